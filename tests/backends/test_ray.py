@@ -203,6 +203,9 @@ async def test_a_model_is_loaded_before_its_call(backend: RayBackend) -> None:
     release()
     assert events == ["loading", "loaded"]
     assert in_memory(await backend.run(call("echo"))) == in_memory(before) + 1
+    loaded.clear()
+    release = backend.prepare(later.spec, later.candidate, later.settings, 1, notify)
+    await asyncio.wait_for(loaded.wait(), 20)  # a model that is loaded already does not hold a place
 
 
 async def test_a_model_larger_than_every_node_is_out_of_memory(backend: RayBackend) -> None:

@@ -38,6 +38,7 @@ class RayBackend:
         self.name = backend.name  # type: ignore[misc]
         self._backend = backend
         self._address = address
+        self._loading: dict[tuple[str, ...], asyncio.Task[None]] = {}
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """As the local backend: the nodes have the packages of this machine."""
@@ -51,6 +52,8 @@ class RayBackend:
             OutOfMemoryError: no node is large enough.
             JarvisError: the call failed on the node.
         """
+        if loading := self._loading.pop(self._key(call), None):
+            loading.cancel()
         reply = await self._ask("run", call)
         return await asyncio.to_thread(read_reply, reply, call)
 
@@ -61,15 +64,18 @@ class RayBackend:
         if candidate.size is None:
             return None
 
+        call = Call(spec, candidate, {}, _no_path, settings)
+
         async def load() -> None:
             notify("loading")
             try:
-                await self._ask("load", Call(spec, candidate, {}, _no_path, settings))
+                await self._ask("load", call)
             except Exception as error:  # the call itself reports it
                 logger.debug("%s is not loaded before its call: %s", candidate.id, describe_error(error))
             notify("loaded")
 
         loading = asyncio.get_running_loop().create_task(load())
+        self._loading[self._key(call)] = loading
 
         def release() -> None:
             loading.cancel()
@@ -81,13 +87,15 @@ class RayBackend:
         gateway = await asyncio.to_thread(cluster.actor, self._address, cluster.GATEWAY)
         return await cluster.call(gateway.run, self._place(call), method, request)
 
+    def _key(self, call: Call) -> tuple[str, ...]:
+        return self._backend.pool_key(call.spec, call.candidate, call.settings)
+
     def _place(self, call: Call) -> dict[str, Any]:
         kind = type(self._backend)
-        key = self._backend.pool_key(call.spec, call.candidate, call.settings)
         return {
             "family": self.name,
             "backend": f"{kind.__module__}.{kind.__qualname__}",
-            "model": hashlib.sha256(repr(key).encode()).hexdigest(),
+            "model": hashlib.sha256(repr(self._key(call)).encode()).hexdigest(),
             "size": call.candidate.size,
             "gpu": call.settings.device != "cpu" and "torch" in kind.needs,
         }

@@ -34,6 +34,8 @@ CONNECT_TIMEOUT_S = 5.0
 """Seconds to wait for the port of a cluster; Ray itself waits half a minute."""
 
 _lock = threading.Lock()
+_joined: str | None = None
+"""The address of the cluster that this process has joined."""
 _actors: dict[tuple[str, str], Any] = {}
 """The actors of the cluster that this process has joined, by address and class."""
 
@@ -56,19 +58,23 @@ def disconnect() -> None:
     """Leave the cluster. Deployments stay, for other drivers."""
     import ray
 
+    global _joined
     with _lock:
         _actors.clear()
+        _joined = None
         ray.shutdown()
 
 
 def _join(address: str) -> None:
+    global _joined
     try:
         import ray
     except ImportError as error:
         raise MissingExtraError(f"the cluster {address}", "ray") from error
     if ray.is_initialized():
-        if other := next((one for one, _ in _actors if one != address), None):
-            raise ConfigError(f"this process uses the cluster {other}, so it cannot use {address} as well")
+        if _joined not in (None, address):
+            raise ConfigError(f"this process uses the cluster {_joined}, so it cannot use {address} as well")
+        _joined = address
         return
     _actors.clear()
     try:
@@ -76,6 +82,7 @@ def _join(address: str) -> None:
             place = urlsplit(address)
             socket.create_connection((place.hostname, place.port or PORT), CONNECT_TIMEOUT_S).close()
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+        _joined = address
     except (OSError, RuntimeError) as error:  # another version of Ray or Python is a RuntimeError
         raise TransientError(
             f"the cluster {address} cannot be reached: {last_line(str(error))}; check that it runs "

@@ -121,6 +121,7 @@ class Gateway:
                 response.cancel()
                 raise
         except (RayError, RayServeException) as error:
+            self._handles.pop(place.deployment, None)  # the deployment may have been removed
             raise _explain(error) from error
 
     async def _wait(self, response: Any, place: Place) -> Parts:

@@ -55,9 +55,12 @@ class ExpertReplica:
                 return write_reply(self._node, error=error)
 
     async def load(self, request: Parts) -> None:
-        """Load the model of a call that comes later."""
+        """Load the model of a call that comes later. The call itself ends a wait that is no longer useful."""
         await self._note_model(serve.get_multiplexed_model_id())
         call = self._read(request, Path())
+        key = self._backend.pool_key(call.spec, call.candidate, call.settings)
+        if key in self._backend.pool.keys:
+            return
         loop, loaded = asyncio.get_running_loop(), asyncio.Event()
 
         def notify(what: str) -> None:

@@ -94,7 +94,7 @@ def _decode(value: Any, parts: Parts, new_path: Callable[[str], Path]) -> Any:
         fields = _decode(value["$resource"], parts, new_path)
         return Resource(**fields, path=_decode(value["file"], parts, new_path))
     if "$file" in value:
-        path = new_path(value["suffix"])
+        path = new_path(Path(f"file{value['suffix']}").suffix)
         path.write_bytes(parts[value["$file"]])
         return path
     if "$image" in value:
