@@ -224,6 +224,7 @@ def test_a_run_belongs_to_its_owner(tmp_path: Path) -> None:
             ("POST", "/cancel"),
             ("POST", "/resume"),
             ("POST", "/approval"),
+            ("GET", "%00"),
         ):
             body = {"decision": True} if route == "/approval" else None
             address = f"/runs/{run['id']}{route}"

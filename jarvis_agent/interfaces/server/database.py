@@ -187,7 +187,12 @@ async def _open_postgres(url: str) -> AsyncIterator[Parts]:
         from psycopg_pool import AsyncConnectionPool
     except ImportError as error:
         raise MissingExtraError("a database of PostgreSQL", "postgres") from error
-    options: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+    options: dict[str, Any] = {
+        "autocommit": True,
+        "prepare_threshold": 0,
+        "row_factory": dict_row,
+        "tcp_user_timeout": round(2_000 * _WAIT_S),  # milliseconds until a silent server counts as gone
+    }
     async with await AsyncConnection.connect(url, connect_timeout=round(_WAIT_S), **options) as connection:
         await _lock_setup(connection)
         await AsyncPostgresSaver(connection).setup()

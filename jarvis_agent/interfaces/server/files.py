@@ -82,7 +82,7 @@ def save_upload(
             if stored_bytes(directory) > max_stored:
                 raise OSError(f"your uploads have all of your {max_stored:,} bytes; the oldest expire first")
             shutil.copyfileobj(file, stored)
-    except OSError:
+    except BaseException:  # The bytes would count until they expire.
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return Upload(name=f"{folder.name}/{name}", kind=kind, mime=mime, size=size)

@@ -7,6 +7,7 @@ place = await records.append("8f0c…", 0, [Event(kind="planned", plan=plan)])  
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -24,6 +25,7 @@ RunStatus = Literal["queued", "running", "waiting for approval", "done", "failed
 ACTIVE: frozenset[RunStatus] = frozenset({"queued", "running"})
 OVER: frozenset[RunStatus] = frozenset({"done", "failed", "cancelled"})
 
+_ID = re.compile("[0-9a-f]{32}")
 _RESULTS: Namespace = ("results",)
 _CANCELLATIONS: Namespace = ("cancellations",)
 
@@ -90,6 +92,8 @@ class RunRecords:
 
     async def find(self, owner: str, run: str) -> RunInfo | None:
         """A run, without its Run."""
+        if not _ID.fullmatch(run):  # PostgreSQL's error on some characters would also fail others' look-ups.
+            return None
         row = await self._database.get(("runs", owner), run)
         return RunInfo.model_validate_json(row.value["json"]) if row else None
 

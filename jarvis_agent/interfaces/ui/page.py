@@ -190,6 +190,7 @@ class Page:
     def _start(self, visitor: Visitor | None, request: gr.Request) -> tuple[Any, ...]:
         """A new chat. The files of the chat before it are deleted."""
         if visitor is not None:
+            visitor.sessions -= 1
             self._forget(visitor)
         visitor = Visitor(self._agents, self._directory, request.username)
         self._visitors[visitor.key] = visitor
