@@ -171,7 +171,6 @@ def chat(
 @app.command()
 def tasks(
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="Only this task type.")] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="Show all columns.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the task types and what can run them here."""
@@ -183,7 +182,7 @@ def tasks(
         settings = settings.model_copy(update={"offline": True})
     found = _ask_registry(lambda registry: listing.list_tasks(registry, task), settings)
     notes = [] if hub.state == "ok" else [f"{hub.name}: {hub.found}"]
-    table = listing.task_details if task else partial(listing.task_table, is_wide=wide)
+    table = listing.task_details if task else listing.task_table
     _print(found.model_copy(update={"notes": notes}), table, as_json)
 
 
