@@ -107,6 +107,8 @@ class Visitor:
 
     def ask(self, request: str, files: Sequence[Path], choices: Choices) -> PageTurn:
         """Add a turn. The files are copied, so that the agent needs to read no common directory. Blocks."""
+        self._uploads.mkdir(parents=True, exist_ok=True)
+        self._uploads.touch()  # The files of a chat are kept while it is used.
         kept = [self._keep(file) for file in files]
         changes = {"policy": choices.policy, "run_timeout": choices.seconds}
         agent = self._agents[choices.agent].with_settings(**{k: v for k, v in changes.items() if v})
@@ -200,7 +202,6 @@ class Visitor:
 
     def _keep(self, file: Path) -> Path:
         """Copy a file to the uploads. Another file with the same name gets a number."""
-        self._uploads.mkdir(parents=True, exist_ok=True)
         place, number = self._uploads / file.name, 1
         while place.exists() and not filecmp.cmp(place, file, shallow=False):
             number += 1
