@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 37_922,
-    "test lines": 29_612,
+    "source lines": 37_958,
+    "test lines": 29_715,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
