@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 37_958,
-    "test lines": 29_715,
+    "source lines": 38_007,
+    "test lines": 29_742,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
