@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cached_property
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from jarvis_agent.core.errors import ForbiddenError, InputError
@@ -36,6 +38,8 @@ _REFUSED_TO_TOOL = (
 _REFUSED_TO_CLIENT = (
     "the tool may not read {name!r}; give an http(s) URL, a data URI, an upload or an earlier result"
 )
+_MOST_COMPARED = 2_000
+"""Files of a folder that are compared with a name that is not in it."""
 QUOTES = " !'\"`<>[]()"
 """Characters that language models put around names: `a.jpg`, <a.jpg>, ![](a.jpg)."""
 
@@ -128,7 +132,17 @@ class AccessPolicy:
         return self.open_planned(value) if is_readable else None
 
     def _within_size(self, path: Path, name: str) -> Resource:
-        resource = describe_file(path, name)
+        try:
+            resource = describe_file(path, name)
+        except InputError as error:
+            is_missing = isinstance(error.__cause__, FileNotFoundError)
+            # Clients of a server are not told what else is there.
+            similar = _similar_file(path) if is_missing and self._settings.allow_request_paths else None
+            if similar is None:
+                raise
+            raise InputError(
+                f"{name} does not exist; did you mean {Path(name).with_name(similar)}?"
+            ) from error
         size, limit = path.stat().st_size, self._settings.max_file_bytes
         if size > limit:
             raise InputError(f"{name} has {size:,} bytes, more than {limit:,} (JARVIS_MAX_FILE_BYTES)")
@@ -178,6 +192,16 @@ def describe_file(path: Path, name: str) -> Resource:
     # The file system resolves ".." behind a link, so the path is that of the file that was inspected.
     place = path.resolve() if ".." in path.parts else path.absolute()
     return Resource(kind=kind, path=place, mime=mime, name=name)
+
+
+def _similar_file(missing: Path) -> str | None:
+    """The most similar name of a file in the same folder, or None."""
+    if not missing.parent.is_dir():
+        return None
+    files = (file for file in islice(missing.parent.iterdir(), _MOST_COMPARED) if file.is_file())
+    names = {file.name.lower(): file.name for file in files}
+    close = get_close_matches(missing.name.lower(), names, n=1, cutoff=0.85)
+    return names[close[0]] if close else None
 
 
 @contextmanager

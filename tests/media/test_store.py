@@ -135,6 +135,20 @@ async def test_an_unreadable_mention_is_an_error_only_when_a_task_uses_it(store:
             await store.resolve(name, "image")
 
 
+async def test_a_mistyped_name_gets_a_suggestion_where_requests_may_name_files(
+    picture: Path, tmp_path: Path
+) -> None:
+    mistyped = f"{picture.parent}/{picture.stem.upper()}t{picture.suffix}"
+    with pytest.raises(InputError, match=f"did you mean {picture}\\?"):
+        await store_with(tmp_path).grant(mistyped)
+    for name in (str(tmp_path / "quite-another.wav"), str(tmp_path / "no-folder" / picture.name)):
+        with pytest.raises(InputError, match="check its name"):
+            await store_with(tmp_path).grant(name)
+    served = store_with(tmp_path, allow_request_paths=False, allowed_dirs=(tmp_path,))
+    with pytest.raises(InputError, match="check its name"):
+        await served.grant(mistyped)
+
+
 async def test_the_content_and_the_size_of_a_file_are_checked(
     store: ResourceStore, picture: Path, tmp_path: Path
 ) -> None:
