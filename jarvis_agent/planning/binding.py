@@ -1,7 +1,7 @@
 """Binding: turn a draft into tasks once everything that it refers to is known.
 
-    notes = bind(pending, resolve, fresh_id, room)    # what was repaired
-    pending.tasks                                     # one task; several where a list fans out
+    notes = bind(task, pending, fresh_id, room)    # what was repaired
+    task.tasks                                     # one task; several where a list fans out
 
 - A reference must point to a task with an output of the argument's kind. Otherwise it is replaced by the
   nearest task with one: the task's dependencies first, then their ancestors.
@@ -18,6 +18,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
@@ -27,8 +28,8 @@ from jarvis_agent.core.tasks.spec import MEDIA, Arg
 from jarvis_agent.core.types import Task
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.file_names import FileNames
-from jarvis_agent.planning.normalise import TaskDraft, kind_of, listing
-from jarvis_agent.planning.pending import PendingTask
+from jarvis_agent.planning.normalise import kind_of, listing
+from jarvis_agent.planning.pending import PendingTask, PendingTasks
 
 MAX_FAN_OUT = 64
 """Maximum number of tasks that one task fans out into."""
@@ -37,16 +38,12 @@ _LONGEST_NAME = 1000
 _KINDS = (*sorted(MEDIA), "text", "data", "any")
 _FILES = MEDIA - {"table"}
 """The kinds whose values are never objects. In a table, {"url": …} may be a column."""
-_URL = re.compile(r"https?://", re.IGNORECASE)
 _LISTED = re.compile(r"[,;]|\band\b")
-
-Resolve = Callable[[int, str], PendingTask | None]
-"""Returns the final task that an id means in an argument of a kind; None if there is none."""
 
 
 def bind(
     task: PendingTask,
-    resolve: Resolve,
+    pending: PendingTasks,
     fresh_id: Callable[[], int],
     room: int,
     files: FileNames | None = None,
@@ -55,7 +52,7 @@ def bind(
 
     Args:
         task: has a draft, and its targets are final or will never be.
-        resolve: finds the task that an id means.
+        pending: the tasks of its plan.
         fresh_id: returns ids for further tasks where a list fans out.
         room: maximum number of tasks; at least 1.
         files: the files that the plan may name; None: any.
@@ -63,8 +60,7 @@ def bind(
     Raises:
         PlanError: a reference cannot be repaired, a required argument is missing, or there is no such file.
     """
-    assert task.draft is not None
-    binding = _Binding(task, task.draft, resolve, files)
+    binding = _Binding(task, pending, files)
     limit = min(room, MAX_FAN_OUT)
     rows = list(_fan_out(binding.choices(), limit + 1))
     if len(rows) > limit:
@@ -74,7 +70,7 @@ def bind(
         binding.notes.append(f"its lists made {len(ids)} tasks of it: {', '.join(map(str, ids))}")
     deps = binding.other_deps(set(refs_in(rows[:limit])))
     task.tasks = tuple(
-        Task(task=task.draft.spec.name, id=i, dep=sorted({*refs_in(args), *deps}) or [-1], args=args)
+        Task(task=binding.spec.name, id=i, dep=sorted({*refs_in(args), *deps}) or [-1], args=args)
         for i, args in zip(ids, rows, strict=False)
     )
     task.needs = binding.needs
@@ -84,25 +80,25 @@ def bind(
 class _Binding:
     """What the references and dependencies of one draft mean."""
 
-    def __init__(
-        self, task: PendingTask, draft: TaskDraft, resolve: Resolve, files: FileNames | None
-    ) -> None:
-        self.notes = list(draft.notes)
+    def __init__(self, task: PendingTask, pending: PendingTasks, files: FileNames | None) -> None:
+        assert task.draft is not None
+        self.spec = task.draft.spec
+        self.notes = list(task.draft.notes)
         self._task = task
-        self._draft = draft
-        self._resolve = resolve
+        self._draft = task.draft
+        self._resolve = partial(pending.resolve, task)
         self._files = files
         self._deps: dict[int, PendingTask] = {}
         self._targets: dict[tuple[int, str], PendingTask] = {}
         self._replaced: dict[tuple[int, str], PendingTask] = {}
-        for i in draft.deps:
-            if found := resolve(i, "any"):
+        for i in self._draft.deps:
+            if found := self._resolve(i, "any"):
                 self._deps[i] = found
             else:
                 self.notes.append(f"its dependency on {i} was left out: it {self._reason(i)}")
-        for name, value in draft.args.items():
+        for name, value in self._draft.args.items():
             for i in refs_in(value):
-                self._well_typed(i, kind_of(name, draft.spec))
+                self._well_typed(i, kind_of(name, self.spec))
 
     @property
     def needs(self) -> tuple[PendingTask, ...]:
@@ -122,18 +118,18 @@ class _Binding:
 
     def choices(self) -> dict[str, list[Any]]:
         """The values of each argument; several where the task fans out. Raises PlanError."""
-        spec = self._draft.spec
         args: dict[str, list[Any]] = {}
         for name, value in self._draft.args.items():
-            arg = spec.arg(name)
+            arg = self.spec.arg(name)
             if values := self._values(value, arg) if arg else [self._substitute(value, "any")]:
                 args[name] = values
         self._assign(args)
-        for arg in spec.inputs:
+        for arg in self.spec.inputs:
             if arg.required and arg.name not in args:
                 args[arg.name] = self._values(self._missing(arg), arg)
         return {
-            name: [self._named(value, spec.arg(name)) for value in values] for name, values in args.items()
+            name: [self._named(value, self.spec.arg(name)) for value in values]
+            for name, values in args.items()
         }
 
     def _named(self, value: Any, arg: Arg | None) -> Any:
@@ -142,7 +138,7 @@ class _Binding:
             return [self._named(item, arg) for item in value]
         if not isinstance(value, str) or self._files is None or arg is None or refs_in(value):
             return value
-        is_text = arg.kind == "text" and self._draft.spec.category != "tool"
+        is_text = arg.kind == "text" and self.spec.category != "tool"
         is_name = len(value) <= _LONGEST_NAME and mentions(value) == [value]
         if arg.kind not in MEDIA and not (is_text and is_name):
             return value
@@ -186,23 +182,14 @@ class _Binding:
                 yield bound if arg.kind == "data" else _as_text(bound)
             elif listed := listed_refs(item):
                 yield from self._refs(listed, arg.kind)
-            elif arg.kind in MEDIA and refs_in(item):
-                yield from self._refs_and_files(item, arg.kind)
+            elif parts := _listed(item, arg):
+                for part in parts:
+                    yield from self._refs(ids, arg.kind) if (ids := refs_in(part)) else [part]
             else:
-                yield from _listed_files(item, arg) or [
-                    self._substitute(item.strip() if arg.many else item, arg.kind)
-                ]
+                yield self._substitute(item.strip() if arg.many else item, arg.kind)
 
     def _refs(self, ids: Iterable[int], kind: str) -> Iterator[str]:
         return (ref(i) for n in dict.fromkeys(ids) for i in self._target(n, kind).ids)
-
-    def _refs_and_files(self, text: str, kind: str) -> Iterator[str]:
-        """References and files in one text: "<resource>-0, b.jpg". Words around a reference are dropped."""
-        for part in text.split(","):
-            if ids := refs_in(part):
-                yield from self._refs(ids, kind)
-            elif part.strip():
-                yield part.strip()
 
     def _substitute(self, value: Any, kind: str) -> Any:
         """The value with each reference replaced by the ids that it means."""
@@ -210,8 +197,7 @@ class _Binding:
 
     def _target(self, n: int, kind: str) -> PendingTask:
         """The task that a reference means. Raises PlanError if neither it nor an ancestor makes the kind."""
-        known = self._well_typed(n, kind) or self._replaced.get((n, kind))
-        if known:
+        if known := self._well_typed(n, kind) or self._replaced.get((n, kind)):
             return known
         wrong = f"makes no {kind}" if self._resolve(n, kind) else self._reason(n)
         nearest = self._nearest(kind)
@@ -224,9 +210,7 @@ class _Binding:
     def _well_typed(self, n: int, kind: str) -> PendingTask | None:
         """The task that an id means, if it makes this kind."""
         found = self._resolve(n, kind)
-        if found is None or not found.makes(kind):
-            return None
-        return self._targets.setdefault((n, kind), found)
+        return self._targets.setdefault((n, kind), found) if found and found.makes(kind) else None
 
     def _nearest(self, kind: str) -> PendingTask | None:
         """The nearest ancestor that makes a kind; those that no argument uses yet come first."""
@@ -236,8 +220,7 @@ class _Binding:
         seen = set(level)
         while level:
             level.sort(key=lambda other: (other in used, -other.index))
-            found = next((other for other in level if other.makes(kind)), None)
-            if found:
+            if found := next((other for other in level if other.makes(kind)), None):
                 return found
             above = dict.fromkeys(further for other in level for further in other.needs)
             level = [other for other in above if other not in seen]
@@ -252,14 +235,13 @@ class _Binding:
         left_out: list[Any] = []
         for name, value in self._draft.unassigned:
             kinds = self._kinds(value)
-            free = [arg for arg in self._draft.spec.inputs if arg.name not in args]
+            free = [arg for arg in self.spec.inputs if arg.name not in args]
             fitting = [arg for arg in free if arg.kind in kinds and (arg.required or not name)]
-            target = min(fitting, key=lambda arg: not arg.required, default=None)
-            if target is None:
+            if target := min(fitting, key=lambda arg: not arg.required, default=None):
+                args[target.name] = self._values(value, target)
+                self.notes.append(f'{listing([name or value])} was taken as its "{target.name}"')
+            else:
                 left_out.append(name or value)
-                continue
-            args[target.name] = self._values(value, target)
-            self.notes.append(f'{listing([name or value])} was taken as its "{target.name}"')
         if left_out:
             self.notes.append(f"unknown arguments were left out: {listing(left_out)}")
 
@@ -274,7 +256,7 @@ class _Binding:
         kind = kind_by_name(value[-_LONGEST_NAME:].strip())
         if kind in MEDIA - {"file"}:
             return frozenset({kind, "file", "any", *(["text"] if " " in value.strip() else [])})
-        return frozenset(_KINDS if _URL.match(value) else ("text", "any"))
+        return frozenset(_KINDS if "://" in value[:8] else ("text", "any"))
 
     def _missing(self, arg: Arg) -> str:
         """A reference for a missing argument. Raises PlanError unless one dependency fits."""
@@ -290,20 +272,20 @@ class _Binding:
         return self._task.invalid_refs.get(n, "means no task of the plan")
 
 
-def _listed_files(text: str, arg: Arg) -> list[str]:
-    """The files in a text of only file names: "a.jpg, b.jpg". [] for any other text."""
+def _listed(text: str, arg: Arg) -> list[str]:
+    """The parts of a list of files or references: "a.jpg and b.jpg", "<resource>-0, b.jpg"; [] for a text."""
+    if arg.kind in MEDIA and refs_in(text):
+        return [part.strip() for part in text.split(",") if part.strip()]
     if arg.kind not in MEDIA or len(text) > _LONGEST_NAME:
         return []
     parts = [part.strip() for part in _LISTED.split(text)]
-    kinds = {kind_by_name(part) for part in parts}
-    return parts if len(parts) > 1 and kinds == {arg.kind} else []
+    return parts if len(parts) > 1 and {kind_by_name(part) for part in parts} == {arg.kind} else []
 
 
 def _as_text(value: Any) -> str:
     """JSON for a value where text is required. Raises PlanError if a key of it is a reference."""
     text = json.dumps(value, ensure_ascii=False)
-    unbound = set(refs_in(text)) - set(refs_in(value))
-    if unbound:
+    if unbound := set(refs_in(text)) - set(refs_in(value)):
         raise PlanError(f"{ref(min(unbound))} is used as a key of an object")
     return text
 

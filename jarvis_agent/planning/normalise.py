@@ -223,12 +223,8 @@ def _numbers(item: Any) -> list[int]:
     return [-1] if item == -1 else [number for number in [_as_id(item)] if number is not None]
 
 
-def _flatten(value: Any) -> Iterator[Any]:
-    if not isinstance(value, list):
-        yield value
-        return
-    for item in value:
-        yield from _flatten(item)
+def _flatten(value: Any) -> list[Any]:
+    return [leaf for item in value for leaf in _flatten(item)] if isinstance(value, list) else [value]
 
 
 def _args(

@@ -22,7 +22,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
@@ -228,9 +227,8 @@ class StreamingPlanParser:
             self.note(f"task {written} was written twice and is done once")
             return
         label = len(self._pending.all) if written is None else written
-        task = PendingTask(
-            raw, label, self._fresh_id() if written is None or written in self._ids else written
-        )
+        free = None if written in self._ids else written
+        task = PendingTask(raw, label, self._fresh_id() if free is None else free)
         self._ids.add(task.id)
         self._set_draft(task, error)
         self._pending.add(task)
@@ -249,8 +247,7 @@ class StreamingPlanParser:
         unmatched, others = [], []
         for raw in filter(is_task, values):
             label = written_id(raw)
-            match = next((task for task in broken if task.label == label), None)
-            if match:
+            if match := next((task for task in broken if task.label == label), None):
                 broken.remove(match)
                 pairs.append((match, raw))
             elif label is None or not self._pending.with_label(label):
@@ -280,9 +277,7 @@ class StreamingPlanParser:
 
     def _bind(self, task: PendingTask) -> None:
         try:
-            notes = bind(
-                task, partial(self._pending.resolve, task), self._fresh_id, self._room() + 1, self._files
-            )
+            notes = bind(task, self._pending, self._fresh_id, self._room() + 1, self._files)
         except PlanError as wrong:
             task.error = str(wrong)
             return
