@@ -23,6 +23,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.ray import cluster as connection
 from jarvis_agent.backends.ray.backend import RayBackend
+from jarvis_agent.backends.ray.shared import SharedHubApi
 from jarvis_agent.core.errors import (
     BadInputError,
     ConfigError,
@@ -36,7 +37,6 @@ from jarvis_agent.core.types import Attempt, Candidate, Selection
 from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
 from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.interfaces.cli.probes import check_cluster
-from jarvis_agent.selection.sources.shared_hub import SharedHubApi
 from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 pytestmark = pytest.mark.cluster

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from jarvis_agent.backends.hub import model_card
+from jarvis_agent.backends.hub.api import HubApi, Row
+from jarvis_agent.backends.ray.shared import SharedHubApi
 from jarvis_agent.core.errors import JarvisError, NoCandidateError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection.sources.hub_api import HubApi, Row
-from jarvis_agent.selection.sources.shared_hub import SharedHubApi
 
 EXPAND = (
     "cardData",

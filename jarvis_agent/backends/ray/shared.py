@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jarvis_agent.backends.hub.api import HubApi
 from jarvis_agent.backends.ray import cluster
 from jarvis_agent.backends.ray.protocol import raise_error, write_reply
 from jarvis_agent.backends.ray.wire import Parts, unpack
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.selection.sources.hub_api import HubApi
 
 logger = logging.getLogger(__name__)
 
