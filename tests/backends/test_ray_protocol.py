@@ -288,6 +288,21 @@ def test_a_replica_takes_memory_and_a_share_of_a_gpu_by_the_size_of_its_models(
     assert Place("f", "", "m", "m", size, gpu=False).resources["GPU"] == 0
 
 
+@pytest.mark.cluster
+@pytest.mark.parametrize("missing", ["JARVIS_CHECKPOINTS", "JARVIS_API_KEYS", "JARVIS_OUTPUT_DIR"])
+def test_the_server_does_not_start_without_what_its_replicas_share(
+    missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from jarvis_agent.interfaces.ray import make_app
+
+    monkeypatch.setenv("JARVIS_CHECKPOINTS", "postgresql://127.0.0.1/none")
+    monkeypatch.setenv("JARVIS_API_KEYS", "key")
+    monkeypatch.setenv("JARVIS_OUTPUT_DIR", str(tmp_path))
+    monkeypatch.delenv(missing)
+    with pytest.raises(ConfigError, match=missing):
+        make_app()
+
+
 def test_the_manifest_for_kubernetes_starts_the_server_with_the_pinned_ray() -> None:
     root = Path(__file__).parents[2]
     page = (root / "docs" / "scaling.md").read_text("utf-8")

@@ -17,6 +17,7 @@ from typing import Any, Literal, cast
 import ray
 from ray import serve
 from ray.exceptions import RayError, RayTaskError
+from ray.serve.config import RequestRouterConfig
 from ray.serve.exceptions import RayServeException
 
 from jarvis_agent import __version__
@@ -43,6 +44,9 @@ GPU_MEMORY = 16 * GB
 
 CALLS = 8
 """Calls that a replica accepts at once, so that some wait together for a batch."""
+
+MAX_BACKOFF_S = 0.1
+"""Seconds after which a call that no replica accepts is offered again."""
 
 CHECK_S = 5.0
 """Seconds between looks at the cluster while calls wait."""
@@ -170,10 +174,10 @@ class Gateway:
         try:
             await asyncio.wait([running, deployment.fault], return_when=asyncio.FIRST_COMPLETED)
             if not running.done():
-                running.cancel()
                 raise deployment.fault.result()
             return cast(Parts, running.result())
         finally:
+            running.cancel()
             deployment.waiting -= Counter([model])  # removes it at 0
             if not deployment.waiting:
                 self._busy.discard(deployment)
@@ -231,6 +235,7 @@ def _deploy(place: Place) -> Any:
         max_ongoing_requests=CALLS,
         max_constructor_retry_count=2,
         autoscaling_config=_SCALING,
+        request_router_config=RequestRouterConfig(max_backoff_s=MAX_BACKOFF_S),
         ray_actor_options={"num_cpus": taken["CPU"], "num_gpus": taken["GPU"], "memory": taken["memory"]},
     )(ExpertReplica)
     app = deployment.bind(place.backend, place.memory // 2)
