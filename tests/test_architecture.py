@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 38_294,
-    "test lines": 29_757,
+    "source lines": 38_330,
+    "test lines": 29_860,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,

@@ -15,17 +15,20 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from fastapi import FastAPI
 from langserve import RemoteRunnable
 from served import BASE, CAT, agent_of, endless_expert, listening, plan_for, remote
 from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import SERVER_SETTINGS, misspelt_variables
-from jarvis_agent.interfaces.server import accepted_hosts, create_app
-from jarvis_agent.interfaces.server.access import ApiKey
+from jarvis_agent.interfaces.server import accepted_hosts, create_app, health
+from jarvis_agent.interfaces.server.access import ApiKey, KeyAuthentication
+from jarvis_agent.interfaces.server.health import health_routes
 from jarvis_agent.interfaces.server.settings import ServerSettings
 
 ADA, BOB = "key-of-ada-1234567890", "key-of-bob-1234567890"
@@ -375,6 +378,24 @@ def test_the_health_of_the_parts_is_told_without_details(
     assert answer.json()["parts"]["files"] == "failing"
     assert str(tmp_path) not in answer.text
     assert str(outputs) in caplog.text
+
+
+async def test_the_owner_of_a_request_is_not_in_the_state_that_requests_share() -> None:
+    shared: dict[str, Any] = {"started": True}
+    headers = [(b"authorization", f"Bearer {ADA}".encode())]
+    scope = {"type": "http", "path": "/", "query_string": b"", "headers": headers, "state": shared}
+    await KeyAuthentication([ADA]).authenticate(HTTPConnection(scope))
+    request = HTTPConnection(scope)
+    assert (request.state.owner, request.state.started) == (ApiKey(ADA).owner, True)
+    assert shared == {"started": True}
+
+
+def test_a_part_that_does_not_answer_is_failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_CHECK_S", 0.01)
+    app = FastAPI()
+    app.include_router(health_routes({"database": asyncio.Event().wait}))
+    answer = TestClient(app).get("/healthz")
+    assert (answer.status_code, answer.json()["parts"]) == (503, {"database": "failing"})
 
 
 def test_a_browser_is_led_to_the_documentation_which_takes_a_key(guarded: Guarded) -> None:

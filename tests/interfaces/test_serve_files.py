@@ -14,13 +14,17 @@ from typing import Any
 
 import psycopg
 import pytest
+from pydantic import BaseModel, ValidationError
 from served import CAT, Served, agent_of, serving
 from starlette.requests import Request
 
 from jarvis_agent import Run
-from jarvis_agent.interfaces.server import files
+from jarvis_agent.interfaces.server import files, middleware
 from jarvis_agent.interfaces.server.errors import database_error_response
 from jarvis_agent.interfaces.server.files import delete_expired, stored_bytes
+from jarvis_agent.interfaces.server.jarvis_api import JarvisRequest
+from jarvis_agent.interfaces.server.openai_api import ChatCompletionRequest
+from jarvis_agent.interfaces.server.run_records import RunRequest
 
 NOW = 1_000_000.0
 
@@ -80,6 +84,42 @@ def test_json_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyP
         answer = served.client.post("/agent/invoke", content=b" " * 1_001)
         assert (answer.status_code, "more than 1,000" in answer.text) == (413, True)
         assert served.upload().status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/agent/invoke", {"input": "Hello"}),
+        ("/tools/image-to-text/invoke", {"input": {"image": "a.jpg"}}),
+        ("/runs", {"input": "Hello"}),
+        ("/hugginggpt", {"messages": [{"role": "user", "content": "Hello"}]}),
+        ("/v1/chat/completions", {"model": "jarvis", "messages": [{"role": "user", "content": "Hello"}]}),
+    ],
+)
+def test_json_may_not_have_very_many_values(
+    served: Served, monkeypatch: pytest.MonkeyPatch, path: str, fields: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(middleware, "_MAX_JSON_VALUES", 100)
+    answer = served.client.post(
+        path, json={**fields, "more": [[0] * 50, {str(number): 0 for number in range(50)}]}
+    )
+    assert (answer.status_code, "more than 100 values" in answer.text) == (413, True)
+    assert served.client.post(path, json={**fields, "more": [0] * 80}).status_code != 413
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (RunRequest, {"input": "Hello", "files": [0, 0]}),
+        (JarvisRequest, {"messages": [0, 0]}),
+        (ChatCompletionRequest, {"model": "jarvis", "messages": [0, 0]}),
+        (ChatCompletionRequest, {"model": "jarvis", "messages": [{"role": "user", "content": [0, 0]}]}),
+    ],
+)
+def test_checks_end_at_the_first_wrong_value_of_a_list(body: type[BaseModel], fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        body.model_validate(fields)
+    assert caught.value.error_count() == 1
 
 
 def test_uploads_at_the_same_time_share_the_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

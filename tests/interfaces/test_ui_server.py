@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import gradio as gr
 import pytest
-from served import agent_of
+from served import CAT, agent_of
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -19,6 +21,7 @@ from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.interfaces.ui import create_ui, run_ui
 from jarvis_agent.interfaces.ui.page import Page
 from jarvis_agent.interfaces.ui.server import make_app
+from jarvis_agent.interfaces.ui.visitor import Choices
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +81,26 @@ def test_the_files_of_a_chat_are_deleted_after_its_last_session(agent: JarvisAge
     page._leave(visitor)
     assert not visitor.directory.exists()
     assert page._open(key, login)[0] is not visitor
+
+
+def test_a_chat_that_no_session_has_is_forgotten(agent: JarvisAgent) -> None:
+    page, login = Page([agent]), gr.Request(username=None, headers={})
+    _, key, *_ = page._start(None, login)
+    gc.collect()
+    assert key not in page._visitors
+
+
+def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: JarvisAgent) -> None:
+    page, login = Page([agent]), gr.Request(username=None, headers={})
+    used, left = (page._start(None, login)[0] for _ in range(2))
+    for visitor in (used, left):
+        visitor.ask("Look", [CAT], Choices())
+        for directory in (visitor.directory, visitor.directory / "uploads"):
+            os.utime(directory, (0, 0))
+    used.ask("Look again", [], Choices())
+    page._start(None, login)
+    assert used.directory.exists()
+    assert not left.directory.exists()
 
 
 def test_other_machines_need_a_key(agent: JarvisAgent) -> None:

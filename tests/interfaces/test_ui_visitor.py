@@ -78,6 +78,25 @@ async def test_a_changed_plan_that_cannot_run_is_shown_again_with_the_problem(ho
     assert turn.proposal is None
 
 
+async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:
+    go = asyncio.Event()
+
+    async def describe(call: Call) -> Any:
+        await go.wait()
+        return "a cat"
+
+    experts = {"image-to-text": describe}
+    agent, _, backend = small_agent(experts=experts, settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    turn = visitor.ask("What is this?", [home / "a.jpg"], Choices())
+    async for _ in visitor.run():
+        async for _ in visitor.run():
+            go.set()
+        go.set()
+    assert turn.run is not None
+    assert len(backend.calls) == 1
+
+
 async def test_a_run_stops_when_its_chat_goes_on_in_another_session(home: Path) -> None:
     stopped = asyncio.Event()
 

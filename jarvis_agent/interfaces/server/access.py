@@ -93,8 +93,9 @@ class KeyAuthentication(AuthenticationBackend):
             why = "the API key is not valid on this server"
         if self._keys and not found and path not in self._open:
             raise AuthenticationError(why)
-        conn.state.api_key = found[0] if found else None
-        conn.state.owner = found[0].owner if found else LOCAL
+        key, owner = (found[0], found[0].owner) if found else (None, LOCAL)
+        # A new state: a server may give all requests that of its start.
+        conn.scope["state"] = {**conn.scope.get("state", {}), "api_key": key, "owner": owner}
 
 
 def unauthorized(conn: HTTPConnection, error: Exception) -> JSONResponse:

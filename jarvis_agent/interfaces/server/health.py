@@ -8,6 +8,7 @@ router = health_routes({"files": partial(asyncio.to_thread, check_writable, Path
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,8 +19,11 @@ from fastapi.responses import JSONResponse
 
 _logger = logging.getLogger(__name__)
 
-HealthCheck = Callable[[], Awaitable[None]]
+HealthCheck = Callable[[], Awaitable[object]]
 """Raises an error if a part of the server does not work."""
+
+_CHECK_S = 4.0
+"""Longest wait for a part. A container gives both 10 s."""
 
 
 def health_routes(parts: Mapping[str, HealthCheck]) -> APIRouter:
@@ -32,10 +36,11 @@ def health_routes(parts: Mapping[str, HealthCheck]) -> APIRouter:
         states = {}
         for name, check in parts.items():
             try:
-                await check()
+                async with asyncio.timeout(_CHECK_S):
+                    await check()
                 states[name] = "ok"
             except Exception as error:
-                _logger.error("%s: %s", name, error)
+                _logger.error("%s: %s", name, str(error) or "no answer")
                 states[name] = "failing"
         status = "failing" if "failing" in states.values() else "ok"
         return JSONResponse({"status": status, "parts": states}, 200 if status == "ok" else 503)

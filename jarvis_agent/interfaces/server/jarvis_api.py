@@ -38,7 +38,7 @@ class JarvisMessage(BaseModel):
 class JarvisRequest(BaseModel):
     """The body of a request; the last message is the user's."""
 
-    messages: Annotated[list[JarvisMessage], Field(min_length=1)]
+    messages: Annotated[list[JarvisMessage], Field(min_length=1, fail_fast=True)]
 
 
 def jarvis_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -24,6 +28,9 @@ from jarvis_agent.interfaces.server.access import KeyAuthentication, unauthorize
 from jarvis_agent.interfaces.server.files import FORM_BYTES, max_json_bytes
 from jarvis_agent.interfaces.server.path_filter import PathFilter, PathRedactor
 from jarvis_agent.interfaces.server.settings import ServerSettings
+
+_MAX_JSON_VALUES = 50_000
+"""Numbers, texts, lists and objects in JSON that are checked within a second."""
 
 
 def add_middleware(
@@ -90,6 +97,27 @@ class BodyLimit:
         message = f"the body has {int(length):,} bytes, more than {limit:,}"
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
         await JSONResponse({"detail": message, "error": error}, 413)(scope, receive, send)
+
+
+async def limit_values(request: Request) -> None:
+    """FastAPI dependency: refuse JSON with very many values, during whose checks nothing else is done.
+
+    Raises:
+        HTTPException: 413.
+    """
+    if request.method != "POST" or request.headers.get("content-type", "").startswith("multipart/"):
+        return
+    left: list[Any] = []
+    with suppress(ValueError, RecursionError):  # The route reports what is not JSON.
+        left.append(await request.json())
+    count = 0
+    while left:
+        value = left.pop()
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        count += len(inner)
+        if count > _MAX_JSON_VALUES:
+            raise HTTPException(413, f"the body has more than {_MAX_JSON_VALUES:,} values")
+        left += inner
 
 
 class OriginCheck:

@@ -79,7 +79,7 @@ class _Part(BaseModel):
 
 class _ChatMessage(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: list[_Part] = Field(default_factory=list)
+    content: list[_Part] = Field(default_factory=list, fail_fast=True)
 
     @field_validator("content", mode="before")
     @classmethod
@@ -91,7 +91,7 @@ class ChatCompletionRequest(BaseModel):
     """The body of a request; other fields of OpenAI's, such as `temperature`, are ignored."""
 
     model: str
-    messages: Annotated[list[_ChatMessage], Field(min_length=1)]
+    messages: Annotated[list[_ChatMessage], Field(min_length=1, fail_fast=True)]
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
 

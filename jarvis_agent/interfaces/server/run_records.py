@@ -41,7 +41,7 @@ class RunRequest(Frozen):
     """
 
     input: Annotated[str, Field(min_length=1)]
-    files: list[str] = Field(default_factory=list)
+    files: list[str] = Field(default_factory=list, fail_fast=True)
     thread: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")] | None = None
     approve: bool | None = None
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, get_args
+from weakref import WeakValueDictionary
 
 import gradio as gr
 
@@ -72,20 +73,19 @@ class Page:
     def __init__(self, agents: Sequence[JarvisAgent], max_runs: int = 16) -> None:
         """`max_runs` may run at once, of all visitors together; others wait."""
         self._agents, self._max_runs = agents, max_runs
-        self._visitors: dict[str, Visitor] = {}
+        self._visitors: WeakValueDictionary[str, Visitor] = WeakValueDictionary()  # Gradio holds them.
         settings = agents[0].settings
-        self._directory, kept = settings.output_dir / "ui", int(settings.retention)
-        delete_expired(self._directory, kept)
+        self._directory = settings.output_dir / "ui"
+        self._kept = int(max(settings.retention, settings.run_timeout))
         self._examples = {
             name: _EXAMPLES / file if file else None
             for name, file in _EXAMPLE_FILES.items()
             if file is None or (_EXAMPLES / file).is_file()
         }
-        self.blocks = gr.Blocks(
-            title="Jarvis", analytics_enabled=False, fill_width=True, delete_cache=(min(kept, 3600), kept)
-        )
+        cache = (min(self._kept, 3600), self._kept)
+        self.blocks = gr.Blocks(title="Jarvis", analytics_enabled=False, fill_width=True, delete_cache=cache)
         with self.blocks:
-            self._visitor = gr.State(None, time_to_live=kept, delete_callback=self._leave)
+            self._visitor = gr.State(None, time_to_live=self._kept, delete_callback=self._leave)
             self._key = gr.Textbox(visible="hidden")
             self._proposal, self._decision = gr.State(None), gr.State(None)
             with gr.Row(elem_id="top"):
@@ -192,6 +192,7 @@ class Page:
         if visitor is not None:
             visitor.sessions -= 1
             self._forget(visitor)
+        delete_expired(self._directory, self._kept)
         visitor = Visitor(self._agents, self._directory, request.username)
         self._visitors[visitor.key] = visitor
         return self._show(visitor, request)

@@ -77,6 +77,7 @@ class PageTurn:
     run: Run | None = None
     proposal: dict[str, Any] | None = None
     trouble: Exception | None = None
+    is_begun: bool = False
     is_stopped: bool = False
     messages: list[Any] | None = None
 
@@ -106,20 +107,24 @@ class Visitor:
 
     def ask(self, request: str, files: Sequence[Path], choices: Choices) -> PageTurn:
         """Add a turn. The files are copied, so that the agent needs to read no common directory. Blocks."""
+        self._uploads.mkdir(parents=True, exist_ok=True)
+        self._uploads.touch()  # The files of a chat are kept while it is used.
         kept = [self._keep(file) for file in files]
         changes = {"policy": choices.policy, "run_timeout": choices.seconds}
         agent = self._agents[choices.agent].with_settings(**{k: v for k, v in changes.items() if v})
         agent = agent.with_checkpointer(None).restricted(self._uploads, output_dir=self._runs)
-        thread = self._thread
+        agent.memory, config = self._memory, RunnableConfig(configurable={"thread_id": self._thread})
         if choices.ask_first:
             from langgraph.checkpoint.memory import InMemorySaver
 
-            agent, thread = agent.with_checkpointer(InMemorySaver(), approve=True), secrets.token_hex(8)
-        agent.memory = self._memory
+            # The run has a checkpoint of its own, which starts with the turns of the chat.
+            agent = agent.with_checkpointer(InMemorySaver(), approve=True)
+            turns = _TURNS.dump_python(list(self._memory.turns(self._thread)), mode="json")
+            agent.graph.update_state(config, {"turns": turns}, as_node="jarvis")
         for waiting in self.turns[-1:]:
             waiting.is_stopped = waiting.is_stopped or waiting.proposal is not None
             waiting.proposal = None
-        turn = PageTurn(request, kept, agent, {"configurable": {"thread_id": thread}})
+        turn = PageTurn(request, kept, agent, config)
         self.turns.append(turn)
         return turn
 
@@ -146,12 +151,9 @@ class Visitor:
     async def run(self) -> AsyncGenerator[None, None]:
         """Run the turn that was asked, and yield whenever it changes. Closing the generator cancels it."""
         turn = self.running
-        if turn is None:
+        if turn is None or turn.is_begun:  # Two tabs may show one chat.
             return
-        if turn.agent.approve:
-            # The run has a checkpoint of its own, which starts with the turns of the chat.
-            turns = _TURNS.dump_python(list(self._memory.turns(self._thread)), mode="json")
-            await turn.agent.graph.aupdate_state(turn.config, {"turns": turns}, as_node="jarvis")
+        turn.is_begun = True
         given = {"input": turn.request, "files": [file.name for file in turn.files]}
         async with aclosing(self._follow(turn, given)) as steps:
             async for _ in steps:
@@ -200,7 +202,6 @@ class Visitor:
 
     def _keep(self, file: Path) -> Path:
         """Copy a file to the uploads. Another file with the same name gets a number."""
-        self._uploads.mkdir(parents=True, exist_ok=True)
         place, number = self._uploads / file.name, 1
         while place.exists() and not filecmp.cmp(place, file, shallow=False):
             number += 1
