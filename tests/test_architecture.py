@@ -32,9 +32,9 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 38_330,
-    "test lines": 29_860,
-    "longest file": 380,
+    "source lines": 38_285,
+    "test lines": 29_865,
+    "longest file": 369,
     "longest function": 50,
     "settings": 40,
 }
