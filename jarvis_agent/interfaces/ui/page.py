@@ -215,7 +215,9 @@ class Page:
 
     def _ask(self, given: dict[Any, Any], request: gr.Request) -> tuple[Any, ...]:
         """Add a turn, which `_run` then runs. While another one runs, the request stays in its box."""
-        visitor, asked = given[self._visitor], given[self._box]
+        # Gradio drops a visitor who did nothing for the time of retention.
+        visitor = given[self._visitor] or Visitor(self._agents, self._directory, request.username)
+        asked = given[self._box]
         files = [Path(file) for file in asked["files"]]
         if visitor.running is not None or not (asked["text"].strip() or files):
             return tuple(gr.skip() for _ in range(6))
