@@ -32,9 +32,9 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 37_958,
-    "test lines": 29_715,
-    "longest file": 380,
+    "source lines": 37_913,
+    "test lines": 29_720,
+    "longest file": 369,
     "longest function": 50,
     "settings": 40,
 }

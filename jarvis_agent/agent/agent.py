@@ -12,7 +12,7 @@ import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -23,7 +23,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from jarvis_agent.agent.memory import ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
-from jarvis_agent.agent.stages import PipelineStages, make_stages
+from jarvis_agent.agent.stages import make_stages
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.errors import ConfigError, InputError
@@ -103,7 +103,7 @@ class JarvisAgent(Runnable[Any, Run]):
         if model == NO_MODEL:
             read = read.model_copy(update={"model": NO_MODEL})
         self.model = resolve_model(model, read)
-        stages = make_stages(
+        self.stages = make_stages(
             self.model,
             read,
             planner=planner,
@@ -114,19 +114,10 @@ class JarvisAgent(Runnable[Any, Run]):
             sources=sources,
             backends=backends,
         )
-        self._observer: Observer | None = None
-        self._configure(stages, checkpointer, approve=approve)
-
-    def _configure(
-        self, stages: PipelineStages, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: bool
-    ) -> None:
-        """Set what a copy of an agent has of its own."""
-        self.stages = stages
         self.checkpointer = checkpointer
         self.approve = approve
         self.memory = ChatMemory()
-        self._graph: JarvisGraph | None = None
-        self._runs: StoredRuns | None = None
+        self._observer: Observer | None = None
 
     InputType: Any = Input
     OutputType = Run
@@ -146,14 +137,12 @@ class JarvisAgent(Runnable[Any, Run]):
         """The sources, backends and selector of models."""
         return self.stages.registry
 
-    @property
+    @cached_property
     def graph(self) -> JarvisGraph:
         """The agent as a LangGraph graph, sync and async, with `messages` in its state."""
-        if self._graph is None:
-            from jarvis_agent.agent.graph import build_graph
+        from jarvis_agent.agent.graph import build_graph
 
-            self._graph = build_graph(self.stages, self.checkpointer, approve=self.approve)
-        return self._graph
+        return build_graph(self.stages, self.checkpointer, approve=self.approve)
 
     def plan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """The plan of a request; nothing is run."""
@@ -283,9 +272,7 @@ class JarvisAgent(Runnable[Any, Run]):
         stages = replace(
             self.stages, settings=settings, registry=self.stages.registry.with_settings(settings)
         )
-        twin = copy.copy(self)
-        twin._configure(stages, self.checkpointer, approve=self.approve)
-        return twin
+        return self._copy(stages=stages)
 
     def with_checkpointer(
         self, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: bool = False
@@ -294,17 +281,21 @@ class JarvisAgent(Runnable[Any, Run]):
 
         None with `approve=True` is for `graph` inside a larger graph, which has a checkpointer.
         """
-        twin = copy.copy(self)
-        twin._configure(self.stages, checkpointer, approve=approve)
-        return twin
+        return self._copy(checkpointer=checkpointer, approve=approve)
 
     def with_observer(self, observer: Observer) -> Self:
         """Return a copy of this agent that passes the events of each run through `observer`, e.g. to count.
 
         It shares loaded models with this agent, and its own copies have the observer too.
         """
-        twin = self.with_checkpointer(self.checkpointer, approve=self.approve)
-        twin._observer = observer
+        return self._copy(_observer=observer)
+
+    def _copy(self, **changes: Any) -> Self:
+        """Return a copy with these attributes, and a chat memory and a graph of its own."""
+        twin = copy.copy(self)
+        vars(twin).update(memory=ChatMemory(), **changes)
+        for made in ("graph", "_stored_runs"):
+            vars(twin).pop(made, None)
         return twin
 
     def close(self) -> None:
@@ -327,15 +318,13 @@ class JarvisAgent(Runnable[Any, Run]):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    @property
+    @cached_property
     def _stored_runs(self) -> StoredRuns:
         if self.checkpointer is None:
             raise ConfigError("this needs a checkpointer: JarvisAgent(checkpointer=…)")
-        if self._runs is None:
-            from jarvis_agent.agent.stored_runs import StoredRuns
+        from jarvis_agent.agent.stored_runs import StoredRuns
 
-            self._runs = StoredRuns(self.graph, self.settings, approve=self.approve)
-        return self._runs
+        return StoredRuns(self.graph, self.settings, approve=self.approve)
 
     def _events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
         if self.checkpointer is not None or self.approve:

@@ -204,9 +204,7 @@ class RunPipeline:
         """The plan, as far as it was written in time, and the seconds it took."""
         started, plan = self._clock(), Plan()
         inputs = _inputs(context, tools=context.specs)
-        for planner in (self._stages.planner, self._stages.fallback_planner):
-            if planner is None:
-                break
+        for planner in filter(None, (self._stages.planner, self._stages.fallback_planner)):
             part, is_complete = await self._ask_planner(planner, "planning", inputs, add)
             plan += part
             if is_complete or plan.tasks:
@@ -274,10 +272,8 @@ class RunPipeline:
 
     def _limit(self, stage: float, variable: str) -> tuple[float, str]:
         """Seconds for a stage: its own limit or what is left of the run; and the limit's name."""
-        left = self._deadline - self._clock()
-        if stage < left:
-            return stage, f"{stage:g} s, {variable}"
-        return left, f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
+        left = self._deadline - self._clock(), f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
+        return min((stage, f"{stage:g} s, {variable}"), left)
 
     async def _close_store(self) -> None:
         try:

@@ -2,6 +2,7 @@
 
     find_language("French")       # Language("French", "fr", "fra_Latn"), as for "fr", "fr-CA" or "fra_Latn"
     language_of_script("你好")     # "zh"
+    detect_script("请描述 a.jpg")  # "zh"
 
 To add a language, add it to data/languages.toml.
 """
@@ -29,6 +30,7 @@ _DATA = tomllib.loads((Path(__file__).parent / "data" / "languages.toml").read_t
 LANGUAGES: tuple[Language, ...] = tuple(Language(*row.split()) for row in _DATA["languages"].split(","))
 _OTHER_NAMES: dict[str, str] = _DATA["other_names"]
 _SCRIPTS: dict[str, str] = _DATA["scripts"]
+_MARKS = {"ja": r"[\u3040-\u30ff]", "ko": r"[\uac00-\ud7af]", "zh": r"[\u4e00-\u9fff]", "": r"[^\W\d_]"}
 
 
 @lru_cache(maxsize=256)
@@ -55,3 +57,8 @@ def language_of_script(text: str) -> str:
     if letters["CJK"] and letters["HIRAGANA"] + letters["KATAKANA"]:
         return "ja"
     return _SCRIPTS.get(max(letters, key=lambda script: letters[script], default=""), "en")
+
+
+def detect_script(text: str) -> str | None:
+    """Return "ja", "ko" or "zh" if a text has any of their characters, "" for other letters, else None."""
+    return next((code for code, marks in _MARKS.items() if re.search(marks, text)), None)

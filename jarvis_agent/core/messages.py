@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-_HAN = re.compile(r"[\u4e00-\u9fff]")
-_KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
+from jarvis_agent.core.languages import detect_script
+
 _SLOT = re.compile(r"\\{(\w+)\\}")
 _ONE_WORD = ("model", "task", "number")
 
@@ -94,4 +94,4 @@ CHINESE = Phrases(**_DATA | {"examples": tuple(_DATA["examples"])})
 
 def phrases(request: str) -> Phrases:
     """The phrases for the language of a request: Chinese for Chinese, English for everything else."""
-    return CHINESE if _HAN.search(request) and not _KANA_OR_HANGUL.search(request) else ENGLISH
+    return CHINESE if detect_script(request) == "zh" else ENGLISH

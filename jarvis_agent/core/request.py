@@ -19,12 +19,12 @@ from pydantic import Field, ValidationError, field_validator
 
 from jarvis_agent.core.display import is_pil_image, png_of
 from jarvis_agent.core.errors import InputError, describe_error
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Frozen
 
 _FORMS = 'a request is a text, or a dict such as {"input": "…", "files": ["a.jpg"]} or {"messages": […]}'
 _MESSAGES = 'a list of messages such as {"role": "user", "content": "…"}'
 _TAKES = {"input": "a text", "chat_history": _MESSAGES, "messages": _MESSAGES}
-_LONGEST_SHOWN = 100
 
 
 class Request(Frozen):
@@ -121,20 +121,17 @@ def _file_name(item: Any) -> str:
 def _fault(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         # The lines after LangChain's first one link to its manual.
-        return f"a message of this one cannot be read: {_shown(describe_error(error).splitlines()[0])}"
+        said = describe_error(error).splitlines()[0]
+        return f"a message of this one cannot be read: {brief_text(said, 100)}"
     first = error.errors(include_url=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
     if field == "files":
         return f"files: {first['msg'].removeprefix('Value error, ')}"
     if field in _TAKES:
-        return f"{field}: this takes {_TAKES[field]}, not {_shown(repr(first['input']))}"
+        return f"{field}: this takes {_TAKES[field]}, not {brief_text(repr(first['input']), 100)}"
     if field:
         return f"{field}: there is no such field"
     return f"this one cannot be read: {first['msg']}"
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def media_blocks(message: BaseMessage) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""Run a planner over many requests, and write each plan to a file as soon as it is made.
+"""Run a planner over many requests.
 
-async for one in predict(requests, planner, out=Path("plans.jsonl"), concurrency=8):
+async for one in predict(requests, planner, concurrency=8):
     one.plan, one.seconds, one.usage, one.error
 """
 
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from pydantic import ValidationError
@@ -20,7 +19,6 @@ from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, descr
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen, Resource, Task, Usage
-from jarvis_agent.evaluation.metrics import graph_of
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.chain import planning_chain
@@ -90,35 +88,24 @@ def make_planner(model: BaseChatModel | None, settings: Settings) -> Planner:
 
 
 async def predict(
-    requests: Mapping[str, dict[str, Any]],
-    planner: Planner,
-    *,
-    out: Path | None = None,
-    concurrency: int = 4,
+    requests: Mapping[str, dict[str, Any]], planner: Planner, *, concurrency: int = 4
 ) -> AsyncIterator[Prediction]:
     """Yield the plan of each request as it is made; a prediction has an `error` if the planner failed.
 
     Args:
         requests: the planner's input by id: "input", "files", "chat_history", "tools".
-        out: a new file for the plans, one JSON object per line.
         concurrency: how many requests are planned at once.
 
     Raises:
         ConfigError: the planner cannot work as configured, or an extra is missing.
-        InputError: `out` exists or cannot be written.
     """
 
     async def plan(record: str) -> Prediction:
         return await _predict(record, requests[record], planner)
 
-    with _created(out) if out else nullcontext() as file:
-        config: RunnableConfig = {"max_concurrency": concurrency}
-        limited = RunnableLambda(plan).abatch_as_completed(list(requests), config)
-        async for _, prediction in limited:
-            if file:
-                file.write(_line(prediction, requests[prediction.id]))
-                file.flush()
-            yield prediction
+    config: RunnableConfig = {"max_concurrency": concurrency}
+    async for _, prediction in RunnableLambda(plan).abatch_as_completed(list(requests), config):
+        yield prediction
 
 
 async def _predict(record: str, given: dict[str, Any], planner: Planner) -> Prediction:
@@ -136,20 +123,3 @@ async def _predict(record: str, given: dict[str, Any], planner: Planner) -> Pred
         usage=meter.total,
         error=failure,
     )
-
-
-def _line(prediction: Prediction, given: Mapping[str, Any]) -> str:
-    """The line of a prediction, with the plan also as TaskBench's script reads it (`result`)."""
-    graph = graph_of(prediction.plan, given["tools"], prediction.id)
-    nodes = [{"task": node.task, "arguments": list(node.arguments)} for node in graph.nodes]
-    links = [{"source": source, "target": target} for source, target in graph.links()]
-    taskbench = {"task_nodes": nodes, "task_links": links}
-    record = {**prediction.model_dump(), "user_request": given["input"], "result": taskbench, **taskbench}
-    return json.dumps(record, ensure_ascii=False) + "\n"
-
-
-def _created(out: Path) -> IO[str]:
-    try:
-        return out.open("x", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{out} cannot be written: {error.strerror or error}; name a new file") from error

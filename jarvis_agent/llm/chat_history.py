@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.budget import Truncator, count_tokens, to_json_line
 
@@ -54,5 +55,4 @@ def _resource(resource: Resource) -> str:
 
 
 def _cut(text: str) -> str:
-    flat = " ".join(text.split())
-    return to_json_line(flat if len(flat) <= _MAX_TURN_CHARS else flat[:_MAX_TURN_CHARS] + " …")
+    return to_json_line(brief_text(text, _MAX_TURN_CHARS))

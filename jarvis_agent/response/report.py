@@ -31,7 +31,7 @@ _LONGEST = 3000
 NO_MODEL = "no model for it is available"
 """Is in the note on a task that has no model."""
 
-_UNAVAILABLE = re.compile(f"{NO_MODEL}|not one of the tools|no (?:task type|tool) does this")
+_UNAVAILABLE = re.compile(f"{NO_MODEL}|not one of the tools|no (?:task type|tool) ")
 _NOT_UNDERSTOOD = re.compile("is not understood|names nothing to do")
 _QUOTED = re.compile(r"[“\"(「]([^”\")」]{3,80})[”\")」]")
 
@@ -50,7 +50,8 @@ def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
     if _UNAVAILABLE.search(said):
         yield _list(words.nothing if _NOT_UNDERSTOOD.search(said) else words.unavailable, notes)
         return
-    yield _list(words.not_understood, notes)
+    if {note.endswith("asks for no task") for note in plan.notes} != {True}:
+        yield _list(words.not_understood, notes)
     title, *examples = words.examples
     yield _list(title, examples)
 
@@ -73,7 +74,8 @@ def found(plan: Plan, results: Iterable[TaskResult], words: Phrases) -> str:
 def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: str = "") -> str:
     """What failed, was skipped or is missing in the plan, each with the reason, and what would help.
 
-    Tasks with the same reason are listed together, and the tasks that wait for a failed one below it.
+    Tasks with the same reason are listed together, and the tasks that wait for a failed one below it. What
+    made several fail, such as a Hub that cannot be reached, is said once.
 
     Args:
         answer: what it admits is left out.
@@ -92,7 +94,7 @@ def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: 
     def titles(several: Iterable[TaskResult]) -> str:
         return ", ".join(_title(result, names, words) for result in several)
 
-    lines, helps = list[str](), dict[str, None]()
+    lines, helps, said = list[str](), dict[str, None](), set[str]()
     for cause, failed in alike.items():
         reason, _, help_ = cause[1].partition(HELP)
         if admits(answer, _names_of(failed), reason):
@@ -100,7 +102,7 @@ def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: 
         helps |= dict.fromkeys(help_.split("; ") if help_ else ())
         state = words.failed if cause[0] == "failed" else words.skipped
         state += words.kinds.get(failed[0].failure or "", "")
-        reason = words.translated(reason.rstrip("."))
+        reason = words.translated(_unsaid(reason.rstrip("."), said))
         line = words.trouble.format(titles=titles(failed), state=state, reason=reason)
         after = words.skipped_too.format(tasks=titles(waiting[cause])) if cause in waiting else ""
         lines.append(f"{line}\n  {after}".rstrip())
@@ -109,6 +111,16 @@ def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: 
     listed = _list(words.troubles, lines)
     advice = "; ".join(map(words.translated, helps))
     return f"{listed}\n{words.helps.format(advice=advice)}" if helps else listed
+
+
+def _unsaid(reason: str, said: set[str]) -> str:
+    """A reason without those of its causes, in brackets at its end, that are in `said`. Adds the others."""
+    what, bracket, causes = reason.partition(" (")
+    if not bracket or not causes.endswith(")"):
+        return reason
+    new = [cause for cause in causes[:-1].split("; ") if cause not in said]
+    said.update(new)
+    return f"{what} ({'; '.join(new)})" if new else what
 
 
 def _names_of(results: Iterable[TaskResult]) -> set[str]:

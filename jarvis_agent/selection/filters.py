@@ -32,7 +32,7 @@ class SelectionQuery:
 
     Attributes:
         hints: what the request says about the task, as `hints.task_hints` returns it.
-        language: the language of the request, as `hints.detect_script` returns it.
+        language: the language of the request, as `core.languages.detect_script` returns it.
     """
 
     task: Task

@@ -8,22 +8,16 @@ The rules are patterns, mainly for English and Chinese. Without a match nothing 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Any
 
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.languages import find_language
+from jarvis_agent.core.languages import detect_script, find_language
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.reading import asks_for_text, words_about
 
-_HAN, _KANA, _HANGUL = (
-    re.compile(r"[\u4e00-\u9fff]"),
-    re.compile(r"[\u3040-\u30ff]"),
-    re.compile(r"[\uac00-\ud7af]"),
-)
 _OWN_SCRIPTS = {"zh", "ja", "ko"}
 
 
@@ -40,17 +34,6 @@ def task_hints(task: Task, context: RunContext) -> dict[str, Any]:
     names = {file.name for file in context.files}
     words = words_about(task.args.get("image"), context.request, names)
     return {"ocr": asks_for_text(words)} if words.strip() else {}
-
-
-def detect_script(text: str) -> str | None:
-    """Return "zh", "ja" or "ko" by the script of a text, "" for other letters, None without letters."""
-    if _KANA.search(text):
-        return "ja"
-    if _HANGUL.search(text):
-        return "ko"
-    if _HAN.search(text):
-        return "zh"
-    return "" if re.search(r"[^\W\d_]", text) else None
 
 
 def missing_language(known: Collection[str], task: Task, spec: TaskSpec) -> str | None:

@@ -30,6 +30,7 @@ from jarvis_agent.core.errors import (
     describe_error,
     format_traceback,
 )
+from jarvis_agent.core.languages import detect_script
 from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
@@ -38,7 +39,7 @@ from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
 from jarvis_agent.selection.advice import advice, no_candidate_error
 from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
-from jarvis_agent.selection.hints import detect_script, task_hints
+from jarvis_agent.selection.hints import task_hints
 from jarvis_agent.selection.pins import Pin, read_pins
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 

@@ -107,6 +107,14 @@ async def test_a_page_is_read_and_a_blank_one_has_no_text(run: Run, tmp_path: Pa
 
 
 @pytest.mark.starter
+async def test_an_uncertain_reading_is_noted(tmp_path: Path) -> None:
+    async with JarvisAgent(settings=Settings(offline=True, output_dir=tmp_path)) as agent:
+        photo, page = (await agent.ainvoke(f"Read the text in {CAT} and in {PAGE}")).results
+    assert "the reading is uncertain" in photo.notes[0]
+    assert page.notes == []
+
+
+@pytest.mark.starter
 async def test_speech_is_transcribed_with_its_times_and_found_between_silences(
     run: Run, tmp_path: Path
 ) -> None:

@@ -74,9 +74,8 @@ def test_a_folder_is_planned_and_scored_in_total_and_by_type(folder: Path) -> No
     assert re.search(r"single +2 +100\.0 \(100…100\) +–", called("taskbench", folder).stdout)
     assert len(found("taskbench", folder, "--limit", 2)["reports"]) == 1
     (folder / "data.json").rename(folder / "user_requests.json")  # requests without gold plans
-    (report,) = found("taskbench", folder, "--predictions", folder / "out.jsonl")["reports"]
+    (report,) = found("taskbench", folder)["reports"]
     assert (report["requests"], len(report["seconds"])) == (0, 2)
-    assert len((folder / "out.jsonl").read_text().splitlines()) == 3
     assert re.search(r"no model +0 +–", called("taskbench", folder).stdout)
 
 
@@ -93,13 +92,9 @@ def test_failures_are_counted_and_all_failures_exit_1(folder: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_own_requests_are_scored_with_calls_and_failures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "plans.jsonl"
+def test_own_requests_are_scored_with_calls_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["plans", "--half", "dev", "--limit", 2]
-    assert found(*words, "--predictions", out)["reports"][0]["requests"] == 2
-    assert len(out.read_text().splitlines()) == 2
+    assert found(*words)["reports"][0]["requests"] == 2
     assert "single" in called(*words).stdout
     asked = read_requests("dev")[0]
     words = ["plans", "--half", "dev", "--limit", 1, "--failures"]
@@ -132,7 +127,6 @@ def test_bad_usage_exits_2(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(folder)
     rows = [
         (["taskbench", "missing"], "tool_desc.json"),
-        (["taskbench", ".", "--predictions", "missing/out.jsonl"], "cannot be written"),
         (["plans", "--requests", "missing.jsonl"], "missing.jsonl cannot be read"),
         (["plans", "--half", "other"], "Invalid value"),
     ]

@@ -164,10 +164,9 @@ def test_one_task_is_shown_in_detail_and_output_to_a_pipe_is_not_wrapped() -> No
     shown = CliRunner().invoke(app, ["tasks", "asr"]).stdout
     assert "task        automatic-speech-recognition\n" in shown
     assert "runs here   Systran/faster-whisper-tiny.en (starter)\n" in shown
-    rows = CliRunner().invoke(app, ["tasks", "--wide"]).stdout.splitlines()
-    names = [row.split()[1] for row in rows if row.startswith(("✓", "✗"))]
-    assert names == list(TASKS)
-    assert all(TASKS[name].description in "\n".join(rows) for name in names)
+    assert f"does        {TASKS['automatic-speech-recognition'].description}\n" in shown
+    rows = CliRunner().invoke(app, ["tasks"]).stdout.splitlines()
+    assert [row.split()[1] for row in rows if row.startswith(("✓", "✗"))] == list(TASKS)
     assert not any(row.endswith(" ") for row in rows)
 
 
@@ -217,9 +216,6 @@ def test_tasks_are_grouped_by_category_with_what_runs_them() -> None:
     ]
     assert rows[-2].startswith("1 of 2 task types can be run here.")
     assert rows[-1] == "the Hub is down"
-    wide = drawn(task_table(TaskList(tasks=lines), is_wide=True))
-    assert "text, [tgt_lang]" in wide
-    assert 'pip install "langchain-hugginggpt[local]"' in wide
 
 
 def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> None:

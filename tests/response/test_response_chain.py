@@ -169,6 +169,12 @@ class TestReport:
         text = await answer(template_responder(), request_text, made, [])
         assert text.startswith((ENGLISH.unavailable, CHINESE.unavailable))
 
+    @pytest.mark.starter
+    @pytest.mark.parametrize("request_text", ["hello", "你好"])
+    async def test_a_greeting_is_answered_with_examples_only(self, request_text: str) -> None:
+        text = await answer(template_responder(), request_text, OfflinePlanner().invoke(request_text), [])
+        assert text.startswith((ENGLISH.examples[0], CHINESE.examples[0]))
+
     async def test_without_any_result_it_says_so_first(self) -> None:
         trouble = "- text-to-image: failed: no model is left for text-to-image"
         assert await report_of(RESULTS[2]) == f"I could not do this.\n\nWhat did not work:\n{trouble}"
@@ -275,6 +281,17 @@ class TestResponseChain:
         said = "There is no model for text-to-video, and I could not dub it."
         text = await answer(by_llm({"respond": said})[0], "x", plan, failed)
         assert text == f"{said}\n\n{captions}\n{help_}"
+
+    async def test_what_made_several_tasks_fail_is_said_once(self) -> None:
+        failed = []
+        for n, (task, own) in enumerate({"translation": "", "summarization": "x/y: too large; "}.items()):
+            error = f"no model can do {task} here ({own}source hub: it is down; check the network)."
+            failed.append(TaskResult(task=Task(task=task, id=n), status="failed", error=error))
+        said = await report_of(*failed)
+        assert (
+            "- translation: failed: no model can do translation here (source hub: it is down; check" in said
+        )
+        assert said.endswith("- summarization: failed: no model can do summarization here (x/y: too large)")
 
     async def test_results_that_the_answer_omits_are_appended(self) -> None:
         speech = f"Here is what came out:\n- text-to-speech (result of image-to-text): {SPEECH} (3.3 s)"

@@ -18,6 +18,8 @@ from jarvis_agent.core.settings import Settings
 
 _DETECTOR = ("models/PP-OCRv6_det_small.onnx", "090f04abcd9d9a74")
 _DIRECTION = ("models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "e47acedf663230f8")
+_SURE = 0.8
+"""The score that the best line of a printed text has at least; what has less is often no text."""
 _CJK = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
 
 
@@ -41,6 +43,8 @@ def load(weights: Path, settings: Settings) -> Expert:
         found = engine(rgb[:, :, ::-1])
         if found.txts is None:
             return {"generated_text": "", "lines": []}
+        if max(found.scores) < _SURE:
+            call.notes.append("the reading is uncertain: the image may have no text")
         rows = _rows([_line(*row) for row in zip(found.txts, found.scores, found.boxes, strict=True)])
         return {"generated_text": running_text(_page(rows)), "lines": [line for row in rows for line in row]}
 

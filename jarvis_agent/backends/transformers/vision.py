@@ -176,25 +176,13 @@ def non_max_suppression(boxes: Any, scores: Any, overlap: float) -> list[int]:
 
     Args:
         boxes: float (n, 4): xmin, ymin, xmax, ymax.
-        scores: float (n,).
+        scores: float (n,), above 0.
         overlap: intersection over union above which the lower-scored of two boxes is dropped.
     """
+    import cv2
     import numpy as np
 
-    boxes, left = np.asarray(boxes, dtype=np.float64).reshape(-1, 4), np.argsort(-np.asarray(scores))
-    kept = []
-    while len(left):
-        best, left = left[0], left[1:]
-        kept.append(int(best))
-        left = left[_intersection_over_union(boxes[best], boxes[left]) <= overlap]
-    return kept
-
-
-def _intersection_over_union(box: Any, others: Any) -> Any:
-    import numpy as np
-
-    top_left = np.maximum(box[:2], others[:, :2])
-    bottom_right = np.minimum(box[2:], others[:, 2:])
-    common = (bottom_right - top_left).clip(0).prod(axis=1)
-    areas = (others[:, 2:] - others[:, :2]).prod(axis=1) + (box[2:] - box[:2]).prod() - common
-    return common / np.maximum(areas, 1e-9)
+    corners = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+    areas = np.hstack([corners[:, :2], corners[:, 2:] - corners[:, :2]])  # x, y, width, height
+    kept = cv2.dnn.NMSBoxes(areas.tolist(), [float(score) for score in scores], 0.0, overlap)
+    return [int(place) for place in kept]

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from jarvis_agent.core.settings import Settings
     from jarvis_agent.selection.model_registry import ModelRegistry
 
-A = TypeVar("A")
 T = TypeVar("T", bound="BaseModel")
 
 _EPILOG = """\b
@@ -79,9 +78,7 @@ Mcp = Annotated[
 ]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")]
-Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Let other machines use the server without API keys.")
-]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Let other machines in without API keys.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
 
@@ -171,7 +168,6 @@ def chat(
 @app.command()
 def tasks(
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="Only this task type.")] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="Show all columns.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the task types and what can run them here."""
@@ -183,7 +179,7 @@ def tasks(
         settings = settings.model_copy(update={"offline": True})
     found = _ask_registry(lambda registry: listing.list_tasks(registry, task), settings)
     notes = [] if hub.state == "ok" else [f"{hub.name}: {hub.found}"]
-    table = listing.task_details if task else partial(listing.task_table, is_wide=wide)
+    table = listing.task_details if task else listing.task_table
     _print(found.model_copy(update={"notes": notes}), table, as_json)
 
 
@@ -232,18 +228,16 @@ def serve(
 
     make_agent = partial(_agent, model, _settings(policy, out, cluster))
     if workers > 1:
-        _listen(partial(run_workers, workers=workers, insecure=insecure), make_agent, host, port)
+        _listen(partial(run_workers, make_agent, workers=workers, insecure=insecure), host, port)
     else:
-        _listen(partial(run_server, insecure=insecure), make_agent(), host, port)
+        _listen(partial(run_server, make_agent(), insecure=insecure), host, port)
 
 
 @app.command()
 def ui(
     host: Host = "127.0.0.1",
     port: Port = 7860,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Let other machines use the page without API keys.")
-    ] = False,
+    insecure: Insecure = False,
     open_browser: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
     model: Model = None,
     policy: Policy = None,
@@ -258,11 +252,7 @@ def ui(
 
     # Without its language model, the agent still plans plain requests.
     agents = [agent, _agent(NO_MODEL, settings)] if agent.model_name else [agent]
-
-    def run(_: JarvisAgent, host: str, port: int) -> None:
-        run_ui(*agents, host=host, port=port, insecure=insecure, open_browser=open_browser)
-
-    _listen(run, agent, host, port)
+    _listen(partial(run_ui, *agents, insecure=insecure, open_browser=open_browser), host, port)
 
 
 @app.command()
@@ -283,12 +273,12 @@ def mcp(
     if not http:
         run_stdio(agent)
         return
-    _listen(partial(run_http, insecure=insecure), agent, host, port)
+    _listen(partial(run_http, agent, insecure=insecure), host, port)
 
 
-def _listen(run: Callable[[A, str, int], None], agent: A, host: str, port: int) -> None:
+def _listen(run: Callable[..., None], host: str, port: int) -> None:
     try:
-        run(agent, host, port)
+        run(host=host, port=port)
     except SystemExit:  # uvicorn exits after logging why it could not start.
         fail(f"cannot listen at {host}:{port}; choose another --host or --port", USAGE_ERROR)
 

@@ -1,6 +1,6 @@
 """`jarvis eval taskbench | plans | selection`: score planning and model selection; each prints one table.
 
-jarvis eval taskbench data_huggingface --model none --limit 100 --predictions plans.jsonl
+jarvis eval taskbench data_huggingface --model none --limit 100
 jarvis eval plans --model none --half dev --failures
 jarvis eval selection --model openai:gpt-5-mini
 
@@ -34,10 +34,6 @@ Model = Annotated[
     str | None, typer.Option("--model", metavar="M", help='Chat model; "none": plan or select without one.')
 ]
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N requests.")]
-Predictions = Annotated[
-    Path | None,
-    typer.Option("--predictions", metavar="OUT", help="Write the plans to a new file, as JSON lines."),
-]
 Half = Annotated[
     Literal["dev", "test", "all"],
     typer.Option("--half", help="dev: the half used for development; test: the other one."),
@@ -51,18 +47,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and n
 
 
 @eval_app.command()
-def taskbench(
-    folder: Folder,
-    model: Model = None,
-    limit: Limit = None,
-    predictions: Predictions = None,
-    as_json: AsJson = False,
-) -> None:
+def taskbench(folder: Folder, model: Model = None, limit: Limit = None, as_json: AsJson = False) -> None:
     """Score plans for the requests and tools of a TaskBench folder."""
     from jarvis_agent.evaluation.taskbench import read_folder, score_folder
 
     bench = read_folder(folder)
-    name, made = _plan_all(model, bench.inputs(limit), predictions)
+    name, made = _plan_all(model, bench.inputs(limit))
     _print_table("TaskBench", score_folder(bench, made, name), [], as_json)
     _exit_if_all_failed(made)
 
@@ -73,7 +63,6 @@ def plans(
     half: Half = "all",
     requests: Requests = None,
     limit: Limit = None,
-    predictions: Predictions = None,
     failures: Failures = False,
     as_json: AsJson = False,
 ) -> None:
@@ -81,7 +70,7 @@ def plans(
     from jarvis_agent.evaluation.requests import read_requests, score_requests
 
     asked = read_requests(half, requests)[:limit]
-    name, made = _plan_all(model, {one.id: one.inputs for one in asked}, predictions)
+    name, made = _plan_all(model, {one.id: one.inputs for one in asked})
     reports, judged = score_requests(asked, made)
     wrong = [one.as_failure() for one in judged if failures and not one.exact]
     _print_table(f"plans of {name}, half {half}", reports, wrong, as_json)
@@ -123,9 +112,7 @@ def _chat_model(model: str | None, settings: Settings) -> tuple[BaseChatModel | 
     return chat, describe_model(chat) if chat is not None else "no model"
 
 
-def _plan_all(
-    model: str | None, requests: Mapping[str, dict[str, Any]], out: Path | None
-) -> tuple[str, dict[str, Prediction]]:
+def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tuple[str, dict[str, Prediction]]:
     """Return the model's name and its predictions by id; a progress bar is shown on stderr."""
     from rich.progress import Progress
 
@@ -142,7 +129,7 @@ def _plan_all(
         made = {}
         with Progress(console=make_console(stderr=True), transient=True) as progress:
             bar = progress.add_task("planning", total=len(requests))
-            async for one in predict(requests, planner, out=out, concurrency=concurrency):
+            async for one in predict(requests, planner, concurrency=concurrency):
                 made[one.id] = one
                 progress.advance(bar)
         return made

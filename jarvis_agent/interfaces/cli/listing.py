@@ -165,9 +165,9 @@ def _model(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> Mod
     return ModelLine(**candidate.model_dump(include=set(ModelLine.model_fields)), runs_on=next(able, ""))
 
 
-def task_table(listing: TaskList, *, is_wide: bool = False) -> RenderableType:
-    """Return the task types by category, in 80 columns, or with all that is known about them."""
-    table = _table("", "task", *(("takes", "makes", "description") if is_wide else ()), "where", "model")
+def task_table(listing: TaskList) -> RenderableType:
+    """Return the task types by category, in 80 columns."""
+    table = _table("", "task", "where", "model")
     table.padding = (0, 1, 0, 0)
     category = ""
     for line in listing.tasks:
@@ -175,13 +175,11 @@ def task_table(listing: TaskList, *, is_wide: bool = False) -> RenderableType:
             category = line.category
             table.add_row(Text(shorten(category, 30), "bold"))
         mark = Text("✓ " if line.available else "✗ ", "green" if line.available else "red")
-        about = (", ".join(line.takes), ", ".join(line.makes), line.description) if is_wide else ()
-        how = line.how if is_wide else shorten(_EXTRA.sub(r'needs the extra "\1"', line.how), _HOW_WIDTH)
-        table.add_row(mark + _cell(line.name), *map(_cell, (*about, line.where, how)))
+        how = shorten(_EXTRA.sub(r'needs the extra "\1"', line.how), _HOW_WIDTH)
+        table.add_row(mark + _cell(line.name), _cell(line.where), _cell(how))
     count = sum(line.available for line in listing.tasks)
-    more = "" if is_wide else " `jarvis tasks TASK` and `jarvis tasks --wide` say more."
-    notes = (Text(shorten(note, 300)) for note in listing.notes)
-    return Group(table, Text(f"{count} of {len(listing.tasks)} task types can be run here.{more}"), *notes)
+    total = f"{count} of {len(listing.tasks)} task types can be run here. `jarvis tasks TASK` says more."
+    return Group(table, Text(total), *(Text(shorten(note, 300)) for note in listing.notes))
 
 
 def task_details(listing: TaskList) -> RenderableType:

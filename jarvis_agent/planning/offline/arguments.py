@@ -79,9 +79,8 @@ class SlotFiller:
                 found[arg.name] = values
             elif arg.required:
                 self._supply.check_last_result()
-                raise PlanError(
-                    f"{self._spec.name} needs {_needed(arg)}, and none is named{self._example(arg)}"
-                )
+                wanted = arg.description or noun(arg.kind)
+                raise PlanError(f"{self._spec.name} needs {wanted}, and none is named{self._example(arg)}")
         if bank_name(self._spec) == RESIZER and found.keys().isdisjoint({"width", "height"}):
             raise PlanError(f"{self._spec.name} needs a width or a height in pixels, and none is named")
         return {arg.name: found[arg.name] for arg in self._spec.inputs if arg.name in found}
@@ -213,5 +212,6 @@ def _turn(arg: Arg) -> int:
     return 3
 
 
-def _needed(arg: Arg) -> str:
-    return arg.description or _NOUNS.get(arg.kind, f"a {arg.kind}")
+def noun(kind: str) -> str:
+    """A kind as messages name it ("an image")."""
+    return _NOUNS.get(kind, f"a {kind}")

@@ -78,7 +78,8 @@ class Rules:
 def load_rules() -> Rules:
     """The rules of the data file."""
     data = json.loads(RULES.read_text(encoding="utf-8"))
-    words = {**data["words"], **_language_words(data["languages"])}
+    maps = "|".join(map_["nouns"] for map_ in data["maps"])
+    words = {**data["words"], **_language_words(data["languages"]), "MAPS": maps}
     return Rules(
         all=tuple(_rules(data, words)),
         languages=data["languages"],

@@ -46,6 +46,7 @@ class Wording:
         text: the role of its argument `text`: the text it works on, a prompt, a question, an instruction for
             a change, a wish (a question or an order) about a file, or a request to a language model.
         map: the task that makes the control map which is its image.
+        note: on an entry that is no task: why nothing can do it.
     """
 
     phrases: tuple[str, ...]
@@ -53,6 +54,7 @@ class Wording:
     named: re.Pattern[str] | None = None
     text: Role = "content"
     map: str | None = None
+    note: str = ""
 
 
 @lru_cache(maxsize=1)
@@ -65,6 +67,7 @@ def load_bank() -> Mapping[str, Wording]:
             named=_pattern(entry.get("named")),
             text=entry.get("text", "content"),
             map=entry.get("map"),
+            note=entry.get("note", ""),
         )
         for name, entry in json.loads((DATA / "phrases.json").read_text(encoding="utf-8")).items()
     }

@@ -30,11 +30,15 @@ from jarvis_agent.planning.offline.phrases import (
     UNKNOWN,
     bank_name,
     clause_class,
+    load_bank,
     wording,
 )
 from jarvis_agent.planning.offline.sources import BRIDGES
 from jarvis_agent.planning.offline.tool_ranking import ToolRanker
 from jarvis_agent.planning.offline.weights import WEIGHTS
+
+Ranked = Sequence[tuple[TaskSpec, float]]
+"""Tasks with their scores, the likeliest first."""
 
 _WORDS = re.compile(r"\b(?:descri\w+|captions?|texts?|words|says|see|shows?)\b", re.IGNORECASE)
 _WHICH = re.compile(r"\b(?:which|find|rank|order|sort|search|among|any of|one of)\b", re.IGNORECASE)
@@ -82,14 +86,14 @@ class Ranker:
     def is_small_talk(self, step: Step, scores: Scores) -> bool:
         """Whether a step is a greeting or the like."""
         if step.task or any(clause_class(spec) for spec in self._specs):
-            return False
+            return step.task == SMALL_TALK
         near = scores.as_is
         likeliest = max(
             near.cosines, key=lambda name: near.cosines[name] + WEIGHTS.odds * near.odds.get(name, 0.0)
         )
         return likeliest == SMALL_TALK and not self._files(step)
 
-    def ranked(self, step: Step, scores: Scores, text_after: str) -> list[tuple[TaskSpec, float]]:
+    def ranked(self, step: Step, scores: Scores, text_after: str) -> Ranked:
         """The offered tasks that can take the step's files, the likeliest first."""
         recognised = [spec for spec in self._specs if clause_class(spec)]
         at_hand = {kind for kind in self._needed if self._discourse.has(kind, text_after)}
@@ -99,17 +103,33 @@ class Ranker:
             if spec not in recognised and (near := self._near(step, spec, scores, at_hand))
         ]
         known = [log_odds for _, (_, log_odds) in feasible if log_odds < math.inf]
-        if OUT_OF_SCOPE in self._others(step, scores):
-            known.append(scores.as_is.odds[OUT_OF_SCOPE])
+        known += [scores.as_is.odds[name] for name in self._others(step, scores) if load_bank()[name].note]
         top = max(known, default=0.0)
         found = [(spec, self._tools.score(step, spec)) for spec in recognised]
         for spec, (cosine, log_odds) in feasible:
             has_map = self._cues.has_its_map(step, spec)
-            score = cosine + self._cues.worth(step, spec) - (0.0 if has_map else _behind(log_odds, top))
-            score += WEIGHTS.sure if step.task == (bank_name(spec) or spec.name) else 0.0
+            score = cosine + self._worth(step, spec) - (0.0 if has_map else _behind(log_odds, top))
             score += WEIGHTS.repeats if self._repeats(step, spec) else 0.0
             found.append((spec, max(score, WEIGHTS.map_said if has_map else 0.0)))
         return sorted(found, key=lambda item: -item[1])
+
+    def unfit(self, step: Step, scores: Scores, ranked: Ranked, nearness: float) -> TaskSpec | None:
+        """The task that a step clearly names but that cannot take its files, where no other one does it.
+
+        Args:
+            nearness: of the nearest entry of the bank that is not offered.
+        """
+        cosines, fit = scores.as_is.cosines, {spec.name for spec, _ in ranked}
+        if not cosines or step.task == UNKNOWN or not self._files(step):
+            return None
+        best = ranked[0][1] if ranked else 0.0
+        if best >= WEIGHTS.understood and wording(ranked[0][0]).text in ("wish", "question"):
+            return None
+        least = max(WEIGHTS.clear, nearness, best + WEIGHTS.margin)
+        named = [spec for spec in self._specs if spec.name not in fit and self._cues.is_named(step, spec)]
+        scored = [(cosines[bank_name(spec) or spec.name] + self._worth(step, spec), spec) for spec in named]
+        score, spec = max(scored, key=lambda item: item[0], default=(0.0, None))
+        return spec if score >= least else None
 
     def asks_for_nothing(self, step: Step, spec: TaskSpec, score: float) -> bool:
         """Whether the clause model takes a step for none, where the best task is a recognised tool."""
@@ -168,6 +188,11 @@ class Ranker:
         elif not _files_needed(spec) <= at_hand or self._lacks_text(step, spec):
             worth += WEIGHTS.lacks_file
         return near.cosines[name] + worth, near.odds.get(name, math.inf)
+
+    def _worth(self, step: Step, spec: TaskSpec) -> float:
+        """What the words of a step add to a task's similarity, and that the task is known, if it is."""
+        is_known = step.task == (bank_name(spec) or spec.name)
+        return self._cues.worth(step, spec) + WEIGHTS.sure * is_known
 
     def _repeats(self, step: Step, spec: TaskSpec) -> bool:
         """Whether the step would do to the last result what made it."""

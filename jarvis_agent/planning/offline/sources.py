@@ -195,7 +195,7 @@ class StepInputs:
             if maker is None and (only_named or kind not in BRIDGES):
                 continue
             values = self.take([character])
-            if kind in BRIDGES and (maker is None or _takes(maker) != kind):
+            if kind in BRIDGES and (maker is None or kind_taken(maker) != kind):
                 values = self._text_of(kind, values, needed_for)
             made += self._plans.emit(maker, {principal(maker): values}) if maker else values
         self._discourse.join("text", made)
@@ -231,12 +231,13 @@ class StepInputs:
         for spec in self._plans.offered.values():
             if spec.name == needed_for or not spec.makes("text") or len(spec.required) != 1:
                 continue
-            if _takes(spec) in (kind, "text") and noun[1].lower() in wording(spec).made:
+            if kind_taken(spec) in (kind, "text") and noun[1].lower() in wording(spec).made:
                 return spec
         return None
 
 
-def _takes(spec: TaskSpec) -> str:
+def kind_taken(spec: TaskSpec) -> str:
+    """The kind of the first required argument."""
     return next(arg.kind for arg in spec.inputs if arg.name == principal(spec))
 
 

@@ -17,16 +17,16 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
-from jarvis_agent.planning.offline.arguments import RESIZER, add_task
+from jarvis_agent.planning.offline.arguments import RESIZER, add_task, noun
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
 from jarvis_agent.planning.offline.clauses import Step, first_of, is_errand, is_other_order
 from jarvis_agent.planning.offline.extraction import language_phrase
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, MaskedText
 from jarvis_agent.planning.offline.patterns import START, Patterns
-from jarvis_agent.planning.offline.phrases import OUT_OF_SCOPE, bank_name, clause_class, wording
-from jarvis_agent.planning.offline.ranking import Ranker, Scores
-from jarvis_agent.planning.offline.sources import DETECTOR, FINDER
+from jarvis_agent.planning.offline.phrases import bank_name, clause_class, load_bank, wording
+from jarvis_agent.planning.offline.ranking import Ranked, Ranker, Scores
+from jarvis_agent.planning.offline.sources import DETECTOR, FINDER, kind_taken
 from jarvis_agent.planning.offline.weights import WEIGHTS
 
 _RE = Patterns("steps")
@@ -145,9 +145,7 @@ class StepPlanner:
         best, score = self._ranker.ranked(step, scores, text_after)[0]
         return score < WEIGHTS.clear or (last is not None and _are_alike(best, last))
 
-    def _add(
-        self, step: Step, scores: Scores, ranked: Sequence[tuple[TaskSpec, float]], text_after: str
-    ) -> str | None:
+    def _add(self, step: Step, scores: Scores, ranked: Ranked, text_after: str) -> str | None:
         """Add a step's task. Returns why there is none, or None."""
         if ranked and self._ranker.asks_for_nothing(step, *ranked[0]):
             self._linker.discourse.mention(step.text)
@@ -161,7 +159,7 @@ class StepPlanner:
         is_guess = best < WEIGHTS.clear and is_other_order(step.text) and not is_own
         least = math.inf if is_guess else max(WEIGHTS.understood, best - WEIGHTS.margin)
         likely = [(spec, score) for spec, score in ranked if score >= least]
-        refusal, missing = self._refusal(step, scores, likely)
+        refusal, missing = self._refusal(step, scores, ranked, likely)
         if refusal is not None:
             return self._left_out(step, refusal, missing)
         reasons = []
@@ -184,21 +182,22 @@ class StepPlanner:
         if not reasons:
             return None
         wanted, nearness = self._ranker.not_on_offer(step, scores)
-        if wanted not in ("", OUT_OF_SCOPE) and nearness > best:
+        if wanted in TASKS and nearness > best:
             note = f"{self._quoted(step)} needs {self._linker.missing(wanted)}"
             return self._left_out(step, note, TASKS.get(wanted))
         return self._left_out(step, reasons[0], likely[0][0])
 
     def _left_out(self, step: Step, note: str, spec: TaskSpec | None) -> str:
-        """Let later steps refer to what a step names, and to the result that it lacks. Returns the note."""
-        self._linker.discourse.mention(step.text)
-        if spec is not None:
+        """Let later steps refer to what a step names, and to the result that it lacks. Returns the note.
+
+        What a task of media would have changed still shows the same, so later steps use it as it is.
+        """
+        self._linker.discourse.mention(step.text if spec else _RE.NEW_NAME.sub("", step.text))
+        if spec is not None and not (spec.category == "media" and kind_taken(spec) in spec.outputs):
             self._linker.leave_out(spec)
         return note
 
-    def _unplanned_tool(
-        self, step: Step, spec: TaskSpec, ranked: Sequence[tuple[TaskSpec, float]]
-    ) -> str | None:
+    def _unplanned_tool(self, step: Step, spec: TaskSpec, ranked: Ranked) -> str | None:
         """A note on a tool that may be meant to work on the text that the step's task makes."""
         if spec.category == "tool" or not spec.makes("text"):
             return None
@@ -223,21 +222,25 @@ class StepPlanner:
         return planned[-1:] == [spec.name] or (spec.name in planned and bool(REFERS_BACK.match(step.text)))
 
     def _refusal(
-        self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]
+        self, step: Step, scores: Scores, ranked: Ranked, likely: Ranked
     ) -> tuple[str | None, TaskSpec | None]:
         """Why the step fits none of the offered tasks, or None; and the task that it needs."""
         wanted, nearness = self._ranker.not_on_offer(step, scores)
         is_own = bool(likely) and likely[0][0].category == "tool"
-        if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
+        if is_own and (wanted not in TASKS or clause_class(likely[0][0])):
             return None, None
         if not is_own and (is_errand(step.text) or self._is_beyond_tasks(step)):
             return f"no task type does this: {self._quoted(step)}", None
+        if unfit := self._ranker.unfit(step, scores, ranked, nearness):
+            file = next(mark.value for mark in self._masked.within(step.text) if mark.is_file)
+            takes = noun(kind_taken(unfit))
+            return f"{self._quoted(step)}: {unfit.name} needs {takes}, and {file} is none", None
         needed = TASKS.get(wanted)
         may_replace = needed and likely and {*needed.outputs} & {*likely[0][0].outputs}
         lead = WEIGHTS.margin if may_replace else 0.0
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
-            if wanted == OUT_OF_SCOPE:
-                return f"no task type does this: {self._quoted(step)}", None
+            if note := load_bank()[wanted].note:
+                return f"{note}: {self._quoted(step)}", None
             return f"{self._quoted(step)} needs {self._linker.missing(wanted)}", needed
         return (None if likely else f"{self._quoted(step)} is not understood"), None
 
