@@ -142,7 +142,7 @@ class PlanView:
 
     def _values(self, task: Task) -> str:
         return "".join(
-            f"<div><code>{self._escape(name)}</code> {self._escape(_as_text(value))}</div>"
+            f"<div><code>{self._escape(name)}</code> {self._escape(as_text(value))}</div>"
             for name, value in task.args.items()
         )
 
@@ -167,7 +167,8 @@ def _model(row: TaskProgress) -> str:
     return used or (row.selection.model if row.selection is not None else "")
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """An argument of a task as the page shows it."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
