@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 37_913,
-    "test lines": 29_720,
+    "source lines": 38_228,
+    "test lines": 29_876,
     "longest file": 369,
     "longest function": 50,
     "settings": 40,

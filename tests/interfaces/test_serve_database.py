@@ -200,7 +200,7 @@ async def test_processes_may_open_a_new_database_at_the_same_time(
 def test_threads_and_runs_expire_with_the_files(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "DELETE_S", 0.1)
+    monkeypatch.setattr(runs, "SWEEP_S", 0.1)
     url = request.getfixturevalue("postgres") if kind == "postgres" else None
     script = {"plan": "[]"}
     agent = agent_of(tmp_path, script, retention=6, run_timeout=6)

@@ -103,6 +103,14 @@ def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: Ja
     assert not left.directory.exists()
 
 
+def test_a_request_after_the_end_of_its_session_starts_a_chat(agent: JarvisAgent) -> None:
+    page = Page([agent])
+    given = dict(zip(page._choices, (0, None, None, False), strict=True))
+    given |= {page._visitor: None, page._box: {"text": "Look", "files": []}}
+    visitor, *_ = page._ask(given, gr.Request(username=None, headers={}))
+    assert [turn.request for turn in visitor.turns] == ["Look"]
+
+
 def test_other_machines_need_a_key(agent: JarvisAgent) -> None:
     with pytest.raises(ConfigError, match="JARVIS_API_KEYS"):
         run_ui(agent, host="0.0.0.0")

@@ -164,6 +164,7 @@ def listen(
     insecure: bool = False,
     shutdown_s: int | None = None,
     workers: int = 1,
+    **options: Any,
 ) -> None:
     """Serve an application until interrupted; the arguments are those of `run_server`.
 
@@ -171,12 +172,13 @@ def listen(
         make_app: makes the application for the given settings, with the host names of this address.
         shutdown_s: seconds that open connections have to end; None: any time.
         workers: processes. Each of several makes the application for itself.
+        options: other arguments of `uvicorn.Config`.
     """
     settings = settings or ServerSettings()
     warning = _check_address(host, settings, insecure=insecure)
     hosts = accepted_hosts(host, settings.allowed_hosts)
     make = partial(make_app, settings.model_copy(update={"allowed_hosts": hosts}))
-    options: dict[str, Any] = {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s}
+    options |= {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s}
     if workers > 1:
         app: Any = make
         options |= {"workers": workers, "factory": True, "timeout_worker_healthcheck": _HEALTHCHECK_S}

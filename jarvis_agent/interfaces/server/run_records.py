@@ -2,17 +2,20 @@
 
 records = RunRecords(database)
 await records.save("local", RunInfo(id="8f0c…", thread="chat-1", input="Describe it"))
-place = await records.append("8f0c…", 0, [Event(kind="planned", plan=plan)])      # 1, the next place
+run = await records.record("8f0c…", agent.events("Describe it"), on_stored)
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
+import orjson
 from pydantic import Field
 
 from jarvis_agent.core.request import Request
@@ -24,6 +27,9 @@ from jarvis_agent.interfaces.server.errors import RunSerializer
 RunStatus = Literal["queued", "running", "waiting for approval", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: frozenset[RunStatus] = frozenset({"queued", "running"})
 OVER: frozenset[RunStatus] = frozenset({"done", "failed", "cancelled"})
+
+_BATCH_S = 0.3
+"""Seconds during which events are gathered, to be stored together."""
 
 _ID = re.compile("[0-9a-f]{32}")
 _RESULTS: Namespace = ("results",)
@@ -107,28 +113,55 @@ class RunRecords:
         """Store the Run of a run, as clients see it."""
         await self._database.put(_RESULTS, run, {"json": _to_json(result)})
 
-    async def result(self, run: str) -> str | None:
-        """The Run of a run as JSON."""
-        row = await self._database.get(_RESULTS, run)
-        return row.value["json"] if row else None
+    async def to_json(self, info: RunInfo) -> bytes:
+        """A run with its Run, if it is done."""
+        row = await self._database.get(_RESULTS, info.id) if info.status == "done" else None
+        run = orjson.Fragment(row.value["json"] if row else "null")
+        return orjson.dumps({**info.model_dump(mode="json"), "run": run})
 
-    async def append(self, run: str, place: int, events: Sequence[Event]) -> int:
-        """Store the events from a place on, and return the next place."""
-        rows = [[event.kind, _to_json(event)] for event in events]
-        await self._database.put(("events", run), str(place), {"events": rows})
-        return place + len(rows)
+    async def record(
+        self, run: str, events: AsyncGenerator[Event, None], on_stored: Callable[[], None]
+    ) -> Run | None:
+        """Store the events of a run as they come, and return the Run of the last one.
+
+        Those that come before a cancellation are stored too.
+        """
+        place, result = 0, None
+        while earlier := await self.events(run, place):
+            place += len(earlier)
+        gathered: list[Event] = []
+
+        async def read() -> None:
+            async with aclosing(events):
+                async for event in events:
+                    gathered.append(event)  # noqa: PERF401 - each as it comes
+
+        async def store() -> None:
+            nonlocal place, result
+            if batch := gathered[:]:
+                gathered.clear()
+                result = batch[-1].run
+                if rows := [[event.kind, _to_json(event)] for event in batch if event.run is None]:
+                    await self._database.put(("events", run), str(place), {"events": rows})
+                    place += len(rows)
+                on_stored()
+
+        reading = asyncio.create_task(read())
+        try:
+            while not reading.done():
+                await asyncio.wait([reading], timeout=_BATCH_S)
+                await store()
+            await reading
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+            await store()
+        return result
 
     async def events(self, run: str, place: int) -> list[tuple[str, str]]:
         """The kinds of the events that were stored together from a place on, and their JSON."""
         row = await self._database.get(("events", run), str(place))
         return [(kind, text) for kind, text in row.value["events"]] if row else []
-
-    async def count_events(self, run: str) -> int:
-        """How many events are stored."""
-        place = 0
-        while rows := await self.events(run, place):
-            place += len(rows)
-        return place
 
     async def wish_cancelled(self, run: str) -> None:
         """Ask the process that works on a run to cancel it."""

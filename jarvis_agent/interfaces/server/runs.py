@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from time import monotonic
 from typing import Any, Self
 
@@ -24,10 +25,10 @@ from langgraph.types import Command
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating
-from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.server.access import thread_of
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, Database
 from jarvis_agent.interfaces.server.errors import STATUSES
+from jarvis_agent.interfaces.server.files import SWEEP_S
 from jarvis_agent.interfaces.server.run_records import (
     ACTIVE,
     OVER,
@@ -43,17 +44,11 @@ from jarvis_agent.media.access import AccessPolicy, name_errors
 BEAT_S = 1.0
 """Seconds between two heartbeats, and between two looks at a run of another process."""
 
-DELETE_S = 60.0
-"""Seconds between two deletions of what has expired."""
-
-_BATCH_S = 0.3
-"""Seconds during which events are gathered, to be stored together."""
-
 _logger = logging.getLogger(__name__)
 
 
 class StartedRuns:
-    """The runs of a server. Runs of this process end with it; they can be resumed."""
+    """The runs of a server, stored in `records`. Runs of this process end with it; they can be resumed."""
 
     def __init__(
         self,
@@ -63,7 +58,7 @@ class StartedRuns:
     ) -> None:
         """Prepare. `hold` counts a run of an owner while it goes on."""
         self._database = database
-        self._records = RunRecords(database)
+        self.records = RunRecords(database)
         self._threads = Threads(database)
         self._hold = hold
         self._workspaces = workspaces
@@ -81,7 +76,7 @@ class StartedRuns:
         await self._threads.beat()
         self._beaten = monotonic()
         await self._background.enter_async_context(repeating(self._watch, BEAT_S, "the heartbeat"))
-        deletion = repeating(self._delete_expired, DELETE_S, "the deletion of threads")
+        deletion = repeating(self._delete_expired, SWEEP_S, "the deletion of threads")
         await self._background.enter_async_context(deletion)
         return self
 
@@ -106,7 +101,7 @@ class StartedRuns:
             HTTPException: 409, another run works on it, or is not over.
         """
         async with self._threads.claim(thread_of(owner, thread), run):
-            for other in await self._records.search(owner, thread=thread, over=False):
+            for other in await self.records.search(owner, thread=thread, over=False):
                 if other.id != run:
                     raise HTTPException(
                         409, f"the run {other.id} of this thread is not over: wait for it, or cancel it"
@@ -119,18 +114,14 @@ class StartedRuns:
         Raises:
             HTTPException: 404, the owner has no such run.
         """
-        info = await self._records.find(owner, run)
+        info = await self.records.find(owner, run)
         if info is None:
             raise HTTPException(404, "no such run")
         return await self._as_it_is(owner, info)
 
     async def search(self, owner: str) -> list[RunInfo]:
         """The runs of an owner, the newest first."""
-        return [await self._as_it_is(owner, info) for info in await self._records.search(owner)]
-
-    async def result(self, run: str) -> str | None:
-        """The Run of a run that is done, as JSON."""
-        return await self._records.result(run)
+        return [await self._as_it_is(owner, info) for info in await self.records.search(owner)]
 
     async def start(self, owner: str, request: RunRequest) -> RunInfo:
         """Start a run.
@@ -148,7 +139,7 @@ class StartedRuns:
         info = RunInfo.model_validate(given)
         async with AsyncExitStack() as held:
             await self._claim(held, owner, info)
-            await self._records.save(owner, info)
+            await self.records.save(owner, info)
             self._execute(owner, info, held.pop_all())
         return info
 
@@ -163,13 +154,13 @@ class StartedRuns:
         async with AsyncExitStack() as held:
             if info.status == expected:
                 await self._claim(held, owner, info)
-                info = await self._records.find(owner, run) or info  # It may have gone on before the claim.
+                info = await self.records.find(owner, run) or info  # It may have gone on before the claim.
                 info = info.altered("interrupted") if info.status in ACTIVE else info
             if info.status != expected:
                 raise HTTPException(409, f"the run is not {expected}, but {info.status}")
-            await self._records.forget_cancellation(run)
+            await self.records.forget_cancellation(run)
             info = info.altered("queued")
-            await self._records.save(owner, info)
+            await self.records.save(owner, info)
             self._execute(owner, info, held.pop_all(), decision)
         return info
 
@@ -181,12 +172,12 @@ class StartedRuns:
         """
         info = await self.find(owner, run)
         if info.status in ACTIVE:
-            await self._records.wish_cancelled(run)
+            await self.records.wish_cancelled(run)
             self._cancel({run})
         elif info.status not in OVER:
             async with self.claim(owner, info.thread, run):
                 info = info.altered("cancelled")
-                await self._records.save(owner, info)
+                await self.records.save(owner, info)
         return info
 
     async def events(self, owner: str, run: str, after: int = 0) -> AsyncIterator[tuple[int, str, str]]:
@@ -199,7 +190,7 @@ class StartedRuns:
         while True:
             stored = self._stored.get(run)
             info = await self.find(owner, run)  # Before the events: those before its end are stored then.
-            while rows := await self._records.events(run, place):
+            while rows := await self.records.events(run, place):
                 for kind, text in rows:
                     place += 1
                     if place > after:
@@ -226,6 +217,10 @@ class StartedRuns:
         self._stored[info.id] = asyncio.Event()
         task.add_done_callback(lambda _: self._end(info.id))
 
+    def _wake_followers(self, run: str) -> None:
+        self._stored[run].set()
+        self._stored[run] = asyncio.Event()
+
     def _end(self, run: str) -> None:
         del self._tasks[run]
         self._stored.pop(run).set()
@@ -236,13 +231,13 @@ class StartedRuns:
         try:
             async with held:
                 try:
-                    await self._records.save(owner, info.altered("running"))
+                    await self.records.save(owner, info.altered("running"))
                     info = await self._ask(owner, info, decision)
                 except asyncio.CancelledError:
                     if info.id not in self._cancelled:
                         raise
                     info = info.altered("cancelled")
-                    await self._records.forget_cancellation(info.id)
+                    await self.records.forget_cancellation(info.id)
                 except tuple(STATUSES) as error:
                     info = info.altered("failed", error=str(error))
                 except DATABASE_ERRORS:
@@ -250,7 +245,7 @@ class StartedRuns:
                 except Exception:
                     _logger.exception("the run %s failed", info.id)
                     info = info.altered("failed", error="Internal Server Error")
-                await self._records.save(owner, info)
+                await self.records.save(owner, info)
         except DATABASE_ERRORS as error:
             _logger.warning("the run %s is interrupted: %s", info.id, error)
 
@@ -264,51 +259,17 @@ class StartedRuns:
             last = await self._database.saver.aget_tuple(config)
             is_begun = last is not None and last.metadata.get("run") == info.id
             given = None if is_begun else info.request
-        result = await self._store(info.id, agent.events(given, config))
+        events = agent.events(given, config)
+        result = await self.records.record(info.id, events, partial(self._wake_followers, info.id))
         if result is None:
             return info.altered("waiting for approval", plan=await agent.waiting(config))
-        await self._records.save_result(info.id, result)
+        await self.records.save_result(info.id, result)
         return info.altered("done")
-
-    async def _store(self, run: str, events: AsyncGenerator[Event, None]) -> Run | None:
-        """Store the events as they come, and return the Run of the last one.
-
-        Those that come before a cancellation are stored too.
-        """
-        place, result = await self._records.count_events(run), None
-        gathered: list[Event] = []
-
-        async def read() -> None:
-            async with aclosing(events):
-                async for event in events:
-                    gathered.append(event)  # noqa: PERF401 - each as it comes
-
-        async def store() -> None:
-            nonlocal place, result
-            if batch := gathered[:]:
-                gathered.clear()
-                result = batch[-1].run
-                if rest := [event for event in batch if event.run is None]:
-                    place = await self._records.append(run, place, rest)
-                self._stored[run].set()
-                self._stored[run] = asyncio.Event()
-
-        reading = asyncio.create_task(read())
-        try:
-            while not reading.done():
-                await asyncio.wait([reading], timeout=_BATCH_S)
-                await store()
-            await reading
-        finally:
-            reading.cancel()
-            await asyncio.wait([reading])
-            await store()
-        return result
 
     async def _watch(self) -> None:
         """Beat, and cancel runs that are to be cancelled, or that another process has resumed meanwhile."""
         await self._threads.beat()
-        self._cancel(await self._records.cancellations())
+        self._cancel(await self.records.cancellations())
         if monotonic() - self._beaten > STALE_S:
             for run in await self._threads.lost():
                 self._tasks[run].cancel()

@@ -15,7 +15,6 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import BaseModel, BeforeValidator, Json, StrictBool
 from sse_starlette import EventSourceResponse
@@ -63,12 +62,6 @@ async def claim_thread(request: Request) -> AsyncIterator[None]:
         yield
 
 
-async def _to_json(runs: StartedRuns, info: RunInfo) -> bytes:
-    """A run with its Run, if it is done."""
-    result = await runs.result(info.id) if info.status == "done" else None
-    return orjson.dumps({**info.model_dump(mode="json"), "run": orjson.Fragment(result or "null")})
-
-
 @router.post("", status_code=202)
 async def start_run(body: RunRequest, runs: Runs, owner: Owner, response: Response) -> RunInfo:
     """Start a run. `Location` is its address."""
@@ -86,7 +79,7 @@ async def list_runs(runs: Runs, owner: Owner) -> list[RunInfo]:
 @router.get("/{run}", response_model=RunInfo)
 async def show_run(run: str, runs: Runs, owner: Owner) -> Response:
     """Tell the status of a run; when it is done, with its Run."""
-    return Response(await _to_json(runs, await runs.find(owner, run)), media_type="application/json")
+    return Response(await runs.records.to_json(await runs.find(owner, run)), media_type="application/json")
 
 
 @router.get("/{run}/events", response_class=EventSourceResponse)
@@ -127,7 +120,7 @@ async def _server_sent(runs: StartedRuns, owner: str, run: str, after: int) -> A
         async for place, kind, text in runs.events(owner, run, after):
             yield {"id": str(place), "event": kind, "data": text}
         info = await runs.find(owner, run)
-        data = (await _to_json(runs, info)).decode()
+        data = (await runs.records.to_json(info)).decode()
         yield {"id": f"{place}:{info.status}", "event": "status", "data": data}
     except DATABASE_ERRORS as error:
         _logger.warning("the events of the run %s end: %s", run, error)

@@ -11,6 +11,7 @@ Needs the extra "ui".
 
 from __future__ import annotations
 
+import webbrowser
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,10 @@ from jarvis_agent.core.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     import gradio as gr
+    from fastapi import FastAPI
 
     from jarvis_agent.agent.agent import JarvisAgent
+    from jarvis_agent.interfaces.server.settings import ServerSettings
 
 
 def create_ui(*agents: JarvisAgent) -> gr.Blocks:
@@ -70,9 +73,16 @@ def run_ui(
         MissingExtraError: the extra "ui" is not installed.
     """
     _check(agents)
-    from jarvis_agent.interfaces.ui.server import run_ui as run
+    from jarvis_agent.interfaces.server import listen
+    from jarvis_agent.interfaces.ui.server import make_app
 
-    run(agents, host, port, insecure=insecure, open_browser=open_browser)
+    def make(settings: ServerSettings) -> FastAPI:
+        app = make_app(agents, settings)
+        if open_browser:
+            webbrowser.open(f"http://{host}:{port}/")
+        return app
+
+    listen(make, host, port, insecure=insecure, access_log=False)
 
 
 def _check(agents: tuple[JarvisAgent, ...]) -> None:

@@ -38,15 +38,7 @@ _EXAMPLE_FILES = {
 }
 """Requests that the starter models can do, and their files, which only a clone of the repository has."""
 
-_FONT = [
-    "ui-sans-serif",
-    "system-ui",
-    "-apple-system",
-    "Segoe UI",
-    "PingFang SC",
-    "Noto Sans CJK SC",
-    "sans-serif",
-]
+_FONT = ["system-ui", "PingFang SC", "Noto Sans CJK SC", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 _translated = gr.I18n(**{tag: dict(table) for tag, table in TEXTS.items()})
 _QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -135,38 +127,38 @@ class Page:
         settings = self._agents[0].settings
         names = [agent.model_name or "" for agent in self._agents]
         with gr.Accordion(_translated("settings"), open=False, elem_id="settings"):
-            self._ask_first = gr.Checkbox(False, label=_translated("ask_first"))
-            self._agent = gr.Dropdown(
+            ask_first = gr.Checkbox(False, label=_translated("ask_first"))
+            agent = gr.Dropdown(
                 [(name or _translated("no_model"), place) for place, name in enumerate(names)],
                 value=0,
                 label=_translated("model"),
             )
-            self._policy = gr.Dropdown(
+            policy = gr.Dropdown(
                 [(_translated(policy), policy) for policy in _policies(settings.policy)],
                 value=settings.policy,
                 label=_translated("policy"),
             )
-            self._seconds = gr.Slider(
+            seconds = gr.Slider(
                 min(10.0, settings.run_timeout),
                 settings.run_timeout,
                 value=settings.run_timeout,
                 label=_translated("budget"),
             )
+            self._choices = (agent, policy, seconds, ask_first)  # as the fields of Choices
             with gr.Accordion(_translated("camera"), open=False):
                 self._camera = gr.Image(
                     sources=["webcam"], type="filepath", label=_translated("camera"), show_label=False
                 )
 
     def _connect(self) -> None:
-        choices = [self._agent, self._policy, self._seconds, self._ask_first]
         drawn = [self._chat, self._plan, self._proposal, self._panel]
         begin: Any = {"outputs": [self._visitor, self._box, *drawn], **_QUIET}
         run: Any = {"outputs": drawn, "concurrency_limit": self._max_runs, "concurrency_id": "run", **_QUIET}
         runs = [
             event.success(self._run, [self._visitor], **run)
             for event in (
-                self._box.submit(self._ask, [self._visitor, self._box, *choices], **begin),
-                self._chat.example_select(self._ask_example, [self._visitor, *choices], **begin),
+                self._box.submit(self._ask, {self._visitor, self._box, *self._choices}, **begin),
+                self._chat.example_select(self._ask_example, {self._visitor, *self._choices}, **begin),
             )
         ]
         runs.append(self._decision.change(self._decide, [self._visitor, self._decision], **run))
@@ -221,40 +213,27 @@ class Page:
         self._visitors.pop(visitor.key, None)
         shutil.rmtree(visitor.directory, ignore_errors=True)
 
-    def _ask(
-        self,
-        visitor: Visitor,
-        asked: dict[str, Any],
-        agent: int,
-        policy: Policy,
-        seconds: float,
-        ask_first: bool,
-        request: gr.Request,
-    ) -> tuple[Any, ...]:
+    def _ask(self, given: dict[Any, Any], request: gr.Request) -> tuple[Any, ...]:
         """Add a turn, which `_run` then runs. While another one runs, the request stays in its box."""
+        # Gradio drops a visitor who did nothing for the time of retention.
+        visitor = given[self._visitor] or Visitor(self._agents, self._directory, request.username)
+        asked = given[self._box]
         files = [Path(file) for file in asked["files"]]
         if visitor.running is not None or not (asked["text"].strip() or files):
             return tuple(gr.skip() for _ in range(6))
         try:
-            visitor.ask(asked["text"], files, Choices(agent, policy, seconds, ask_first))
+            visitor.ask(asked["text"], files, Choices(*(given[choice] for choice in self._choices)))
         except OSError as error:
             raise gr.Error(_texts(request)("not_stored", reason=error.strerror)) from error
         return visitor, _box(busy=True, value=None), *self._draw(visitor, request)
 
     def _ask_example(
-        self,
-        visitor: Visitor,
-        agent: int,
-        policy: Policy,
-        seconds: float,
-        ask_first: bool,
-        chosen: gr.SelectData,
-        request: gr.Request,
+        self, given: dict[Any, Any], chosen: gr.SelectData, request: gr.Request
     ) -> tuple[Any, ...]:
         """As `_ask`. Of what the browser sends, only the number of the example is read."""
         name, file = list(self._examples.items())[int(chosen.index)]
         asked = {"text": _texts(request)(name), "files": [str(file)] if file else []}
-        return self._ask(visitor, asked, agent, policy, seconds, ask_first, request)
+        return self._ask({**given, self._box: asked}, request)
 
     async def _run(self, visitor: Visitor, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
         async with aclosing(visitor.run()) as steps:

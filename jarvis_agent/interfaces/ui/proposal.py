@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from jarvis_agent.core.references import refs_in
+from jarvis_agent.interfaces.ui.plan_view import as_text
 from jarvis_agent.interfaces.ui.visitor import Visitor
 
 
@@ -36,7 +37,7 @@ def show_proposal(
             fields.append(gr.Checkbox(True, label=titles[task["id"]], interactive=True))
             fields += [
                 gr.Textbox(
-                    visitor.clean(_as_text(value)),
+                    visitor.clean(as_text(value)),
                     label=" ← ".join([name, *(titles[one] for one in refs_in(value) if one in titles)]),
                     interactive=True,
                     max_lines=6,
@@ -67,7 +68,7 @@ def edited_plan(tasks: list[dict[str, Any]], values: tuple[Any, ...], visitor: V
 
 def _changed(value: Any, text: str, visitor: Visitor) -> Any:
     """The value of a text box; the original one if the text is what was shown for it."""
-    if text == visitor.clean(_as_text(value)):
+    if text == visitor.clean(as_text(value)):
         return value
     if isinstance(value, str):
         return text
@@ -75,10 +76,6 @@ def _changed(value: Any, text: str, visitor: Visitor) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _decision(plan: Any) -> dict[str, Any]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import webbrowser
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import gradio as gr
-import uvicorn
 from fastapi import FastAPI
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.interfaces.server import accepted_hosts, is_loopback
 from jarvis_agent.interfaces.server.access import ApiKey
 from jarvis_agent.interfaces.server.middleware import add_host_checks
 from jarvis_agent.interfaces.server.settings import ServerSettings
@@ -69,31 +64,3 @@ class _PageHeaders:
             await send(message)
 
         await self._app(scope, receive, with_headers)
-
-
-def run_ui(
-    agents: Sequence[JarvisAgent],
-    host: str = "127.0.0.1",
-    port: int = 7860,
-    *,
-    insecure: bool = False,
-    open_browser: bool = False,
-) -> None:
-    """As `jarvis_agent.interfaces.ui.run_ui`."""
-    server = ServerSettings()
-    is_public = not is_loopback(host) and not server.api_keys
-    if is_public and not insecure:
-        raise ConfigError(
-            f"{host} can be reached from other machines, and there is no API key: set JARVIS_API_KEYS, "
-            "or let any visitor use the page with --insecure"
-        )
-    hosts = server.allowed_hosts or accepted_hosts(host)
-    app = make_app(agents, server.model_copy(update={"allowed_hosts": hosts}))
-    if is_public:
-        logging.getLogger("uvicorn.error").warning(
-            "%s can be reached from other machines, and there is no API key: any visitor may use this page",
-            host,
-        )
-    if open_browser:
-        webbrowser.open(f"http://{host}:{port}/")
-    uvicorn.Server(uvicorn.Config(app, host=host, port=port, access_log=False)).run()
