@@ -33,7 +33,7 @@ LAYERS = (
 
 CEILINGS = {
     "source lines": 38_228,
-    "test lines": 29_876,
+    "test lines": 29_769,
     "longest file": 369,
     "longest function": 50,
     "settings": 40,
