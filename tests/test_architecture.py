@@ -33,7 +33,7 @@ LAYERS = (
 
 CEILINGS = {
     "source lines": 38_225,
-    "test lines": 29_890,
+    "test lines": 29_783,
     "longest file": 369,
     "longest function": 50,
     "settings": 40,
