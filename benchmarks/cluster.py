@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
@@ -34,9 +35,9 @@ from jarvis_agent.core.types import Candidate
 from jarvis_agent.testing import FakeSource, ScriptedLLM
 
 NODES = (1, 2, 4, 8)
-WAIT_S, WINDOW_S = 0.2, 15.0
+WAIT_S, LONG_WAIT_S, WINDOW_S = 0.2, 1.0, 15.0
 CALLS_PER_NODE = 12
-CALLS, RUNS = 300, 1_000
+CALLS, CALLERS, RUNS = 300, 64, 1_000
 
 CANDIDATE = Candidate(id="org/waits", task="text-generation", backend="waiting", local=True)
 _NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "memory": 3 * 10**9}
@@ -59,14 +60,16 @@ def cluster() -> Any:
         started.shutdown()
 
 
-async def ask(backend: Backend, seconds: float = 0.0) -> str:
-    """The process that ran a call; a call whose replica was lost is repeated."""
+async def ask(backend: Backend, seconds: float = 0.0) -> tuple[str, int]:
+    """The process that ran a call, and how often the call was sent: again if its replica was lost."""
     spec = TASKS["text-generation"]
-    while True:
+    for tries in count(1):
         try:
-            return str(await backend.run(Call(spec, CANDIDATE, {"text": str(seconds)}, Path, Settings())))
+            call = Call(spec, CANDIDATE, {"text": str(seconds)}, Path, Settings())
+            return str(await backend.run(call)), tries
         except TransientError:
             await asyncio.sleep(0.1)
+    raise AssertionError
 
 
 async def times(backend: Backend) -> list[float]:
@@ -86,7 +89,7 @@ async def throughput(backend: Backend, nodes: int) -> float:
 
     async def repeat() -> None:
         while True:
-            process = await ask(backend, WAIT_S)
+            process, _ = await ask(backend, WAIT_S)
             ended.append((perf_counter(), process))
 
     running = [asyncio.create_task(repeat()) for _ in range(CALLS_PER_NODE * nodes)]
@@ -100,18 +103,58 @@ async def throughput(backend: Backend, nodes: int) -> float:
     return sum(began <= at < began + WINDOW_S for at, _ in ended) / WINDOW_S
 
 
+async def ceiling(backend: Backend) -> tuple[float, float]:
+    """Calls a second that do nothing, from many callers, and milliseconds of CPU of the gateway for one."""
+    done = 0
+
+    async def repeat() -> None:
+        nonlocal done
+        while True:
+            await ask(backend)
+            done += 1
+
+    began, used = perf_counter(), gateway_seconds()
+    running = [asyncio.create_task(repeat()) for _ in range(CALLERS)]
+    await asyncio.sleep(WINDOW_S)
+    rate, cost = done / (perf_counter() - began), 1000 * (gateway_seconds() - used) / done
+    for one in running:
+        one.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    return rate, cost
+
+
+def gateway_seconds() -> float:
+    """Seconds of CPU that the actor that passes calls on has used."""
+    (process,) = (one for one in Path("/proc").glob("[0-9]*") if "ray::Gateway" in title(one))
+    user, system = (process / "stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def title(process: Path) -> str:
+    """The title of a process of /proc; "" if it has ended."""
+    try:
+        return (process / "cmdline").read_text()
+    except OSError:
+        return ""
+
+
 async def recovery(backend: Backend, started: Any, node: Any) -> float:
-    """Seconds of the longest call of those under way when a node is lost, less what it waits itself."""
-
-    async def timed() -> float:
-        began = perf_counter()
-        await ask(backend, WAIT_S)
-        return perf_counter() - began
-
-    running = [asyncio.create_task(timed()) for _ in range(CALLS_PER_NODE)]
-    await asyncio.sleep(2 * WAIT_S)
+    """Seconds by which calls end later if a node is lost while they run."""
+    usual, _ = await makespan(backend)
+    losing = asyncio.create_task(makespan(backend))
+    await asyncio.sleep(LONG_WAIT_S)
     await asyncio.to_thread(started.remove_node, node, allow_graceful=False)
-    return max(await asyncio.gather(*running)) - WAIT_S
+    found, repeated = await losing
+    if not repeated:
+        raise RuntimeError("the lost node had no call; run it again")
+    return found - usual
+
+
+async def makespan(backend: Backend) -> tuple[float, int]:
+    """Seconds that four calls for each node take, and how many of them were sent again."""
+    began = perf_counter()
+    found = await asyncio.gather(*(ask(backend, LONG_WAIT_S) for _ in range(4 * max(NODES))))
+    return perf_counter() - began, sum(tries > 1 for _, tries in found)
 
 
 async def growth(backend: Backend) -> float:
@@ -141,9 +184,9 @@ async def figures() -> AsyncIterator[Figure]:
     with cluster() as started:
         nodes: list[Any] = []
         first = 0.0
-        for count in NODES:
-            nodes += [started.add_node(**_NODE) for _ in range(count - len(nodes))]
-            if count == 1:
+        for number in NODES:
+            nodes += [started.add_node(**_NODE) for _ in range(number - len(nodes))]
+            if number == 1:
                 there = await times(backend)
                 yield Figure(
                     "a call on the cluster over one of the local pool, median",
@@ -157,11 +200,16 @@ async def figures() -> AsyncIterator[Figure]:
                     None,
                     "ms",
                 )
-            rate = await throughput(backend, count)
+            rate = await throughput(backend, number)
             first = first or rate
-            yield Figure(f"throughput of {count} nodes, experts that wait {WAIT_S} s", rate, None, "calls/s")
-            if count > 1:
-                yield Figure(f"linear over measured throughput, {count} nodes", count * first / rate, 1 / 0.9)
+            yield Figure(f"throughput of {number} nodes, experts that wait {WAIT_S} s", rate, None, "calls/s")
+            if number > 1:
+                yield Figure(
+                    f"linear over measured throughput, {number} nodes", number * first / rate, 1 / 0.9
+                )
+        rate, cost = await ceiling(backend)
+        yield Figure(f"calls that do nothing, from {CALLERS} callers", rate, None, "calls/s")
+        yield Figure("CPU of the gateway for one of these", cost, None, "ms")
         yield Figure(
             "time to recover from a lost node", await recovery(backend, started, nodes[-1]), None, "s"
         )

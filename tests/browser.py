@@ -170,7 +170,10 @@ def browser_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
     context.set_default_timeout(WAIT_MS)
     tab = Tab(context.new_page(), url)
     tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
-    tab.page.on("console", lambda said: tab.errors.append(said.text) if said.type == "error" else None)
+    tab.page.on(
+        "console",
+        lambda said: tab.errors.append(f"{said.text} {said.location}") if said.type == "error" else None,
+    )
     tab.page.on(
         "request",
         lambda sent: None if sent.url.startswith((url, "data:", "blob:")) else tab.foreign.append(sent.url),

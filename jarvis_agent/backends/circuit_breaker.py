@@ -1,7 +1,7 @@
 """Circuit breaker: a provider or model that fails repeatedly is not called for a while, in the whole process.
 
-    with shared.call(("hf-inference", "org/model")):      # CircuitOpenError while the circuit is open
-        ...                                               # an error raised here is counted
+    async with shared.call(("hf-inference", "org/model")):     # CircuitOpenError while the circuit is open
+        ...                                                    # an error raised here is counted
 
 After `MAX_FAILURES` failures without a success in between, calls are refused for `PAUSE_S` seconds. Then one
 trial call is let through every `PAUSE_S` seconds until one succeeds. Which errors count is decided by
@@ -13,14 +13,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from jarvis_agent.core.errors import CircuitOpenError, JarvisError, policy_for
 
 Key = tuple[str, str]
 """A backend, and a provider or model of it."""
+
+Event = Literal["begin", "failure", "success"]
 
 MAX_FAILURES = 5
 PAUSE_S = 30.0
@@ -50,24 +53,38 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         self._records: OrderedDict[Key, _Record] = OrderedDict()
 
-    @contextmanager
-    def call(self, key: Key) -> Iterator[None]:
+    @asynccontextmanager
+    async def call(self, key: Key) -> AsyncIterator[None]:
         """Run a call in this block and count how it ends. A cancelled call is not counted.
 
         Raises:
             CircuitOpenError: the call was refused.
         """
-        self._admit(key)
+        await self.tell("begin", key)
         began = self._clock()
         try:
             yield
         except JarvisError as error:
             if policy_for(error).trips_breaker:
-                self._count_failure(key, began)
+                await self.tell("failure", key, self._clock() - began)
             raise
         else:
-            with self._lock:
-                self._records.pop(key, None)
+            await self.tell("success", key)
+
+    async def tell(self, event: Event, key: Key, seconds: float = 0.0) -> None:
+        """Take a call that begins, or has failed or succeeded after so many seconds.
+
+        Raises:
+            CircuitOpenError: the call must not begin.
+        """
+        with self._lock:
+            match event:
+                case "begin":
+                    self._admit(key)
+                case "failure":
+                    self._count_failure(key, self._clock() - seconds)
+                case "success":
+                    self._records.pop(key, None)
 
     def reset(self) -> None:
         """Forget every failure."""
@@ -76,26 +93,24 @@ class CircuitBreaker:
 
     def _admit(self, key: Key) -> None:
         """Raise CircuitOpenError, unless the circuit is closed or a trial is due."""
-        with self._lock:
-            record = self._records.get(key)
-            if not record or record.failures < self.max_failures:
-                return
-            now = self._clock()
-            if left := max(0.0, record.last + self.pause - now):
-                failed = f"it failed {record.failures} times in a row"
-                raise CircuitOpenError(f"{key[1]} is not called for another {left:.0f} s: {failed}")
-            record.last = now
+        record = self._records.get(key)
+        if not record or record.failures < self.max_failures:
+            return
+        now = self._clock()
+        if left := max(0.0, record.last + self.pause - now):
+            failed = f"it failed {record.failures} times in a row"
+            raise CircuitOpenError(f"{key[1]} is not called for another {left:.0f} s: {failed}")
+        record.last = now
 
     def _count_failure(self, key: Key, began: float) -> None:
-        with self._lock:
-            record = self._records.setdefault(key, _Record())
-            if record.failures and began < record.last:
-                return
-            self._records.move_to_end(key)
-            record.failures += 1
-            record.last = self._clock()
-            while len(self._records) > _MAX_KEYS:
-                self._records.popitem(last=False)
+        record = self._records.setdefault(key, _Record())
+        if record.failures and began < record.last:
+            return
+        self._records.move_to_end(key)
+        record.failures += 1
+        record.last = self._clock()
+        while len(self._records) > _MAX_KEYS:
+            self._records.popitem(last=False)
 
 
 shared = CircuitBreaker()

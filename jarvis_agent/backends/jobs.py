@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import is_out_of_memory
@@ -84,8 +84,24 @@ class Generation:
         return f"{self.model}: {self.done} of at most {self.limit} tokens written"
 
 
-active_generations: list[Generation] = []
-"""The texts that models of this process are writing, for a progress display."""
+class Activity(Protocol):
+    """Work on a model that takes long, and prints as a line of a progress display."""
+
+    model: str
+
+
+activities: list[Activity] = []
+"""The downloads and texts of this process that are under way, and those of its calls on other machines."""
+
+
+@contextmanager
+def listed(activity: Activity) -> Iterator[None]:
+    """Show it within the block."""
+    activities.append(activity)
+    try:
+        yield
+    finally:
+        activities.remove(activity)
 
 
 @contextmanager

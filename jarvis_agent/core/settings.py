@@ -164,7 +164,7 @@ class Settings(EnvironmentSettings):
     @field_validator("cluster")
     @classmethod
     def _is_address(cls, cluster: str | None) -> str | None:
-        if cluster is None or re.fullmatch(r"auto|ray://[^/\s]+", cluster):
+        if cluster is None or re.fullmatch(r"auto|ray://[^/:\s]+(:\d{1,5})?", cluster):
             return cluster
         raise ValueError('it is "auto" or "ray://host:10001"')
 

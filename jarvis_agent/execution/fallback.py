@@ -24,9 +24,9 @@ from langchain_core.runnables import RunnableConfig
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.wait import wait_random_exponential
 
-from jarvis_agent.backends import circuit_breaker as breaker
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.backends.outputs.adapters import adapt
+from jarvis_agent.backends.shared import circuit_breaker
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import (
     AllCandidatesFailedError,
@@ -152,7 +152,7 @@ class FallbackChain:
         call = replace(call, new_path=files.new_path, sweep=files.cleanup)
         call.trace.clear()
         try:
-            with breaker.shared.call((call.candidate.backend or "", call.candidate.id)):
+            async with circuit_breaker(self.settings).call((call.candidate.backend or "", call.candidate.id)):
                 result = await self._call(call, seconds)
         except JarvisError as failure:
             error = str(failure)

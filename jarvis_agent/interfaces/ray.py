@@ -37,6 +37,8 @@ def make_app() -> FastAPI:
         raise ConfigError("replicas share their threads in PostgreSQL: set JARVIS_CHECKPOINTS to its URL")
     if not server.api_keys:
         raise ConfigError("other machines reach the replicas: set JARVIS_API_KEYS")
+    if "output_dir" not in settings.model_fields_set:
+        raise ConfigError("replicas share their files: set JARVIS_OUTPUT_DIR to a directory of all nodes")
     return create_app(JarvisAgent(settings=settings.model_copy(update={"cluster": "auto"})), server)
 
 

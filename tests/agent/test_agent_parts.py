@@ -28,7 +28,7 @@ from jarvis_agent import JarvisAgent, Plan, Settings, TaskSpec, register_task
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg
-from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -157,31 +157,6 @@ def test_a_registered_task_type_is_planned_and_run() -> None:
 
 
 # Models.
-
-
-def test_the_language_model_chooses_a_model_with_a_reason() -> None:
-    choice = '{"id": "image-to-text/b", "reason": "it knows cats"}'
-    agent, _, backend = small_agent(models=["a", "b", "c"], select=choice)
-    with agent:
-        selection = agent.invoke("Describe a.jpg").results[0].selection
-    assert selection is not None
-    assert (selection.chosen_by, selection.reason) == ("llm", "it knows cats")
-    assert [candidate.id for candidate in selection.candidates] == [f"image-to-text/{x}" for x in "bac"]
-    assert backend.models() == [selection.model] == ["image-to-text/b"]
-
-
-def test_a_pinned_model_is_used_without_a_choice_also_if_no_source_lists_it() -> None:
-    online = Settings(offline=False)
-    for pin, revision in (("image-to-text/b@v2", "v2"), ("me/my-captioner", "")):
-        agent, llm, backend = small_agent(
-            models=["a", "b"], pins={"image-captioning": pin}, select=first_candidate, settings=online
-        )
-        with agent:
-            selection = agent.invoke("Describe a.jpg").results[0].selection
-        assert selection is not None
-        assert (selection.chosen_by, selection.candidates[0].revision or "") == ("pinned", revision)
-        assert backend.models() == [selection.model] == [pin.partition("@")[0]]
-        assert llm.stages() == ["plan", "respond"]
 
 
 def test_a_pinned_model_makes_its_task_available() -> None:

@@ -139,22 +139,6 @@ def test_an_unusable_request_is_refused_with_an_example() -> None:
             list(agent.stream("  "))
 
 
-def test_an_unknown_task_is_repaired_once_or_left_out() -> None:
-    written = plan(("make-coffee", [], {"text": "black"}), ("image-to-text", [], {"image": "a.jpg"}))
-    source = FakeSource([fake_candidate("image-to-text")])
-    for repaired, notes in ((written, ["make-coffee"]), (DESCRIBE, [])):
-        llm = ScriptedLLM({"plan": written, "repair": repaired, "respond": "Done."})
-        with JarvisAgent(llm, sources=[source], backends=[FakeBackend({"image-to-text": CAPTION})]) as agent:
-            run = agent.invoke("Make coffee and describe a.jpg")
-        assert run.ok == (not notes)
-        assert ("What did not work:\n- task " in run.answer) == bool(notes)
-        assert {result.task.task for result in run.results} == {"image-to-text"}
-        assert run.usage["repair"].calls == 1
-        assert llm.stages() == ["plan", "repair", "respond"]
-        assert 'make-coffee\\" is not an available task' in llm.calls[1].prompt
-        assert all(any(task in note and "left out" in note for note in run.plan.notes) for task in notes)
-
-
 def test_an_empty_plan_is_answered_by_the_language_model_or_with_examples() -> None:
     agent, llm, backend = small_agent("[]")
     with agent:

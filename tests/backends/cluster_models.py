@@ -10,7 +10,7 @@ from typing import ClassVar
 from weakref import WeakSet
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.jobs import is_cancelled
+from jarvis_agent.backends.jobs import Generation, is_cancelled, listed
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
@@ -42,11 +42,12 @@ class CommandExpert:
     def hold(self, folder: str) -> None:
         """Name its node in the folder, and wait for the file "go" in it, or to be cancelled."""
         Path(folder, str(os.getppid())).touch()
-        while not Path(folder, "go").exists():
-            if is_cancelled():
-                Path(folder, "cancelled").touch()
-                return
-            time.sleep(0.01)
+        with listed(Generation("org/model", limit=9, done=4)):
+            while not Path(folder, "go").exists():
+                if is_cancelled():
+                    Path(folder, "cancelled").touch()
+                    return
+                time.sleep(0.01)
 
     def die(self, file: str) -> None:
         """Kill the process, unless the file says that it did."""

@@ -31,20 +31,21 @@ def breaker(clock: Clock) -> CircuitBreaker:
     return CircuitBreaker(max_failures=3, pause=10, clock=clock)
 
 
-def fail(breaker: CircuitBreaker, times: int = 1, error: BaseException | None = None) -> None:
+async def fail(breaker: CircuitBreaker, times: int = 1, error: BaseException | None = None) -> None:
     for _ in range(times):
-        with pytest.raises((JarvisError, asyncio.CancelledError)), breaker.call(KEY):
-            raise error or TransientError("503")
+        with pytest.raises((JarvisError, asyncio.CancelledError)):
+            async with breaker.call(KEY):
+                raise error or TransientError("503")
 
 
-def succeed(breaker: CircuitBreaker) -> None:
-    with breaker.call(KEY):
+async def succeed(breaker: CircuitBreaker) -> None:
+    async with breaker.call(KEY):
         pass
 
 
-def is_open(breaker: CircuitBreaker) -> bool:
+async def is_open(breaker: CircuitBreaker) -> bool:
     try:
-        with breaker.call(KEY):
+        async with breaker.call(KEY):
             raise UnsupportedError("not counted")
     except CircuitOpenError:
         return True
@@ -52,20 +53,20 @@ def is_open(breaker: CircuitBreaker) -> bool:
         return False
 
 
-def test_it_opens_after_failures_without_a_success_between(breaker: CircuitBreaker) -> None:
-    fail(breaker, 2)
-    succeed(breaker)
-    fail(breaker, 2)
-    assert not is_open(breaker)
-    with breaker.call(("hosted", "org/other")):
+async def test_it_opens_after_failures_without_a_success_between(breaker: CircuitBreaker) -> None:
+    await fail(breaker, 2)
+    await succeed(breaker)
+    await fail(breaker, 2)
+    assert not await is_open(breaker)
+    async with breaker.call(("hosted", "org/other")):
         pass
-    fail(breaker)
-    assert is_open(breaker)
-    with breaker.call(("hosted", "org/other")):
+    await fail(breaker)
+    assert await is_open(breaker)
+    async with breaker.call(("hosted", "org/other")):
         pass
 
 
-def test_only_temporary_failures_count(clock: Clock) -> None:
+async def test_only_temporary_failures_count(clock: Clock) -> None:
     for error, opens in (
         (TransientError("a"), True),
         (AttemptTimeoutError("b"), True),
@@ -75,45 +76,46 @@ def test_only_temporary_failures_count(clock: Clock) -> None:
         (asyncio.CancelledError(), False),
     ):
         breaker = CircuitBreaker(max_failures=3, pause=10, clock=clock)
-        fail(breaker, 3, error)
-        assert is_open(breaker) == opens, error
+        await fail(breaker, 3, error)
+        assert await is_open(breaker) == opens, error
 
 
-def test_after_the_pause_one_trial_call_decides(breaker: CircuitBreaker, clock: Clock) -> None:
-    fail(breaker, 3)
+async def test_after_the_pause_one_trial_call_decides(breaker: CircuitBreaker, clock: Clock) -> None:
+    await fail(breaker, 3)
     clock.now += 4
     with pytest.raises(CircuitOpenError, match=r"org/model is not called for another 6 s: it failed 3 times"):
-        succeed(breaker)
+        await succeed(breaker)
     clock.now += 6
-    with breaker.call(KEY):
-        assert is_open(breaker)  # the others wait another pause
-    fail(breaker, 2)
-    assert not is_open(breaker)
-    fail(breaker)
+    async with breaker.call(KEY):
+        assert await is_open(breaker)  # the others wait another pause
+    await fail(breaker, 2)
+    assert not await is_open(breaker)
+    await fail(breaker)
     clock.now += 10
-    fail(breaker)  # the trial fails: another pause
+    await fail(breaker)  # the trial fails: another pause
     clock.now += 9
-    assert is_open(breaker)
+    assert await is_open(breaker)
     clock.now += 1
-    assert not is_open(breaker)
+    assert not await is_open(breaker)
 
 
-def test_concurrent_calls_that_fail_together_count_once(breaker: CircuitBreaker, clock: Clock) -> None:
+async def test_concurrent_calls_that_fail_together_count_once(breaker: CircuitBreaker, clock: Clock) -> None:
     calls = [breaker.call(KEY) for _ in range(10)]
     for call in calls:
-        call.__enter__()
+        await call.__aenter__()
     clock.now += 1
     for call in calls:
-        assert not call.__exit__(TransientError, TransientError("503"), None)
-    fail(breaker, 1)
-    assert not is_open(breaker)
-    fail(breaker, 1)
-    assert is_open(breaker)
+        assert not await call.__aexit__(TransientError, TransientError("503"), None)
+    await fail(breaker, 1)
+    assert not await is_open(breaker)
+    await fail(breaker, 1)
+    assert await is_open(breaker)
 
 
-def test_the_records_are_bounded(breaker: CircuitBreaker) -> None:
-    fail(breaker, 3)
+async def test_the_records_are_bounded(breaker: CircuitBreaker) -> None:
+    await fail(breaker, 3)
     for number in range(2000):
-        with pytest.raises(TransientError), breaker.call(("hosted", f"model-{number}")):
-            raise TransientError("503")
-    succeed(breaker)  # the oldest record was dropped
+        with pytest.raises(TransientError):
+            async with breaker.call(("hosted", f"model-{number}")):
+                raise TransientError("503")
+    await succeed(breaker)  # the oldest record was dropped

@@ -17,6 +17,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub import snapshot as downloads
 from jarvis_agent.backends.hub.layouts import DIFFUSERS, SENTENCE_TRANSFORMERS, SKOPS, TRANSFORMERS, Layout
 from jarvis_agent.backends.hub.snapshot import model_folder
+from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -139,11 +140,11 @@ async def test_a_cancelled_call_stops_its_download_and_blocks_no_later_one(
     pool, call = ModelPool(100), Call(TASKS["text-to-image"], MODEL, {}, Path, ONLINE)
     running = asyncio.ensure_future(pool.run(("a",), load, call))
     assert await asyncio.to_thread(asked.wait, 10)
-    assert [download.model for download in downloads.active_downloads()] == ["org/model"]
+    assert [each.model for each in activities] == ["org/model"]
     running.cancel()
     assert await asyncio.to_thread(ended.wait, 10)
     await pool.close()
-    assert downloads.active_downloads() == []
+    assert activities == []
     assert held(await asyncio.to_thread(model_folder, MODEL, ONLINE)) == set(FILES[TRANSFORMERS])
 
 
@@ -160,4 +161,4 @@ def test_the_progress_of_a_download_is_shown_in_the_terminal(
     monkeypatch.setattr(downloads.Download, "advance", watched)
     model_folder(MODEL, ONLINE)
     assert "org/model: 2.0 of 2.0 MB downloaded" in console.file.getvalue()
-    assert downloads.active_downloads() == []
+    assert activities == []

@@ -20,14 +20,20 @@ from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent, RegisteredSource, default_backends
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.circuit_breaker import MAX_FAILURES
+from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.ray import cluster as connection
 from jarvis_agent.backends.ray.backend import RayBackend
+from jarvis_agent.backends.ray.shared import SharedBreaker, SharedHubApi
+from jarvis_agent.backends.ray.wire import INLINE_BYTES
 from jarvis_agent.core.errors import (
     BadInputError,
+    CircuitOpenError,
     ConfigError,
     NoCandidateError,
     OutOfMemoryError,
+    TransientError,
     UnsupportedError,
 )
 from jarvis_agent.core.settings import Settings
@@ -36,7 +42,6 @@ from jarvis_agent.core.types import Attempt, Candidate, Selection
 from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
 from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.interfaces.cli.probes import check_cluster
-from jarvis_agent.selection.sources.shared_hub import SharedHubApi
 from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 pytestmark = pytest.mark.cluster
@@ -130,7 +135,9 @@ async def until(happened: Callable[[], Any]) -> None:
 
 
 @pytest.mark.skipif(INSTALLED is None, reason="PostgreSQL is not installed")
-def test_any_replica_of_the_server_answers_for_a_run(cluster: Any) -> None:
+def test_any_replica_of_the_server_answers_for_a_run_and_continues_a_thread(
+    cluster: Any, tmp_path: Path
+) -> None:
     from ray import serve
 
     from jarvis_agent.interfaces.ray import app as server
@@ -138,11 +145,24 @@ def test_any_replica_of_the_server_answers_for_a_run(cluster: Any) -> None:
     serve.run(server, name="server", route_prefix="/")
     headers = {"Authorization": f"Bearer {KEY}"}
     with httpx.Client(base_url=f"http://127.0.0.1:{PORT + 1}", headers=headers, timeout=60) as client:
+
+        def image_of(text: str, *files: str) -> str:
+            """What a run takes as its image, after all replicas agree on the run."""
+            asked = {"input": text, "thread": "one", "files": files}
+            at = f"/runs/{client.post('/runs', json=asked).json()['id']}"
+            assert "status" in client.get(f"{at}/events").text
+            found = [client.get(at).json() for _ in range(20)]
+            assert found == found[:1] * 20
+            (result,) = found[0]["run"]["results"]
+            assert result["status"] == "ok"
+            return str(result["task"]["args"]["image"])
+
         assert client.get("/runs", headers={"Authorization": "Bearer no"}).status_code == 401
-        run = client.post("/runs", json={"input": "What animal is this?", "thread": "one"}).json()
-        answers = [client.get(f"/runs/{run['id']}").status_code for _ in range(30)]
-        assert answers == [200] * 30
-        assert "status" in client.get(f"/runs/{run['id']}/events").text
+        with picture(tmp_path / "a.jpg").open("rb") as file:
+            name = client.post("/files", files={"file": file}).json()["name"]
+        assert image_of("Find the edges in the picture", name) == name
+        for _ in range(3):
+            assert image_of("Find the edges in it").endswith("/0-canny-control.png")
     (deployment,) = serve.status().applications["server"].deployments.values()
     assert deployment.replica_states == {"RUNNING": 2}
     serve.delete("server")
@@ -150,8 +170,10 @@ def test_any_replica_of_the_server_answers_for_a_run(cluster: Any) -> None:
 
 async def test_a_backend_that_no_node_has_is_reported(cluster: Any) -> None:
     absent = type("Absent", (CommandBackend,), {"__module__": "nowhere", "name": "absent"})
-    with pytest.raises(UnsupportedError, match=r"nowhere\.Absent is not installed on this node"):
-        await RayBackend(absent(ModelPool(0)), "auto").run(call("echo"))
+    backend = RayBackend(absent(ModelPool(0)), "auto")
+    found = await asyncio.gather(*(backend.run(call("echo")) for _ in range(2)), return_exceptions=True)
+    assert {type(one) for one in found} == {UnsupportedError}
+    assert all("nowhere.Absent is not installed on this node" in str(one) for one in found)
 
 
 async def test_a_chain_runs_on_two_nodes(
@@ -209,7 +231,7 @@ async def test_a_model_is_loaded_before_its_call(backend: RayBackend) -> None:
 
 
 async def test_a_model_larger_than_every_node_is_out_of_memory(backend: RayBackend) -> None:
-    with pytest.raises(OutOfMemoryError, match="needs 16 GB of memory, and the largest node"):
+    with pytest.raises(OutOfMemoryError, match="needs a node with a CPU and 16 GB of memory"):
         await backend.run(call("echo", size=5 * 10**9))
 
 
@@ -220,6 +242,20 @@ async def test_a_cancelled_call_ends_in_the_replica(backend: RayBackend, tmp_pat
     with pytest.raises(asyncio.CancelledError):
         await running
     await until((tmp_path / "cancelled").exists)
+
+
+async def test_the_progress_on_a_node_is_shown_here(backend: RayBackend, tmp_path: Path) -> None:
+    running = asyncio.create_task(backend.run(call(f"hold {tmp_path}")))
+    await until(lambda: activities)
+    assert str(activities[0]).startswith("org/model: 4 of at most 9 tokens written on ")
+    (tmp_path / "go").touch()
+    assert await running
+    assert not activities
+
+
+async def test_large_inputs_and_outputs_go_through_the_object_store(backend: RayBackend) -> None:
+    text = "x" * (2 * INLINE_BYTES)
+    assert (await backend.run(call(f"echo {text}"))).startswith(f"{text} by")
 
 
 async def test_a_killed_replica_is_replaced_and_its_call_is_repeated(
@@ -240,14 +276,15 @@ async def test_a_driver_outside_the_cluster_shares_it(backend: RayBackend) -> No
     code = f"""if True:
         import asyncio, test_ray as t
         backend = t.RayBackend(t.CommandBackend(t.ModelPool(0)), "ray://127.0.0.1:{PORT}")
-        print(asyncio.run(t.with_retries(backend, "echo other", [])).output["generated_text"])"""
+        text = "echo other" + t.INLINE_BYTES * "!"
+        print(asyncio.run(t.with_retries(backend, text, [])).output["generated_text"])"""
     env = os.environ | {"PYTHONPATH": os.pathsep.join(FOLDERS)}
     command = [sys.executable, "-c", code]
     other = asyncio.create_task(asyncio.to_thread(subprocess.run, command, env=env, capture_output=True))
     while not other.done():
         assert (await backend.run(call("echo mine"))).startswith("mine by")
     done = await other
-    assert done.stdout.startswith(b"other by"), done.stderr
+    assert done.stdout.startswith(b"other!!!"), done.stderr
 
 
 async def test_the_hub_is_asked_once_for_all_drivers(cluster: Any, hub: HubDouble) -> None:
@@ -258,6 +295,19 @@ async def test_the_hub_is_asked_once_for_all_drivers(cluster: Any, hub: HubDoubl
     assert [request.path for request in hub.requests] == ["/api/models"]
     with pytest.raises(NoCandidateError, match="has no org/absent"):
         await drivers[0].get("/api/models/org/absent")
+
+
+async def test_failures_are_counted_for_all_drivers(cluster: Any) -> None:
+    one, other = SharedBreaker("auto"), SharedBreaker("auto")
+    for _ in range(MAX_FAILURES):
+        with pytest.raises(TransientError):
+            async with one.call(("hosted", "org/down")):
+                raise TransientError("503")
+    with pytest.raises(CircuitOpenError, match="org/down is not called"):
+        async with other.call(("hosted", "org/down")):
+            pass
+    async with other.call(("hosted", "org/up")):
+        pass
 
 
 async def test_a_process_uses_one_cluster(backend: RayBackend) -> None:
@@ -280,7 +330,7 @@ async def test_calls_of_one_model_are_spread_and_survive_the_loss_of_a_node(
     raylet = str(node.all_processes["raylet"][0].process.pid)
     attempts: list[list[Attempt]] = [[] for _ in range(20)]
     running = [asyncio.create_task(with_retries(backend, f"hold {tmp_path}", one)) for one in attempts]
-    await until((tmp_path / raylet).exists)
+    await until(lambda: (tmp_path / raylet).exists() and len(list(tmp_path.iterdir())) > 1)
     await asyncio.to_thread(cluster.remove_node, node, allow_graceful=False)
     await until(lambda: any(attempts))
     (tmp_path / "go").touch()

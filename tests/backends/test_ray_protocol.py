@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import socket
 import sys
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,16 +21,19 @@ from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.circuit_breaker import MAX_FAILURES
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.ray import protocol
+from jarvis_agent.backends.ray import cluster, protocol
 from jarvis_agent.backends.ray.backend import RayBackend
 from jarvis_agent.backends.ray.wire import pack, unpack
 from jarvis_agent.backends.registry import make_backends
+from jarvis_agent.backends.shared import circuit_breaker, hub_api
 from jarvis_agent.core.errors import (
     BadInputError,
+    CircuitOpenError,
     ConfigError,
     ExpertError,
     JarvisError,
     MissingExtraError,
+    OutOfMemoryError,
     RateLimitedError,
     TransientError,
     UnsupportedError,
@@ -34,6 +42,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.selection.placement import place
+from jarvis_agent.testing import HubDouble
 
 
 def sent(value: Any, folder: Path) -> Any:
@@ -54,7 +63,7 @@ def call(path: Path | None = None, **inputs: Any) -> Call:
 
 
 def test_plain_values_stay_the_same(tmp_path: Path) -> None:
-    value = {"text": "ä\x00", "rows": [{"score": 0.25, "none": None}], "$array": 3, "n": True}
+    value = {"text": "ä\x00", 7: "by number", "rows": [{"score": 0.25, "none": None}], "$array": 3, "n": True}
     assert sent(value, tmp_path) == value
 
 
@@ -152,6 +161,15 @@ def test_a_remark_on_a_result_arrives_with_it() -> None:
     assert asked.notes == ["the text was cut"]
 
 
+@pytest.mark.parametrize("raw", ["{}", {"path": "{}"}, [{"mask": "{}"}]])
+def test_a_file_that_a_node_names_and_does_not_send_is_not_read(raw: Any, tmp_path: Path) -> None:
+    (secret := tmp_path / "secret.png").write_bytes(b"pixels")
+    raw = json.loads(json.dumps(raw).replace("{}", str(secret)))
+    asked = replace(call(), spec=TASKS["image-segmentation"])
+    with pytest.raises(UnsupportedError, match="names a file that it did not send"):
+        protocol.read_reply(protocol.write_reply("10.0.0.7", raw=raw), asked)
+
+
 def test_all_local_models_run_on_the_cluster_and_algorithms_here() -> None:
     made = make_backends(Settings(cluster="auto"), ModelPool(0))
     on_cluster = {backend.name for backend in made if isinstance(backend, RayBackend)}
@@ -167,17 +185,47 @@ def test_a_model_too_large_for_this_machine_may_run_on_a_cluster() -> None:
     assert placed.reason == "it runs on the cluster auto"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("address", ["http://head:8265", "10.0.0.1:6379", "ray://", ""])
+@pytest.mark.parametrize("address", ["http://head:8265", "10.0.0.1:6379", "ray://", "ray://head:abc", ""])
 def test_an_address_of_another_form_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match='cluster: it is "auto" or "ray://host:10001"'):
         Settings(cluster=address)
 
 
 @pytest.mark.cluster
-async def test_a_cluster_that_cannot_be_reached_is_transient_and_named() -> None:
-    backend = make_backends(Settings(), ModelPool(0))[0]
-    with pytest.raises(TransientError, match=r"ray://127\.0\.0\.1:9 cannot be reached.*JARVIS_CLUSTER"):
-        await RayBackend(backend, "ray://127.0.0.1:9").run(call())  # type: ignore[arg-type]
+async def test_a_cluster_that_cannot_be_reached_is_named_and_not_tried_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[Any] = []
+
+    def connect(place: tuple[str, int], timeout: float) -> Any:
+        tried.append(place)
+        raise ConnectionRefusedError("refused")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    monkeypatch.setattr(cluster, "_unreachable", {})
+    backend = RayBackend(make_backends(Settings(), ModelPool(0))[0], "ray://head.example")  # type: ignore[arg-type]
+    for _ in range(3):
+        with pytest.raises(TransientError, match=r"ray://head\.example cannot be reached.*JARVIS_CLUSTER"):
+            await backend.run(call())
+    assert tried == [("head.example", 10001)]
+
+
+@pytest.mark.cluster
+async def test_without_the_cluster_a_process_counts_failures_and_asks_the_hub_itself(
+    monkeypatch: pytest.MonkeyPatch, hub: HubDouble
+) -> None:
+    settings = Settings(cluster="ray://127.0.0.1:9")
+    for _ in range(MAX_FAILURES):
+        with pytest.raises(TransientError):
+            async with circuit_breaker(settings).call(("hosted", "org/model")):
+                raise TransientError("503")
+    with pytest.raises(CircuitOpenError):
+        async with circuit_breaker(settings).call(("hosted", "org/model")):
+            pass
+    hub.add_model("org/vit", pipeline_tag="image-classification")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+    rows = await hub_api(settings).get("/api/models", {"pipeline_tag": "image-classification"})
+    assert [row["id"] for row in rows] == ["org/vit"]
 
 
 async def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,25 +236,71 @@ async def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.cluster
-async def test_a_model_that_loses_its_replicas_is_not_called_for_a_while(
+async def test_a_wait_for_a_replica_is_shown_and_ended_if_none_can_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from ray import serve
+
+    from jarvis_agent.backends.ray.gateway import Deployment, Gateway, Place
+
+    removed: list[str] = []
+    monkeypatch.setattr(serve, "delete", removed.append)
+    gateway, place = Gateway(), Place("transformers", "", "org/model", "one", None, gpu=False)
+    deployment = Deployment(place, handle=None)
+    responses = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    waiting = [asyncio.create_task(gateway._wait(one, deployment, place.name)) for one in responses]
+    await asyncio.sleep(0)
+
+    async def check(trigger: str, **states: int) -> list[tuple[str, str]]:
+        status = SimpleNamespace(status_trigger=trigger, replica_states=states, message="at\nno torch")
+        await gateway._check(deployment, SimpleNamespace(deployments={"transformers": status}))
+        return await gateway.activities(["org/model"])
+
+    assert await check("AUTOSCALING", STARTING=1) == [("org/model", "org/model: waits for a replica")]
+    assert await check("AUTOSCALING", RUNNING=1) == []
+    await check("REPLICA_STARTUP_FAILED")
+    for one in waiting:
+        with pytest.raises(UnsupportedError, match="the cluster cannot start transformers: no torch"):
+            await one
+    assert removed == [place.deployment]
+
+
+@pytest.mark.cluster
+def test_a_node_without_memory_is_not_taken_for_a_lost_one() -> None:
     from ray import exceptions
 
-    from jarvis_agent.backends.ray.gateway import Gateway
+    from jarvis_agent.backends.ray.gateway import explain_error
 
-    async def lose(place: Any) -> Any:
-        raise exceptions.ActorDiedError
+    assert type(explain_error(exceptions.OutOfMemoryError("the node runs low"))) is OutOfMemoryError
+    assert type(explain_error(exceptions.ActorDiedError())) is TransientError
 
-    gateway = Gateway()
-    monkeypatch.setattr(gateway, "_handle", lose)
-    place = {"family": "transformers", "backend": "", "model": "one", "size": None, "gpu": False}
-    asked = call()
-    for _ in range(MAX_FAILURES):
-        with pytest.raises(TransientError, match="lost the replica"):
-            protocol.read_reply(await gateway.run(place, "run", []), asked)
-    with pytest.raises(ExpertError, match=f"it failed {MAX_FAILURES} times in a row"):
-        protocol.read_reply(await gateway.run(place, "run", []), asked)
+
+@pytest.mark.parametrize(
+    ("size", "memory", "gpu"), [(None, 2, 0.125), (10**9, 2, 0.125), (5 * 10**9, 16, 1.0), (10**11, 256, 1.0)]
+)
+@pytest.mark.cluster
+def test_a_replica_takes_memory_and_a_share_of_a_gpu_by_the_size_of_its_models(
+    size: int | None, memory: int, gpu: float
+) -> None:
+    from jarvis_agent.backends.ray.gateway import GB, Place
+
+    assert Place("f", "", "m", "m", size, gpu=True).resources == {"CPU": 1, "GPU": gpu, "memory": memory * GB}
+    assert Place("f", "", "m", "m", size, gpu=False).resources["GPU"] == 0
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("missing", ["JARVIS_CHECKPOINTS", "JARVIS_API_KEYS", "JARVIS_OUTPUT_DIR"])
+def test_the_server_does_not_start_without_what_its_replicas_share(
+    missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from jarvis_agent.interfaces.ray import make_app
+
+    monkeypatch.setenv("JARVIS_CHECKPOINTS", "postgresql://127.0.0.1/none")
+    monkeypatch.setenv("JARVIS_API_KEYS", "key")
+    monkeypatch.setenv("JARVIS_OUTPUT_DIR", str(tmp_path))
+    monkeypatch.delenv(missing)
+    with pytest.raises(ConfigError, match=missing):
+        make_app()
 
 
 def test_the_manifest_for_kubernetes_starts_the_server_with_the_pinned_ray() -> None:

@@ -192,7 +192,7 @@ def test_paths_below_the_working_directory_are_relative(
     ],
 )
 def test_a_run_counts_as_answered_if_something_was_done(run: Run, expected: bool) -> None:
-    assert terminal.answered("x", run) is expected
+    assert terminal.one_shot(FakeAgent(run), {"input": "x"}, as_json=True) is expected
 
 
 @pytest.mark.parametrize("request_text", ["Sing to me.", "Chante pour moi, s'il te plaît.", "给我唱歌。"])

@@ -151,11 +151,7 @@ def test_each_event_is_one_line(tmp_path: Path) -> None:
     assert lines[-1] == "1 text-to-speech: ok in 0.5 s by org/model"
 
 
-def test_the_line_of_a_task_without_arguments_ends_with_its_state() -> None:
-    assert str(format_event(Event(kind="task", task=Task(task="record", id=0)))).endswith("0 record: planned")
-
-
-def test_lines_report_failures_skips_and_notes() -> None:
+def test_lines_report_failures_skips_notes_and_tasks_without_arguments() -> None:
     failure = Event(kind="finished", task=CAPTION, result=failed(CAPTION, "no memory\nleft"))
     assert str(format_event(failure)).endswith("0 image-to-text: failed in 0.5 s: no memory left")
     skip = TaskResult(task=SPEECH, status="skipped", error="task 0 failed")
@@ -165,14 +161,12 @@ def test_lines_report_failures_skips_and_notes() -> None:
         "note: the Hub is off"
     )
     assert format_event(Event(kind="token", text="hello")) is None
+    assert str(format_event(Event(kind="task", task=Task(task="record", id=0)))).endswith("0 record: planned")
 
 
 def test_a_text_that_is_being_written_shows_how_far_it_is() -> None:
-    jobs.active_generations.append(jobs.Generation("org/writer", 200, done=57))
-    try:
+    with jobs.listed(jobs.Generation("org/writer", 200, done=57)):
         assert "org/writer: 57 of at most 200 tokens written" in drawn(RunProgress())
-    finally:
-        jobs.active_generations.clear()
 
 
 def test_the_run_of_the_progress_is_what_is_known_so_far(tmp_path: Path) -> None:
@@ -200,9 +194,3 @@ def test_finished_work_lists_texts_and_paths(tmp_path: Path) -> None:
 def test_a_console_that_is_no_terminal_does_not_break_lines(capsys: pytest.CaptureFixture[str]) -> None:
     make_console().print("x" * 150)
     assert capsys.readouterr().out == "x" * 150 + "\n"
-
-
-def test_an_empty_plan_is_drawn_with_its_notes() -> None:
-    shown = drawn(plan_tree(Plan(notes=["no task fits"])))
-    assert "The plan is empty." in shown
-    assert "no task fits" in shown

@@ -79,21 +79,6 @@ async def test_a_finished_run_is_returned_without_running_again(tmp_path: Path) 
     assert calls == ["one"]
 
 
-@pytest.mark.parametrize(("decision", "done"), [(True, ["one"]), (False, [])])
-async def test_a_plan_runs_only_if_it_is_approved(tmp_path: Path, decision: bool, done: list[str]) -> None:
-    calls: list[str] = []
-    shown: list[Any] = []
-
-    def decide(plan: dict[str, Any]) -> bool:
-        shown.append(plan)
-        return decision
-
-    run = await run_named(tmp_path, calls, "count", decide=decide)
-    assert shown[0]["plan"][0]["task"] == "count"
-    assert calls == done
-    assert [result.status for result in run.results] == ["ok"] * len(done)
-
-
 async def test_a_waiting_plan_needs_approval_to_continue(tmp_path: Path, capsys: Captured) -> None:
     calls: list[str] = []
     await leave_unfinished(tmp_path)
@@ -130,13 +115,6 @@ async def test_an_interrupted_run_says_so_above_the_live_display(
     assert "The run is stored: jarvis --resume talk continues it" in screen.getvalue()
     await run(counting_agent(tmp_path, [], *ONE_BY_ONE), "")
     assert "Continuing the unfinished run talk." in screen.getvalue()
-
-
-async def test_a_stored_thread_remembers_its_earlier_requests(tmp_path: Path) -> None:
-    await run_named(tmp_path, [], "count the cats")
-    second = counting_agent(tmp_path, [])
-    await last(ResumableAgent(second, "talk").events({"input": "and the dogs"}))
-    assert "count the cats" in second.model.calls[0].prompt  # type: ignore[union-attr]
 
 
 async def test_a_run_is_locked_while_another_process_works_on_it(tmp_path: Path) -> None:
@@ -180,7 +158,7 @@ async def test_a_store_that_cannot_be_used_is_an_error(
         await run_named(tmp_path, [], "count")
 
 
-async def test_an_unusable_edit_is_shown_again_with_the_problem(tmp_path: Path) -> None:
+async def test_an_unusable_edit_is_shown_again_and_a_rejected_plan_is_not_run(tmp_path: Path) -> None:
     shown: list[Any] = []
     decisions = ['[{"task": "sing",\n', "yes"]
 
@@ -191,9 +169,12 @@ async def test_an_unusable_edit_is_shown_again_with_the_problem(tmp_path: Path) 
     calls: list[str] = []
     await run_named(tmp_path, calls, "count", name=None, decide=decide)
     assert "problem" not in shown[0]
+    assert shown[0]["plan"][0]["task"] == "count"
     assert shown[1]["problem"]
     assert shown[1]["given"] == decisions[0]
     assert calls == ["one"]
+    rejected = await run_named(tmp_path, calls, "count", name=None, decide=lambda plan: False)
+    assert (calls, rejected.results) == (["one"], [])
 
 
 async def test_only_named_runs_need_the_sqlite_checkpointer(

@@ -2,7 +2,7 @@
 
     folder = model_folder(Candidate(id="facebook/bart-large-cnn", task="summarization"), settings)
     folder = model_folder(candidate, settings, DIFFUSERS)
-    [str(download) for download in active_downloads()]     # ["org/model: 12.0 of 90.0 MB downloaded"]
+    [str(each) for each in jobs.activities]     # ["org/model: 12.0 of 90.0 MB downloaded"]
 
 Of a repository only the files that its library reads are downloaded (see layouts.py). Downloads use
 huggingface_hub's cache and locks and resume partial files. They run in daemon threads, so that neither a
@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from jarvis_agent.backends.hosted.errors import expert_error
 from jarvis_agent.backends.hub.layouts import TRANSFORMERS, Layout, files_in
-from jarvis_agent.backends.jobs import is_cancelled
+from jarvis_agent.backends.jobs import is_cancelled, listed
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import JarvisError, TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -194,14 +194,6 @@ class Download:
             self.done += int(count)
 
 
-_active: list[Download] = []
-
-
-def active_downloads() -> list[Download]:
-    """The running downloads of this process, for a progress display."""
-    return list(_active)
-
-
 def download_files(model: str, sizes: Mapping[str, int], revision: str | None, token: str | None) -> Path:
     """Download files of one commit of a model to the Hub's cache; returns their folder. Blocks.
 
@@ -222,14 +214,13 @@ def download_files(model: str, sizes: Mapping[str, int], revision: str | None, t
             return Path(hf_hub_download(model, name, revision=commit, token=token, tqdm_class=bar))
 
     first, *rest = sizes
-    _active.append(download)
     try:
-        [path] = _wait_for([start_daemon_thread(get, first, revision)], model)
-        folder = path.parents[first.count("/")]
-        _wait_for([start_daemon_thread(get, name, folder.name) for name in rest], model)
+        with listed(download):
+            [path] = _wait_for([start_daemon_thread(get, first, revision)], model)
+            folder = path.parents[first.count("/")]
+            _wait_for([start_daemon_thread(get, name, folder.name) for name in rest], model)
     finally:
         download.stopped = True
-        _active.remove(download)
     return folder
 
 

@@ -11,21 +11,32 @@ import asyncio
 import logging
 import socket
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from jarvis_agent import __version__
 from jarvis_agent.backends.ray.protocol import last_line
+from jarvis_agent.backends.ray.wire import Parts, fetch, store
 from jarvis_agent.core.errors import (
     ConfigError,
     ExpertError,
+    JarvisError,
     MissingExtraError,
     TransientError,
     UnsupportedError,
+    describe_error,
 )
 
 GATEWAY = "jarvis_agent.backends.ray.gateway:Gateway"
+NAMESPACE = "jarvis"
+"""Where Ray keeps the names of the actors."""
+
+HEAD = "node:__internal_head__"
+"""A resource that only the head node has."""
 
 PORT = 10001
 """The port of Ray Client, unless an address has one."""
@@ -33,11 +44,18 @@ PORT = 10001
 CONNECT_TIMEOUT_S = 5.0
 """Seconds to wait for the port of a cluster; Ray itself waits half a minute."""
 
+RETRY_S = 5.0
+"""Seconds for which a cluster that could not be reached is not tried again."""
+
+T = TypeVar("T")
+
 _lock = threading.Lock()
 _joined: str | None = None
 """The address of the cluster that this process has joined."""
 _actors: dict[tuple[str, str], Any] = {}
 """The actors of the cluster that this process has joined, by address and class."""
+_unreachable: dict[str, tuple[float, str]] = {}
+"""When a cluster is tried again, and why it could not be reached."""
 
 
 def actor(address: str, home: str) -> Any:
@@ -48,10 +66,11 @@ def actor(address: str, home: str) -> Any:
         TransientError: the cluster cannot be reached.
     """
     with _lock:
-        if (address, home) not in _actors:
-            _join(address)
-            _actors[address, home] = _remote(home)
-        return _actors[address, home]
+        found = _actors.get((address, home))
+        if found is None:
+            with _joining(address):
+                found = _actors[address, home] = _remote(home)
+        return found
 
 
 def disconnect() -> None:
@@ -65,6 +84,27 @@ def disconnect() -> None:
         ray.shutdown()
 
 
+@contextmanager
+def _joining(address: str) -> Iterator[None]:
+    """Join the cluster, if this process has not, for the block. The lock is held."""
+    until, message = _unreachable.pop(address, (0.0, ""))
+    if time.monotonic() < until:
+        _unreachable[address] = until, message
+        raise TransientError(message)
+    try:
+        _join(address)
+        yield
+    except JarvisError:
+        raise
+    except Exception as error:  # another version of Ray or Python is a RuntimeError
+        message = (
+            f"the cluster {address} cannot be reached: {last_line(describe_error(error))}; check that it "
+            "runs (`ray status` on its head node), or unset JARVIS_CLUSTER to use this machine alone"
+        )
+        _unreachable[address] = time.monotonic() + RETRY_S, message
+        raise TransientError(message) from error
+
+
 def _join(address: str) -> None:
     global _joined
     try:
@@ -74,31 +114,34 @@ def _join(address: str) -> None:
     if ray.is_initialized():
         if _joined not in (None, address):
             raise ConfigError(f"this process uses the cluster {_joined}, so it cannot use {address} as well")
-        _joined = address
-        return
-    _actors.clear()
-    try:
+    else:
+        _actors.clear()
         if address != "auto":
             place = urlsplit(address)
             socket.create_connection((place.hostname, place.port or PORT), CONNECT_TIMEOUT_S).close()
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
-        _joined = address
-    except (OSError, RuntimeError) as error:  # another version of Ray or Python is a RuntimeError
-        raise TransientError(
-            f"the cluster {address} cannot be reached: {last_line(str(error))}; check that it runs "
-            "(`ray status` on its head node), or unset JARVIS_CLUSTER to use this machine alone"
-        ) from error
+    _joined = address
+
+
+def actor_name(home: str) -> str:
+    """The name of an actor among those of all versions of this package."""
+    return f"{home.rpartition(':')[2]}-{__version__}"
 
 
 def _remote(home: str) -> Any:
-    """The actor, which outlives its driver and is restarted elsewhere if its node is lost."""
+    """The actor, which outlives its driver. It runs on the head node, whose loss ends the cluster anyway."""
     import ray
 
     module, kind = home.split(":")
-    name = f"{kind}-{__version__}"
-    options = {"name": name, "namespace": "jarvis", "get_if_exists": True, "lifetime": "detached"}
-    limits = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": 10_000}
-    return ray.remote(getattr(import_module(module), kind)).options(**options, **limits).remote()
+    options = {
+        "name": actor_name(home),
+        "namespace": NAMESPACE,
+        "get_if_exists": True,
+        "lifetime": "detached",
+    }
+    limits = {"num_cpus": 0, "resources": {HEAD: 0.001}, "max_concurrency": 10_000}
+    retries = {"max_restarts": -1, "max_task_retries": 3}
+    return ray.remote(getattr(import_module(module), kind)).options(**options, **limits, **retries).remote()
 
 
 async def call(method: Any, *args: Any) -> Any:
@@ -110,15 +153,39 @@ async def call(method: Any, *args: Any) -> Any:
     """
     import ray
 
-    try:
+    with _errors():
         ref = method.remote(*args)  # in a thread, a call that is cancelled meanwhile would go on
+        reply = asyncio.wrap_future(ref.future())
+        reply.add_done_callback(lambda one: one.cancelled() or one.exception())
         try:
-            reply = asyncio.wrap_future(ref.future())
-            reply.add_done_callback(lambda one: one.cancelled() or one.exception())
             return await asyncio.shield(reply)  # a cancelled future makes the client's thread fail
         except asyncio.CancelledError:
-            await asyncio.to_thread(ray.cancel, ref)
+            with suppress(Exception):  # the connection is lost, and the call with it
+                await asyncio.to_thread(ray.cancel, ref)
             raise
+
+
+async def send(parts: Parts) -> Parts:
+    """Parts as arguments of `call`. Raises TransientError."""
+    return await _in_thread(store, parts)
+
+
+async def receive(parts: Parts) -> Parts:
+    """Parts that `call` returned. Raises TransientError: the node that held them was lost."""
+    return await _in_thread(fetch, parts)
+
+
+async def _in_thread(work: Callable[[Parts], T], parts: Parts) -> T:
+    with _errors():
+        return await asyncio.to_thread(work, parts)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    import ray
+
+    try:
+        yield
     except ray.exceptions.RayTaskError as error:
         raise ExpertError(f"the cluster failed: {last_line(str(error))}") from error
     except Exception as error:  # Ray Client raises plain ones
@@ -127,17 +194,17 @@ async def call(method: Any, *args: Any) -> Any:
                 f"the cluster lacks a package: {last_line(str(error))}; install langchain-hugginggpt with "
                 "the same extras on every node"
             ) from error
-        _actors.clear()
+        with _lock:
+            _actors.clear()
         raise TransientError(f"the cluster does not answer: {last_line(str(error))}") from error
 
 
 def describe_cluster(address: str) -> str:
     """The nodes of a cluster and the sum of their resources, as text. Blocks. Raises as `actor`."""
-    with _lock:
-        _join(address)
-    import ray
+    with _lock, _joining(address):
+        import ray
 
-    nodes = sum(node["Alive"] for node in ray.nodes())
-    total = ray.cluster_resources()
+        nodes = sum(node["Alive"] for node in ray.nodes())
+        total = ray.cluster_resources()
     cpus, gpus, memory = (total.get(name, 0) for name in ("CPU", "GPU", "memory"))
     return f"{nodes} nodes with {cpus:g} CPUs, {gpus:g} GPUs and {memory / 1e9:.1f} GB of memory"

@@ -7,19 +7,22 @@ Ray Client, cannot call deployments themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import ray
 from ray import serve
 from ray.exceptions import RayError, RayTaskError
+from ray.serve.config import RequestRouterConfig
 from ray.serve.exceptions import RayServeException
 
 from jarvis_agent import __version__
-from jarvis_agent.backends import circuit_breaker as breaker
 from jarvis_agent.backends.ray.protocol import last_line, write_reply
-from jarvis_agent.backends.ray.replica import ExpertReplica
+from jarvis_agent.backends.ray.replica import REPORT_S, ExpertReplica
 from jarvis_agent.backends.ray.wire import Parts
 from jarvis_agent.core.errors import (
     ExpertError,
@@ -27,7 +30,10 @@ from jarvis_agent.core.errors import (
     TransientError,
     UnsupportedError,
     describe_error,
+    format_traceback,
 )
+
+logger = logging.getLogger(__name__)
 
 GB = 10**9
 BASE_MEMORY = 2 * GB
@@ -39,8 +45,11 @@ GPU_MEMORY = 16 * GB
 CALLS = 8
 """Calls that a replica accepts at once, so that some wait together for a batch."""
 
+MAX_BACKOFF_S = 0.1
+"""Seconds after which a call that no replica accepts is offered again."""
+
 CHECK_S = 5.0
-"""Seconds between looks at a deployment that does not answer."""
+"""Seconds between looks at the cluster while calls wait."""
 
 _SCALING = {
     "min_replicas": 0,
@@ -59,13 +68,15 @@ class Place:
     Attributes:
         family: name of the backend.
         backend: import path of its class.
-        model: what tells models apart.
+        name: id of the model.
+        model: what tells loaded models apart.
         size: bytes of the model's weights, if known.
-        gpu: whether it may use a GPU.
+        gpu: whether it uses a GPU, if the cluster has one.
     """
 
     family: str
     backend: str
+    name: str
     model: str
     size: int | None
     gpu: bool
@@ -79,110 +90,176 @@ class Place:
         return memory
 
     @property
-    def gpus(self) -> float:
-        """The share of a GPU; 0 if the cluster has none."""
-        if not (self.gpu and ray.cluster_resources().get("GPU")):
-            return 0.0
-        return min(1.0, self.memory / GPU_MEMORY)
+    def resources(self) -> dict[str, float]:
+        """What a replica takes of a node; of a GPU a share, in proportion to its memory."""
+        share = min(1.0, self.memory / GPU_MEMORY) if self.gpu else 0.0
+        return {"CPU": 1, "GPU": share, "memory": self.memory}
 
     @property
     def deployment(self) -> str:
         """Name of the deployment, one for each family and size."""
-        size = f"{self.memory // GB}gb{'-gpu' if self.gpus else ''}"
+        size = f"{self.memory // GB}gb{'-gpu' if self.gpu else ''}"
         return f"jarvis-{__version__}-{self.family}-{size}"
+
+
+@dataclass(eq=False, slots=True)
+class Deployment:
+    """A deployment, the calls that wait for it by model, and why it cannot answer them."""
+
+    place: Place
+    handle: Any
+    waiting: Counter[str] = field(default_factory=Counter)
+    fault: asyncio.Future[ExpertError] = field(default_factory=asyncio.Future)
+    is_starting: bool = False
 
 
 class Gateway:
     """Passes calls to deployments. Errors of Ray Serve are in the replies, as those of replicas are."""
 
     def __init__(self) -> None:
-        self._handles: dict[str, Any] = {}
-        self._starting = asyncio.Lock()
+        self._deployments: dict[str, asyncio.Task[Deployment]] = {}
+        self._busy: set[Deployment] = set()
+        self._gpus: tuple[float, bool] = (0.0, False)
+        self._lock = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
+        self._reports: dict[str, tuple[float, Mapping[str, str]]] = {}
 
     async def run(self, place: Mapping[str, Any], method: Literal["run", "load"], request: Parts) -> Parts:
-        """Call a method of a replica at a `Place`. A cancelled call is cancelled in the replica too.
-
-        A model that repeatedly loses its replica is not called for a while, by any driver.
-        """
+        """Call a method of a replica at a `Place`. A cancelled call is cancelled in the replica too."""
         where = Place(**place)
         try:
-            with breaker.shared.call((where.family, where.model)):
-                return await self._call(where, method, request)
+            return await self._call(replace(where, gpu=where.gpu and await self._has_gpus()), method, request)
         except Exception as error:
             return write_reply("", error=error)
 
+    async def report(self, replica: str, activities: Mapping[str, str]) -> None:
+        """Take what a replica downloads or writes now, by model."""
+        now = time.monotonic()
+        kept = {name: one for name, one in self._reports.items() if now - one[0] < 3 * REPORT_S}
+        self._reports = {**kept, replica: (now, activities)}
+
+    async def activities(self, models: Iterable[str]) -> list[tuple[str, str]]:
+        """What the replicas of some models do now, as models and lines."""
+        now = time.monotonic()
+        recent = [lines for at, lines in self._reports.values() if now - at < 3 * REPORT_S]
+        found = [(model, lines[model]) for model in models for lines in recent if model in lines]
+        delayed = {name for one in self._busy if one.is_starting for name in one.waiting}
+        return found + [(name, f"{name}: waits for a replica") for name in delayed.intersection(models)]
+
     async def _call(self, place: Place, method: str, request: Parts) -> Parts:
+        name = place.deployment
+        if name not in self._deployments:
+            self._deployments[name] = asyncio.ensure_future(self._start(place))
+        # A cancelled call must not end the start that others wait for.
+        deployment = await asyncio.shield(self._deployments[name])
+        handle = deployment.handle.options(method_name=method, multiplexed_model_id=place.model)
         try:
-            handle = await self._handle(place)
-            response = handle.options(method_name=method, multiplexed_model_id=place.model).remote(request)
+            response = handle.remote(request)
             try:
-                return await self._wait(response, place)
+                return await self._wait(response, deployment, place.name)
             except BaseException:
                 response.cancel()
                 raise
         except (RayError, RayServeException) as error:
-            self._handles.pop(place.deployment, None)  # the deployment may have been removed
-            raise _explain(error) from error
+            self._deployments.pop(name, None)  # it may have been removed
+            raise explain_error(error) from error
 
-    async def _wait(self, response: Any, place: Place) -> Parts:
+    async def _wait(self, response: Any, deployment: Deployment, model: str) -> Parts:
         """The response of a replica. Ray Serve would wait forever for one that cannot start."""
+        if self._watching is None:
+            self._watching = asyncio.ensure_future(self._watch())
         running = asyncio.ensure_future(response)
-        while not running.done():
-            await asyncio.wait([running], timeout=CHECK_S)
-            if not running.done() and (fault := await asyncio.to_thread(_find_fault, place)):
-                self._handles.pop(place.deployment, None)  # the next call starts it again
-                running.cancel()
-                raise UnsupportedError(f"the cluster cannot start {place.family}: {fault}")
-        return cast(Parts, running.result())
+        self._busy.add(deployment)
+        deployment.waiting[model] += 1
+        try:
+            await asyncio.wait([running, deployment.fault], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                raise deployment.fault.result()
+            return cast(Parts, running.result())
+        finally:
+            running.cancel()
+            deployment.waiting -= Counter([model])  # removes it at 0
+            if not deployment.waiting:
+                self._busy.discard(deployment)
 
-    async def _handle(self, place: Place) -> Any:
-        """The deployment for the place, started if it does not exist."""
-        async with self._starting:
-            if place.deployment not in self._handles:
-                _check_fit(place)
-                self._handles[place.deployment] = await asyncio.to_thread(_deploy, place)
-        return self._handles[place.deployment]
+    async def _start(self, place: Place) -> Deployment:
+        try:
+            async with self._lock:
+                return Deployment(place, await asyncio.to_thread(_deploy, place))
+        except BaseException:
+            self._deployments.pop(place.deployment, None)
+            raise
+
+    async def _watch(self) -> None:
+        """Look at the deployments that calls wait for."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                applications = await asyncio.to_thread(lambda: serve.status().applications)
+                for deployment in list(self._busy):
+                    await self._check(deployment, applications.get(deployment.place.deployment))
+            except Exception as error:
+                logger.error("the deployments cannot be checked: %s", format_traceback(error))
+
+    async def _check(self, deployment: Deployment, app: Any) -> None:
+        """End the wait for a deployment whose replicas cannot start, after two tries, and remove it."""
+        place = deployment.place
+        status = app and app.deployments.get(place.family)
+        if status and status.status_trigger != "REPLICA_STARTUP_FAILED":
+            deployment.is_starting = not status.replica_states.get("RUNNING")
+            return
+        self._deployments.pop(place.deployment, None)
+        fault: ExpertError = TransientError(f"the deployment of {place.family} was removed")
+        if status:
+            await asyncio.to_thread(serve.delete, place.deployment)
+            fault = UnsupportedError(f"the cluster cannot start {place.family}: {last_line(status.message)}")
+        if not deployment.fault.done():
+            deployment.fault.set_result(fault)
+
+    async def _has_gpus(self) -> bool:
+        until, found = self._gpus
+        if time.monotonic() >= until:
+            found = "GPU" in await asyncio.to_thread(ray.cluster_resources)
+            self._gpus = (time.monotonic() + CHECK_S, found)
+        return found
 
 
 def _deploy(place: Place) -> Any:
     """Start the deployment, unless another gateway did: to deploy it again would restart its replicas."""
+    _check_fit(place)
     if place.deployment in serve.status().applications:
         return serve.get_app_handle(place.deployment)
+    taken = place.resources
     deployment = serve.deployment(
         name=place.family,
         max_ongoing_requests=CALLS,
         max_constructor_retry_count=2,
         autoscaling_config=_SCALING,
-        ray_actor_options={"num_cpus": 1, "num_gpus": place.gpus, "memory": place.memory},
+        request_router_config=RequestRouterConfig(max_backoff_s=MAX_BACKOFF_S),
+        ray_actor_options={"num_cpus": taken["CPU"], "num_gpus": taken["GPU"], "memory": taken["memory"]},
     )(ExpertReplica)
     app = deployment.bind(place.backend, place.memory // 2)
     return serve.run(app, name=place.deployment, route_prefix=None)
 
 
 def _check_fit(place: Place) -> None:
-    largest = max((node["Resources"].get("memory", 0) for node in ray.nodes() if node["Alive"]), default=0)
-    if place.memory > largest:
-        raise OutOfMemoryError(
-            f"it needs {place.memory / GB:.0f} GB of memory, and the largest node of the cluster has "
-            f"{largest / GB:.1f} GB for Ray"
-        )
+    """Raise OutOfMemoryError if no node that runs now is large enough."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if any(all(node.get(name, 0) >= least for name, least in place.resources.items()) for node in nodes):
+        return
+    needed, largest = place.memory / GB, max((node.get("memory", 0) for node in nodes), default=0) / GB
+    gpu = " and a GPU" if place.gpu else ""
+    raise OutOfMemoryError(
+        f"it needs a node with a CPU{gpu} and {needed:.0f} GB of memory, and the largest node of the cluster "
+        f"has {largest:.1f} GB for Ray"
+    )
 
 
-def _find_fault(place: Place) -> str:
-    """Why no replica of a deployment can start, after two tries, and is removed; "" as long as one may."""
-    app = serve.status().applications.get(place.deployment)
-    deployment = app and app.deployments.get(place.family)
-    if not deployment:
-        return "it was removed"
-    if deployment.status_trigger != "REPLICA_STARTUP_FAILED":
-        return ""
-    serve.delete(place.deployment)
-    return last_line(deployment.message)
-
-
-def _explain(error: Exception) -> ExpertError:
+def explain_error(error: Exception) -> ExpertError:
     """An error of Ray as one of ours. What a lost replica or node causes is transient."""
     what = last_line(describe_error(error))
     if isinstance(error, RayTaskError):
         return ExpertError(f"the cluster failed: {what}")
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        return OutOfMemoryError("the node ran out of memory, and Ray ended the replica")
     return TransientError(f"the cluster lost the replica that ran it: {what}")

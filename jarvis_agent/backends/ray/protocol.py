@@ -17,9 +17,11 @@ from pydantic import TypeAdapter
 
 from jarvis_agent import __version__
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.outputs.validators import existing_file
 from jarvis_agent.backends.ray.wire import Parts, pack, unpack
 from jarvis_agent.core.errors import (
     ERROR_POLICIES,
+    CircuitOpenError,
     ConfigError,
     ExpertError,
     JarvisError,
@@ -27,7 +29,7 @@ from jarvis_agent.core.errors import (
     describe_error,
 )
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Candidate
 
 _SENT = (
@@ -49,7 +51,7 @@ _SENT = (
 _SPEC = TypeAdapter(TaskSpec)
 _ERRORS = {
     kind.__name__: kind
-    for kind in (*ERROR_POLICIES, ConfigError, UnsupportedError)
+    for kind in (*ERROR_POLICIES, CircuitOpenError, ConfigError, UnsupportedError)
     if kind is not JarvisError
 }
 
@@ -124,8 +126,21 @@ def read_reply(parts: Parts, call: Call) -> Any:
     if reply["node"]:
         call.trace["node"] = reply["node"]
     raise_error(reply)
+    if not MEDIA.isdisjoint(call.spec.outputs):
+        _check_texts(reply["raw"], call.candidate.id)
     call.notes.extend(reply["notes"])
     return reply["raw"]
+
+
+def _check_texts(raw: Any, model: str) -> None:
+    """Refuse the paths of files of this machine. A file that a node sends is written here, and is a Path."""
+    if isinstance(raw, str) and existing_file(raw):
+        raise UnsupportedError(f"the answer of {model} names a file that it did not send")
+    if isinstance(raw, Mapping):
+        raw = list(raw.values())
+    if isinstance(raw, list):
+        for item in raw:
+            _check_texts(item, model)
 
 
 def raise_error(reply: Mapping[str, Any]) -> None:

@@ -7,23 +7,33 @@ computes calls that wait together as a batch. Ray Serve sends a call to a replic
 from __future__ import annotations
 
 import asyncio
+import logging
 import tempfile
 from itertools import count
 from pathlib import Path
 from pydoc import locate
+from typing import Any
 
 import ray
 from ray import serve
 
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.ray.cluster import GATEWAY, NAMESPACE, actor_name
 from jarvis_agent.backends.ray.protocol import read_call, write_reply
-from jarvis_agent.backends.ray.wire import Parts
+from jarvis_agent.backends.ray.wire import Parts, fetch, store
+from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 MAX_MODELS = 64
 """Models of a replica that Ray Serve knows of; memory sets a lower limit."""
+
+REPORT_S = 1.0
+"""Seconds between reports of what a replica downloads or writes."""
 
 
 class ExpertReplica:
@@ -37,6 +47,7 @@ class ExpertReplica:
         self._backend = kind(ModelPool(memory), Settings())
         node = ray.get_runtime_context().get_node_id()[:8]
         self._node = f"{ray.util.get_node_ip_address()} ({node})"
+        self._reporting: asyncio.Task[None] | None = None
 
     @serve.multiplexed(max_num_models_per_replica=MAX_MODELS)  # type: ignore[untyped-decorator]
     async def _note_model(self, model: str) -> str:
@@ -46,18 +57,27 @@ class ExpertReplica:
     async def run(self, request: Parts) -> Parts:
         """Run a call; a failure is in the reply."""
         await self._note_model(serve.get_multiplexed_model_id())
+        self._start_reports()
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             try:
                 call = await asyncio.to_thread(self._read, request, Path(folder))
                 raw = await self._backend.run(call)
-                return await asyncio.to_thread(write_reply, self._node, raw=raw, notes=call.notes)
+                return await asyncio.to_thread(self._write, raw, call)
             except Exception as error:
                 return write_reply(self._node, error=error)
 
-    async def load(self, request: Parts) -> None:
+    async def load(self, request: Parts) -> Parts:
         """Load the model of a call that comes later. The call itself ends a wait that is no longer useful."""
         await self._note_model(serve.get_multiplexed_model_id())
-        call = self._read(request, Path())
+        self._start_reports()
+        try:
+            call = await asyncio.to_thread(self._read, request, Path())
+            await self._load(call)
+        except Exception as error:
+            return write_reply(self._node, error=error)
+        return write_reply(self._node)
+
+    async def _load(self, call: Call) -> None:
         key = self._backend.pool_key(call.spec, call.candidate, call.settings)
         if key in self._backend.pool.keys:
             return
@@ -73,6 +93,24 @@ class ExpertReplica:
         finally:
             release()
 
+    def _start_reports(self) -> None:
+        if self._reporting is None:
+            self._reporting = asyncio.get_running_loop().create_task(self._report())
+
+    async def _report(self) -> None:
+        """Tell the gateway what this process downloads or writes."""
+        while True:
+            await asyncio.sleep(REPORT_S)
+            if lines := {one.model: f"{one} on {self._node}" for one in activities}:
+                try:
+                    gateway = ray.get_actor(actor_name(GATEWAY), NAMESPACE)
+                    gateway.report.remote(self._node, lines)
+                except Exception as error:
+                    logger.debug("the gateway does not learn of downloads: %s", describe_error(error))
+
+    def _write(self, raw: Any, call: Call) -> Parts:
+        return store(write_reply(self._node, raw=raw, notes=call.notes))
+
     def _read(self, request: Parts, folder: Path) -> Call:
         number = count()
-        return read_call(request, lambda suffix: folder / f"{next(number)}{suffix}", self._memory)
+        return read_call(fetch(request), lambda suffix: folder / f"{next(number)}{suffix}", self._memory)

@@ -17,8 +17,11 @@ from typing import Any
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.types import Resource
 
-Parts = Sequence[bytes]
-"""JSON, and what it refers to by number."""
+Parts = Sequence[Any]
+"""JSON, and the bytes that it refers to by number; or one reference to all of these in Ray's object store."""
+
+INLINE_BYTES = 100_000
+"""Parts of more bytes go to the object store, past the processes that only pass them on."""
 
 _PNG_MODES = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I;16"})
 
@@ -39,7 +42,7 @@ def _encode(value: Any, parts: list[bytes]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
-        return {"$dict": {str(key): _encode(item, parts) for key, item in value.items()}}
+        return {"$dict": [[_key(key), _encode(item, parts)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
         return [_encode(item, parts) for item in value]
     if isinstance(value, Resource):
@@ -51,6 +54,10 @@ def _encode(value: Any, parts: list[bytes]) -> Any:
         value.save(png := io.BytesIO(), format="PNG", compress_level=1)
         return {"$image": _add(png.getvalue(), parts)}
     return _encode_array(value, parts) if mode or hasattr(value, "tolist") else _reject(value)
+
+
+def _key(key: Any) -> str | int:
+    return key if isinstance(key, str | int) else str(key)
 
 
 def _encode_array(value: Any, parts: list[bytes]) -> Any:
@@ -89,7 +96,7 @@ def _decode(value: Any, parts: Parts, new_path: Callable[[str], Path]) -> Any:
     if not isinstance(value, dict):
         return value
     if "$dict" in value:
-        return {key: _decode(item, parts, new_path) for key, item in value["$dict"].items()}
+        return {key: _decode(item, parts, new_path) for key, item in value["$dict"]}
     if "$resource" in value:
         fields = _decode(value["$resource"], parts, new_path)
         return Resource(**fields, path=_decode(value["file"], parts, new_path))
@@ -100,9 +107,23 @@ def _decode(value: Any, parts: Parts, new_path: Callable[[str], Path]) -> Any:
     if "$image" in value:
         from PIL import Image
 
-        image = Image.open(io.BytesIO(parts[value["$image"]]))
+        image = Image.open(io.BytesIO(parts[value["$image"]]), formats=["PNG"])
         image.load()
         return image
     import numpy as np
 
     return np.load(io.BytesIO(parts[value["$array"]]), allow_pickle=False)
+
+
+def store(parts: Parts) -> Parts:
+    """The parts, or a reference to them if they are large. Blocks. Raises errors of Ray."""
+    import ray
+
+    return [ray.put(parts)] if sum(map(len, parts)) > INLINE_BYTES else parts
+
+
+def fetch(parts: Parts) -> Parts:
+    """What `store` was given. Blocks. Raises errors of Ray."""
+    import ray
+
+    return parts if isinstance(parts[0], bytes) else ray.get(parts[0])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from jarvis_agent.backends.jobs import Generation, active_generations, add_note, is_cancelled
+from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, listed
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.core.errors import UnsupportedError
 
@@ -44,11 +44,8 @@ def counting(name: str, model: Any, limit: int) -> Iterator[list[Any]]:
         last[:] = ids[:, -1].tolist()
         return torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
 
-    active_generations.append(generation)
-    try:
+    with listed(generation):
         yield [*stopping(), count]
-    finally:
-        active_generations.remove(generation)
     ends = model.generation_config.eos_token_id
     if generation.done >= limit and {*last}.isdisjoint(ends if isinstance(ends, list) else [ends]):
         add_note(f"the text was cut at the limit of {limit} tokens")

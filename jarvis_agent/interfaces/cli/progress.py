@@ -25,8 +25,7 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree
 
-from jarvis_agent.backends.hub.snapshot import active_downloads
-from jarvis_agent.backends.jobs import active_generations
+from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.messages import ENGLISH, Phrases
 from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Selection, Task, TaskResult
@@ -139,7 +138,7 @@ class RunProgress:
             if self.is_planned
             else [Text("Planning …", "dim")]
         )
-        lines = [clean(str(each)) for each in (*active_downloads(), *active_generations)]
+        lines = [clean(str(each)) for each in list(activities)]
         lines += [f"note: {shorten(self.words.translated(note), 300)}" for note in self.notes]
         return Group(*tree, *(Text(line, "dim") for line in lines))
 

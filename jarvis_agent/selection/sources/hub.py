@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from jarvis_agent.backends.hub import model_card
+from jarvis_agent.backends.hub.api import Row
+from jarvis_agent.backends.shared import hub_api
 from jarvis_agent.core.errors import JarvisError, NoCandidateError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection.sources.hub_api import HubApi, Row
-from jarvis_agent.selection.sources.shared_hub import SharedHubApi
 
 EXPAND = (
     "cardData",
@@ -60,7 +60,7 @@ class HubSource:
 
     def __init__(self, settings: Settings, **options: Any) -> None:
         self._settings = settings
-        self._api = (SharedHubApi if settings.cluster else HubApi)(settings, **options)
+        self._api = hub_api(settings, **options)
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
         """Return the most downloaded models of the task; [] offline.

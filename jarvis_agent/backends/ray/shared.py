@@ -1,0 +1,115 @@
+"""What all processes that use a cluster share, in one actor: the answers of the Hub, and failures of models.
+
+    api = SharedHubApi(Settings(cluster="auto"))
+    rows = await api.get("/api/models", {"pipeline_tag": "object-detection", "limit": 20})
+    async with shared_breaker("auto").call(("hf-inference", "org/model")): ...
+
+While the cluster cannot be reached, a process asks the Hub and counts failures itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jarvis_agent.backends.circuit_breaker import CircuitBreaker, Event, Key
+from jarvis_agent.backends.hub.api import HubApi
+from jarvis_agent.backends.ray import cluster
+from jarvis_agent.backends.ray.protocol import raise_error, write_reply
+from jarvis_agent.backends.ray.wire import Parts, unpack
+from jarvis_agent.core.errors import JarvisError, TransientError
+from jarvis_agent.core.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_HOME = f"{__name__}:Shared"
+
+TIMEOUT_S = 10.0
+"""Seconds to wait for the actor, before this process does the work itself."""
+
+
+class Shared:
+    """The actor. Answers and errors are replies. Each token has answers of the Hub of its own."""
+
+    def __init__(self) -> None:
+        self._apis: dict[str | None, HubApi] = {}
+        self._breaker = CircuitBreaker()
+
+    async def get(self, token: str | None, path: str, params: Mapping[str, Any] | None) -> Parts:
+        """The text of an answer of the Hub."""
+        if token not in self._apis:
+            self._apis[token] = HubApi(Settings(hf_token=token))
+        try:
+            return write_reply("", raw=await self._apis[token].get(path, params, parse=str))
+        except Exception as error:
+            return write_reply("", error=error)
+
+    async def tell(self, event: Event, key: Key, seconds: float) -> Parts:
+        """Tell the circuit breaker of an event."""
+        try:
+            await self._breaker.tell(event, key, seconds)
+        except JarvisError as error:
+            return write_reply("", error=error)
+        return write_reply("")
+
+
+class SharedHubApi(HubApi):
+    """The Hub, asked by the actor of a cluster."""
+
+    def __init__(self, settings: Settings, **options: Any) -> None:
+        """As HubApi; `settings.cluster` is set."""
+        super().__init__(settings, **options)
+        self._cluster = settings.cluster or ""
+
+    def _request(self, path: str, params: Mapping[str, Any] | None) -> str:
+        try:
+            reply = asyncio.run(_ask(self._cluster, "get", self._token, path, params))
+        except JarvisError as error:
+            logger.warning("the Hub is asked without the cluster: %s", error)
+            return super()._request(path, params)
+        return str(_read(reply))
+
+
+class SharedBreaker(CircuitBreaker):
+    """The circuit breaker in the actor of a cluster."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._cluster = address
+
+    async def tell(self, event: Event, key: Key, seconds: float = 0.0) -> None:
+        """As CircuitBreaker."""
+        try:
+            reply = await _ask(self._cluster, "tell", event, key, seconds)
+        except JarvisError as error:
+            logger.debug("failures are counted without the cluster: %s", error)
+            await super().tell(event, key, seconds)
+        else:
+            _read(reply)
+
+
+@cache
+def shared_breaker(address: str) -> SharedBreaker:
+    """The circuit breaker of a cluster."""
+    return SharedBreaker(address)
+
+
+async def _ask(address: str, method: str, *args: Any) -> Parts:
+    """The reply of a method of the actor. Raises as `cluster.actor` and `cluster.call`."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            actor = await asyncio.to_thread(cluster.actor, address, _HOME)
+            reply: Parts = await cluster.call(getattr(actor, method), *args)
+            return reply
+    except TimeoutError as error:
+        raise TransientError(f"{address} did not answer within {TIMEOUT_S:g} s") from error
+
+
+def _read(reply: Parts) -> Any:
+    message = unpack(reply, Path)
+    raise_error(message)
+    return message["raw"]
