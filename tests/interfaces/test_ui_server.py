@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +21,9 @@ from jarvis_agent.interfaces.cli.app import app as cli
 from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.interfaces.ui import create_ui, run_ui
 from jarvis_agent.interfaces.ui.page import Page
+from jarvis_agent.interfaces.ui.proposal import show_proposal
 from jarvis_agent.interfaces.ui.server import make_app
-from jarvis_agent.interfaces.ui.visitor import Choices
+from jarvis_agent.interfaces.ui.visitor import Choices, Visitor
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +90,18 @@ def test_a_chat_that_no_session_has_is_forgotten(agent: JarvisAgent) -> None:
     _, key, *_ = page._start(None, login)
     gc.collect()
     assert key not in page._visitors
+
+
+def test_the_form_of_a_plan_does_not_keep_its_visitor(agent: JarvisAgent, tmp_path: Path) -> None:
+    visitor = Visitor([agent], tmp_path)
+    shown = {"plan": [{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "cat.jpg"}}]}
+    with gr.Blocks() as form:
+        show_proposal(visitor, shown, gr.State(), gr.State(), gr.I18n())
+    left = weakref.ref(visitor)
+    del visitor
+    gc.collect()
+    assert form.blocks
+    assert left() is None
 
 
 def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: JarvisAgent) -> None:

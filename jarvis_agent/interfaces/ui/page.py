@@ -115,7 +115,9 @@ class Page:
         with gr.Column(visible=False, elem_id="proposal") as panel:
             self._panel = panel
             gr.render(inputs=[self._visitor, self._proposal], triggers=[self._proposal.change])(
-                lambda visitor, shown: show_proposal(visitor, shown, self._decision, _translated)
+                lambda visitor, shown: show_proposal(
+                    visitor, shown, self._visitor, self._decision, _translated
+                )
             )
         self._plan = gr.HTML(
             elem_id="plan",

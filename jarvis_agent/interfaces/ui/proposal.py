@@ -14,13 +14,18 @@ from jarvis_agent.interfaces.ui.visitor import Visitor
 
 
 def show_proposal(
-    visitor: Visitor | None, shown: dict[str, Any] | None, decision: gr.State, translated: gr.I18n
+    visitor: Visitor | None,
+    shown: dict[str, Any] | None,
+    asked: gr.State,
+    decision: gr.State,
+    translated: gr.I18n,
 ) -> None:
     """Lay out the plan inside of a `gr.render` function.
 
     Args:
         visitor: the one who decides.
         shown: what `JarvisAgent.waiting` returns.
+        asked: has the visitor. Gradio keeps functions longer than states, so they must not hold one.
         decision: gets `{"plan": …}` with True, False, or the tasks that are left, as changed.
         translated: the texts.
     """
@@ -48,10 +53,10 @@ def show_proposal(
         run = gr.Button(translated("run"), variant="primary", elem_id="run-plan")
         reject = gr.Button(translated("reject"), elem_id="reject-plan")
 
-    def read(*values: Any) -> dict[str, Any]:
+    def read(visitor: Visitor, *values: Any) -> dict[str, Any]:
         return _decision(edited_plan(shown["plan"], values, visitor))
 
-    run.click(read, fields, decision, api_visibility="private")
+    run.click(read, [asked, *fields], decision, api_visibility="private")
     reject.click(lambda: _decision(False), None, decision, api_visibility="private")
 
 
