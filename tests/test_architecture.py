@@ -33,7 +33,7 @@ LAYERS = (
 
 CEILINGS = {
     "source lines": 38_232,
-    "test lines": 29_797,
+    "test lines": 29_799,
     "longest file": 369,
     "longest function": 50,
     "settings": 40,
