@@ -23,7 +23,13 @@ from jarvis_agent.interfaces.server.settings import ServerSettings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-_SCALING = {"min_replicas": 2, "max_replicas": 100, "target_ongoing_requests": 8}
+# A run goes on after the request that started it, so replicas that seem idle are kept for a while.
+_SCALING = {
+    "min_replicas": 2,
+    "max_replicas": 100,
+    "target_ongoing_requests": 8,
+    "downscale_delay_s": 1200.0,
+}
 
 
 def make_app() -> FastAPI:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,10 @@ def in_memory(answer: str) -> int:
     return int(answer.split()[-3])
 
 
+def names(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir()]
+
+
 async def until(happened: Callable[[], Any]) -> None:
     while not happened():  # noqa: ASYNC110
         await asyncio.sleep(0.05)
@@ -230,6 +235,18 @@ async def test_a_model_is_loaded_before_its_call(backend: RayBackend) -> None:
     await asyncio.wait_for(loaded.wait(), 20)  # a model that is loaded already does not hold a place
 
 
+async def test_a_call_takes_over_the_load_of_its_model(backend: RayBackend, tmp_path: Path) -> None:
+    slow = call("echo slow", "org/slow", size=5)
+    slow = replace(slow, candidate=slow.candidate.model_copy(update={"metadata": {"folder": str(tmp_path)}}))
+    assert backend.prepare(slow.spec, slow.candidate, slow.settings, 1, lambda _: None)
+    await until(lambda: names(tmp_path))
+    running = asyncio.create_task(backend.run(slow))
+    await asyncio.sleep(0.5)  # until it is there; too short a time would only hide a fault
+    (tmp_path / "go").touch()
+    assert (await running).startswith("slow by")
+    assert len(names(tmp_path)) == 2
+
+
 async def test_a_model_larger_than_every_node_is_out_of_memory(backend: RayBackend) -> None:
     with pytest.raises(OutOfMemoryError, match="needs a node with a CPU and 16 GB of memory"):
         await backend.run(call("echo", size=5 * 10**9))
@@ -237,7 +254,7 @@ async def test_a_model_larger_than_every_node_is_out_of_memory(backend: RayBacke
 
 async def test_a_cancelled_call_ends_in_the_replica(backend: RayBackend, tmp_path: Path) -> None:
     running = asyncio.create_task(backend.run(call(f"hold {tmp_path}")))
-    await until(lambda: list(tmp_path.iterdir()))
+    await until(lambda: names(tmp_path))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -287,6 +304,29 @@ async def test_a_driver_outside_the_cluster_shares_it(backend: RayBackend) -> No
     assert done.stdout.startswith(b"other!!!"), done.stderr
 
 
+async def test_a_driver_outside_the_cluster_outlives_a_restart_of_it() -> None:
+    code = f"""if True:
+        import test_ray as t
+        from ray.cluster_utils import Cluster
+        head = t.NODE | {{"include_dashboard": False, "ray_client_server_port": {PORT + 2}}}
+        for _ in range(2):
+            cluster, shown = Cluster(initialize_head=True, head_node_args=head), ""
+            while not shown:
+                try:
+                    print(shown := t.connection.describe_cluster("ray://127.0.0.1:{PORT + 2}"))
+                except t.TransientError as error:
+                    print(error)
+            cluster.shutdown()"""
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join(FOLDERS),
+        "GRPC_ENABLE_FORK_SUPPORT": "0",
+        "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "1",
+    }
+    command = [sys.executable, "-c", code]
+    done = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True)
+    assert done.stdout.count("1 nodes with 1 CPUs") == 2, done.stdout + done.stderr
+
+
 async def test_the_hub_is_asked_once_for_all_drivers(cluster: Any, hub: HubDouble) -> None:
     query = {"pipeline_tag": "image-classification", "limit": 5}
     drivers = [SharedHubApi(Settings(cluster="auto")) for _ in range(5)]
@@ -330,7 +370,7 @@ async def test_calls_of_one_model_are_spread_and_survive_the_loss_of_a_node(
     raylet = str(node.all_processes["raylet"][0].process.pid)
     attempts: list[list[Attempt]] = [[] for _ in range(20)]
     running = [asyncio.create_task(with_retries(backend, f"hold {tmp_path}", one)) for one in attempts]
-    await until(lambda: (tmp_path / raylet).exists() and len(list(tmp_path.iterdir())) > 1)
+    await until(lambda: (tmp_path / raylet).exists() and len(names(tmp_path)) > 1)
     await asyncio.to_thread(cluster.remove_node, node, allow_graceful=False)
     await until(lambda: any(attempts))
     (tmp_path / "go").touch()

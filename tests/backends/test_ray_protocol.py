@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import socket
 import sys
@@ -21,7 +22,7 @@ from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.circuit_breaker import MAX_FAILURES
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.ray import cluster, protocol
+from jarvis_agent.backends.ray import cluster, protocol, shared
 from jarvis_agent.backends.ray.backend import RayBackend
 from jarvis_agent.backends.ray.wire import pack, unpack
 from jarvis_agent.backends.registry import make_backends
@@ -161,6 +162,39 @@ def test_a_remark_on_a_result_arrives_with_it() -> None:
     assert asked.notes == ["the text was cut"]
 
 
+@pytest.mark.cluster
+async def test_a_silent_cluster_is_left_alone_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, hub: HubDouble
+) -> None:
+    asked: list[str] = []
+
+    async def hang(address: str, class_path: str) -> None:
+        asked.append(class_path)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(cluster, "actor", hang)
+    monkeypatch.setattr(shared, "BREAKER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(shared, "HUB_TIMEOUT_S", 0.01)
+    breaker = shared.SharedBreaker("ray://head.example")
+    for _ in range(3):
+        async with breaker.call(("hosted", "org/model")):
+            pass
+    assert len(asked) == 1
+    hub.add_model("org/vit", pipeline_tag="image-classification")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+    rows = await shared.SharedHubApi(Settings(cluster="ray://head.example")).get("/api/models", {"limit": 1})
+    assert [row["id"] for row in rows] == ["org/vit"]
+
+
+@pytest.mark.parametrize(
+    "value", [{"$resource": {"$dict": [["kind", "image"]]}, "file": "/etc/hostname"}, {"$array": 1}]
+)
+def test_a_message_has_no_files_and_arrays_but_those_sent(value: Any) -> None:
+    np.save(text := io.BytesIO(), np.array(["/etc/hostname"]))
+    with pytest.raises(UnsupportedError, match="cannot be sent"):
+        unpack([json.dumps(value).encode(), text.getvalue()], Path)
+
+
 @pytest.mark.parametrize("raw", ["{}", {"path": "{}"}, [{"mask": "{}"}]])
 def test_a_file_that_a_node_names_and_does_not_send_is_not_read(raw: Any, tmp_path: Path) -> None:
     (secret := tmp_path / "secret.png").write_bytes(b"pixels")
@@ -241,8 +275,10 @@ async def test_a_wait_for_a_replica_is_shown_and_ended_if_none_can_start(
 ) -> None:
     from ray import serve
 
+    from jarvis_agent.backends.ray import gateway as module
     from jarvis_agent.backends.ray.gateway import Deployment, Gateway, Place
 
+    monkeypatch.setattr(module, "_find_misfit", lambda place: None)
     removed: list[str] = []
     monkeypatch.setattr(serve, "delete", removed.append)
     gateway, place = Gateway(), Place("transformers", "", "org/model", "one", None, gpu=False)
@@ -259,10 +295,14 @@ async def test_a_wait_for_a_replica_is_shown_and_ended_if_none_can_start(
     assert await check("AUTOSCALING", STARTING=1) == [("org/model", "org/model: waits for a replica")]
     assert await check("AUTOSCALING", RUNNING=1) == []
     await check("REPLICA_STARTUP_FAILED")
-    for one in waiting:
-        with pytest.raises(UnsupportedError, match="the cluster cannot start transformers: no torch"):
-            await one
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one) for one in errors] == [UnsupportedError] * 2
+    assert [str(one) for one in errors] == ["the cluster cannot start transformers: no torch"] * 2
     assert removed == [place.deployment]
+    monkeypatch.setattr(module, "_find_misfit", lambda place: OutOfMemoryError("no node is large enough"))
+    deployment = Deployment(place, handle=None)
+    await check("AUTOSCALING", STARTING=1)
+    assert str(deployment.fault.result()) == "no node is large enough"
 
 
 @pytest.mark.cluster

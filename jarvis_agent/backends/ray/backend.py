@@ -3,7 +3,7 @@
 backend = RayBackend(TransformersBackend(pool, settings), "ray://head:10001")
 raw = await backend.run(call)
 
-There is no other difference for its users: inputs travel as bytes, and raw outputs come back.
+Inputs travel as bytes, and raw outputs come back. Loaded models belong to the cluster, and stay there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -73,9 +74,12 @@ class RayBackend:
             OutOfMemoryError: no node is large enough.
             JarvisError: the call failed on the node.
         """
-        if loading := self._loading.pop(self._key(call), None):
-            loading.cancel()
-        return await self._ask("run", call)
+        loading = self._loading.pop(self._key(call), None)
+        try:
+            return await self._ask("run", call)
+        finally:
+            if loading is not None:  # cancelled earlier, it would stop a load that the call waits for
+                loading.cancel()
 
     def prepare(
         self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify
@@ -106,7 +110,7 @@ class RayBackend:
 
     async def _ask(self, method: str, call: Call) -> Any:
         """Call a method of a replica; what it downloads or writes meanwhile is shown as if it were here."""
-        gateway = await asyncio.to_thread(cluster.actor, self._address, cluster.GATEWAY)
+        gateway = await cluster.actor(self._address, cluster.GATEWAY)
         request = await cluster.send(await asyncio.to_thread(write_call, call))
         model = call.candidate.id
         self._models[model] += 1
@@ -137,7 +141,8 @@ class RayBackend:
     def _show(self, found: Sequence[RemoteActivity]) -> None:
         activities.extend(found)
         for one in self._shown:
-            activities.remove(one)
+            with suppress(ValueError):  # another event loop was faster
+                activities.remove(one)
         self._shown = found
 
     def _key(self, call: Call) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The connection of this process to a Ray cluster; Ray allows one.
 
-gateway = actor("ray://head:10001", GATEWAY)    # or "auto": the cluster that this machine is a node of
+gateway = await actor("ray://head:10001", GATEWAY)    # or "auto": the cluster that has this machine
 reply = await call(gateway.run, place, "run", request)
 describe_cluster("auto")                        # "2 nodes with 8 CPUs, 1 GPUs and 32.0 GB of memory"
 """
@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 from jarvis_agent import __version__
 from jarvis_agent.backends.ray.protocol import last_line
 from jarvis_agent.backends.ray.wire import Parts, fetch, store
+from jarvis_agent.core.concurrency import run_in_daemon_thread, start_daemon_thread
 from jarvis_agent.core.errors import (
     ConfigError,
     ExpertError,
@@ -44,6 +46,9 @@ PORT = 10001
 CONNECT_TIMEOUT_S = 5.0
 """Seconds to wait for the port of a cluster; Ray itself waits half a minute."""
 
+CANCEL_TIMEOUT_S = 2.0
+"""Seconds to wait until the cluster knows that a call was cancelled."""
+
 RETRY_S = 5.0
 """Seconds for which a cluster that could not be reached is not tried again."""
 
@@ -58,18 +63,23 @@ _unreachable: dict[str, tuple[float, str]] = {}
 """When a cluster is tried again, and why it could not be reached."""
 
 
-def actor(address: str, home: str) -> Any:
-    """The actor of a class ("module:Class"), one for the cluster, started if needed. Blocks.
+async def actor(address: str, class_path: str) -> Any:
+    """The actor of a class ("module:Class"), one for the cluster, started if needed.
 
     Raises:
         ConfigError: Ray is not installed (MissingExtraError), or the process has joined another cluster.
         TransientError: the cluster cannot be reached.
     """
+    found = _actors.get((address, class_path))
+    return found if found is not None else await run_in_daemon_thread(_actor, address, class_path)
+
+
+def _actor(address: str, class_path: str) -> Any:
     with _lock:
-        found = _actors.get((address, home))
+        found = _actors.get((address, class_path))
         if found is None:
             with _joining(address):
-                found = _actors[address, home] = _remote(home)
+                found = _actors[address, class_path] = _remote(class_path)
         return found
 
 
@@ -119,22 +129,23 @@ def _join(address: str) -> None:
         if address != "auto":
             place = urlsplit(address)
             socket.create_connection((place.hostname, place.port or PORT), CONNECT_TIMEOUT_S).close()
+        ray.shutdown()  # Ray Client keeps a connection that was lost, and would refuse another
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     _joined = address
 
 
-def actor_name(home: str) -> str:
+def actor_name(class_path: str) -> str:
     """The name of an actor among those of all versions of this package."""
-    return f"{home.rpartition(':')[2]}-{__version__}"
+    return f"{class_path.rpartition(':')[2]}-{__version__}"
 
 
-def _remote(home: str) -> Any:
+def _remote(class_path: str) -> Any:
     """The actor, which outlives its driver. It runs on the head node, whose loss ends the cluster anyway."""
     import ray
 
-    module, kind = home.split(":")
+    module, kind = class_path.split(":")
     options = {
-        "name": actor_name(home),
+        "name": actor_name(class_path),
         "namespace": NAMESPACE,
         "get_if_exists": True,
         "lifetime": "detached",
@@ -151,18 +162,25 @@ async def call(method: Any, *args: Any) -> Any:
         UnsupportedError: this package is not installed on the cluster.
         TransientError: the connection or the actor was lost.
     """
-    import ray
-
     with _errors():
-        ref = method.remote(*args)  # in a thread, a call that is cancelled meanwhile would go on
-        reply = asyncio.wrap_future(ref.future())
-        reply.add_done_callback(lambda one: one.cancelled() or one.exception())
+        sending = start_daemon_thread(method.remote, *args)  # Ray Client blocks while it connects again
         try:
+            ref = await asyncio.shield(asyncio.wrap_future(sending))
+            reply = asyncio.wrap_future(ref.future())
+            reply.add_done_callback(lambda one: one.cancelled() or one.exception())
             return await asyncio.shield(reply)  # a cancelled future makes the client's thread fail
         except asyncio.CancelledError:
-            with suppress(Exception):  # the connection is lost, and the call with it
-                await asyncio.to_thread(ray.cancel, ref)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CANCEL_TIMEOUT_S):
+                    await run_in_daemon_thread(_cancel, sending)
             raise
+
+
+def _cancel(sending: Future[Any]) -> None:
+    import ray
+
+    with suppress(Exception):  # the connection is lost, and the call with it
+        ray.cancel(sending.result())
 
 
 async def send(parts: Parts) -> Parts:
@@ -177,7 +195,7 @@ async def receive(parts: Parts) -> Parts:
 
 async def _in_thread(work: Callable[[Parts], T], parts: Parts) -> T:
     with _errors():
-        return await asyncio.to_thread(work, parts)
+        return await run_in_daemon_thread(work, parts)
 
 
 @contextmanager
@@ -194,8 +212,7 @@ def _errors() -> Iterator[None]:
                 f"the cluster lacks a package: {last_line(str(error))}; install langchain-hugginggpt with "
                 "the same extras on every node"
             ) from error
-        with _lock:
-            _actors.clear()
+        _actors.clear()
         raise TransientError(f"the cluster does not answer: {last_line(str(error))}") from error
 
 

@@ -42,8 +42,8 @@ BASE_MEMORY = 2 * GB
 GPU_MEMORY = 16 * GB
 """Memory of a replica that gets a whole GPU; a smaller one gets a share."""
 
-CALLS = 8
-"""Calls that a replica accepts at once, so that some wait together for a batch."""
+CALLS = 4
+"""Calls that a replica accepts at once: some wait together for a batch, the others for more replicas."""
 
 MAX_BACKOFF_S = 0.1
 """Seconds after which a call that no replica accepts is offered again."""
@@ -149,7 +149,7 @@ class Gateway:
     async def _call(self, place: Place, method: str, request: Parts) -> Parts:
         name = place.deployment
         if name not in self._deployments:
-            self._deployments[name] = asyncio.ensure_future(self._start(place))
+            self._deployments[name] = asyncio.create_task(self._start(place))
         # A cancelled call must not end the start that others wait for.
         deployment = await asyncio.shield(self._deployments[name])
         handle = deployment.handle.options(method_name=method, multiplexed_model_id=place.model)
@@ -167,14 +167,15 @@ class Gateway:
     async def _wait(self, response: Any, deployment: Deployment, model: str) -> Parts:
         """The response of a replica. Ray Serve would wait forever for one that cannot start."""
         if self._watching is None:
-            self._watching = asyncio.ensure_future(self._watch())
+            self._watching = asyncio.create_task(self._watch())
         running = asyncio.ensure_future(response)
         self._busy.add(deployment)
         deployment.waiting[model] += 1
         try:
             await asyncio.wait([running, deployment.fault], return_when=asyncio.FIRST_COMPLETED)
             if not running.done():
-                raise deployment.fault.result()
+                fault = deployment.fault.result()
+                raise type(fault)(str(fault))  # one raised repeatedly would keep the frames of all callers
             return cast(Parts, running.result())
         finally:
             running.cancel()
@@ -202,17 +203,25 @@ class Gateway:
                 logger.error("the deployments cannot be checked: %s", format_traceback(error))
 
     async def _check(self, deployment: Deployment, app: Any) -> None:
-        """End the wait for a deployment whose replicas cannot start, after two tries, and remove it."""
+        """End the wait for replicas that fit no node, or fail to start twice; their deployment is removed."""
         place = deployment.place
         status = app and app.deployments.get(place.family)
-        if status and status.status_trigger != "REPLICA_STARTUP_FAILED":
-            deployment.is_starting = not status.replica_states.get("RUNNING")
+        if status and status.replica_states.get("RUNNING"):
+            deployment.is_starting = False
+            return
+        fault: ExpertError | None
+        if not status:
+            fault = TransientError(f"the deployment of {place.family} was removed")
+        elif status.status_trigger == "REPLICA_STARTUP_FAILED":
+            fault = UnsupportedError(f"the cluster cannot start {place.family}: {last_line(status.message)}")
+        else:
+            deployment.is_starting = True
+            fault = await asyncio.to_thread(_find_misfit, place)
+        if fault is None:
             return
         self._deployments.pop(place.deployment, None)
-        fault: ExpertError = TransientError(f"the deployment of {place.family} was removed")
         if status:
             await asyncio.to_thread(serve.delete, place.deployment)
-            fault = UnsupportedError(f"the cluster cannot start {place.family}: {last_line(status.message)}")
         if not deployment.fault.done():
             deployment.fault.set_result(fault)
 
@@ -226,7 +235,8 @@ class Gateway:
 
 def _deploy(place: Place) -> Any:
     """Start the deployment, unless another gateway did: to deploy it again would restart its replicas."""
-    _check_fit(place)
+    if misfit := _find_misfit(place):
+        raise misfit
     if place.deployment in serve.status().applications:
         return serve.get_app_handle(place.deployment)
     taken = place.resources
@@ -242,14 +252,14 @@ def _deploy(place: Place) -> Any:
     return serve.run(app, name=place.deployment, route_prefix=None)
 
 
-def _check_fit(place: Place) -> None:
-    """Raise OutOfMemoryError if no node that runs now is large enough."""
+def _find_misfit(place: Place) -> OutOfMemoryError | None:
+    """The error if no node that runs now is large enough."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if any(all(node.get(name, 0) >= least for name, least in place.resources.items()) for node in nodes):
-        return
+        return None
     needed, largest = place.memory / GB, max((node.get("memory", 0) for node in nodes), default=0) / GB
     gpu = " and a GPU" if place.gpu else ""
-    raise OutOfMemoryError(
+    return OutOfMemoryError(
         f"it needs a node with a CPU{gpu} and {needed:.0f} GB of memory, and the largest node of the cluster "
         f"has {largest:.1f} GB for Ray"
     )

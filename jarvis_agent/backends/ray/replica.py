@@ -7,8 +7,8 @@ computes calls that wait together as a batch. Ray Serve sends a call to a replic
 from __future__ import annotations
 
 import asyncio
-import logging
 import tempfile
+from collections import Counter, defaultdict
 from itertools import count
 from pathlib import Path
 from pydoc import locate
@@ -20,14 +20,12 @@ from ray import serve
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.memory import Key
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.ray.cluster import GATEWAY, NAMESPACE, actor_name
 from jarvis_agent.backends.ray.protocol import read_call, write_reply
 from jarvis_agent.backends.ray.wire import Parts, fetch, store
-from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.settings import Settings
-
-logger = logging.getLogger(__name__)
 
 MAX_MODELS = 64
 """Models of a replica that Ray Serve knows of; memory sets a lower limit."""
@@ -47,6 +45,8 @@ class ExpertReplica:
         self._backend = kind(ModelPool(memory), Settings())
         node = ray.get_runtime_context().get_node_id()[:8]
         self._node = f"{ray.util.get_node_ip_address()} ({node})"
+        self._calls: Counter[Key] = Counter()
+        self._loads: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
         self._reporting: asyncio.Task[None] | None = None
 
     @serve.multiplexed(max_num_models_per_replica=MAX_MODELS)  # type: ignore[untyped-decorator]
@@ -61,10 +61,22 @@ class ExpertReplica:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             try:
                 call = await asyncio.to_thread(self._read, request, Path(folder))
-                raw = await self._backend.run(call)
+                raw = await self._run(call)
                 return await asyncio.to_thread(self._write, raw, call)
             except Exception as error:
                 return write_reply(self._node, error=error)
+
+    async def _run(self, call: Call) -> Any:
+        key = self._key(call)
+        self._calls[key] += 1
+        try:
+            running = asyncio.create_task(self._backend.run(call))
+            await asyncio.sleep(0)  # the call is in the pool's queue now, and takes the place of loads
+            for loaded in self._loads.pop(key, ()):
+                loaded.set()
+            return await running
+        finally:
+            self._calls -= Counter([key])  # removes it at 0
 
     async def load(self, request: Parts) -> Parts:
         """Load the model of a call that comes later. The call itself ends a wait that is no longer useful."""
@@ -78,8 +90,8 @@ class ExpertReplica:
         return write_reply(self._node)
 
     async def _load(self, call: Call) -> None:
-        key = self._backend.pool_key(call.spec, call.candidate, call.settings)
-        if key in self._backend.pool.keys:
+        key = self._key(call)
+        if key in self._calls or key in self._backend.pool.keys:
             return
         loop, loaded = asyncio.get_running_loop(), asyncio.Event()
 
@@ -87,11 +99,16 @@ class ExpertReplica:
             if what == "loaded":
                 loop.call_soon_threadsafe(loaded.set)
 
+        self._loads[key].add(loaded)
         release = self._backend.prepare(call.spec, call.candidate, call.settings, 0, notify)
         try:
             await loaded.wait()
         finally:
+            self._loads[key].discard(loaded)
             release()
+
+    def _key(self, call: Call) -> Key:
+        return self._backend.pool_key(call.spec, call.candidate, call.settings)
 
     def _start_reports(self) -> None:
         if self._reporting is None:
@@ -99,14 +116,12 @@ class ExpertReplica:
 
     async def _report(self) -> None:
         """Tell the gateway what this process downloads or writes."""
+        replica = serve.get_replica_context().replica_id.unique_id
+        gateway = await asyncio.to_thread(ray.get_actor, actor_name(GATEWAY), NAMESPACE)
         while True:
             await asyncio.sleep(REPORT_S)
-            if lines := {one.model: f"{one} on {self._node}" for one in activities}:
-                try:
-                    gateway = ray.get_actor(actor_name(GATEWAY), NAMESPACE)
-                    gateway.report.remote(self._node, lines)
-                except Exception as error:
-                    logger.debug("the gateway does not learn of downloads: %s", describe_error(error))
+            if lines := {one.model: f"{one} on {self._node}" for one in list(activities)}:
+                gateway.report.remote(replica, lines)
 
     def _write(self, raw: Any, call: Call) -> Parts:
         return store(write_reply(self._node, raw=raw, notes=call.notes))

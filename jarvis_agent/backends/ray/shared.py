@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.circuit_breaker import CircuitBreaker, Event, Key
-from jarvis_agent.backends.hub.api import HubApi
+from jarvis_agent.backends.hub.api import HubApi, parse_rows
 from jarvis_agent.backends.ray import cluster
 from jarvis_agent.backends.ray.protocol import raise_error, write_reply
 from jarvis_agent.backends.ray.wire import Parts, unpack
@@ -26,10 +27,15 @@ from jarvis_agent.core.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-_HOME = f"{__name__}:Shared"
+_CLASS = f"{__name__}:Shared"
 
-TIMEOUT_S = 10.0
-"""Seconds to wait for the actor, before this process does the work itself."""
+HUB_TIMEOUT_S = 10.0
+"""Seconds to wait for an answer of the Hub, before this process asks it."""
+
+BREAKER_TIMEOUT_S = 2.0
+"""Seconds to wait for the circuit breaker, before this process counts failures for `BREAKER_PAUSE_S`."""
+
+BREAKER_PAUSE_S = 30.0
 
 
 class Shared:
@@ -65,13 +71,19 @@ class SharedHubApi(HubApi):
         super().__init__(settings, **options)
         self._cluster = settings.cluster or ""
 
-    def _request(self, path: str, params: Mapping[str, Any] | None) -> str:
+    async def get(
+        self,
+        path: str,
+        params: Mapping[str, Any] | None = None,
+        parse: Callable[[str], Any] = parse_rows,
+    ) -> Any:
+        """As HubApi."""
         try:
-            reply = asyncio.run(_ask(self._cluster, "get", self._token, path, params))
+            reply = await _ask(self._cluster, HUB_TIMEOUT_S, "get", self._token, path, params)
         except JarvisError as error:
             logger.warning("the Hub is asked without the cluster: %s", error)
-            return super()._request(path, params)
-        return str(_read(reply))
+            return await super().get(path, params, parse)
+        return parse(_read(reply))
 
 
 class SharedBreaker(CircuitBreaker):
@@ -80,12 +92,16 @@ class SharedBreaker(CircuitBreaker):
     def __init__(self, address: str) -> None:
         super().__init__()
         self._cluster = address
+        self._silent_until = 0.0
 
     async def tell(self, event: Event, key: Key, seconds: float = 0.0) -> None:
         """As CircuitBreaker."""
+        if time.monotonic() < self._silent_until:
+            return await super().tell(event, key, seconds)
         try:
-            reply = await _ask(self._cluster, "tell", event, key, seconds)
+            reply = await _ask(self._cluster, BREAKER_TIMEOUT_S, "tell", event, key, seconds)
         except JarvisError as error:
+            self._silent_until = time.monotonic() + BREAKER_PAUSE_S
             logger.debug("failures are counted without the cluster: %s", error)
             await super().tell(event, key, seconds)
         else:
@@ -98,15 +114,19 @@ def shared_breaker(address: str) -> SharedBreaker:
     return SharedBreaker(address)
 
 
-async def _ask(address: str, method: str, *args: Any) -> Parts:
-    """The reply of a method of the actor. Raises as `cluster.actor` and `cluster.call`."""
+async def _ask(address: str, timeout: float, method: str, *args: Any) -> Parts:
+    """The reply of a method of the actor within a timeout in seconds.
+
+    Raises:
+        JarvisError: as `cluster.actor` and `cluster.call`.
+    """
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            actor = await asyncio.to_thread(cluster.actor, address, _HOME)
+        async with asyncio.timeout(timeout):
+            actor = await cluster.actor(address, _CLASS)
             reply: Parts = await cluster.call(getattr(actor, method), *args)
             return reply
     except TimeoutError as error:
-        raise TransientError(f"{address} did not answer within {TIMEOUT_S:g} s") from error
+        raise TransientError(f"{address} did not answer within {timeout:g} s") from error
 
 
 def _read(reply: Parts) -> Any:

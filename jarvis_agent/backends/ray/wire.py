@@ -23,6 +23,9 @@ Parts = Sequence[Any]
 INLINE_BYTES = 100_000
 """Parts of more bytes go to the object store, past the processes that only pass them on."""
 
+_NUMBERS = "biuf"
+"""Kinds of dtypes of numpy that are sent as arrays."""
+
 _PNG_MODES = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I;16"})
 
 
@@ -68,7 +71,7 @@ def _encode_array(value: Any, parts: list[bytes]) -> Any:
         value = value.detach().cpu()
         value = (value.float() if value.is_floating_point() else value).numpy()  # numpy has no bfloat16
     array = np.asarray(value)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in _NUMBERS:
         return _reject(value) if array.dtype.kind == "O" else _encode(array.tolist(), parts)
     if array.ndim == 0:
         return array.item()
@@ -99,7 +102,8 @@ def _decode(value: Any, parts: Parts, new_path: Callable[[str], Path]) -> Any:
         return {key: _decode(item, parts, new_path) for key, item in value["$dict"]}
     if "$resource" in value:
         fields = _decode(value["$resource"], parts, new_path)
-        return Resource(**fields, path=_decode(value["file"], parts, new_path))
+        path = value["file"] and _decode(value["file"], parts, new_path)
+        return Resource(**fields, path=path) if path is None or isinstance(path, Path) else _reject(path)
     if "$file" in value:
         path = new_path(Path(f"file{value['suffix']}").suffix)
         path.write_bytes(parts[value["$file"]])
@@ -112,7 +116,8 @@ def _decode(value: Any, parts: Parts, new_path: Callable[[str], Path]) -> Any:
         return image
     import numpy as np
 
-    return np.load(io.BytesIO(parts[value["$array"]]), allow_pickle=False)
+    array = np.load(io.BytesIO(parts[value["$array"]]), allow_pickle=False)
+    return array if array.dtype.kind in _NUMBERS else _reject(array)
 
 
 def store(parts: Parts) -> Parts:
