@@ -23,6 +23,8 @@ from jarvis_agent.interfaces.server.settings import ServerSettings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+_WHERE = "on every node, before `ray start`"
+
 # A run goes on after the request that started it, so replicas that seem idle are kept for a while.
 _SCALING = {
     "min_replicas": 2,
@@ -40,11 +42,11 @@ def make_app() -> FastAPI:
     """
     server, settings = ServerSettings(), load_settings()
     if not (server.checkpoints or "").startswith("postgres"):
-        raise ConfigError("replicas share their threads in PostgreSQL: set JARVIS_CHECKPOINTS to its URL")
+        raise ConfigError(f"replicas share threads in PostgreSQL: set JARVIS_CHECKPOINTS to its URL {_WHERE}")
     if not server.api_keys:
-        raise ConfigError("other machines reach the replicas: set JARVIS_API_KEYS")
+        raise ConfigError(f"other machines reach the replicas: set JARVIS_API_KEYS {_WHERE}")
     if "output_dir" not in settings.model_fields_set:
-        raise ConfigError("replicas share their files: set JARVIS_OUTPUT_DIR to a directory of all nodes")
+        raise ConfigError(f"replicas share their files: set JARVIS_OUTPUT_DIR to a common directory {_WHERE}")
     return create_app(JarvisAgent(settings=settings.model_copy(update={"cluster": "auto"})), server)
 
 

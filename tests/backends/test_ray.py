@@ -304,6 +304,15 @@ async def test_a_driver_outside_the_cluster_shares_it(backend: RayBackend) -> No
     assert done.stdout.startswith(b"other!!!"), done.stderr
 
 
+async def test_calls_go_on_after_ray_serve_was_shut_down(backend: RayBackend) -> None:
+    from ray import serve
+
+    await backend.run(call("echo before"))
+    await asyncio.to_thread(serve.shutdown)
+    done = await with_retries(backend, "echo after", [])
+    assert done.output["generated_text"].startswith("after by"), done.error
+
+
 async def test_a_driver_outside_the_cluster_outlives_a_restart_of_it() -> None:
     code = f"""if True:
         import test_ray as t
@@ -324,7 +333,7 @@ async def test_a_driver_outside_the_cluster_outlives_a_restart_of_it() -> None:
     }
     command = [sys.executable, "-c", code]
     done = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True)
-    assert done.stdout.count("1 nodes with 1 CPUs") == 2, done.stdout + done.stderr
+    assert done.stdout.count("1 node with 1 CPUs") == 2, done.stdout + done.stderr
 
 
 async def test_the_hub_is_asked_once_for_all_drivers(cluster: Any, hub: HubDouble) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 import yaml
@@ -344,11 +345,13 @@ def test_the_server_does_not_start_without_what_its_replicas_share(
 
 
 def test_the_manifest_for_kubernetes_starts_the_server_with_the_pinned_ray() -> None:
+    """The schema is KubeRay's of RayService v1 (ray-project/kuberay, feeaf72), less what we do not use."""
     root = Path(__file__).parents[2]
     page = (root / "docs" / "scaling.md").read_text("utf-8")
-    manifest = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["spec"]
-    (served,) = yaml.safe_load(manifest["serveConfigV2"])["applications"]
+    manifest = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
+    jsonschema.validate(manifest, json.loads((root / "tests/data/rayservice_schema.json").read_text("utf-8")))
+    (served,) = yaml.safe_load(manifest["spec"]["serveConfigV2"])["applications"]
     module, name = served["import_path"].split(":")
     assert f"\n{name} = " in (root / f"{module.replace('.', '/')}.py").read_text("utf-8")
-    version = manifest["rayClusterConfig"]["rayVersion"]
+    version = manifest["spec"]["rayClusterConfig"]["rayVersion"]
     assert f"\nray=={version}\n" in (root / "constraints.txt").read_text("utf-8")

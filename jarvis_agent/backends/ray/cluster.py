@@ -224,4 +224,5 @@ def describe_cluster(address: str) -> str:
         nodes = sum(node["Alive"] for node in ray.nodes())
         total = ray.cluster_resources()
     cpus, gpus, memory = (total.get(name, 0) for name in ("CPU", "GPU", "memory"))
-    return f"{nodes} nodes with {cpus:g} CPUs, {gpus:g} GPUs and {memory / 1e9:.1f} GB of memory"
+    named = f"{nodes} node{'' if nodes == 1 else 's'}"
+    return f"{named} with {cpus:g} CPUs, {gpus:g} GPUs and {memory / 1e9:.1f} GB of memory"

@@ -30,7 +30,6 @@ from jarvis_agent.core.errors import (
     TransientError,
     UnsupportedError,
     describe_error,
-    format_traceback,
 )
 
 logger = logging.getLogger(__name__)
@@ -150,10 +149,10 @@ class Gateway:
         name = place.deployment
         if name not in self._deployments:
             self._deployments[name] = asyncio.create_task(self._start(place))
-        # A cancelled call must not end the start that others wait for.
-        deployment = await asyncio.shield(self._deployments[name])
-        handle = deployment.handle.options(method_name=method, multiplexed_model_id=place.model)
         try:
+            # A cancelled call must not end the start that others wait for.
+            deployment = await asyncio.shield(self._deployments[name])
+            handle = deployment.handle.options(method_name=method, multiplexed_model_id=place.model)
             response = handle.remote(request)
             try:
                 return await self._wait(response, deployment, place.name)
@@ -197,10 +196,11 @@ class Gateway:
             await asyncio.sleep(CHECK_S)
             try:
                 applications = await asyncio.to_thread(lambda: serve.status().applications)
-                for deployment in list(self._busy):
-                    await self._check(deployment, applications.get(deployment.place.deployment))
-            except Exception as error:
-                logger.error("the deployments cannot be checked: %s", format_traceback(error))
+            except RayError as error:
+                logger.warning("Ray Serve was shut down: %s", last_line(str(error)))
+                applications = {}
+            for deployment in list(self._busy):
+                await self._check(deployment, applications.get(deployment.place.deployment))
 
     async def _check(self, deployment: Deployment, app: Any) -> None:
         """End the wait for replicas that fit no node, or fail to start twice; their deployment is removed."""
@@ -237,6 +237,7 @@ def _deploy(place: Place) -> Any:
     """Start the deployment, unless another gateway did: to deploy it again would restart its replicas."""
     if misfit := _find_misfit(place):
         raise misfit
+    serve.start()  # again, if somebody has shut it down
     if place.deployment in serve.status().applications:
         return serve.get_app_handle(place.deployment)
     taken = place.resources
