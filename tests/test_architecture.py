@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 38_314,
-    "test lines": 29_898,
+    "source lines": 38_317,
+    "test lines": 29_919,
     "longest file": 369,
     "longest function": 50,
     "settings": 40,

@@ -187,6 +187,27 @@ async def test_a_silent_cluster_is_left_alone_for_a_while(
     assert [row["id"] for row in rows] == ["org/vit"]
 
 
+async def test_an_answer_of_the_hub_that_is_no_json_is_transient(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(*args: Any) -> Any:
+        return protocol.write_reply("", raw="<html>")
+
+    monkeypatch.setattr(shared, "_ask", ask)
+    with pytest.raises(TransientError, match="its response is not JSON"):
+        await shared.SharedHubApi(Settings(cluster="ray://head.example")).get("/api/models")
+
+
+@pytest.mark.cluster
+async def test_the_watch_of_the_cluster_goes_on_after_an_error() -> None:
+    from jarvis_agent.backends.ray.gateway import Deployment, Gateway, Place
+
+    gateway, response = Gateway(), asyncio.get_running_loop().create_future()
+    response.set_result([])
+    gateway._watching = ended = asyncio.create_task(asyncio.sleep(0))
+    await ended
+    await gateway._wait(response, Deployment(Place("f", "", "m", "m", None, gpu=False), None), "m")
+    assert not gateway._watching.done()
+
+
 @pytest.mark.parametrize(
     "value", [{"$resource": {"$dict": [["kind", "image"]]}, "file": "/etc/hostname"}, {"$array": 1}]
 )

@@ -165,7 +165,7 @@ class Gateway:
 
     async def _wait(self, response: Any, deployment: Deployment, model: str) -> Parts:
         """The response of a replica. Ray Serve would wait forever for one that cannot start."""
-        if self._watching is None:
+        if self._watching is None or self._watching.done():  # done: Ray failed meanwhile
             self._watching = asyncio.create_task(self._watch())
         running = asyncio.ensure_future(response)
         self._busy.add(deployment)

@@ -83,7 +83,10 @@ class SharedHubApi(HubApi):
         except JarvisError as error:
             logger.warning("the Hub is asked without the cluster: %s", error)
             return await super().get(path, params, parse)
-        return parse(_read(reply))
+        try:
+            return parse(_read(reply))
+        except ValueError as error:
+            raise self._fail(path, "its response is not JSON") from error
 
 
 class SharedBreaker(CircuitBreaker):
