@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool, InjectedToolArg, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from jarvis_agent.backends.memory import Notify
+from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.core.concurrency import StageTimeoutError, run_in_daemon_thread, run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError

@@ -12,11 +12,10 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import is_out_of_memory
-from jarvis_agent.backends.memory import Reservation
 from jarvis_agent.core.errors import ExpertError, JarvisError, OutOfMemoryError, describe_error
 from jarvis_agent.core.types import Resource
 
@@ -34,6 +33,20 @@ Outcome = tuple[Any, JarvisError | None]
 Retry = Callable[[Callable[[], Any]], Any]
 """Does the given work, and once more if memory ran out."""
 
+Notify = Callable[[Literal["loading", "loaded"]], None]
+"""Told when the load of a reserved model begins and ends. Called in any thread; must not block."""
+
+
+class Activity(Protocol):
+    """Work on a model that takes long, and prints as a line of a progress display."""
+
+    model: str
+
+
+_unshown: list[Activity] = []
+activities: ContextVar[list[Activity]] = ContextVar("jarvis_activities", default=_unshown)
+"""The downloads and texts of the current run that are under way. What shows a run sets a list before it."""
+
 
 @dataclass(eq=False, slots=True)
 class Job:
@@ -42,6 +55,7 @@ class Job:
     call: Call
     done: Future[Any] = field(default_factory=Future)
     cancelled: bool = False
+    activities: list[Activity] = field(default_factory=activities.get)
 
     def start(self) -> bool:
         """Mark the job as running; False if it was cancelled before."""
@@ -54,6 +68,19 @@ class Job:
             self.done.set_result(result)
         else:
             self.done.set_exception(error)
+
+
+@dataclass(eq=False, slots=True)
+class Reservation:
+    """A task that waits for its inputs and will call a model, which is loaded meanwhile if memory allows.
+
+    `depth`: tasks that run before it, one after the other. `cancelled`: the load for it has to stop.
+    """
+
+    depth: int
+    notify: Notify
+    cancelled: bool = False
+    activities: list[Activity] = field(default_factory=activities.get)
 
 
 _current: ContextVar[Sequence[Job | Reservation]] = ContextVar("jarvis_pool_jobs", default=())
@@ -84,24 +111,17 @@ class Generation:
         return f"{self.model}: {self.done} of at most {self.limit} tokens written"
 
 
-class Activity(Protocol):
-    """Work on a model that takes long, and prints as a line of a progress display."""
-
-    model: str
-
-
-activities: list[Activity] = []
-"""The downloads and texts of this process that are under way, and those of its calls on other machines."""
-
-
 @contextmanager
 def listed(activity: Activity) -> Iterator[None]:
-    """Show it within the block."""
-    activities.append(activity)
+    """Show it within the block, in the runs that this thread works for."""
+    lists = [job.activities for job in _current.get()] or [activities.get()]
+    for shown in lists:
+        shown.append(activity)
     try:
         yield
     finally:
-        activities.remove(activity)
+        for shown in lists:
+            shown.remove(activity)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.memory import Notify
+from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import Settings

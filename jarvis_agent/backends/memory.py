@@ -14,32 +14,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from sys import maxsize
-from typing import Any, Literal
+from typing import Any
 
 from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.devices import bytes_by_device
+from jarvis_agent.backends.jobs import Reservation
 
 RAM = "cpu"
 
 Key = tuple[str, ...]
 Bytes = Mapping[str, int]
 """Bytes of weights by device."""
-
-
-Notify = Callable[[Literal["loading", "loaded"]], None]
-"""Told when the load of a reserved model begins and ends. Called in any thread; must not block."""
-
-
-@dataclass(eq=False, slots=True)
-class Reservation:
-    """A task that waits for its inputs and will call a model, which is loaded meanwhile if memory allows.
-
-    `depth`: tasks that run before it, one after the other. `cancelled`: the load for it has to stop.
-    """
-
-    depth: int
-    notify: Notify
-    cancelled: bool = False
 
 
 @dataclass(eq=False, slots=True)

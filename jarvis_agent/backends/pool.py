@@ -23,7 +23,9 @@ from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import choosing, free_caches, is_out_of_memory
 from jarvis_agent.backends.jobs import (
     Job,
+    Notify,
     Outcome,
+    Reservation,
     as_expert_error,
     closed_error,
     fail_jobs,
@@ -37,8 +39,6 @@ from jarvis_agent.backends.memory import (
     Key,
     ModelEntry,
     ModelTable,
-    Notify,
-    Reservation,
     measure,
     total,
 )

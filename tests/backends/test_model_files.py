@@ -140,11 +140,11 @@ async def test_a_cancelled_call_stops_its_download_and_blocks_no_later_one(
     pool, call = ModelPool(100), Call(TASKS["text-to-image"], MODEL, {}, Path, ONLINE)
     running = asyncio.ensure_future(pool.run(("a",), load, call))
     assert await asyncio.to_thread(asked.wait, 10)
-    assert [each.model for each in activities] == ["org/model"]
+    assert [each.model for each in activities.get()] == ["org/model"]
     running.cancel()
     assert await asyncio.to_thread(ended.wait, 10)
     await pool.close()
-    assert activities == []
+    assert activities.get() == []
     assert held(await asyncio.to_thread(model_folder, MODEL, ONLINE)) == set(FILES[TRANSFORMERS])
 
 
@@ -155,10 +155,10 @@ def test_the_progress_of_a_download_is_shown_in_the_terminal(
 
     def watched(download: downloads.Download, count: float) -> None:
         advance(download, count)
-        console.print(RunProgress())
+        console.print(RunProgress(activities=activities.get()))
 
     hub.add_model("org/model", files={"config.json": "{}", "model.safetensors": "w" * 2_000_000})
     monkeypatch.setattr(downloads.Download, "advance", watched)
     model_folder(MODEL, ONLINE)
     assert "org/model: 2.0 of 2.0 MB downloaded" in console.file.getvalue()
-    assert activities == []
+    assert activities.get() == []

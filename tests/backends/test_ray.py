@@ -263,11 +263,11 @@ async def test_a_cancelled_call_ends_in_the_replica(backend: RayBackend, tmp_pat
 
 async def test_the_progress_on_a_node_is_shown_here(backend: RayBackend, tmp_path: Path) -> None:
     running = asyncio.create_task(backend.run(call(f"hold {tmp_path}")))
-    await until(lambda: activities)
-    assert str(activities[0]).startswith("org/model: 4 of at most 9 tokens written on ")
+    await until(activities.get)
+    assert str(activities.get()[0]).startswith("org/model: 4 of at most 9 tokens written on ")
     (tmp_path / "go").touch()
     assert await running
-    assert not activities
+    assert not activities.get()
 
 
 async def test_large_inputs_and_outputs_go_through_the_object_store(backend: RayBackend) -> None:

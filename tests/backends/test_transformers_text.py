@@ -52,7 +52,7 @@ def test_a_text_shows_its_progress_and_says_if_it_was_cut(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(generation, "is_cancelled", lambda: bool(shown.extend(map(str, activities))))
+    monkeypatch.setattr(generation, "is_cancelled", lambda: bool(shown.extend(map(str, activities.get()))))
     call = bench.call("text-generation", "llama", {"options": {"max_new_tokens": 3}}, text="Ada")
     expert = bench.load(call)
     monkeypatch.setattr(expert.loaded.model.generation_config, "eos_token_id", None)
@@ -60,7 +60,7 @@ def test_a_text_shows_its_progress_and_says_if_it_was_cut(
         expert(call)
     assert call.notes == ["the text was cut at the limit of 3 tokens"]
     assert shown == [f"org/model: {n} of at most 3 tokens written" for n in range(3)]
-    assert not activities
+    assert not activities.get()
     monkeypatch.setattr(generation, "is_cancelled", lambda: True)
     call.notes.clear()
     with running([Job(call)]):

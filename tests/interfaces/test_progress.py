@@ -165,8 +165,9 @@ def test_lines_report_failures_skips_notes_and_tasks_without_arguments() -> None
 
 
 def test_a_text_that_is_being_written_shows_how_far_it_is() -> None:
+    progress = RunProgress(activities=jobs.activities.get())
     with jobs.listed(jobs.Generation("org/writer", 200, done=57)):
-        assert "org/writer: 57 of at most 200 tokens written" in drawn(RunProgress())
+        assert "org/writer: 57 of at most 200 tokens written" in drawn(progress)
 
 
 def test_the_run_of_the_progress_is_what_is_known_so_far(tmp_path: Path) -> None:

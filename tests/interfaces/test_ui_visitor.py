@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 from small_agents import DESCRIBE, picture, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.jobs import Generation, listed
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.settings import Policy
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.ui.texts import TEXTS, texts_for
 from jarvis_agent.interfaces.ui.visitor import Choices, PageTurn, Visitor
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
@@ -115,6 +121,54 @@ async def test_a_run_stops_when_its_chat_goes_on_in_another_session(home: Path) 
         await stopped.wait()
     assert turn.is_stopped
     assert turn.run is None
+
+
+class Writer(LocalBackend):
+    """A local model that is writing a text until `go` is set."""
+
+    name, local = "fake", True
+
+    def __init__(self, pool: ModelPool, settings: Settings) -> None:
+        super().__init__(pool, settings)
+        self.entered, self.go = threading.Event(), threading.Event()
+
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> None:
+        return None
+
+    def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        return self.write
+
+    def write(self, call: Call) -> str:
+        with listed(Generation("org/writer", 9)):
+            self.entered.set()
+            assert self.go.wait(30)
+        return "a cat"
+
+
+async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path) -> None:
+    agent = JarvisAgent(
+        ScriptedLLM({"plan": DESCRIBE, "respond": "A cat."}),
+        sources=[FakeSource([fake_candidate("image-to-text")])],
+        backends=[lambda settings, pool: Writer(pool, settings)],
+        settings=Settings(output_dir=home / "outputs"),
+    )
+    writer = agent.registry.backends["fake"]
+    assert isinstance(writer, Writer)
+    ada, bob = (Visitor([agent], home / "outputs") for _ in range(2))
+    first = asyncio.create_task(ask(ada, "What is in a.jpg?", [home / "a.jpg"], Choices()))
+    assert await asyncio.to_thread(writer.entered.wait, 30)
+    waiting = bob.ask("What is in a.jpg?", [home / "a.jpg"], Choices())
+    async for _ in bob.run():
+        if any(row.state == "running" for row in waiting.progress.tasks.values()):
+            assert [str(one) for one in ada.turns[0].progress.activities] == [
+                "org/writer: 0 of at most 9 tokens written"
+            ]
+            assert waiting.progress.activities == []
+            writer.go.set()
+    assert writer.go.is_set()
+    turn = await first
+    assert turn.progress.activities == []
+    await agent.aclose()
 
 
 async def test_files_with_one_name_are_kept_apart_and_the_same_file_is_kept_once(home: Path) -> None:

@@ -2,7 +2,7 @@
 
     folder = model_folder(Candidate(id="facebook/bart-large-cnn", task="summarization"), settings)
     folder = model_folder(candidate, settings, DIFFUSERS)
-    [str(each) for each in jobs.activities]     # ["org/model: 12.0 of 90.0 MB downloaded"]
+    [str(each) for each in jobs.activities.get()]     # ["org/model: 12.0 of 90.0 MB downloaded"]
 
 Of a repository only the files that its library reads are downloaded (see layouts.py). Downloads use
 huggingface_hub's cache and locks and resume partial files. They run in daemon threads, so that neither a

@@ -11,17 +11,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.jobs import activities
+from jarvis_agent.backends.jobs import Notify, activities
 from jarvis_agent.backends.local import LocalBackend
-from jarvis_agent.backends.memory import Notify
 from jarvis_agent.backends.ray import cluster
 from jarvis_agent.backends.ray.protocol import read_reply, write_call
 from jarvis_agent.core.errors import JarvisError, describe_error
@@ -58,9 +54,6 @@ class RayBackend:
         self._backend = backend
         self._address = address
         self._loading: dict[tuple[str, ...], asyncio.Task[None]] = {}
-        self._models: Counter[str] = Counter()
-        self._polled = 0.0
-        self._shown: Sequence[RemoteActivity] = ()
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """As the local backend: the nodes have the packages of this machine."""
@@ -112,38 +105,28 @@ class RayBackend:
         """Call a method of a replica; what it downloads or writes meanwhile is shown as if it were here."""
         gateway = await cluster.actor(self._address, cluster.GATEWAY)
         request = await cluster.send(await asyncio.to_thread(write_call, call))
-        model = call.candidate.id
-        self._models[model] += 1
-        following = asyncio.create_task(self._follow(gateway))
+        following = asyncio.create_task(self._follow(gateway, call.candidate.id))
         try:
             reply = await cluster.call(gateway.run, self._place(call), method, request)
         finally:
             following.cancel()
-            self._models -= Counter([model])  # removes it at 0
-            if not self._models:
-                self._show(())
         return await asyncio.to_thread(read_reply, await cluster.receive(reply), call)
 
-    async def _follow(self, gateway: Any) -> None:
-        """Show the progress of all calls of this backend. One call asks for all."""
-        while True:
-            await asyncio.sleep(POLL_S)
-            if time.monotonic() < self._polled + POLL_S:
-                continue
-            self._polled = time.monotonic()
-            try:
-                found = await cluster.call(gateway.activities, list(self._models))
-            except JarvisError as error:
-                logger.debug("the progress on the cluster is unknown: %s", describe_error(error))
-            else:
-                self._show([RemoteActivity(*one) for one in found])
-
-    def _show(self, found: Sequence[RemoteActivity]) -> None:
-        activities.extend(found)
-        for one in self._shown:
-            with suppress(ValueError):  # another event loop was faster
-                activities.remove(one)
-        self._shown = found
+    async def _follow(self, gateway: Any, model: str) -> None:
+        """Show in the run of a call what its model does."""
+        shown, found = activities.get(), list[RemoteActivity]()
+        try:
+            while True:
+                await asyncio.sleep(POLL_S)
+                earlier = found
+                try:
+                    found = [RemoteActivity(*one) for one in await cluster.call(gateway.activities, [model])]
+                except JarvisError as error:
+                    logger.debug("the progress on the cluster is unknown: %s", describe_error(error))
+                    continue
+                shown[:] = [*(one for one in shown if one not in earlier), *found]
+        finally:
+            shown[:] = [one for one in shown if one not in found]
 
     def _key(self, call: Call) -> tuple[str, ...]:
         return self._backend.pool_key(call.spec, call.candidate, call.settings)

@@ -120,7 +120,7 @@ class ExpertReplica:
         gateway = await asyncio.to_thread(ray.get_actor, actor_name(GATEWAY), NAMESPACE)
         while True:
             await asyncio.sleep(REPORT_S)
-            if lines := {one.model: f"{one} on {self._node}" for one in list(activities)}:
+            if lines := {one.model: f"{one} on {self._node}" for one in list(activities.get())}:
                 gateway.report.remote(replica, lines)
 
     def _write(self, raw: Any, call: Call) -> Parts:

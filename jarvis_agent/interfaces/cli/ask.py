@@ -21,6 +21,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
+from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.text import clean
@@ -90,6 +91,7 @@ def _event_loop(agent: Agent) -> Iterator[asyncio.Runner]:
 async def _run(agent: Agent, request: dict[str, Any], config: Any, *, as_json: bool) -> Run:
     """Run one request, print its progress and its outcome, and return the Run."""
     progress, run = RunProgress(words=phrases(request["input"])), Run()
+    activities.set(progress.activities)
     printer = AnswerPrinter(make_console(), is_markdown=agent.model_name is not None)
     events = agent.events(request, config)
     try:

@@ -25,7 +25,7 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree
 
-from jarvis_agent.backends.jobs import activities
+from jarvis_agent.backends.jobs import Activity
 from jarvis_agent.core.messages import ENGLISH, Phrases
 from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Selection, Task, TaskResult
@@ -84,7 +84,10 @@ class TaskProgress:
 
 @dataclass
 class RunProgress:
-    """The state of a run as far as its events tell; rich renders it as a tree."""
+    """The state of a run as far as its events tell; rich renders it as a tree.
+
+    `activities` are shown too: the task that runs the agent sets them as `jobs.activities` before.
+    """
 
     clock: Callable[[], float] = time.monotonic
     words: Phrases = ENGLISH
@@ -92,6 +95,7 @@ class RunProgress:
     notes: list[str] = field(default_factory=list)
     answer: str = ""
     is_planned: bool = False
+    activities: list[Activity] = field(default_factory=list)
 
     def update(self, event: Event) -> None:
         """Apply the next event."""
@@ -138,7 +142,7 @@ class RunProgress:
             if self.is_planned
             else [Text("Planning …", "dim")]
         )
-        lines = [clean(str(each)) for each in list(activities)]
+        lines = [clean(str(each)) for each in list(self.activities)]
         lines += [f"note: {shorten(self.words.translated(note), 300)}" for note in self.notes]
         return Group(*tree, *(Text(line, "dim") for line in lines))
 

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.interfaces.cli.progress import RunProgress, TaskProgress, shorten
@@ -77,7 +76,7 @@ class PlanView:
         if not rows:
             name = "stopped" if turn.is_stopped else "empty_plan" if turn.is_over else "planning"
             return f'<p class="empty {name}">{self._escape(self._text(name))}</p>'
-        notes = [*progress.notes, *(map(str, list(activities)) if not turn.is_over else ())]
+        notes = [*progress.notes, *(map(str, list(progress.activities)) if not turn.is_over else ())]
         listed = "".join(f"<li>{self._translate(note)}</li>" for note in dict.fromkeys(notes))
         details = "".join(self._details(number, turn, row) for row in rows.values())
         below = f'<ul class="notes">{listed}</ul><p class="hint">{self._text("hint")}</p>{details}'

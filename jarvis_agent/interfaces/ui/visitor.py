@@ -25,6 +25,7 @@ from pydantic import TypeAdapter
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.agent.memory import ChatMemory
+from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import JarvisError, format_traceback
 from jarvis_agent.core.redaction import redact
@@ -172,6 +173,7 @@ class Visitor:
                 yield
 
     async def _follow(self, turn: PageTurn, given: Any) -> AsyncGenerator[None, None]:
+        activities.set(turn.progress.activities)  # for the task that runs the agent
         try:
             async with aclosing(_batches(turn.agent.events(given, turn.config))) as batches:
                 async for events in batches:
