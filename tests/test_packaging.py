@@ -203,7 +203,17 @@ def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> N
     (sdist,) = (clone / "dist").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    folders = ("tests", "tools", "prompts", "docs", "examples", "benchmarks", "notebooks", "jarvis_agent")
+    folders = (
+        "tests",
+        "tools",
+        "prompts",
+        "docs",
+        "examples",
+        "benchmarks",
+        "training",
+        "notebooks",
+        "jarvis_agent",
+    )
     files = {path for folder in folders for path in (clone / folder).rglob("*") if path.is_file()}
     needed = {path.relative_to(clone).as_posix() for path in files if path.suffix != ".pyc"}
     assert needed | {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "Makefile"} <= names

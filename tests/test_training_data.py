@@ -1,0 +1,119 @@
+"""The hand-written requests in training/ keep the rules of their notation, and the checker sees breaches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import notation
+import pytest
+
+from jarvis_agent.core.types import Task
+from jarvis_agent.evaluation.requests import judge
+
+VOICES = sorted(notation.FILES.glob("*.txt"))
+
+
+def read(tmp_path: Path, text: str) -> list[notation.Record]:
+    (tmp_path / "voice.txt").write_text(text, encoding="utf-8")
+    return notation.read_records(tmp_path / "voice.txt")
+
+
+@pytest.mark.parametrize("file", VOICES, ids=lambda file: file.stem)
+def test_a_voice_keeps_the_rules(file: Path) -> None:
+    for record in notation.read_records(file):
+        asked = record.as_request("zh" if file.stem.startswith("zh_") else "en")
+        assert judge(asked, record.plans[0]).exact
+
+
+def test_no_request_is_written_twice() -> None:
+    records = [record for file in VOICES for record in notation.read_records(file) if not record.turns]
+    same = Counter((record.request.casefold(), *record.attached) for record in records)
+    assert [request for request, times in same.items() if times > 1] == []
+
+
+def test_a_record_has_files_references_lists_and_what_is_left_out(tmp_path: Path) -> None:
+    (record,) = read(
+        tmp_path,
+        """
+        > is it a cat or a dog in pet.jpg? say it in French
+        > and mail it to Ana
+        + voice.ogg
+        zero-shot-image-classification pet.jpg | cat / dog
+        translation #0 | French
+        - mail it to Ana
+        """.replace("        ", ""),
+    )
+    assert record.request == "is it a cat or a dog in pet.jpg? say it in French\nand mail it to Ana"
+    assert (record.files, record.left_out) == (["voice.ogg", "pet.jpg"], ["mail it to Ana"])
+    assert record.kind == "sequential"
+    assert record.plans == [
+        [
+            Task(
+                task="zero-shot-image-classification",
+                id=0,
+                args={"image": "pet.jpg", "labels": ["cat", "dog"]},
+            ),
+            Task(task="translation", id=1, dep=[0], args={"text": "<resource>-0", "tgt_lang": "French"}),
+        ]
+    ]
+
+
+def test_a_result_goes_to_the_argument_that_takes_its_main_output(tmp_path: Path) -> None:
+    (record,) = read(
+        tmp_path,
+        "> find the dog in a.jpg, cut it out and tell me what breed it is\n"
+        "zero-shot-object-detection a.jpg | dog\ncrop-image a.jpg | #0\n"
+        "visual-question-answering #1 | what breed it is\n",
+    )
+    assert record.plans[0][1].args == {"image": "a.jpg", "box": "<resource>-0"}
+    assert record.plans[0][2].args == {"image": "<resource>-1", "text": "what breed it is"}
+
+
+def test_a_follow_up_takes_files_and_answers_of_earlier_turns(tmp_path: Path) -> None:
+    *_, drawn, said = read(
+        tmp_path,
+        "> draw a barn\ntext-to-image a barn\n\n"
+        ">> describe it\nimage-to-text ^1\n= A red barn on a hill.\n\n"
+        ">> the edges of the drawing\ncanny-control ^2\n\n"
+        ">> and the description in Dutch\ntranslation ^2 | Dutch\n",
+    )
+    assert drawn.plans[0][0].args == {"image": "/outputs/1/text-to-image-0.png"}
+    assert said.plans[0][0].args == {"text": "A red barn on a hill.", "tgt_lang": "Dutch"}
+    assert [turn.files for turn in said.as_request("en").turns] == [
+        ["/outputs/1/text-to-image-0.png"],
+        [],
+        ["/outputs/3/canny-control-0.png"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ("paint-image a.jpg", "no task type"),
+        ("image-to-text b.jpg", "no file of the record"),
+        ("automatic-speech-recognition a.jpg", "takes audio"),
+        ("image-to-text a.jpg | sing it", "'sing it' is not in the request"),
+        ("object-detection a.jpg | a.jpg", "all are given"),
+        ("zero-shot-object-detection a.jpg", "labels missing"),
+        ("crop-image a.jpg | left", "takes numbers"),
+        ("text-to-speech #0", "no such task"),
+        ("text-to-speech ^1", "0 turns before"),
+        ("depth-estimation a.jpg\ntext-to-speech #0", "makes image"),
+        ("- the weather", "is not in the request"),
+        ("none\nobject-detection a.jpg", "`none`"),
+        ("", "has a request"),
+        ("or\nobject-detection a.jpg", "has a request"),
+        ("object-detection a.jpg\n= one\n= two", "one answer"),
+        ("+ photo\nobject-detection a.jpg", "kind of the file"),
+    ],
+)
+def test_a_breach_is_told_with_its_place(tmp_path: Path, plan: str, message: str) -> None:
+    with pytest.raises(notation.NotationError, match=r"voice\.txt:\d") as error:
+        read(tmp_path, f"> left of the dog in a.jpg\n{plan}\n")
+    assert message in str(error.value)
+
+
+def test_a_follow_up_needs_a_turn_before_it(tmp_path: Path) -> None:
+    with pytest.raises(notation.NotationError, match="record before it"):
+        read(tmp_path, ">> and now?\nnone\n")

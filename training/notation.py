@@ -1,0 +1,279 @@
+"""Requests with their plans, in the notation of `requests/*.txt`. README.md explains it.
+
+    python training/notation.py [FILE]...        # checks files, all by default, and counts what they hold
+
+read_records(Path("requests/nurse.txt"))         # [Record("how many dogs are in street.jpg?", …), …]
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.languages import LANGUAGES
+from jarvis_agent.core.references import ref, refs_in
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.core.types import Task
+from jarvis_agent.evaluation.requests import Kind, OwnRequest, Turn
+from jarvis_agent.media.detect import kind_by_name
+
+FILES = Path(__file__).parent / "requests"
+
+_SUFFIXES = {"image": ".png", "audio": ".wav", "video": ".mp4", "table": ".csv", "3d": ".glb"}
+_LANGUAGES = {language.name for language in LANGUAGES}
+_DESCRIBERS = ("image-text-to-text", "video-text-to-text", "audio-text-to-text", "any-to-any")
+_RESULT = re.compile(r"(?:\^(\d+))?#(\d+)|\^(\d+)")
+_NUMBERS = re.compile(r"-?\d+(?:\.\d+)?(?:\s*,\s*-?\d+(?:\.\d+)?)*")
+
+
+class NotationError(ValueError):
+    """A record breaks a rule of the notation."""
+
+
+@dataclass(slots=True)
+class Record:
+    """A request and its plan.
+
+    Attributes:
+        place: its file and first line.
+        turns: the records of the chat before it, oldest first.
+        attached: files that come with the request and that it does not name.
+        plans: the plan, then other correct plans; empty if there is nothing to do.
+        left_out: parts of the request that no task can do, in its words.
+        answers: texts that the plan gave: one for the whole plan, or one for each task.
+    """
+
+    place: str
+    turns: tuple[Record, ...] = ()
+    request: str = ""
+    attached: list[str] = field(default_factory=list)
+    plans: list[list[Task]] = field(default_factory=lambda: [[]])
+    left_out: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+
+    @property
+    def files(self) -> list[str]:
+        """The attached files and those that the request names."""
+        return list(dict.fromkeys((*self.attached, *mentions(self.request))))
+
+    @property
+    def made_files(self) -> list[str]:
+        """The files that the tasks make as their main outputs."""
+        return [name for task in self.plans[0] if (name := self.made_file(task))]
+
+    def made_file(self, task: Task) -> str:
+        """The file that a task makes as its main output; "" if that is no file."""
+        suffix = _SUFFIXES.get(TASKS[task.task].outputs[0], "")
+        return f"/outputs/{len(self.turns) + 1}/{task.task}-{task.id}{suffix}" if suffix else ""
+
+    @property
+    def kind(self) -> Kind:
+        """One task, a chain, another graph, or no task."""
+        if len(self.plans[0]) < 2:
+            return "single" if self.plans[0] else "empty"
+        is_chain = all(task.deps == (task.id - 1,) for task in self.plans[0][1:])
+        return "sequential" if is_chain else "graph"
+
+    def as_request(self, language: str) -> OwnRequest:
+        """The record in the form of `jarvis_agent.evaluation`, which makes a planner's input and judges."""
+        turns = [
+            Turn(request=one.request, answer=" ".join(one.answers), files=[*one.files, *one.made_files])
+            for one in self.turns
+        ]
+        common = {"language": language, "request": self.request, "files": self.files, "turns": turns}
+        return OwnRequest(
+            id=self.place, kind=self.kind, plan=self.plans[0], alternatives=self.plans[1:], **common
+        )
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of a file.
+
+    Raises:
+        NotationError: a record breaks a rule; the message names its place and the line.
+    """
+    records: list[Record] = []
+    record: Record | None = None
+    for number, line in enumerate([*path.read_text(encoding="utf-8").splitlines(), ""], 1):
+        place = f"{path.name}:{number}"
+        try:
+            if line.strip() and not line.startswith("# "):
+                record = record or _begin(place, line, records)
+                _add(record, line.strip())
+            elif record and not line.strip():
+                _check(record)
+                records.append(record)
+                record = None
+        except NotationError as error:
+            raise NotationError(f"{place}: {line.strip()}: {error}") from None
+    return records
+
+
+def _begin(place: str, line: str, before: Sequence[Record]) -> Record:
+    if line.startswith(">>") and not before:
+        _fail("a follow-up needs a record before it")
+    return Record(place, (*before[-1].turns, before[-1]) if line.startswith(">>") else ())
+
+
+def _add(record: Record, line: str) -> None:
+    sign, _, rest = line.partition(" ")
+    if sign in (">", ">>"):
+        record.request = f"{record.request}\n{rest}".strip()
+    elif sign == "+":
+        if kind_by_name(rest) == "file" and "://" not in rest:
+            _fail("the ending of the name does not tell the kind of the file")
+        record.attached.append(rest)
+    elif sign == "-":
+        _require_said(rest, [record.request])
+        record.left_out.append(rest)
+    elif sign == "=":
+        record.answers.append(rest)
+    elif line == "or":
+        record.plans.append([])
+    elif line == "none":
+        record.plans = [[], []]  # a task after it would be in the second one
+    else:
+        record.plans[-1].append(_task(line, record))
+
+
+def _check(record: Record) -> None:
+    if record.plans == [[], []]:
+        record.plans = [[]]
+    elif not record.request or not all(record.plans):
+        _fail("a record has a request (>), then tasks, or `none` if there is nothing to do")
+    if len(record.answers) not in (0, 1, len(record.plans[0])):
+        _fail("there is one answer (=) for all tasks, or one for each")
+
+
+def _task(line: str, record: Record) -> Task:
+    name, _, rest = line.partition(" ")
+    spec = TASKS.get(name)
+    if spec is None:
+        _fail(f"there is no task type {name!r}")
+    args: dict[str, Any] = {}
+    for written in (part.strip() for part in rest.split(" | ")) if rest else ():
+        key, _, value = written.partition("=")
+        if named := spec.arg(key):
+            args[named.name] = _value(spec, named, value, record)
+            continue
+        free = [arg for arg in spec.inputs if arg.name not in args and arg.name != "src_lang"]
+        errors = []
+        for arg in _best_first(free, written, record):
+            try:
+                args[arg.name] = _value(spec, arg, written, record)
+                break
+            except NotationError as error:
+                errors.append(f"{arg.name}: {error}")
+        else:
+            _fail(f"no argument takes {written!r} ({'; '.join(errors) or 'all are given'})")
+    if missing := [name for name in spec.required if name not in args]:
+        _fail(f"{', '.join(missing)} missing")
+    return Task(task=name, id=len(record.plans[-1]), dep=refs_in(args) or [-1], args=args)
+
+
+def _best_first(free: list[Arg], written: str, record: Record) -> list[Arg]:
+    """The arguments that may take a value; first, for a result, one that takes its main output."""
+    result = _RESULT.fullmatch(written)
+    main = _maker(result, record)[0].outputs[0] if result else ""
+    return sorted(free, key=lambda arg: arg.kind != main)
+
+
+def _value(spec: TaskSpec, arg: Arg, written: str, record: Record) -> Any:
+    values = [
+        _one_value(spec, arg, part, record) for part in (written.split(" / ") if arg.many else [written])
+    ]
+    return values if arg.many else values[0]
+
+
+def _one_value(spec: TaskSpec, arg: Arg, written: str, record: Record) -> Any:
+    if result := _RESULT.fullmatch(written):
+        return _result(result, arg, record)
+    chat = (*record.turns, record)
+    if written in {name for one in chat for name in one.files}:
+        kind = kind_by_name(written)
+        if arg.kind not in (kind, "any") and "://" not in written:
+            _fail(f"it takes {arg.kind}, and this is {kind}")
+        return written
+    if arg.kind in MEDIA:
+        _fail(f"it takes {arg.kind}, and this is no file of the record")
+    if arg.kind == "data" and not arg.many:
+        if not _NUMBERS.fullmatch(written):
+            _fail("it takes numbers")
+        numbers = [float(number) if "." in number else int(number) for number in written.split(",")]
+        return numbers if len(numbers) > 1 else numbers[0]
+    own_words = {
+        *(_LANGUAGES if arg.name in ("src_lang", "tgt_lang") else ()),
+        *(["read"] if spec.name == "image-to-text" else ()),
+        *(["describe"] if spec.name in _DESCRIBERS else ()),
+    }
+    if written not in own_words:
+        _require_said(written, [text for one in chat for text in (one.request, *one.answers)])
+    return _RESULT.sub(lambda result: _result(result, arg, record), written)
+
+
+def _maker(result: re.Match[str], record: Record) -> tuple[TaskSpec, int, Record | None]:
+    """What made a result: the task type, its number in its plan, and the earlier turn, if it is one."""
+    back = int(result[1] or result[3] or 0)
+    if back > len(record.turns):
+        _fail(f"there are {len(record.turns)} turns before")
+    turn = record.turns[-back] if back else None
+    plan = turn.plans[0] if turn else record.plans[-1]
+    number = int(result[2]) if result[2] else len(plan) - 1
+    if not 0 <= number < len(plan):
+        _fail("there is no such task before")
+    return TASKS[plan[number].task], number, turn
+
+
+def _result(result: re.Match[str], arg: Arg, record: Record) -> str:
+    maker, number, turn = _maker(result, record)
+    if not any(map(maker.makes, ("text", "data") if arg.kind == "data" else (arg.kind,))):
+        _fail(f"it takes {arg.kind}, and {maker.name} makes {', '.join(maker.outputs)}")
+    if turn is None:
+        return ref(number)
+    if arg.kind in MEDIA:
+        return turn.made_file(turn.plans[0][number])
+    if not turn.answers:
+        _fail("that turn needs its answer in a line with =")
+    return turn.answers[number if len(turn.answers) > 1 else 0]
+
+
+def _require_said(text: str, said: Sequence[str]) -> None:
+    """Each piece of a text, between results and …, is words of the request or the chat."""
+    texts = [_plain(one) for one in said]
+    for piece in re.split("…", _RESULT.sub("…", text)):
+        if not any(_plain(piece) in one for one in texts):
+            _fail(f"{piece.strip()!r} is not in the request")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _fail(message: str) -> NoReturn:
+    raise NotationError(message)
+
+
+def _counts(files: Sequence[Path]) -> Iterator[str]:
+    tasks: Counter[str] = Counter()
+    for file in files:
+        records = read_records(file)
+        kinds = Counter(record.kind for record in records)
+        tasks.update(task.task for record in records for task in record.plans[0])
+        chats = sum(bool(record.turns) for record in records)
+        noted = sum(bool(record.left_out) or record.kind == "empty" for record in records)
+        counts = ", ".join(f"{kinds[kind]} {kind}" for kind in ("single", "sequential", "graph"))
+        yield f"{file.stem}: {len(records)} records: {counts}; {chats} follow-ups; {noted} none or in part"
+    yield "tasks: " + ", ".join(f"{name} {count}" for name, count in tasks.most_common())
+    yield "none of: " + ", ".join(name for name in TASKS if not tasks[name])
+
+
+if __name__ == "__main__":
+    for row in _counts([Path(name) for name in sys.argv[1:]] or sorted(FILES.glob("*.txt"))):
+        print(row)
