@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from difflib import SequenceMatcher
@@ -14,7 +15,7 @@ import pytest
 from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.starter import deepfilter
+from jarvis_agent.backends.starter import deepfilter, piper
 from jarvis_agent.backends.starter.backend import StarterBackend
 from jarvis_agent.backends.starter.ocr import running_text
 from jarvis_agent.core.errors import BadInputError, ConfigError, UnsupportedError
@@ -168,6 +169,39 @@ async def test_synthetic_speech_is_transcribed(run: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.starter
+def test_speech_of_a_text_without_full_stops_needs_little_memory() -> None:
+    code = """if True:
+        import itertools, pathlib, resource, sys
+        from jarvis_agent.backends.base import Call
+        from jarvis_agent.backends.starter import piper
+        from jarvis_agent.backends.starter.models import STARTERS, find_weights
+        from jarvis_agent.core.settings import Settings
+        from jarvis_agent.core.tasks.registry import TASKS
+        from jarvis_agent.core.types import Candidate
+        model = next(model for model in STARTERS.values() if model.reader == "piper")
+        speak = piper.load(find_weights(model), Settings())
+        chunks = itertools.count()
+        piper.is_cancelled = lambda: next(chunks) == 2  # the others need no more memory, but time
+        text = "word and other " * 140
+        speak(Call(TASKS["text-to-speech"], Candidate(id="a", task=""), {"text": text}, pathlib.Path, None))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(peak * (1 if sys.platform == "darwin" else 1024))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 1_000_000_000  # as one sentence it needs more than 3 GB
+
+
+def test_phonemes_are_cut_at_punctuation_then_at_spaces_then_anywhere() -> None:
+    for sentence, parts in (
+        ("short", ["short"]),
+        ("a b, c d e", ["a b,", " c d e"]),
+        ("abc def ghi", ["abc ", "def ", "ghi"]),
+        ("abcdefghijklmno", ["abcdef", "ghijkl", "mno"]),
+    ):
+        assert ["".join(part) for part in piper.cut_phonemes(sentence, 6)] == parts
+
+
+@pytest.mark.starter
 async def test_labels_keep_their_order_and_vectors_have_length_one(run: Run) -> None:
     """Labels get similarities, which are not made to look like probabilities."""
     for labels in (["politics", "sport", "cooking"], "politics, sport, cooking"):
@@ -188,8 +222,9 @@ async def test_inputs_without_content_are_refused(
 ) -> None:
     empty = tmp_path / "empty"
     empty.touch()
+    brackets = "[" * 20_000 + "]" * 20_000  # Piper would speak what double brackets contain as phonemes
     rows: list[tuple[str, dict[str, Any], str]] = [
-        *(("text-to-speech", {"text": text}, "nothing to speak") for text in ("", "  \n", "...")),
+        *(("text-to-speech", {"text": text}, "nothing to speak") for text in ("", "  \n", "...", brackets)),
         ("feature-extraction", {"text": " "}, "feature-extraction"),
         ("text-ranking", {"text": "a", "sentences": []}, "text-ranking"),
         ("zero-shot-classification", {"text": "a", "labels": " , "}, "zero-shot-classification"),

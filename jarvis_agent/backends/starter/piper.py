@@ -8,6 +8,8 @@ piper-tts is under the GPL, version 3: it has its own extra ("starter-tts") and 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,11 @@ from jarvis_agent.core.settings import Settings
 
 PAUSE = 0.25
 """Seconds of silence between sentences."""
+
+MAX_PHONEMES = 300
+"""Most phonemes spoken at once: the memory that they need grows with the square of their number."""
+
+_CUTS = (set(".?!,;:"), {" "})
 
 
 def load(weights: Path, settings: Settings) -> Expert:
@@ -33,13 +40,20 @@ def load(weights: Path, settings: Settings) -> Expert:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
     config = PiperConfig.from_dict(json.loads(Path(f"{weights}.json").read_text(encoding="utf-8")))
-    voice = PiperVoice(session, config)
+
+    class Voice(PiperVoice):  # type: ignore[misc]
+        def phonemize(self, text: str) -> list[list[str]]:
+            known = self.config.phoneme_id_map
+            sentences = ([one for one in each if one in known] for each in super().phonemize(text))
+            return [part for sentence in sentences for part in cut_phonemes(sentence)]
+
+    voice = Voice(session, config)
 
     def expert(call: Call) -> dict[str, Any]:
         import numpy as np
 
         # Piper interprets text in double brackets as phonemes.
-        text = " ".join(call.inputs["text"].replace("[[", "[ [").split())
+        text = " ".join(re.sub(r"\[(?=\[)", "[ ", call.inputs["text"]).split())
         # Sentences are synthesised lazily.
         sentences = takewhile(lambda _: not is_cancelled(), voice.synthesize(text))
         spoken = [chunk.audio_float_array for chunk in sentences]
@@ -51,3 +65,15 @@ def load(weights: Path, settings: Settings) -> Expert:
         return {"audio": np.concatenate(pieces).astype(np.float32), "sampling_rate": rate}
 
     return expert
+
+
+def cut_phonemes(sentence: Sequence[str], most: int = MAX_PHONEMES) -> Iterator[list[str]]:
+    """Parts of at most `most` phonemes, cut after punctuation, else after a space, else anywhere."""
+    start = 0
+    while len(sentence) - start > most:
+        window = sentence[start : start + most]
+        ends = (max((n for n, one in enumerate(window, 1) if one in marks), default=0) for marks in _CUTS)
+        end = next(filter(None, ends), most)
+        yield list(window[:end])
+        start += end
+    yield list(sentence[start:])
