@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from small_agents import DESCRIBE, picture, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
@@ -17,6 +18,7 @@ from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.interfaces.ui.chat_view import escape
 from jarvis_agent.interfaces.ui.texts import TEXTS, texts_for
 from jarvis_agent.interfaces.ui.visitor import Choices, PageTurn, Visitor
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
@@ -82,6 +84,32 @@ async def test_a_changed_plan_that_cannot_run_is_shown_again_with_the_problem(ho
     await decide(visitor, False)
     assert turn.run is not None
     assert turn.proposal is None
+
+
+async def test_a_new_request_ends_the_plan_that_waits(home: Path) -> None:
+    agent, _, backend = small_agent(settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    turn = await ask(visitor, "What is this?", [home / "a.jpg"], Choices(ask_first=True))
+    visitor.ask("Something else", [], Choices())
+    assert turn.is_stopped
+    assert turn.proposal is None
+    assert visitor.running is visitor.turns[1]
+    assert backend.calls == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("change <resource>-0", "change &lt;resource>-0"),
+        ("**bold** & <img src=x>", "**bold** &amp; &lt;img src=x>"),
+        ("> quoted", "> quoted"),
+        ("`<a>` and <b>", "`<a>` and &lt;b>"),
+        ("```html\n<p>\n```\n<i>", "```html\n<p>\n```\n&lt;i>"),
+        ("```\n<p>", "```\n<p>"),
+    ],
+)
+def test_html_in_a_text_is_shown_as_text(text: str, shown: str) -> None:
+    assert escape(text) == shown
 
 
 async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:

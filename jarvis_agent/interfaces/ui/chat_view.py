@@ -5,7 +5,9 @@ messages = ChatView(visitor, plan_view, texts_for("en"), publish).messages()
 
 from __future__ import annotations
 
+import html
 import mimetypes
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor
 Message = dict[str, Any]
 Publish = Callable[[Path], str]
 """Copies a file to where the browser gets it from, and returns its path there."""
+
+_CODE_OR_MARKUP = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`)|[<&]", re.DOTALL)
 
 
 class ChatView:
@@ -47,11 +51,11 @@ class ChatView:
 
     def _messages(self, turn: PageTurn) -> list[Message]:
         files = [self._file(path, path.name) for path in turn.files]
-        found: list[Message] = [{"role": "user", "content": [turn.request, *files]}]
+        found: list[Message] = [{"role": "user", "content": [escape(turn.request), *files]}]
         if turn.progress.tasks or self._visitor.running is turn:
             found.append(self._progress(turn))
         answer = turn.run.answer if turn.run is not None else turn.progress.answer
-        content: list[Any] = [self._clean(_without_models(answer, turn.request))] if answer else []
+        content: list[Any] = [self._shown(_without_models(answer, turn.request))] if answer else []
         if turn.run is not None:
             content += self._files(turn.run.results)
         if turn.proposal is not None:
@@ -73,7 +77,9 @@ class ChatView:
             seconds = self._plan.seconds(turn.progress, row)
             model = row.result.model if row.result is not None else None
             what = " · ".join(filter(None, [self._text(state), shorten(model or "", 60), seconds]))
-            lines.append(f"{ICONS[state]} **{row.task.id} {shorten(row.task.task, 60)}** {self._clean(what)}")
+            lines.append(
+                f"{ICONS[state]} **{row.task.id} {escape(shorten(row.task.task, 60))}** {self._shown(what)}"
+            )
         metadata: dict[str, Any] = {"title": title, "status": "done" if turn.is_over else "pending"}
         if turn.run is not None:
             metadata["duration"] = round(turn.run.timings.get("total", 0.0), 1)
@@ -92,7 +98,8 @@ class ChatView:
             title = f"{result.task.id} {result.task.task}"
             content = self._file(file.path, title, file.mime)
             # Gradio has a button to download only the first file of a message.
-            shown.append(f"**{title}**: [{file.path.name}](gradio_api/file={quote(content['file']['path'])})")
+            link = f"gradio_api/file={quote(content['file']['path'])}"
+            shown.append(f"**{escape(title)}**: [{escape(file.path.name)}]({link})")
             if file.kind == "table":
                 shown.append(self._clean(to_html(file.path, "table", mime=file.mime)))
             else:
@@ -104,10 +111,18 @@ class ChatView:
         file = {"path": self._publish(path), "orig_name": path.name, "mime_type": mime}
         return {"type": "file", "file": file, "alt_text": title}
 
+    def _shown(self, text: str) -> str:
+        return escape(self._clean(text))
+
     def _trouble(self, error: Exception) -> str:
         if isinstance(error, JarvisError):
-            return "⚠️ " + self._text("went_wrong", reason=self._clean(str(error)))
+            return "⚠️ " + self._text("went_wrong", reason=self._shown(str(error)))
         return "⚠️ " + self._text("internal", kind=type(error).__name__)
+
+
+def escape(text: str) -> str:
+    """Markdown whose HTML is shown as it is written: "<resource>-0" is no element, and nothing is hidden."""
+    return _CODE_OR_MARKUP.sub(lambda found: found[1] or html.escape(found[0]), text)
 
 
 def _without_models(answer: str, request: str) -> str:

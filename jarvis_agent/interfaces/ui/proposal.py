@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from jarvis_agent.core.references import refs_in
+from jarvis_agent.interfaces.ui.chat_view import escape
 from jarvis_agent.interfaces.ui.plan_view import as_text
 from jarvis_agent.interfaces.ui.visitor import Visitor
 
@@ -34,10 +35,11 @@ def show_proposal(
     gr.Markdown(translated("proposal"))
     gr.Markdown(translated("proposal_help"))
     if problem := shown.get("problem"):
-        gr.Markdown(f"⚠️ {visitor.clean(problem)}")
+        gr.Markdown(f"⚠️ {escape(visitor.clean(problem))}")
+    tasks = shown.get("given", shown["plan"])  # A plan that cannot run is shown as the visitor changed it.
     fields: list[Any] = []
-    titles = {task["id"]: f"{task['id']} {task['task']}" for task in shown["plan"]}
-    for task in shown["plan"]:
+    titles = {task["id"]: f"{task['id']} {task['task']}" for task in tasks}
+    for task in tasks:
         with gr.Group():
             fields.append(gr.Checkbox(True, label=titles[task["id"]], interactive=True))
             fields += [
@@ -54,21 +56,24 @@ def show_proposal(
         reject = gr.Button(translated("reject"), elem_id="reject-plan")
 
     def read(visitor: Visitor, *values: Any) -> dict[str, Any]:
-        return _decision(edited_plan(shown["plan"], values, visitor))
+        edited = edited_plan(tasks, values, visitor)
+        return _decision(True if edited == shown["plan"] else edited)
 
     run.click(read, [asked, *fields], decision, api_visibility="private")
     reject.click(lambda: _decision(False), None, decision, api_visibility="private")
 
 
-def edited_plan(tasks: list[dict[str, Any]], values: tuple[Any, ...], visitor: Visitor) -> Any:
-    """The tasks whose checkbox is set, with the inputs as changed; True if nothing was."""
+def edited_plan(
+    tasks: list[dict[str, Any]], values: tuple[Any, ...], visitor: Visitor
+) -> list[dict[str, Any]]:
+    """The tasks whose checkbox is set, with the inputs as changed."""
     given, edited = iter(values), []
     for task in tasks:
         is_kept = next(given)
         args = {name: _changed(value, next(given), visitor) for name, value in task["args"].items()}
         if is_kept:
             edited.append({**task, "args": args})
-    return True if edited == tasks else edited
+    return edited
 
 
 def _changed(value: Any, text: str, visitor: Visitor) -> Any:
