@@ -351,7 +351,8 @@ async def test_other_hosts_pages_and_large_bodies_are_refused(tmp_path: Path) ->
             for more in ({"Host": "evil.example"}, {"Origin": "http://evil.example"})
         ]
         large = await client.post(url, content=b" " * 300_000, headers=headers)
-        assert [*statuses, large.status_code] == [400, 403, 413]
+        deep = await client.post(url, content=b"[" * 5_000 + b"]" * 5_000, headers=headers)
+        assert [*statuses, large.status_code, deep.status_code] == [400, 403, 413, 413]
 
 
 @pytest.mark.slow

@@ -204,7 +204,7 @@ BAD: dict[str, tuple[Any, int, str]] = {
     "no messages": (user() | {"messages": []}, 400, "messages: List should have at least 1 item"),
     "nothing from the user": (user() | {"messages": [{"role": "system", "content": "x"}]}, 400, "is empty"),
     "not JSON": (b"{", 400, "JSON decode error"),
-    "deep JSON": (b"[" * 5_000 + b"]" * 5_000, 400, ""),
+    "deep JSON": (b"[" * 5_000 + b"]" * 5_000, 413, "nested deeper"),
     "not an object": ([], 400, "Input should be a valid dictionary"),
     "unknown role": (user() | {"messages": [{"role": "x", "content": "x"}]}, 400, "messages.0.role"),
     "unknown part": (user({"type": "video"}), 400, "Input should be 'text'"),

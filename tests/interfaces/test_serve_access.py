@@ -275,7 +275,8 @@ def test_urls_do_not_lead_to_the_files_of_another_owner(guarded: Guarded) -> Non
         assert guarded.client(BOB).get(path).status_code == 404, path
 
 
-PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+SENT = ("authorization", "last-event-id", "x-stainless-lang", "x-thread-id")
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": ", ".join(SENT)}
 
 
 def test_a_page_may_use_the_server_if_its_origin_is_allowed(tmp_path: Path) -> None:
@@ -284,11 +285,13 @@ def test_a_page_may_use_the_server_if_its_origin_is_allowed(tmp_path: Path) -> N
         allowed = guarded.client().options("/agent/invoke", headers=PREFLIGHT | {"Origin": chat})
         assert allowed.status_code == 200
         assert allowed.headers["access-control-allow-origin"] == chat
-        assert "authorization" in allowed.headers["access-control-allow-headers"].lower()
+        assert set(SENT) <= set(allowed.headers["access-control-allow-headers"].lower().split(", "))
         for key, status in ((ADA, 200), (None, 401)):
             answer = guarded.client(key).get("/v1/models", headers={"Origin": chat})
             assert answer.status_code == status
             assert answer.headers["access-control-allow-origin"] == chat
+        exposed = answer.headers["access-control-expose-headers"].lower().split(", ")
+        assert {"location", "retry-after", "x-should-retry"} <= set(exposed)
 
         for origin in (evil, f"{chat}.evil.example", "http://chat.example", "null"):
             refused = guarded.client().options("/agent/invoke", headers=PREFLIGHT | {"Origin": origin})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import json
 import os
 import shutil
 import sqlite3
@@ -99,12 +100,19 @@ def test_json_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_json_may_not_have_very_many_values(
     served: Served, monkeypatch: pytest.MonkeyPatch, path: str, fields: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(middleware, "_MAX_JSON_VALUES", 100)
-    answer = served.client.post(
-        path, json={**fields, "more": [[0] * 50, {str(number): 0 for number in range(50)}]}
-    )
-    assert (answer.status_code, "more than 100 values" in answer.text) == (413, True)
-    assert served.client.post(path, json={**fields, "more": [0] * 80}).status_code != 413
+    """LangServe reads a body of any type and encoding as JSON."""
+    monkeypatch.setattr(middleware, "_MAX_JSON_VALUES", 150)
+    long = {**fields, "more": [[0] * 80, {f'\\",[{number}': 0 for number in range(80)}]}
+    deep: Any = 0
+    for _ in range(100):
+        deep = [deep]
+    for body, complaint in ((long, "more than 150 values"), ({"more": deep}, "deeper than 100")):
+        for kind, encoding in (("application/json", "utf-16"), ("multipart/form-data; boundary=x", "utf-8")):
+            content = json.dumps(body).encode(encoding)
+            answer = served.client.post(path, content=content, headers={"Content-Type": kind})
+            assert (answer.status_code, complaint in answer.json()["error"]["message"]) == (413, True)
+    for more in ([0] * 80, '"[{,' * 200, "\\"):
+        assert served.client.post(path, json={**fields, "more": more}).status_code != 413
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,10 @@ from jarvis_agent.core.concurrency import repeating, run_in_daemon_thread
 from jarvis_agent.interfaces.mcp.server import make_server
 from jarvis_agent.interfaces.mcp.session import Session
 from jarvis_agent.interfaces.server.files import SWEEP_S, delete_expired, max_json_bytes
-from jarvis_agent.interfaces.server.middleware import add_middleware
+from jarvis_agent.interfaces.server.middleware import BodyLimit, add_middleware
 from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.server.run_limits import RunLimits
 from jarvis_agent.interfaces.server.settings import ServerSettings
-
-_HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID")
 
 
 async def serve_stdio(agent: JarvisAgent) -> None:
@@ -109,7 +107,8 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
 
     app = Starlette(routes=[Route("/mcp", _AsOwner(manager.asgi_app))], lifespan=lifespan)
     redactor = PathRedactor(base, base, private_directories(agent))
-    add_middleware(app, settings, redactor, headers=_HEADERS)
+    app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
+    add_middleware(app, settings, redactor)
     return app
 
 

@@ -33,7 +33,7 @@ from jarvis_agent.interfaces.server.files import (
 from jarvis_agent.interfaces.server.health import HealthCheck, check_writable, health_routes
 from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
 from jarvis_agent.interfaces.server.metrics import RequestMetrics, metrics_routes, observe_run
-from jarvis_agent.interfaces.server.middleware import BodyLimit, add_middleware, limit_values
+from jarvis_agent.interfaces.server.middleware import BodyLimit, add_middleware
 from jarvis_agent.interfaces.server.openai_api import openai_routes
 from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.server.run_limits import RunLimits
@@ -43,7 +43,6 @@ from jarvis_agent.interfaces.server.runs_api import router as runs_router
 from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.interfaces.server.tool_routes import tool_routes
 from jarvis_agent.interfaces.server.workspaces import (
-    THREAD_HEADER,
     Workspace,
     directories_of,
     for_owner,
@@ -78,11 +77,11 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
         lifespan=lifespan,
         exception_handlers=EXCEPTION_HANDLERS,
         # The page with the documentation then has a button to enter the key.
-        dependencies=[Depends(limit_values), *([Depends(HTTPBearer(auto_error=False))] if keys else [])],
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if keys else [],
     )
     app.add_middleware(BodyLimit, max_file_bytes=settings.max_file_bytes)
     redactor = PathRedactor(*directories_of(agent), private_directories(agent))
-    add_middleware(app, server, redactor, headers=[THREAD_HEADER], open_paths=_OPEN_PATHS)
+    add_middleware(app, server, redactor, open_paths=_OPEN_PATHS)
     app.add_middleware(RequestMetrics)
     app.include_router(_agent_routes(app, workspaces, limits, path))
     app.include_router(runs_router)

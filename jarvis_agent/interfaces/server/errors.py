@@ -64,7 +64,7 @@ async def _check_body(request: Request) -> None:
     """Refuse a body that is not JSON, which LangServe answers with 500 on some routes."""
     try:
         await request.json()
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise HTTPException(422, f"the body is not valid JSON: {error}") from error
 
 

@@ -7,22 +7,22 @@ add_middleware(app, ServerSettings(), PathRedactor(runs, uploads, private_direct
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Collection, Sequence
-from contextlib import suppress
-from typing import Any
+from itertools import accumulate
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.interfaces.server.access import KeyAuthentication, unauthorized
 from jarvis_agent.interfaces.server.files import FORM_BYTES, max_json_bytes
@@ -31,6 +31,9 @@ from jarvis_agent.interfaces.server.settings import ServerSettings
 
 _MAX_JSON_VALUES = 50_000
 """Numbers, texts, lists and objects in JSON that are checked within a second."""
+_MAX_JSON_DEPTH = 100
+_OTHER_BYTES = bytes(set(range(256)) - set(b'"[]{},'))
+_STRINGS = re.compile(rb'"[^"]*"?')
 
 
 def add_middleware(
@@ -38,7 +41,6 @@ def add_middleware(
     settings: ServerSettings,
     redactor: PathRedactor,
     *,
-    headers: Collection[str] = (),
     open_paths: Collection[str] = (),
 ) -> None:
     """Add the middleware to an application; what is added last comes first.
@@ -47,7 +49,6 @@ def add_middleware(
         app: the application.
         settings: keys, hosts and origins.
         redactor: replaces private paths in responses.
-        headers: request headers, besides `Authorization`, that pages of other sites may send.
         open_paths: paths that need no key.
     """
     logging.getLogger("uvicorn.access").addFilter(_drop_query)
@@ -57,8 +58,8 @@ def add_middleware(
         CORSMiddleware,
         allow_origins=settings.allowed_origins,
         allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["Authorization", *headers],
-        expose_headers=["Retry-After", "Mcp-Session-Id"],
+        allow_headers=["*"],  # clients add headers of their own, such as OpenAI's `x-stainless-lang`
+        expose_headers=["Location", "Retry-After", "X-Should-Retry", "Mcp-Session-Id"],
     )
     add_host_checks(app, settings)
     app.add_middleware(PathFilter, redactor=redactor)
@@ -75,7 +76,8 @@ def add_host_checks(app: Starlette, settings: ServerSettings) -> None:
 class BodyLimit:
     """ASGI middleware that answers 413 in JSON, both in FastAPI's form and in that of OpenAI's errors.
 
-    A body without a Content-Length is cut off at the limit, which the routes report like their other errors.
+    The body of every POST but an upload is read and checked before its route, whatever its type: LangServe
+    reads any type as JSON. An upload without a Content-Length is cut off at the limit.
     """
 
     def __init__(self, app: ASGIApp, max_file_bytes: int) -> None:
@@ -85,39 +87,60 @@ class BodyLimit:
         self._upload = max_file_bytes + FORM_BYTES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        limit = self._upload if path == "/files" else self._json
+        is_upload = scope["path"].removeprefix(scope.get("root_path", "")) == "/files"
+        limit = self._upload if is_upload else self._json
         length = Headers(scope=scope).get("content-length", "")
-        if not length.isdecimal() or int(length) <= limit:
+        if length.isdecimal() and int(length) > limit:
+            await _refuse(f"the body has {int(length):,} bytes, more than {limit:,}", scope, receive, send)
+            return
+        if is_upload:
             await RequestBodyLimitMiddleware(self._app, limit)(scope, receive, send)
             return
-        message = f"the body has {int(length):,} bytes, more than {limit:,}"
-        error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
-        await JSONResponse({"detail": message, "error": error}, 413)(scope, receive, send)
+        body = bytearray()
+        try:
+            async for chunk in Request(scope, receive).stream():
+                body += chunk
+                if len(body) > limit:
+                    await _refuse(f"the body has more than {limit:,} bytes", scope, receive, send)
+                    return
+        except ClientDisconnect:
+            return
+        messages: list[Message] = [{"type": "http.request", "body": bytes(body)}]
+        if problem := _excess(messages[0]["body"]):
+            await _refuse(problem, scope, receive, send)
+            return
+
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, replay, send)
 
 
-async def limit_values(request: Request) -> None:
-    """FastAPI dependency: refuse JSON with very many values, during whose checks nothing else is done.
+async def _refuse(message: str, scope: Scope, receive: Receive, send: Send) -> None:
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    await JSONResponse({"detail": message, "error": error}, 413)(scope, receive, send)
 
-    Raises:
-        HTTPException: 413.
+
+def _excess(body: bytes) -> str:
+    """What JSON has too much of, or "". It is not parsed, since that may take a gigabyte.
+
+    Every value but the outermost follows a comma or an opening bracket that is not in a string.
     """
-    if request.method != "POST" or request.headers.get("content-type", "").startswith("multipart/"):
-        return
-    left: list[Any] = []
-    with suppress(ValueError, RecursionError):  # The route reports what is not JSON.
-        left.append(await request.json())
-    count = 0
-    while left:
-        value = left.pop()
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        count += len(inner)
-        if count > _MAX_JSON_VALUES:
-            raise HTTPException(413, f"the body has more than {_MAX_JSON_VALUES:,} values")
-        left += inner
+    encoding = json.detect_encoding(body)
+    if not encoding.startswith("utf-8"):
+        body = body.decode(encoding, "replace").encode()
+    marks = body.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _OTHER_BYTES)
+    # JSON within the limits has no more strings and brackets than these.
+    marks = _STRINGS.sub(b"", marks.replace(b'""', b""), count=2 * _MAX_JSON_VALUES)
+    if marks.count(b",") + marks.count(b"[") + marks.count(b"{") > _MAX_JSON_VALUES:
+        return f"the body has more than {_MAX_JSON_VALUES:,} values"
+    steps = ((mark in b"[{") - (mark in b"]}") for mark in marks[: 2 * _MAX_JSON_VALUES])
+    if max(accumulate(steps), default=0) > _MAX_JSON_DEPTH:
+        return f"the lists and objects of the body are nested deeper than {_MAX_JSON_DEPTH}"
+    return ""
 
 
 class OriginCheck:
