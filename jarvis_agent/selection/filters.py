@@ -81,7 +81,7 @@ def _merge(first: Candidate, other: Candidate, hosted: bool) -> Candidate:
             "backend": own_backend or located.backend,
             "downloads": max(first.downloads, other.downloads),
             "likes": max(first.likes, other.likes),
-            "metadata": {**other.metadata, **first.metadata, **located.metadata},
+            "metadata": {**other.metadata, **first.metadata},
         }
     )
 

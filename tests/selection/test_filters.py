@@ -211,5 +211,8 @@ def test_a_model_of_several_sources_is_one_candidate() -> None:
     [there] = merge_candidates([[starter], [on_hub]], hosted)
     assert (here.backend, here.local) == ("starter", True)
     assert (there.backend, there.local, there.path) == (None, False, None)
+    part, card = ({"base_model": name} for name in ("my/base", "their/base"))
+    [one] = merge_candidates([[model(metadata=part)], [model(local=True, metadata=card)]], local)
+    assert (one.local, one.metadata) == (True, part), "what the user says of it has precedence"
     both = merge_candidates([[model("x")], [model("y"), model("x")]], local)
     assert [candidate.id for candidate in both] == ["x", "y"]
