@@ -21,6 +21,7 @@ from small_agents import Row, block, picture, plan, small_agent
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.core.types import Usage
 
+URL = "https://example.com/a.png"
 DESCRIBE_IN_FRENCH: list[Row] = [
     ("image-to-text", [], {"image": "a.png"}),
     ("translation", [0], {"text": "<resource>-0", "tgt_lang": "fr"}),
@@ -89,21 +90,35 @@ async def test_a_deleted_file_fails_only_the_tasks_that_still_need_it(tmp_path: 
     assert "a.png" in (run.results[2].error or "")
 
 
-async def test_a_url_is_not_fetched_again(
-    tmp_path: Path, image: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetched: list[str] = []
+@pytest.fixture
+def fetched(image: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The URLs that were fetched; each is an image."""
+    urls: list[str] = []
 
     async def fetch(url: str, path: Path, settings: Settings) -> Path:
-        fetched.append(url)
+        urls.append(url)
         return await asyncio.to_thread(shutil.copyfile, image, path)
 
     monkeypatch.setattr("jarvis_agent.media.store.fetch", fetch)
-    url = "https://example.com/a.png"
-    processes = TwoProcesses(tmp_path, [("image-to-text", [], {"image": url}), DESCRIBE_IN_FRENCH[1]])
-    await processes.first({"input": "Describe it in French", "files": [url]})
+    return urls
+
+
+async def test_a_url_is_not_fetched_again(tmp_path: Path, fetched: list[str]) -> None:
+    processes = TwoProcesses(tmp_path, [("image-to-text", [], {"image": URL}), DESCRIBE_IN_FRENCH[1]])
+    await processes.first({"input": "Describe it in French", "files": [URL]})
     assert (await processes.second()).ok
-    assert fetched == [url]
+    assert fetched == [URL]
+
+
+async def test_a_url_in_the_text_may_be_fetched_after_the_run_has_resumed(
+    tmp_path: Path, fetched: list[str]
+) -> None:
+    hang = ("translation", [], {"text": "hi", "tgt_lang": "fr"})
+    processes = TwoProcesses(tmp_path, [hang, ("image-to-text", [0], {"image": URL})])
+    await processes.first(f"Say hi in French, then describe {URL}")
+    assert not fetched
+    assert [result.error for result in (await processes.second()).results] == [None, None]
+    assert fetched == [URL]
 
 
 @pytest.mark.usefixtures("image")

@@ -38,6 +38,15 @@ def test_the_page_gets_an_answer_and_shows_its_image(served: Served) -> None:
     assert served.get(url).content.startswith(b"\x89PNG")
 
 
+def test_the_page_also_shows_files_that_the_answer_does_not_name(served: Served) -> None:
+    caption, outline = json.loads(plan_for(name := served.uploaded_cat()))
+    caption["args"]["image"] = "<resource>-0"
+    served.script["plan"] = json.dumps([outline | {"id": 0}, caption | {"id": 1, "dep": [0]}])
+    reply = post(served, "/hugginggpt", f"What animal is in the outline of {name}?").json()
+    (url,) = shown(reply["message"])
+    assert served.get(url).content.startswith(b"\x89PNG")
+
+
 def test_an_earlier_image_is_named_by_its_url(served: Served) -> None:
     message = post(served, "/hugginggpt", f"Describe {served.uploaded_cat()}").json()["message"]
     (url,) = shown(message)

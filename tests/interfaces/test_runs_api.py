@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from served import ANSWER, BASE, Served, agent_of, endless_expert, plan_for, ser
 
 from jarvis_agent import Run
 from jarvis_agent.agent.stages import PipelineStages
+from jarvis_agent.interfaces.server import runs
+from jarvis_agent.interfaces.server.database import open_database
+from jarvis_agent.interfaces.server.run_records import RunRecords
 
 REQUEST = {"input": "What animal is this?"}
 
@@ -128,11 +132,11 @@ def test_a_busy_thread_is_answered_with_409_and_a_cancelled_run_frees_it(endless
 def test_a_run_that_goes_on_counts_for_the_limit_of_runs_at_once(endless: Any) -> None:
     served, _, _ = endless
     name = served.uploaded_cat()
-    runs = [start(served.client, files=[name]) for _ in range(2)]
+    started = [start(served.client, files=[name]) for _ in range(2)]
     answer = served.client.post("/runs", json=REQUEST)
     assert (answer.status_code, answer.json()["detail"][:22]) == (429, "at most 2 runs at once")
-    served.client.post(f"/runs/{runs[0]['id']}/cancel")
-    assert ended(served.client, runs[0])["status"] == "cancelled"
+    served.client.post(f"/runs/{started[0]['id']}/cancel")
+    assert ended(served.client, started[0])["status"] == "cancelled"
     start(served.client)
 
 
@@ -206,11 +210,11 @@ def test_bad_requests_are_answered_with_422(served: Served) -> None:
     for body in ({}, {"input": ""}, {"input": "x", "thread": "a\nb"}, {"input": "x", "files": "a"}, [], "x"):
         assert served.client.post("/runs", json=body).status_code == 422
     assert served.client.post("/runs", content=b"{").status_code == 422
-    runs = served.get("/runs").json()
+    listed = served.get("/runs").json()
     for name in ("cat.jpg", "/etc/passwd", "../../etc/passwd", "a\0b", "x" * 5_000):
         answer = served.client.post("/runs", json=REQUEST | {"files": [name]})
         assert (answer.status_code, name[:9] in answer.text or "\0" in name) == (422, True)
-    assert served.get("/runs").json() == runs
+    assert served.get("/runs").json() == listed
 
 
 def test_a_run_belongs_to_its_owner(tmp_path: Path) -> None:
@@ -262,3 +266,39 @@ def test_a_run_of_a_server_that_stops_can_be_resumed(tmp_path: Path) -> None:
         assert Run.model_validate(info["run"]).ok
         assert [call.spec.name for call in served.backend.calls] == ["canny-control"], "captioning had ended"
         assert served.llm.stages() == ["respond"]
+
+
+def test_a_wish_to_cancel_that_came_too_late_does_not_end_the_resumed_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may die before it cancels its run."""
+    monkeypatch.setattr(runs, "BEAT_S", 0.05)
+    read, has_read = RunRecords.cancellations, asyncio.Event()
+
+    async def cancellations(records: RunRecords) -> set[str]:
+        found = await read(records)
+        has_read.set()
+        return found
+
+    async def outlast_two_reads(call: Any) -> str:
+        for _ in range(2):
+            has_read.clear()
+            await has_read.wait()
+        return "a cat"
+
+    async def wish(run: str) -> None:
+        async with open_database(None, tmp_path, retention=60) as opened:
+            await RunRecords(opened).wish_cancelled(run)
+
+    monkeypatch.setattr(RunRecords, "cancellations", cancellations)
+    never, entered, _ = endless_expert()
+    script = {"plan": "[]"}
+    with serving(agent_of(tmp_path, script, {"image-to-text": never}), script) as served:
+        name = served.uploaded_cat()
+        script["plan"] = json.dumps(json.loads(plan_for(name))[:1])
+        run = start(served.client, files=[name])
+        assert entered.wait(30)
+    asyncio.run(wish(run["id"]))
+    with serving(agent_of(tmp_path, script, {"image-to-text": outlast_two_reads}), script) as served:
+        assert served.client.post(f"/runs/{run['id']}/resume").status_code == 202
+        assert ended(served.client, run)["status"] == "done"

@@ -35,6 +35,7 @@ from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.errors import BadInputError, ConfigError, MissingExtraError
 from jarvis_agent.interfaces.server import create_app, run_server
+from jarvis_agent.interfaces.server.path_filter import PathRedactor
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 HTTPError = httpx.HTTPStatusError
@@ -150,6 +151,17 @@ async def test_no_response_has_a_path_an_address_or_a_setting_of_the_server(tmp_
         assert re.search(r'"path":"/outputs/[^/"]+/1-canny-control.png"', texts[1])
         assert '"path":"/logs/plan"' in texts[10], "patches of the log stay as they are"
         assert "files of this machine are not read" in texts[3], "allowed_dirs are not for clients"
+
+
+def test_a_private_directory_that_is_a_link_has_two_private_names(tmp_path: Path) -> None:
+    link, real = tmp_path / "link", tmp_path / "real"
+    real.mkdir()
+    link.symlink_to(real)
+    redactor = PathRedactor(link / "served", link / "uploads", private=[link])
+    for root in (link, real):
+        assert redactor.clean(f"{root}/model.onnx is missing") == "…/model.onnx is missing"
+        assert redactor.clean(f"{root}/served/local/8f0c/0-a.png") == "/outputs/8f0c/0-a.png"
+        assert redactor.clean(f"{root}/uploads/local/9f0c/cat.jpg") == "9f0c/cat.jpg"
 
 
 def test_a_thread_has_a_memory_that_others_cannot_read(served: Served) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,10 @@ from test_runs_api import REQUEST, ended, events_of, start
 
 from jarvis_agent import Run
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.server import database, runs, threads
-from jarvis_agent.interfaces.server.database import open_database
+from jarvis_agent.interfaces.server.database import Writes, open_database
+from jarvis_agent.interfaces.server.run_records import RunRecords
 
 BEFORE_THE_GATE = [0, 1, 2, 4, 7]
 """The tasks that end before task 3, which waits."""
@@ -238,6 +240,57 @@ async def test_a_cancelled_request_leaves_the_database_usable(
             await other.put(row, "other", {"turns": turns})
             await one.put(row, "one", {"turns": turns})
             assert {found.value["turns"] for found in await other.search(row)} == {turns}
+
+
+async def test_a_cancelled_caller_leaves_after_the_end_of_its_write() -> None:
+    """Otherwise its next write of the same row could come first."""
+    written: list[str] = []
+
+    async def write() -> None:
+        await several_steps()
+        written.append("row")
+
+    caller = asyncio.create_task(Writes().finish(write()))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait([caller])
+    assert (caller.cancelled(), written) == (True, ["row"])
+
+
+async def test_a_cancelled_run_has_ended_when_its_recording_ends(tmp_path: Path) -> None:
+    """Otherwise the next run of its thread could begin before."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def run() -> AsyncGenerator[Event, None]:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+            yield Event(kind="done")
+        finally:
+            await several_steps()
+            ended.set()
+
+    async with open_database(None, tmp_path, retention=60) as opened:
+        recording = asyncio.create_task(RunRecords(opened).record("1", run(), lambda: None))
+        await begun.wait()
+        recording.cancel()
+        await asyncio.wait([recording])
+        assert (recording.cancelled(), ended.is_set()) == (True, True)
+
+
+async def several_steps() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_thread_that_is_claimed_for_one_run_does_not_work_on_another(tmp_path: Path) -> None:
+    async with open_database(None, tmp_path, retention=60) as opened:
+        one, other = threads.Threads(opened), threads.Threads(opened)
+        for process in (one, other):
+            await process.beat()
+        async with one.claim("local/chat", "first"):
+            assert await other.is_running("local/chat", "first")
+            assert not await other.is_running("local/chat", "second")
 
 
 @pytest.mark.parametrize("place", ["postgresql://ada:secret@127.0.0.1:1/runs", "/dev/null/server.sqlite"])

@@ -244,6 +244,13 @@ class TestResponseChain:
         text = await answer(responder, "read page.png", GOOD_PLAN, GOOD, turns=(turn,))
         assert text == f"From page.png and /old/x.png I made {SPEECH}, and video.mp4 (no such file)."
 
+    async def test_an_untrusted_client_does_not_learn_which_files_exist(self) -> None:
+        said = f"{SPEECH} and {__file__}"
+        for restricted, mark in ((False, ""), (True, " (no such file)")):
+            responder, _ = by_llm({"respond": said})
+            text = await answer(responder, "read it", GOOD_PLAN, GOOD, restricted=restricted)
+            assert text == said + mark
+
     async def test_failures_that_the_answer_omits_are_appended(self) -> None:
         done = f"The speech is in {SPEECH}."
         for said in (

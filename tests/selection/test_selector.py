@@ -305,6 +305,8 @@ def test_a_pinned_revision_is_local_only_if_it_is_downloaded() -> None:
     downloaded, remote = Pin("a/b", "v1").at_revision(cached), Pin("a/b", "v2").at_revision(cached)
     assert (downloaded.local, downloaded.path) == (True, Path("/v1"))
     assert (remote.local, remote.path, remote.revision) == (False, None, "v2")
+    registered = model("a/b", local=True, path=Path("/mine"), revision="v3")
+    assert Pin("a/b", "v3").at_revision(registered) is registered
 
 
 @pytest.fixture
