@@ -52,9 +52,8 @@ def a_run(wav: Path, answer: str = "A cat. I spoke it.") -> Run:
 def events_of(run: Run, token_size: int = 5) -> Iterator[Event]:
     """The events of a run, in an order in which an agent may tell them."""
     for result in run.results:
-        chosen = TaskResult(task=result.task, status="ok", selection=result.selection)
         yield Event(kind="task", task=result.task)
-        yield Event(kind="selected", task=result.task, result=chosen)
+        yield Event(kind="selected", task=result.task, selection=result.selection)
     yield Event(kind="planned", plan=run.plan)
     for result in run.results:
         yield Event(kind="started", task=result.task)

@@ -221,8 +221,7 @@ class Executor:
         if not (chosen is None or isinstance(chosen, Selection)):
             raise TypeError(f"{name} returned no Selection: {chosen!r}")
         state.selection = chosen
-        selected = TaskResult(task=task, status="ok", selection=chosen)
-        self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=selected))
+        self._emit(Event(kind="selected", seconds=self._clock(), task=task, selection=chosen))
         if chosen is not None and not all(self._ended[i].done() for i in state.needs):
             self._prepare(state, chosen, prepared)
 

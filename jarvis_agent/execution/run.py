@@ -13,7 +13,7 @@ from typing import Literal
 from langchain_core.messages import AIMessage
 from pydantic import Field
 
-from jarvis_agent.core.types import Frozen, Resource, Status, Task, TaskResult, Usage
+from jarvis_agent.core.types import Frozen, Resource, Selection, Status, Task, TaskResult, Usage
 from jarvis_agent.planning.plan import Plan
 
 _GANTT_TAGS: dict[Status, str] = {"ok": "done", "failed": "crit", "skipped": "milestone"}
@@ -109,7 +109,7 @@ class Event(Frozen):
 
     Kinds, and the fields that each one sets:
         task       a task was parsed                      task
-        selected   its model was chosen                   task, result with the selection
+        selected   its model was chosen                   task, selection (None: there was no choice)
         loading    its model is being loaded in advance   task
         loaded     that load has ended, well or not       task
         started    it runs                                task
@@ -127,6 +127,7 @@ class Event(Frozen):
     ]
     seconds: float = 0.0
     task: Task | None = None
+    selection: Selection | None = None
     result: TaskResult | None = None
     plan: Plan | None = None
     text: str = ""

@@ -38,8 +38,7 @@ def tree_after(*events: Event) -> str:
 
 
 def selected(task: Task, model: str, reason: str) -> Event:
-    result = TaskResult(task=task, status="ok", selection=Selection(model=model, reason=reason))
-    return Event(kind="selected", task=task, result=result)
+    return Event(kind="selected", task=task, selection=Selection(model=model, reason=reason))
 
 
 def test_terminal_control_sequences_are_removed() -> None:
@@ -103,9 +102,7 @@ def test_a_fallback_is_named_with_the_failure() -> None:
 
 def test_the_only_model_for_a_task_needs_no_reason() -> None:
     selection = Selection(model="org/one", reason="it is the only model that can do this", chosen_by="only")
-    event = Event(
-        kind="selected", task=CAPTION, result=TaskResult(task=CAPTION, status="ok", selection=selection)
-    )
+    event = Event(kind="selected", task=CAPTION, selection=selection)
     assert str(format_event(event)).endswith("chose org/one")
     assert "only model" not in tree_after(Event(kind="task", task=CAPTION), event)
 

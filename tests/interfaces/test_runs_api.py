@@ -68,6 +68,8 @@ def test_a_run_is_started_followed_and_fetched(served: Served) -> None:
     kinds = [kind for _, kind, _ in events]
     assert kinds[0] == "planned"
     assert {"task", "selected", "started", "finished", "token"} <= set(kinds)
+    chosen = [event for _, kind, event in events if kind == "selected"]
+    assert all(event["selection"]["model"] and event["result"] is None for event in chosen)
     assert [int(number) for number, _, _ in events[:-1]] == list(range(1, len(events)))
     info = served.get(address).json()
     assert info == events[-1][2]

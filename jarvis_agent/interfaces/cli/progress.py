@@ -112,8 +112,7 @@ class RunProgress:
     def _update_task(self, event: Event, task: Task) -> None:
         row = self.tasks.setdefault(task.id, TaskProgress(task))
         row.task = task
-        if event.result is not None:
-            row.selection = event.result.selection or row.selection
+        row.selection = (event.result or event).selection or row.selection
         if event.kind == "selected" and row.state == "selecting":
             row.state = "waiting"
         elif event.kind == "loading" and row.state == "waiting":
@@ -236,7 +235,7 @@ def _event_text(event: Event, words: Phrases) -> str | None:
     if event.kind in ("loading", "started"):
         return f"{name}: {'running' if event.kind == 'started' else 'loading its model'}"
     if event.kind == "selected":
-        choice = _choice(None, result.selection, words) if result and result.selection else None
+        choice = _choice(None, event.selection, words) if event.selection else None
         return choice and f"{name}: chose {choice}"
     return f"{name}: {_outcome(result, words)}" if result is not None else None
 
