@@ -99,7 +99,7 @@ def listed_refs(text: str) -> list[int]:
 def _normalised(match: re.Match[str]) -> str:
     digits = next(group for group in match.groups() if group)
     # "<resource-1>2" must not become a reference to task 12.
-    gap = " " if match.string[match.end() : match.end() + 1].isdigit() else ""
+    gap = " " if match.string[match.end() : match.end() + 1].isdecimal() else ""
     return ref(int(digits)) + gap
 
 

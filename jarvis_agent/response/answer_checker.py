@@ -119,7 +119,9 @@ def _core(result: TaskResult) -> tuple[str, int]:
 def _tokens(text: str) -> Iterator[str]:
     """The distinctive words, numbers and pairs of Asian characters; all words if none is distinctive."""
     words = [part for token in _TOKEN.findall(text.lower()) for part in _parts(token)]
-    distinctive = [word for word in words if word not in _COMMON_IN_ANY and (len(word) > 1 or word.isdigit())]
+    distinctive = [
+        word for word in words if word not in _COMMON_IN_ANY and (len(word) > 1 or word.isdecimal())
+    ]
     return (_DOUBLED.sub(r"\1", _SUFFIX.sub("", word)) for word in distinctive or words)
 
 
@@ -127,7 +129,7 @@ def _parts(token: str) -> Iterator[str]:
     number = _THOUSANDS.sub("", token).replace(",", ".")
     if token in _NUMBERS:
         yield _NUMBERS[token]
-    elif token[0].isdigit():
+    elif token[0].isdecimal():  # `float` reads no other digits, such as "①"
         yield f"{float(number):.10g}" if number.count(".") < 2 else number
     elif re.match(_ASIAN, token):
         yield from (_NUMBERS[char] for char in token if char in _NUMBERS)
@@ -144,7 +146,7 @@ def _common(wanted: Iterable[str], answer: str) -> int:
 
 def _forms(word: str) -> set[str]:
     """A word; a number also rounded, and as a percentage."""
-    if not word[0].isdigit() or word.count(".") > 1:
+    if not word[0].isdecimal() or word.count(".") > 1:
         return {word}
     return {f"{round(float(word) * scale, places):.10g}" for scale in (1, 100) for places in range(4)} - {
         "0"

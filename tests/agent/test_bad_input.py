@@ -5,12 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
+import unicodedata
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 from langchain_core.tools import StructuredTool
 from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
 from stages import FakeStage, saying
@@ -123,6 +128,37 @@ def test_unusable_names_and_earlier_attachments_do_not_stop_a_run() -> None:
 
 
 # Requests and plans.
+
+CATEGORIES = sorted({unicodedata.category(chr(number)) for number in range(sys.maxunicode + 1)})
+"""Of Unicode. "①" and "²" are "No": digits of which `float` makes no number."""
+
+WORDS = st.tuples(*(st.text(st.characters(categories=[one]), min_size=1, max_size=3) for one in CATEGORIES))
+
+
+@given(words=WORDS)
+@examples(
+    max_examples=5,
+    deadline=None,
+    phases=[Phase.reuse, Phase.generate],  # shrinking thirty words takes minutes
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_any_characters_may_be_in_a_request_a_plan_a_result_an_error_and_an_answer(
+    words: tuple[str, ...],
+) -> None:
+    text, files = " ".join(words), " ".join(f"{word}.jpg" for word in words)
+    calls = plan(
+        ("image-to-text", [], {"image": "a.jpg"}),
+        ("translation", [0], {"text": f"{text} <resource>-0", "tgt_lang": "fr"}),
+    )
+    experts = {"image-to-text": {"generated_text": text}, "translation": ValueError(text)}
+    for respond in (f"I see {text}.", (f"I see {words[0]}", RuntimeError(text)), RuntimeError(text)):
+        agent, _, _ = small_agent(calls, experts, respond=respond)
+        with agent:
+            run = agent.invoke(f"Describe a.jpg, {files} {text}")
+        assert [result.status for result in run.results] == ["ok", "failed"]
+        assert ("- image-to-text (a.jpg)" in run.answer) == (not isinstance(respond, str))
+        assert "- translation" in run.answer
+        assert Run.model_validate_json(run.model_dump_json()).answer == run.answer
 
 
 def test_an_unusable_request_is_refused_with_an_example() -> None:
