@@ -84,7 +84,11 @@ class Record:
     def as_request(self, language: str) -> OwnRequest:
         """The record in the form of `jarvis_agent.evaluation`, which makes a planner's input and judges."""
         turns = [
-            Turn(request=one.request, answer=" ".join(one.answers), files=[*one.files, *one.made_files])
+            Turn(
+                request=one.request,
+                answer=" ".join(filter(None, one.answers)),
+                files=[*one.files, *one.made_files],
+            )
             for one in self.turns
         ]
         common = {"language": language, "request": self.request, "files": self.files, "turns": turns}
