@@ -67,7 +67,7 @@ class Served:
     def forget(self) -> Self:
         """This server without earlier files and calls."""
         for files in (self.uploads, self.runs):
-            shutil.rmtree(files, ignore_errors=True)
+            shutil.rmtree(files.parent, ignore_errors=True)
         self.script["plan"] = "[]"
         self.llm.calls.clear()
         self.backend.calls.clear()

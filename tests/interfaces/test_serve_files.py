@@ -260,10 +260,10 @@ def test_a_hostile_file_name_becomes_a_plain_one(served: Served, name: str) -> N
 def test_only_files_of_runs_are_given_out(served: Served) -> None:
     name = served.uploaded_cat()
     token = name.split("/")[0]
-    secret = served.outputs.parent / "secret.txt"
-    secret.write_text("secret")
     run = served.runs / "run"
     run.mkdir(parents=True)
+    secret = served.runs.with_name("secret.txt")
+    secret.write_text("secret")
     (run / "link.txt").symlink_to(secret)
     for path in (
         "/outputs/run/link.txt",
