@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ os.environ.update(
     NO_COLOR="1",
     COLUMNS="120",
 )
+# The same examples in each run, whatever the order of the tests and the load of the machine.
+hypothesis.settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

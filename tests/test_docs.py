@@ -166,7 +166,6 @@ def _restored_tasks() -> Iterator[None]:
 
 
 @pytest.mark.starter
-@pytest.mark.timeout(240)
 @pytest.mark.usefixtures("_loaded_models", "_restored_tasks")
 @pytest.mark.parametrize("page", SNIPPETS)
 def test_snippets_run_and_print_their_documented_output(

@@ -100,7 +100,6 @@ def run() -> Callable[[Path], Any]:
 
 @pytest.mark.starter
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @each_notebook
 def test_a_run_gives_the_committed_outputs(path: Path, run: Callable[[Path], Any]) -> None:
     made, committed = run(path), read(path)

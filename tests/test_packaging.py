@@ -183,7 +183,6 @@ def test_the_public_names_are_fixed_and_importable() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> None:
     clone, unpacked = tmp_path / "clone", tmp_path / "unpacked"
     everywhere = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__")

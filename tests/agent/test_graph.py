@@ -215,7 +215,6 @@ async def test_a_stored_answer_is_not_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 async def test_a_killed_process_loses_no_stored_result(
     tmp_path: Path, database: str, request: pytest.FixtureRequest

@@ -96,7 +96,6 @@ def types(result: TaskResult) -> set[str]:
     return {detect_media_type(path)[1] for path in result.paths()}
 
 
-@pytest.mark.timeout(180)
 def test_an_image_in_a_pose_is_generated_described_and_read_aloud(play: Play) -> None:
     results = play("girl-in-the-boys-pose")
     assert len(results) == 6
@@ -116,7 +115,6 @@ def test_an_image_in_a_pose_is_generated_described_and_read_aloud(play: Play) ->
     assert results["text-to-speech"].output["duration"] > 0
 
 
-@pytest.mark.timeout(180)
 def test_a_dubbed_video_has_the_frames_and_the_speech(play: Play) -> None:
     import av
 

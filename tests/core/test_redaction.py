@@ -118,7 +118,6 @@ def test_registered_keys_are_masked_and_short_ones_only_as_words(monkeypatch: py
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(30)
 def test_redaction_takes_linear_time() -> None:
     """With quadratic time, this would take hours."""
     for word in ("sk-", "eyJ-", "http://", "a.", "://a@", "bearer ", "authorization:", "https://a?b ", "x@"):

@@ -134,7 +134,7 @@ async def execute(
 
 
 @pytest.mark.slow
-@examples(max_examples=150, derandomize=True, deadline=None)
+@examples(max_examples=150)
 @given(plans(), st.data())
 def test_each_task_ends_once_and_as_its_dependencies_allow(tasks: list[Task], data: st.DataObject) -> None:
     drawn = {task.id: data.draw(behaviours, label=f"task {task.id}") for task in tasks}
@@ -157,7 +157,7 @@ def test_each_task_ends_once_and_as_its_dependencies_allow(tasks: list[Task], da
     assert runner.peak <= limit
 
 
-@examples(max_examples=60, derandomize=True, deadline=None)
+@examples(max_examples=60)
 @given(plans(), st.data())
 def test_a_run_that_is_cancelled_leaves_nothing_behind(tasks: list[Task], data: st.DataObject) -> None:
     runner = ScriptedRunner({task.id: data.draw(behaviours) for task in tasks}, needs_of(tasks))

@@ -68,7 +68,6 @@ def check_resumed(client: httpx.Client, run: dict[str, Any], folder: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_a_server_that_is_ended_during_a_run_loses_no_finished_task(
     tmp_path: Path, ending: signal.Signals
@@ -82,7 +81,6 @@ def test_a_server_that_is_ended_during_a_run_loses_no_finished_task(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_a_worker_that_is_killed_leaves_its_runs_to_the_others(tmp_path: Path, postgres: str) -> None:
     with served_runs(tmp_path, workers=2, url=postgres) as (client, _):
         run = start_and_wait(client, tmp_path)

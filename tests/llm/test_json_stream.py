@@ -29,7 +29,7 @@ plain_json = st.recursive(
 )
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=100)
 @given(plain_json, st.sampled_from([None, 2]), st.booleans())
 def test_well_formed_json_is_read_as_json_reads_it(value, indent, ascii_only):
     text = json.dumps([value], indent=indent, ensure_ascii=ascii_only)
@@ -45,7 +45,7 @@ PIECES = [
 fragments = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200)
 @given(fragments, st.data())
 def test_chunking_makes_no_difference(text, data):
     whole = read(text)

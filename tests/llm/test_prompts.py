@@ -86,7 +86,7 @@ class TestTemplates:
             messages = template.invoke(dict.fromkeys(template.input_variables, "")).to_messages()
             assert {message.additional_kwargs["jarvis_stage"] for message in messages} == {stage}
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(st.text())
     def test_values_are_inserted_unchanged(self, text: str) -> None:
         for name in SETS:

@@ -52,7 +52,6 @@ def test_the_kind_of_a_missing_file_is_guessed_from_its_name() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
-@pytest.mark.timeout(30)
 def test_special_files_and_unknown_types_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening a pipe without a writer would block forever."""
     monkeypatch.chdir(tmp_path)

@@ -132,7 +132,6 @@ def test_tools_of_the_user_are_never_added_and_may_do_any_step() -> None:
     assert ran == []
 
 
-@pytest.mark.timeout(300)
 def test_good_plans_are_left_alone() -> None:
     """The plans written by hand for the project's own requests: next to no findings, and no change."""
     found, changed = [], []

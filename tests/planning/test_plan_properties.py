@@ -100,7 +100,7 @@ def assert_valid(plan):
         known.add(task.id)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=100)
 @given(plans, st.data())
 def test_any_plan_becomes_valid_and_chunking_makes_no_difference(written, data):
     text = json.dumps(written)
@@ -116,7 +116,7 @@ def test_any_plan_becomes_valid_and_chunking_makes_no_difference(written, data):
     )
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 @given(plans, plans)
 def test_any_repair_keeps_the_plan_valid_and_the_returned_tasks_unchanged(written, again):
     builder = StreamingPlanParser(TASKS)
@@ -126,14 +126,14 @@ def test_any_repair_keeps_the_plan_valid_and_the_returned_tasks_unchanged(writte
     assert_valid(Plan(tasks=builder.tasks, notes=builder.notes))
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=60)
 @given(plans)
 def test_a_repaired_plan_needs_no_repair(written):
     plan = Plan.parse(json.dumps(written))
     assert Plan.parse(plan.to_json()) == Plan(tasks=plan.tasks)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=100)
 @given(st.text() | st.text(alphabet="[]{}\"':,task <resource>-01\\"), st.data())
 def test_no_text_raises(text, data):
     plan, given_out, _ = stream(text, data.draw(st.lists(st.integers(0, len(text)), max_size=2)))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
@@ -75,7 +75,6 @@ def report(wrong: Iterable[tuple[dict[str, Any], Plan]]) -> str:
     return "\n".join(f"wanted {row}\n   got {graph(made)} {made.notes}" for row, made in wrong)
 
 
-@pytest.mark.timeout(180)
 def test_plain_requests_get_the_plans_written_by_hand() -> None:
     wrong = [(row, made) for row in PLANS if not is_like(made := planned(row), row)]
     assert not wrong, report(wrong)
@@ -191,7 +190,7 @@ WORDS = (
 
 
 @given(words=st.lists(st.sampled_from(WORDS), max_size=25))
-@hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@hypothesis_settings(max_examples=30)
 def test_every_request_gets_a_valid_plan(words: list[str]) -> None:
     made = plan(" ".join(words))
     assert made.tasks or made.notes
