@@ -125,11 +125,11 @@ async def test_a_model_is_loaded_in_advance_only_on_a_gpu_with_room(pool: ModelP
 
     def work() -> None:
         entered.set()
-        assert opened.wait(10)
+        assert opened.wait(60)
 
     busy = OnDevice(90, work=work)
     running = asyncio.ensure_future(put(pool, "busy", busy))
-    assert await asyncio.to_thread(entered.wait, 10)
+    assert await asyncio.to_thread(entered.wait, 60)
 
     def notify(what: str) -> None:
         if what == "loaded":
@@ -139,7 +139,7 @@ async def test_a_model_is_loaded_in_advance_only_on_a_gpu_with_room(pool: ModelP
         ended.clear()
         model = OnDevice(60)
         pool.reserve((name,), model.load, 60, depth, notify)
-        assert await asyncio.to_thread(ended.wait, 10)
+        assert await asyncio.to_thread(ended.wait, 60)
         assert (model.device, pool.used) == (device, {"cuda:0": 60, "cuda:1": 90})
     opened.set()
     assert await running == "cuda:1"
@@ -159,12 +159,12 @@ async def test_a_load_in_advance_that_is_stopped_leaves_no_claim_on_a_gpu(pool: 
 
     def work() -> None:
         entered.set()
-        assert opened.wait(10)
+        assert opened.wait(60)
 
     busy = asyncio.ensure_future(put(pool, "busy", OnDevice(80, work=work)))
-    assert await asyncio.to_thread(entered.wait, 10)
+    assert await asyncio.to_thread(entered.wait, 60)
     pool.reserve(("reserved",), Stopped(90).load, 90, 1, lambda what: None)
-    assert await asyncio.to_thread(loading.wait, 10)
+    assert await asyncio.to_thread(loading.wait, 60)
     assert await put(pool, "called", OnDevice(60)) == "cuda:1"
     opened.set()
     assert await busy == "cuda:0"

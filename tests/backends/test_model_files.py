@@ -139,10 +139,10 @@ async def test_a_cancelled_call_stops_its_download_and_blocks_no_later_one(
 
     pool, call = ModelPool(100), Call(TASKS["text-to-image"], MODEL, {}, Path, ONLINE)
     running = asyncio.ensure_future(pool.run(("a",), load, call))
-    assert await asyncio.to_thread(asked.wait, 10)
+    assert await asyncio.to_thread(asked.wait, 60)
     assert [each.model for each in activities.get()] == ["org/model"]
     running.cancel()
-    assert await asyncio.to_thread(ended.wait, 10)
+    assert await asyncio.to_thread(ended.wait, 60)
     await pool.close()
     assert activities.get() == []
     assert held(await asyncio.to_thread(model_folder, MODEL, ONLINE)) == set(FILES[TRANSFORMERS])

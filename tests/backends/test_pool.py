@@ -63,7 +63,7 @@ class Gate:
 
     def __call__(self, call: Call) -> Any:
         self.entered.set()
-        assert self.opened.wait(10)
+        assert self.opened.wait(60)
         number = call.inputs.get("n", 1)
         self.together.append([number])
         if number == "bad":
@@ -90,7 +90,7 @@ def start(pool: ModelPool, load: Callable[[], Any], model: str = "a", **given: A
 
 
 async def reached(event: threading.Event) -> None:
-    assert await asyncio.to_thread(event.wait, 10)
+    assert await asyncio.to_thread(event.wait, 60)
 
 
 async def queued(
@@ -120,7 +120,7 @@ async def test_a_model_is_loaded_once_and_runs_one_call_at_a_time(pool: ModelPoo
 
 async def test_different_models_are_loaded_and_run_at_the_same_time(pool: ModelPool) -> None:
     """Loads are concurrent if the sizes are known and fit."""
-    loading, running = threading.Barrier(3, timeout=10), threading.Barrier(3, timeout=10)
+    loading, running = threading.Barrier(3, timeout=60), threading.Barrier(3, timeout=60)
 
     def load() -> Model:
         loading.wait()
@@ -146,7 +146,7 @@ async def test_a_failed_load_reaches_every_waiter_and_is_not_kept(pool: ModelPoo
     def load() -> Model:
         loads.append(1)
         if len(loads) == 1:
-            all_wait.wait(10)
+            all_wait.wait(60)
             raise UnsupportedError("no weights")
         return Model()
 
@@ -220,7 +220,7 @@ async def test_a_model_that_may_not_fit_waits_until_another_is_loaded(
 
     def load() -> Model:
         begun.set()
-        assert go.wait(10)
+        assert go.wait(60)
         return Model()
 
     loading = start(pool, load, size=first)
@@ -303,7 +303,7 @@ async def test_a_cancelled_call_is_not_in_the_batch_and_does_not_stop_it(pool: M
 
     def batch(calls: Sequence[Call]) -> list[Any]:
         inside.set()
-        assert proceed.wait(10)
+        assert proceed.wait(60)
         numbers = [call.inputs["n"] for call in calls]
         seen.append((numbers, is_cancelled()))
         return numbers
@@ -351,7 +351,7 @@ async def test_a_cancelled_load_is_kept_and_its_call_not_run(pool: ModelPool) ->
 
     def load() -> Model:
         entered.set()
-        assert opened.wait(10)
+        assert opened.wait(60)
         return model.load()
 
     first = start(pool, load)
@@ -513,7 +513,7 @@ async def test_the_load_of_a_released_model_is_cancelled_or_its_model_dropped(po
 
     def load() -> Model:
         entered.set()
-        assert opened.wait(10)
+        assert opened.wait(60)
         loaded = Model()
         weakref.finalize(loaded, dropped.set)
         return loaded

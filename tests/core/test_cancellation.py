@@ -51,8 +51,8 @@ needs_proc = pytest.mark.skipif(not OPEN.is_dir(), reason="needs /proc")
 
 
 def until(true: Callable[[], bool]) -> bool:
-    """Wait up to 5 s for another thread."""
-    for _ in range(500):
+    """Wait up to a minute for another thread."""
+    for _ in range(6_000):
         if true():
             return True
         time.sleep(0.01)

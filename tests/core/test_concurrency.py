@@ -157,7 +157,7 @@ async def test_a_cancelled_cpu_bound_call_stops_or_never_starts() -> None:
 
     def work() -> None:
         started.set()
-        end.wait(10)
+        end.wait(60)
         try:
             check_cancelled()
         except BaseException:
@@ -165,15 +165,15 @@ async def test_a_cancelled_cpu_bound_call_stops_or_never_starts() -> None:
             raise
 
     running = asyncio.create_task(run_cpu_bound(work))
-    other = asyncio.create_task(run_cpu_bound(end.wait, 10))
+    other = asyncio.create_task(run_cpu_bound(end.wait, 60))
     waiting = asyncio.create_task(run_cpu_bound(done.append, "late"))
-    assert await asyncio.to_thread(started.wait, 10)
+    assert await asyncio.to_thread(started.wait, 60)
     for task in (running, waiting):
         task.cancel()
     await asyncio.wait([running, waiting])
     end.set()
     await other
-    assert await asyncio.to_thread(stopped.wait, 10)
+    assert await asyncio.to_thread(stopped.wait, 60)
     await run_cpu_bound(done.append, "next")
     assert done == ["next"]
 

@@ -59,7 +59,7 @@ def test_an_error_ends_its_call_and_not_the_loop(error: BaseException) -> None:
 
 def test_an_iterator_yields_items_in_order_and_then_the_error() -> None:
     async def broken() -> AsyncIterator[int]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             yield 1
             await asyncio.sleep(0)
             yield 2
@@ -89,7 +89,7 @@ def test_closing_an_iterator_cancels_the_async_one() -> None:
     items = iterate_sync(endless)
     next(items)
     items.close()  # type: ignore[attr-defined]
-    assert closed.wait(timeout=5)
+    assert closed.wait(timeout=60)
 
 
 SCRIPTS = {

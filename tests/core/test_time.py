@@ -199,7 +199,7 @@ async def test_a_blocked_disk_blocks_neither_a_run_nor_a_tool_called_alone(
 
     def block(self: RunDirectory) -> None:
         loop_time.skip(1000)
-        freed.append(free.wait(10))
+        freed.append(free.wait(60))
 
     monkeypatch.setattr(RunDirectory, slow, block)
     agent, _, _ = small_agent()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clock import LoopTime
 from langchain_core.tools import BaseTool, ToolException, tool
 from small_agents import picture, plan
 
@@ -64,7 +65,7 @@ async def test_tools_that_hang_do_not_block_other_threads(tmp_path: Path) -> Non
 
 
 async def test_a_tool_with_too_many_abandoned_calls_is_not_called_until_they_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
 ) -> None:
     """Each abandoned call keeps a thread."""
     monkeypatch.setattr("jarvis_agent.tools.langchain_task.MAX_ABANDONED_CALLS", 2)
@@ -74,10 +75,12 @@ async def test_a_tool_with_too_many_abandoned_calls_is_not_called_until_they_end
     def stuck(text: str) -> str:
         """Wait."""
         calls.append(text)
+        if len(calls) == 2:
+            loop_time.skip(200)
         release.wait()
         return text
 
-    agent = agent_with(stuck, tmp_path, 2, task_timeout=0.3)
+    agent = agent_with(stuck, tmp_path, 2, task_timeout=100)
     try:
         await agent.ainvoke("Do it")
         run = await agent.ainvoke("Do it")
