@@ -131,6 +131,7 @@ class TestReplies:
         table = "\n".join(f"| {n} | yes | yes | no | no |" for n in range(100))
         for text in (table, 200 * "-", 3 * step, "ha " * 60, 2 * list(blocks)[-1]):
             assert await text_of(scripted(f"Look: {text} The end.")) == f"Look: {text} The end."
+        assert await text_of(scripted("ha " * 60)) == "ha " * 60
         with pytest.raises(LLMError, match=r"empty reply \(finish reason: length"):
             await text_of(scripted("<think>" + 1000 * "on and "))
 

@@ -195,6 +195,11 @@ class TestBudget:
         texts = allocate_budget({"short": shorten_text("one"), "long": shorten_text(LONG)}, 100)
         assert texts["short"] == "one"
         assert 90 <= count_tokens(texts["long"].partition(" …")[0]) <= 99
+        slots = {"repeated": shorten_text(LONG), "last": shorten_text(LONG)}
+        for uses in (1, 5):
+            texts = allocate_budget(slots, 1000, {"repeated": uses})
+            used = uses * count_tokens(texts["repeated"]) + count_tokens(texts["last"])
+            assert 900 <= used <= 1000 + 20 * uses  # each text says how much was cut
 
     def test_the_window_is_the_setting_or_the_profiles(self) -> None:
         known = ScriptedLLM([], profile={"max_input_tokens": 32_000})

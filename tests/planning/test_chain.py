@@ -349,8 +349,9 @@ class TestFailures:
         assert {str(error) for error in seen} == {"the line went dead"}
 
     def test_a_failure_after_the_first_task_becomes_a_note(self) -> None:
-        chain = planning_chain(ScriptedLLM((f"[{LOOK}, {SPEAK[:40]}", DEAD)))
-        plan = chain.with_fallbacks([RunnableLambda(lambda _: Plan())]).invoke(ASK)
+        llm = ScriptedLLM((f"[{LOOK}, {SPEAK[:40]}", DEAD))
+        plan = planning_chain(llm).with_fallbacks([RunnableLambda(lambda _: Plan())]).invoke(ASK)
+        assert llm.stages() == ["plan"], "a model that has just failed is not asked for a repair"
         assert names(plan) == [(0, "image-to-text")]
         assert any("the line went dead" in note for note in plan.notes)
         assert any("task 1 was left out: the text ends in the middle of it" in note for note in plan.notes)

@@ -13,10 +13,12 @@ from jarvis_agent import Plan, planning_chain
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import Arg, TaskSpec
+from jarvis_agent.core.types import Task
 from jarvis_agent.evaluation.requests import read_requests
 from jarvis_agent.planning.coverage import Coverage
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline import plan_steps
+from jarvis_agent.planning.offline import PlannedStep, plan_steps
 from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.testing import ScriptedLLM
 
@@ -130,6 +132,19 @@ def test_tools_of_the_user_are_never_added_and_may_do_any_step() -> None:
     plan, llm = planned(request, whole, tools=tools)
     assert ([each.task for each in plan.tasks], llm.stages()) == (["look_at", "send_email"], ["plan"])
     assert ran == []
+
+
+def test_a_tool_of_the_user_that_is_left_out_is_asked_for_and_not_added() -> None:
+    tool = TaskSpec("send_email", "tool", "Send an email", (Arg("text", "text"),), ("text",))
+    send = Task(task=tool.name, id=1, args={"text": "<resource>-0"})
+    steps = [
+        PlannedStep("Describe a.jpg", {"image-to-text": 1.0}, (Task.model_validate(LOOK),)),
+        PlannedStep("email it", {tool.name: 1.0}, (send,)),
+    ]
+    coverage = Coverage((), {**TASKS, tool.name: tool}, steps)
+    plan = [Task.model_validate(LOOK)]
+    assert [gap.raw for gap in coverage.find_errors(plan)] == ["email it"]
+    assert list(coverage.additions(plan)) == []
 
 
 def test_good_plans_are_left_alone() -> None:

@@ -11,6 +11,7 @@ from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.execution.run import Run
 from jarvis_agent.planning.file_names import FileNames
+from jarvis_agent.planning.normalise import MAX_TASKS
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 
@@ -107,7 +108,7 @@ def test_removed_are_the_notes_on_what_a_plan_lacks():
     assert "removed" not in repaired.model_dump()
 
 
-def test_a_plan_has_a_limit():
+def test_a_plan_has_a_limit(monkeypatch):
     plan = parse(*(speak(i, f"line {i}") for i in range(300)))
     assert [t.id for t in plan.tasks] == list(range(256))
     assert plan.notes == ["tasks left out: 44, since a plan has at most 256"]
@@ -117,6 +118,12 @@ def test_a_plan_has_a_limit():
     assert len(plan) == 256
     assert plan.tasks[-1].id == 9
     assert "tasks left out: 1, since a plan has at most 256" in plan.notes
+    # A task may refer to as many tasks as a plan has, in its `dep` and in its arguments.
+    others = list(range(200))
+    for most, count in ((MAX_TASKS, 201), (199, 200)):
+        monkeypatch.setattr("jarvis_agent.planning.normalise.MAX_TASKS", most)
+        text = " ".join(f"<resource>-{i}" for i in others)
+        assert len(parse(*map(look, others), speak(200, text, others))) == count
     names = [f"{i}.jpg" for i in range(20)]
     plan = parse(task("VQA", 0, text=[f"{i}?" for i in range(7)], image=names))
     assert len(plan) == 64

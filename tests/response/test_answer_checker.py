@@ -36,6 +36,7 @@ SPOKEN = result(
     "year, and the new office in Lisbon.",
 )
 SPOKEN_ZH = result("automatic-speech-recognition", "大家早上好，欢迎参加季度会议。今天我们讨论明年的预算。")
+GREETING_ZH = result("automatic-speech-recognition", "大家早上好。")
 TWO = result("visual-question-answering", "two")
 YES = result("visual-question-answering", "yes")
 GERMAN = result("translation", "Guten Morgen, wie geht es dir heute?")
@@ -104,6 +105,7 @@ BAD = [
     (SPOKEN_ZH, "很抱歉，我无法完成这个请求。"),
     (SPOKEN_ZH, "Done."),
     (CAPTION, "Sorry, as a language model I cannot see images."),
+    (GREETING_ZH, "Transcribe the recording: the recording was transcribed."),
     (CAPTION, "抱歉，我无法查看图片。"),
     (CAPTION, "Es tut mir leid, das kann ich nicht."),
     (PICTURE, "I have drawn a picture of a cat for you."),

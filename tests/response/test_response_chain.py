@@ -179,6 +179,12 @@ class TestReport:
         trouble = "- text-to-image: failed: no model is left for text-to-image"
         assert await report_of(RESULTS[2]) == f"I could not do this.\n\nWhat did not work:\n{trouble}"
 
+    async def test_a_failed_task_has_its_own_reason_also_if_it_needs_another_that_failed(self) -> None:
+        late = TaskResult(task=TELL, status="failed", error="the run's time was over")
+        said = await report_of(RESULTS[2], late)
+        assert "- text-to-image: failed: no model is left" in said
+        assert "- image-to-text (result of text-to-image): failed: the run's time was over" in said
+
     async def test_the_line_of_each_kind_of_result(self) -> None:
         classes = "image-classification"
         cases = {
