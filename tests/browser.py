@@ -140,8 +140,12 @@ class Tab:
 
     def ask_first(self) -> None:
         """Set that plans are shown before they run."""
-        self.page.get_by_role("button", name="Settings").click()
+        self.open_menu()
         self.page.get_by_label("Ask me before running a plan").check()
+
+    def open_menu(self) -> None:
+        """Open the sidebar."""
+        self.page.get_by_role("button", name="Toggle Sidebar").click()
 
     def reload(self) -> None:
         """Load the page again, and wait until it is drawn. The connections that this ends are no errors."""

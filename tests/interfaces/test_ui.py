@@ -146,6 +146,7 @@ def test_an_error_is_explained_and_the_request_stays_in_its_box(
     tab.ask("What animal is this?", broken)
     expect(tab.chat).to_contain_text("This did not work")
     expect(tab.chat).to_contain_text("photo.jpg")
+    expect(tab.page.locator("#side")).to_be_hidden()
     expect(tab.box).to_have_value("What animal is this?")
     assert str(stage.outputs) not in tab.page.content()
     tab.page.locator("#box .delete-button").first.click()
@@ -201,6 +202,7 @@ def test_a_chat_goes_on_after_the_page_is_loaded_again(stage: Stage, tab: Tab) -
     tab.page.locator("#run-plan").click()
     expect(tab.task(0)).to_contain_text("done")
     tab.wait_until_idle()
+    tab.open_menu()
     tab.page.get_by_role("button", name="New chat").click()
     expect(tab.requests).to_have_count(0)
     tab.reload()
@@ -215,11 +217,12 @@ def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -
     proposal = tab.page.locator("#proposal")
     expect(proposal).to_contain_text("Run this plan?")
     expect(proposal.get_by_role("checkbox")).to_have_count(2)
-    expect(tab.plan).not_to_contain_text("canny-control")
+    expect(tab.task(1)).to_contain_text("planned")
     assert stage.calls == []
     tab.shoot("approval")
-    proposal.get_by_label("image", exact=True).nth(1).fill("astronaut.jpg")
-    proposal.get_by_label("0 image-to-text").uncheck()
+    proposal.get_by_label("image", exact=True).nth(1).click()
+    proposal.get_by_role("option", name="astronaut.jpg").click()
+    proposal.get_by_role("checkbox", name="0 image-to-text").uncheck()
     proposal.get_by_role("button", name="Run", exact=True).click()
     tab.wait_until_idle()
     expect(tab.plan.locator("button.task")).to_have_count(1)
@@ -234,9 +237,10 @@ def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -
     stage.script["plan"] = plan(outline, ("image-to-text", [0], {"image": "<resource>-0"}))
     tab.ask("What is in <b>the</b> outline?")
     expect(tab.requests.last).to_contain_text("What is in <b>the</b> outline?")
-    reference = proposal.get_by_label("image ← 0 canny-control")
-    expect(reference).to_have_value("<resource>-0")
+    reference = proposal.get_by_label("image", exact=True).nth(1)
+    expect(reference).to_have_value("← 0 canny-control")
     reference.fill("<resource>-7")
+    reference.press("Enter")
     proposal.get_by_role("button", name="Run", exact=True).click()
     expect(proposal).to_contain_text("task 1 (image-to-text): <resource>-7")
     expect(proposal.get_by_label("image", exact=True).nth(1)).to_have_value("<resource>-7")
@@ -253,12 +257,14 @@ def test_the_keyboard_alone_is_enough(stage: Stage, tab: Tab) -> None:
     tab.page.keyboard.press("Enter")
     expect(tab.requests).to_have_count(1)
     tab.wait_until_idle()
+    expect(tab.details).to_contain_text("fake/canny-control")
+    tab.tab_to(tab.task(0))
+    tab.page.keyboard.press("Enter")
+    expect(tab.details).to_contain_text("fake/image-to-text")
     tab.tab_to(tab.task(1))
     tab.page.keyboard.press("Enter")
     expect(tab.details).to_contain_text("fake/canny-control")
-    expect(tab.task(1)).to_have_attribute("aria-expanded", "true")
-    tab.page.keyboard.press("Enter")
-    expect(tab.details).to_have_count(0)
+    expect(tab.task(1)).to_have_attribute("aria-pressed", "true")
 
 
 def test_a_narrow_window_shows_everything_without_scrolling_sideways(stage: Stage) -> None:
@@ -271,6 +277,25 @@ def test_a_narrow_window_shows_everything_without_scrolling_sideways(stage: Stag
         outside = """() => [...document.querySelectorAll('#chat p, #chat img, #plan button, #plan dd, #box')]
             .filter(one => one.getBoundingClientRect().right > 361).map(one => one.outerHTML)"""
         assert tab.page.evaluate(outside) == []
+
+
+def test_the_request_is_written_below_an_answer_in_a_narrow_window(stage: Stage) -> None:
+    with browser_tab(stage.browser, stage.url, viewport={"width": 420, "height": 740}) as tab:
+        tab.ask("What animal is this?", CAT)
+        tab.wait_until_idle()
+        expect(tab.chat).to_contain_text(ANSWER)
+        expect(tab.page.locator("#box")).to_be_in_viewport(ratio=1)
+
+
+def test_a_file_is_dropped_anywhere_on_the_page(stage: Stage, tab: Tab) -> None:
+    drop = """target => {
+        const data = new DataTransfer();
+        data.items.add(new File(["rooms\\n3\\n"], "prices.csv", {type: "text/csv"}));
+        const event = new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true});
+        return target.dispatchEvent(event);
+    }"""
+    assert tab.page.locator("#head").evaluate(drop) is False  # The browser does not open the file itself.
+    expect(tab.page.locator("#box .thumbnail-item")).to_have_count(1)
 
 
 def test_visitors_do_not_see_the_files_of_others(stage: Stage, tab: Tab) -> None:
@@ -315,6 +340,7 @@ def test_the_examples_run_with_the_starter_models(stage: Stage, tmp_path: Path) 
 
 def test_the_page_is_in_the_language_and_the_colours_of_the_browser(stage: Stage) -> None:
     with browser_tab(stage.browser, stage.url, locale="zh-CN", color_scheme="dark") as tab:
+        tab.open_menu()
         expect(tab.page.get_by_role("button", name="新对话")).to_be_visible()
         tab.ask("这是什么动物？", CAT)
         tab.wait_until_idle()

@@ -50,6 +50,7 @@ def page_options(agents: Sequence[JarvisAgent]) -> dict[str, Any]:
     return {
         "theme": theme,
         "css": (_DATA / "page.css").read_text(encoding="utf-8"),
+        "js": (_DATA / "page.js").read_text(encoding="utf-8"),
         "i18n": _translated,
         "footer_links": [],
         "run_history": False,
@@ -80,15 +81,15 @@ class Page:
             self._visitor = gr.State(None, time_to_live=self._kept, delete_callback=self._leave)
             self._key = gr.Textbox(visible="hidden")
             self._proposal, self._decision = gr.State(None), gr.State(None)
-            with gr.Row(elem_id="top"):
-                self._head = gr.HTML(elem_id="head", apply_default_css=False)
-                self._new = gr.Button(_translated("new_chat"), size="sm", scale=0, min_width=120)
+            with gr.Sidebar(open=False, elem_id="menu"):
+                self._new = gr.Button(_translated("new_chat"), variant="primary")
+                self._lay_out_settings()
+            self._head = gr.HTML(elem_id="head", apply_default_css=False)
             with gr.Row(elem_id="columns"):
                 with gr.Column(scale=3, min_width=320, elem_id="talk"):
                     self._lay_out_chat()
                 with gr.Column(scale=2, min_width=320, elem_id="side"):
                     self._lay_out_plan()
-                    self._lay_out_settings()
             self._connect()
 
     def _lay_out_chat(self) -> None:
@@ -112,6 +113,11 @@ class Page:
         )
 
     def _lay_out_plan(self) -> None:
+        self._plan = gr.HTML(
+            elem_id="plan",
+            js_on_load=(_DATA / "plan.js").read_text(encoding="utf-8"),
+            apply_default_css=False,
+        )
         with gr.Column(visible=False, elem_id="proposal") as panel:
             self._panel = panel
             gr.render(inputs=[self._visitor, self._proposal], triggers=[self._proposal.change])(
@@ -119,16 +125,11 @@ class Page:
                     visitor, shown, self._visitor, self._decision, _translated
                 )
             )
-        self._plan = gr.HTML(
-            elem_id="plan",
-            js_on_load=(_DATA / "plan.js").read_text(encoding="utf-8"),
-            apply_default_css=False,
-        )
 
     def _lay_out_settings(self) -> None:
         settings = self._agents[0].settings
         names = [agent.model_name or "" for agent in self._agents]
-        with gr.Accordion(_translated("settings"), open=False, elem_id="settings"):
+        with gr.Accordion(_translated("settings"), elem_id="settings"):
             ask_first = gr.Checkbox(False, label=_translated("ask_first"))
             agent = gr.Dropdown(
                 [(name or _translated("no_model"), place) for place, name in enumerate(names)],

@@ -30,7 +30,7 @@ ICONS = {
     "skipped": "–",
     "stopped": "■",
 }
-_HEIGHT, _ROW, _WIDTH = 62, 96, 150
+_HEIGHT, _ROW, _WIDTH = 78, 116, 150
 """Pixels: a box, a level with the lines below it, the least width of a box."""
 _MAX_CHARS = 4_000
 _OPEN = frozenset({"planned", "selecting", "waiting", "loading", "running"})
@@ -46,12 +46,14 @@ class PlanView:
         self._translated = phrases(text("plan")).translated
 
     def html(self, turns: Sequence[PageTurn]) -> str:
-        """The turns; all but the last one are closed. A plan that waits for the visitor is in its form."""
-        if not turns:
-            return ""
-        *earlier, last = enumerate(turns)
-        parts = [self._turn(*last)] if turns[-1].proposal is None else []
-        for number, turn in reversed(earlier):
+        """The turns that have tasks, all but the last one closed; a plan that waits for the visitor alone."""
+        if turns and turns[-1].proposal is not None:
+            tasks = map(Task.model_validate, turns[-1].proposal["plan"])
+            return self._graph(len(turns) - 1, turns[-1], [TaskProgress(task, "planned") for task in tasks])
+        parts = [self._turn(len(turns) - 1, turns[-1])] if turns else []
+        for number, turn in reversed(list(enumerate(turns[:-1]))):
+            if not turn.progress.tasks:
+                continue
             title = self._text("earlier", request=shorten(turn.request, 60))
             summary = f"<summary>{self._escape(title)}</summary>"
             parts.append(
@@ -74,13 +76,11 @@ class PlanView:
     def _turn(self, number: int, turn: PageTurn) -> str:
         progress, rows = turn.progress, turn.progress.tasks
         if not rows:
-            name = "stopped" if turn.is_stopped else "empty_plan" if turn.is_over else "planning"
-            return f'<p class="empty {name}">{self._escape(self._text(name))}</p>'
+            return ""
         notes = [*progress.notes, *(map(str, list(progress.activities)) if not turn.is_over else ())]
         listed = "".join(f"<li>{self._translate(note)}</li>" for note in dict.fromkeys(notes))
         details = "".join(self._details(number, turn, row) for row in rows.values())
-        below = f'<ul class="notes">{listed}</ul><p class="hint">{self._text("hint")}</p>{details}'
-        return self._graph(number, turn, list(rows.values())) + below
+        return f'{self._graph(number, turn, list(rows.values()))}<ul class="notes">{listed}</ul>{details}'
 
     def _graph(self, number: int, turn: PageTurn, rows: Sequence[TaskProgress]) -> str:
         levels = levels_of([row.task for row in rows])
@@ -97,8 +97,9 @@ class PlanView:
         for row in rows:
             x, depth = place[row.task.id]
             width = 100 / len(levels[depth])
-            style = f"left:{x:.2f}%;top:{depth * _ROW}px;width:min({width:.2f}% - 8px, 280px)"
-            boxes += f'<button type="button" class="task {self.state(turn, row)}" style="{style}" '
+            style = f"left:{x:.2f}%;top:{depth * _ROW}px;width:min({width:.2f}% - 8px, 300px)"
+            state = self.state(turn, row) + (" dependent" if place.keys() & row.task.deps else "")
+            boxes += f'<button type="button" class="task {state}" style="{style}" '
             boxes += f'data-task="{number}-{row.task.id}">{self._box(turn, row)}</button>'
         return (
             f'<div class="scroll"><div class="graph" style="height:{height}px;min-width:{widest * _WIDTH}px">'

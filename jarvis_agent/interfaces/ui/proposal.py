@@ -1,14 +1,14 @@
-"""A plan that waits for the visitor: its tasks with a checkbox, and a text box for each of their inputs."""
+"""A plan that waits for the visitor: its tasks with a checkbox, and a field for each of their inputs."""
 
 from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
 
-from jarvis_agent.core.references import refs_in
 from jarvis_agent.interfaces.ui.chat_view import escape
 from jarvis_agent.interfaces.ui.plan_view import as_text
 from jarvis_agent.interfaces.ui.visitor import Visitor
@@ -38,19 +38,15 @@ def show_proposal(
         gr.Markdown(f"⚠️ {escape(visitor.clean(problem))}")
     tasks = shown.get("given", shown["plan"])  # A plan that cannot run is shown as the visitor changed it.
     fields: list[Any] = []
+    choices = [(name, name) for name in visitor.file_names]
     titles = {task["id"]: f"{task['id']} {task['task']}" for task in tasks}
     for task in tasks:
         with gr.Group():
             fields.append(gr.Checkbox(True, label=titles[task["id"]], interactive=True))
             fields += [
-                gr.Textbox(
-                    visitor.clean(as_text(value)),
-                    label=" ← ".join([name, *(titles[one] for one in refs_in(value) if one in titles)]),
-                    interactive=True,
-                    max_lines=6,
-                )
-                for name, value in task["args"].items()
+                _field(name, visitor.clean(as_text(value)), choices) for name, value in task["args"].items()
             ]
+        choices.append((f"← {titles[task['id']]}", f"<resource>-{task['id']}"))
     with gr.Row(elem_id="decision"):
         run = gr.Button(translated("run"), variant="primary", elem_id="run-plan")
         reject = gr.Button(translated("reject"), elem_id="reject-plan")
@@ -61,6 +57,13 @@ def show_proposal(
 
     run.click(read, [asked, *fields], decision, api_visibility="private")
     reject.click(lambda: _decision(False), None, decision, api_visibility="private")
+
+
+def _field(name: str, text: str, choices: Sequence[tuple[str, str]]) -> gr.Dropdown | gr.Textbox:
+    """A choice of files and earlier results for an input that is one of them, or a text box."""
+    if any(text == value for _, value in choices):
+        return gr.Dropdown(choices, value=text, label=name, interactive=True, allow_custom_value=True)
+    return gr.Textbox(text, label=name, interactive=True, max_lines=6)
 
 
 def edited_plan(

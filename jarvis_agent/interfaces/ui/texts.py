@@ -1,7 +1,7 @@
 """The texts of the page by language.
 
 text = texts_for("zh-CN,zh;q=0.9,en;q=0.8")     # from the header Accept-Language
-text("summary", tasks=3, done=2)                # "3 个任务，完成 2 个"
+text("summary", tasks=3, done=2)                # "任务：3 个中完成 2 个"
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from jarvis_agent.agent.memory import ChatMemory
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import JarvisError, format_traceback
+from jarvis_agent.core.messages import CHINESE, ENGLISH
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.execution.run import Event, Run
@@ -44,6 +45,13 @@ _PAUSE_S = 0.05
 _TURNS = TypeAdapter(list[ChatTurn])
 _FOLDER = re.compile(r"/outputs/(?:\d{8}-\d{6}-\w+/)?")
 """What PathRedactor leaves of the folder of an upload, or of a run's file."""
+_COMMAND = r"(?:`jarvis |pip install |hf download )"
+_HELPS = "|".join(re.escape(words.helps.removesuffix("{advice}")) for words in (ENGLISH, CHINESE))
+_ADVICE = re.compile(
+    rf" ?(?:{_HELPS})[^\n]*| ?[(（][^()（）;；:：\n]*{_COMMAND}[^()（）\n]*[)）]"
+    rf"|(?:; download it with)?[;；:：][^()（）;；:：\n]*{_COMMAND}[^()（）;；\n]*"
+)
+"""Advice for who runs the server: a visitor can install and set nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +111,15 @@ class Visitor:
         self._redactor = PathRedactor(self.directory, self.directory, private_directories(agents[0]))
 
     def clean(self, text: str) -> str:
-        """The text as a visitor may see it: file names in place of paths, and no keys."""
-        return _FOLDER.sub("", self._redactor.clean(redact(text)))
+        """The text as a visitor may see it: file names in place of paths, no keys, no commands to type."""
+        return _ADVICE.sub("", _FOLDER.sub("", self._redactor.clean(redact(text))))
+
+    @property
+    def file_names(self) -> list[str]:
+        """The files of the chat, which a plan may use: uploads, and what earlier runs made."""
+        runs = [turn.run for turn in self.turns if turn.run is not None]
+        made = [file.path for run in runs for file in run.resources if file.path is not None]
+        return list(dict.fromkeys(path.name for path in [*(f for t in self.turns for f in t.files), *made]))
 
     def ask(self, request: str, files: Sequence[Path], choices: Choices) -> PageTurn:
         """Add a turn. The files are copied, so that the agent needs to read no common directory. Blocks."""

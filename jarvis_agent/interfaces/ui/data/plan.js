@@ -1,16 +1,20 @@
-// A box of the graph shows or hides the details of its task. What is open stays open when the plan is drawn again.
+// A box of the graph shows the details of its task, at first those of the last one. What is open stays open when
+// the plan is drawn again.
 let shown = null;
 const open = new Set();
 const draw = () => {
-  element.querySelectorAll(".about").forEach((one) => (one.hidden = one.dataset.task !== shown));
-  element.querySelectorAll("button.task").forEach((one) => (one.ariaExpanded = one.dataset.task === shown));
+  const details = [...element.querySelectorAll(".about")];
+  const last = details.findLast((one) => !one.closest(".earlier"))?.dataset.task;
+  const current = details.some((one) => one.dataset.task === shown) ? shown : last;
+  details.forEach((one) => (one.hidden = one.dataset.task !== current));
+  element.querySelectorAll("button.task").forEach((one) => (one.ariaPressed = one.dataset.task === current));
   element.querySelectorAll(".earlier").forEach((one) => (one.open = open.has(one.dataset.task)));
 };
 
 element.addEventListener("click", (event) => {
   const box = event.target.closest("button.task");
   if (!box) return;
-  shown = box.dataset.task === shown ? null : box.dataset.task;
+  shown = box.dataset.task;
   draw();
   element.querySelector(".about:not([hidden])")?.scrollIntoView({ block: "nearest", behavior: "smooth" });
 });
@@ -23,3 +27,4 @@ element.addEventListener(
   true,
 );
 watch("value", draw);
+draw();
