@@ -21,7 +21,7 @@ from langchain_core.tools import BaseTool
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
-from jarvis_agent.core.errors import ConfigError, JarvisError, PlanError, describe_error, format_traceback
+from jarvis_agent.core.errors import ConfigError, JarvisError, PlanError, describe_error, log_error
 from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -183,11 +183,10 @@ async def ask_planner(
         await _stream(planner, inputs, config, read, limit[0], "the planner")
     except StageTimeoutError:
         note = f"{what} did not finish in its time ({limit[1]})"
-    except JarvisError as error:
-        note = f"{what} failed: {error}"
     except Exception as error:
-        logger.error("%s failed: %s", what, format_traceback(error))
-        note = f"{what} failed ({type(error).__name__}); see the log"
+        note = f"{what} failed: {describe_error(error)}"
+        if not isinstance(error, JarvisError):
+            log_error(logger, f"{what} failed", error)
     else:
         return plan, True
     return plan + Plan(notes=[note], removed=[note] if plan.tasks else []), False
@@ -215,7 +214,7 @@ async def write_answer(
     except Exception as error:
         is_late = isinstance(error, StageTimeoutError)
         why = f"there was no time left ({limit[1]})" if is_late else describe_error(error)
-        logger.warning("the answer could not be written: %s: %s", why, format_traceback(error))
+        log_error(logger, "the answer could not be written", error)
         for piece in report_after_failure(inputs, begun, why):
             show(piece)
 

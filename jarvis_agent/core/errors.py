@@ -25,6 +25,7 @@ Messages state what was tried and what to do now. Only `ConfigError` and `InputE
 
 from __future__ import annotations
 
+import logging
 import traceback
 from dataclasses import dataclass
 from typing import Literal
@@ -32,6 +33,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from jarvis_agent.core.redaction import redact
+from jarvis_agent.core.text import brief_text
 
 
 class JarvisError(Exception):
@@ -177,6 +179,15 @@ def describe_error(error: BaseException) -> str:
 def redacted_cause(error: BaseException) -> JarvisError:
     """A redacted copy of a third-party error: `raise … from redacted_cause(error)`."""
     return JarvisError(describe_error(error)).with_traceback(error.__traceback__)
+
+
+def log_error(logger: logging.Logger, what: str, error: BaseException) -> None:
+    """Log an error that a run survives: one line at WARNING, and its traceback at DEBUG.
+
+    A program that configures no logging has warnings on its standard error.
+    """
+    logger.warning("%s: %s", what, brief_text(describe_error(error)))
+    logger.debug("%s", format_traceback(error))
 
 
 def format_traceback(error: BaseException) -> str:

@@ -28,7 +28,7 @@ from jarvis_agent.core.errors import (
     JarvisError,
     NoCandidateError,
     describe_error,
-    format_traceback,
+    log_error,
 )
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
@@ -208,7 +208,7 @@ class Executor:
             return state.result("failed", str(error), type(error).__name__)
         except Exception as error:
             # An error of one tool must not stop the other tasks.
-            logger.error("task %s (%s) failed: %s", state.task.id, state.task.task, format_traceback(error))
+            log_error(logger, f"task {state.task.id} ({state.task.task}) failed", error)
             return state.result("failed", describe_error(error))
         finally:
             selecting.cancel()

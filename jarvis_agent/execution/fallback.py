@@ -38,7 +38,7 @@ from jarvis_agent.core.errors import (
     RateLimitedError,
     TransientError,
     describe_error,
-    format_traceback,
+    log_error,
     policy_for,
 )
 from jarvis_agent.core.settings import Settings
@@ -189,7 +189,7 @@ class FallbackChain:
             raise
         except Exception as failure:
             # An error of a model's library is this candidate's failure, not the run's.
-            logger.warning("%s failed at %s: %s", model, self.spec.name, format_traceback(failure))
+            log_error(logger, f"{model} failed at {self.spec.name}", failure)
             more = _FREE_DISK if isinstance(failure, OSError) and failure.errno in _DISK_FULL else ""
             raise ExpertError(describe_error(failure) + more) from failure
 

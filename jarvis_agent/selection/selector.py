@@ -28,7 +28,7 @@ from jarvis_agent.core.errors import (
     JarvisError,
     NoCandidateError,
     describe_error,
-    format_traceback,
+    log_error,
 )
 from jarvis_agent.core.languages import detect_script
 from jarvis_agent.core.plugins import to_runnable
@@ -253,7 +253,7 @@ def _explain_failure(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "the selector did not choose in time (JARVIS_LLM_TIMEOUT)"
     if not isinstance(error, JarvisError):
-        logger.error("the choice of a model failed: %s", format_traceback(error))
+        log_error(logger, "the choice of a model failed", error)
     return f"the selector could not choose: {describe_error(error)}"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 from clock import LoopTime
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
+from langchain_core.tools import StructuredTool
 from small_agents import CAPTION, DESCRIBE, small_agent
 from stages import FakeStage, plan_of
 
@@ -106,13 +108,40 @@ async def test_a_responder_that_never_waits_and_never_ends_is_cut_off(loop_time:
 
 
 async def test_the_error_of_a_planner_is_a_note_and_its_tasks_are_run() -> None:
-    """Only messages of our own errors are shown."""
     task = Task(task="image-to-text", id=7, dep=[-1], args={"image": "a.jpg"})
-    for error, message in ((ValueError("a bug"), "ValueError"), (LLMError("it hung up"), "it hung up")):
+    for error, message in (
+        (ValueError("a bug"), "ValueError: a bug"),
+        (LLMError("it hung up"), "it hung up"),
+    ):
         agent, _, _ = small_agent(planner=FakeStage(plan_of(task, error)))
         async with agent:
             run = await agent.ainvoke("Describe a.jpg")
         # The offline planner would number its task 0.
         assert [(result.task.id, result.status) for result in run.results] == [(7, "ok")]
         assert message in run.plan.notes[0]
-        assert "a bug" not in run.plan.notes[0]
+
+
+@pytest.mark.parametrize("part", ["planner", "selector", "responder", "tool", "expert"])
+async def test_an_error_that_a_run_survives_is_one_line_in_the_log_and_its_traceback_is_for_debugging(
+    part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = ValueError("the first line\nthe second line")
+
+    def fails(image: Any) -> str:
+        raise error
+
+    tool = StructuredTool.from_function(fails, name="image-to-text", description="Describe an image.")
+    options: dict[str, Any] = {"tools": [tool]} if part == "tool" else {part: fails}
+    if part == "expert":
+        options = {"experts": {"image-to-text": error}}
+    caplog.set_level(logging.DEBUG, "jarvis_agent")
+    agent, _, _ = small_agent(DESCRIBE, models=["a", "b"], select='{"id": "image-to-text/b"}', **options)
+    async with agent:
+        await agent.ainvoke("Describe a.jpg")
+    records = [record for record in caplog.records if record.name.startswith("jarvis_agent")]
+    shown = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
+    assert shown
+    assert all("the first line the second line" in line and "\n" not in line for line in shown)
+    assert all(record.exc_info is None for record in records)
+    hidden = [record.getMessage() for record in records if record.levelno == logging.DEBUG]
+    assert any("Traceback" in text and "the second line" in text for text in hidden)
