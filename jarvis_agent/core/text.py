@@ -3,6 +3,7 @@ r"""Clean and shorten text.
 clean("\x1b[31mred\x1b[0m")             # "red": no escape sequences or control characters
 replace_surrogates("one \ud800")        # "one \ufffd": text that can be encoded
 brief_text("a long\nmessage …", 300)    # one line of at most 300 characters
+count_words("two words, 两词")           # 4: Chinese and Japanese are counted by character
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ _ESCAPE_SEQUENCE = re.compile(
 )
 _DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters that change the direction of the text after them, and so can disguise it."""
+
+_EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+"""Characters of scripts without spaces between words."""
 
 _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -55,3 +59,12 @@ def brief_text(text: str, limit: int = 300) -> str:
         return line
     space = line.rfind(" ", max(0, limit - 30), limit + 1)  # Chinese has none.
     return f"{line[: space if space > 0 else limit]} …"
+
+
+def count_words(text: str) -> int:
+    """The number of words, as word processors count them: an East Asian character counts as one.
+
+    Punctuation alone is no word.
+    """
+    rest, characters = _EAST_ASIAN.subn(" ", text)
+    return characters + sum(any(map(str.isalnum, word)) for word in rest.split())

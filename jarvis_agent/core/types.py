@@ -241,10 +241,13 @@ class TaskResult(Frozen):
         return [*chosen, *self.notes]
 
     def resource(self, kind: str) -> Resource | None:
-        """The first resource of that kind; for "text" and "data", else the first that has some."""
+        """The first resource of that kind; for "text" and "data", else the first that has some.
+
+        A "file" is any file, else a text, which can be written as one.
+        """
         fitting = [r for r in self.resources if r.kind == kind]
-        if kind in ("text", "data"):
-            fitting += [r for r in self.resources if getattr(r, kind) is not None]
+        for field in {"file": ("path", "text"), "text": ("text",), "data": ("data",)}.get(kind, ()):
+            fitting += [r for r in self.resources if getattr(r, field) is not None]
         return fitting[0] if fitting else None
 
     def paths(self) -> Iterator[Path]:

@@ -1,17 +1,21 @@
 """Audio files, decoded to samples and written as WAV.
 
 samples = read_audio(Path("clip.wav"), 16_000)  # float32, mono, in [-1, 1]
+probe_audio(Path("clip.wav")).duration          # 3.5
 """
 
 from __future__ import annotations
 
 import wave
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
+from jarvis_agent.media.video import duration_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +41,41 @@ def read_audio(path: Path, rate: int) -> NDArray[np.float32]:
     mono = samples.mean(axis=1)
     resampled = mono if native == rate else soxr.resample(mono, native, rate)
     return np.ascontiguousarray(resampled, dtype=np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFacts:
+    """Duration in seconds, samples per second (Hz), and number of channels."""
+
+    duration: float
+    rate: int
+    channels: int
+
+
+def probe_audio(path: Path) -> AudioFacts:
+    """Read the properties of a recording, or of the sound of a video, without decoding it.
+
+    Raises:
+        BadInputError: the file cannot be read as audio.
+        MissingExtraError: no installed library reads its format.
+    """
+    with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
+        import soundfile
+
+        known = soundfile.info(path)
+        return AudioFacts(float(known.duration), known.samplerate, known.channels)
+    try:
+        import av
+    except ImportError as error:
+        raise MissingExtraError(f"reading {path.name}", "local") from error
+    try:
+        with av.open(path, metadata_errors="replace") as file:
+            if not any(stream.codec_context for stream in file.streams.audio[:1]):
+                raise BadInputError(f"{path} holds no sound that can be decoded")
+            stream = file.streams.audio[0]
+            return AudioFacts(duration_of(file), stream.rate, stream.layout.nb_channels)
+    except (av.FFmpegError, OSError) as error:
+        raise BadInputError(f"{path} cannot be read as audio: {error}") from error
 
 
 def decode_audio(path: Path) -> tuple[NDArray[np.float32], int]:

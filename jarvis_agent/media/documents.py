@@ -62,6 +62,23 @@ def load_text(path: Path) -> str:
     return text
 
 
+def count_pages(path: Path) -> int:
+    """The number of pages of a PDF file, which may be encrypted.
+
+    Raises:
+        InputError: the file is broken.
+        MissingExtraError: the extra `community` is not installed.
+    """
+    try:
+        from pypdf import PdfReader
+    except ImportError as error:
+        raise MissingExtraError(f"reading {path.name}", "community") from error
+    try:
+        return PdfReader(path).get_num_pages()
+    except Exception as error:  # It raises errors of any type for broken files.
+        raise InputError(f"{path} cannot be read as a PDF file: {error}; open and save it again") from error
+
+
 def _check_length(path: Path, size: int) -> None:
     if size > MAX_CHARS:
         raise InputError(f"{path} has more than {MAX_CHARS:,} characters; give a part of it")

@@ -12,9 +12,10 @@ from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
-from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media.audio import probe_audio
 from jarvis_agent.media.video import duration_of, opened
 
 _MAX_SHOWN_S = 1e9
@@ -68,15 +69,8 @@ def _check_size(path: Path, what: str, width: int, height: int, limit: int) -> N
 
 def _seconds_of_sound(path: Path) -> float:
     """The duration; 0 if no library is installed that reads it, or none can."""
-    with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
-        import soundfile
-
-        return float(soundfile.info(path).duration)
-    if find_spec("av") is not None:
-        import av
-
-        with suppress(av.FFmpegError, OSError), av.open(path, metadata_errors="replace") as sound:
-            return duration_of(sound)
+    with suppress(BadInputError, MissingExtraError):
+        return probe_audio(path).duration
     return 0.0
 
 

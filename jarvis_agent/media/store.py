@@ -144,6 +144,9 @@ class ResourceStore:
     async def resolve(self, value: Any, kind: Modality) -> Resource:
         """The resource for an argument of the given kind.
 
+        For "file" that is any file, and a text is written to one; the limits on pixels and seconds do not
+        apply, since its content is not decoded.
+
         Raises:
             InputError: the file is missing, too large, or of another kind.
             ForbiddenError: this run may not read the file or URL.
@@ -152,8 +155,12 @@ class ResourceStore:
         if resource.kind != kind and kind in MEDIA - {"file"}:
             wrong = f"{resource.path or value} is {_article(resource.kind)}"
             raise InputError(f"{wrong}, and {_article(kind)} is needed")
-        if resource.path is not None:
+        if kind != "file":
             await asyncio.to_thread(check_limits, resource, self.settings)
+        elif resource.path is None:
+            content = resource.as_text().encode()
+            path = await asyncio.to_thread(self.directory.save_input, content, "text/plain")
+            resource = Resource(kind="text", path=path, mime="text/plain", name=resource.name)
         return resource
 
     async def text_of(self, value: str | Resource) -> str:

@@ -39,12 +39,13 @@ _FASTSTART = {"movflags": "+faststart"}
 
 @dataclass(frozen=True, slots=True)
 class VideoFacts:
-    """Width and height in pixels, frames per second, and duration in seconds."""
+    """Width and height in pixels, frames per second, duration in seconds, and number of frames."""
 
     width: int
     height: int
     fps: float
     duration: float
+    frames: int
 
     @property
     def summary(self) -> str:
@@ -104,7 +105,8 @@ def probe_video(path: Path) -> VideoFacts:
     with opened(path) as video:
         stream = video.streams.video[0]
         fps = float(stream.average_rate or stream.guessed_rate or 0)
-        return VideoFacts(stream.width, stream.height, fps, duration_of(video))
+        duration = duration_of(video)
+        return VideoFacts(stream.width, stream.height, fps, duration, stream.frames or round(fps * duration))
 
 
 def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:

@@ -72,7 +72,7 @@ class PendingTask:
         spec = self.draft.spec
         if kind == "any" or not spec.outputs or spec.makes(kind):
             return True
-        return kind == "file" and not MEDIA.isdisjoint(spec.outputs)
+        return kind == "file" and not {*MEDIA, "text"}.isdisjoint(spec.outputs)
 
     def all_targets(self) -> Iterator[PendingTask | None]:
         return (target for by_kind in self.targets.values() for target in by_kind.values())

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from jarvis_agent.core.references import ref
-from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.core.tasks.spec import MEDIA, Arg, Modality, TaskSpec
 from jarvis_agent.planning.inputs import PlanRequest
 
 MIN_IDS = 16
@@ -57,8 +57,8 @@ def plan_schema(
 
 
 def files_by_kind(request: PlanRequest) -> dict[str, list[str]]:
-    """The files of a request and its chat by kind, as a plan names them; "file" is any kind."""
-    found: dict[str, list[str]] = {kind: [] for kind in MEDIA}
+    """The files of a request and its chat by kind, as a plan names them; "file" is an unknown kind."""
+    found: dict[str, list[str]] = {kind: [] for kind in get_args(Modality)}
     earlier = [(made.kind, str(made.path)) for turn in request.turns for made in turn.resources if made.path]
     for kind, name in [*((file.kind, file.name or str(file.path)) for file in request.files), *earlier]:
         if kind in found and name not in found[kind]:
@@ -72,7 +72,7 @@ def _shared(files: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     refs = [ref(i) for i in range(count)]
 
     def values(kind: str) -> list[str]:
-        kinds = (kind, "file", *_ALSO.get(kind, ()))
+        kinds = files if kind == "file" else (kind, "file", *_ALSO.get(kind, ()))
         names = (name for accepted in kinds for name in files.get(accepted, ()))
         return [*dict.fromkeys(names), *refs]
 

@@ -55,6 +55,11 @@ def says(artifact: Artifact, key: str, expected: str = "") -> None:
     assert text in [resource["text"] for resource in artifact["resources"]]
 
 
+def knows(artifact: Artifact, **facts: Any) -> None:
+    """The facts are a part of the output."""
+    assert facts.items() <= artifact["output"].items()
+
+
 def answers_from(artifact: Artifact, page: str) -> None:
     answer = artifact["output"][0]["answer"]
     assert answer

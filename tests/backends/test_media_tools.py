@@ -13,6 +13,7 @@ from PIL import Image
 from result_bench import a_call, a_film
 
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
+from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -198,6 +199,20 @@ NO_BOXES: list[tuple[Any, str]] = [
     ("[" * 100_000, "is not a box"),
     ([0, 0, float("nan"), 9], "not finite numbers"),
     ([0, 0, 10**400, 9], "is not a box"),
+    *((part, "is not a box") for part in ("the cat on the left", "left and right", "half", "")),
+]
+PARTS: list[tuple[str, tuple[int, int, int, int]]] = [
+    ("left half", (0, 0, 20, 20)),
+    ("The right side of the image", (20, 0, 40, 20)),
+    ("bottom quarter", (0, 15, 40, 20)),
+    ("top-left corner", (0, 0, 20, 10)),
+    ("lower right quarter", (20, 10, 40, 20)),
+    ("middle third", (13, 0, 27, 20)),
+    ("centre", (10, 5, 30, 15)),
+    ("top centre", (10, 0, 30, 10)),
+    ("左半部分", (0, 0, 20, 20)),
+    ("图片的右上角", (20, 0, 40, 10)),
+    ("下四分之一", (0, 15, 40, 20)),
 ]
 
 
@@ -214,3 +229,86 @@ def test_the_part_in_a_box_is_cut_out(
             with pytest.raises(BadInputError, match=message) as refused:
                 run_tool("crop-image", image=quarters, box=box)
             assert len(str(refused.value)) < 300
+
+
+def test_a_named_part_is_cut_out(run_tool: RunTool, quarters: Resource, subtests: pytest.Subtests) -> None:
+    whole = quarters.to_pil()
+    for name, box in PARTS:
+        with subtests.test(name):
+            part = run_tool("crop-image", image=quarters, box=name)
+            assert (part.size, part.tobytes()) == (whole.crop(box).size, whole.crop(box).tobytes())
+
+
+def corners(image: Image.Image) -> list[Any]:
+    """The pixels at the corners: top left, top right, bottom left, bottom right."""
+    right, bottom = image.width - 1, image.height - 1
+    return [image.getpixel(place) for place in ((0, 0), (right, 0), (0, bottom), (right, bottom))]
+
+
+R, G, B, W = (255, 0, 0), (0, 128, 0), (0, 0, 255), (255, 255, 255)
+EDITS: list[tuple[dict[str, Any], tuple[int, int], list[Any]]] = [
+    ({"rotate": 90}, (20, 40), [B, R, W, G]),
+    ({"rotate": "90 degrees to the left"}, (20, 40), [G, W, R, B]),
+    ({"rotate": "-90°"}, (20, 40), [G, W, R, B]),
+    ({"rotate": "right"}, (20, 40), [B, R, W, G]),
+    ({"rotate": "180"}, (40, 20), [W, B, G, R]),
+    ({"flip": "horizontal"}, (40, 20), [G, R, W, B]),
+    ({"flip": "Vertically"}, (40, 20), [B, W, R, G]),
+    ({"rotate": 90, "flip": "horizontal"}, (20, 40), [R, B, G, W]),
+    ({"greyscale": 1}, (40, 20), [76, 75, 29, 255]),
+    ({"greyscale": False, "rotate": 0}, (40, 20), [R, G, B, W]),
+]
+NO_EDITS: list[tuple[dict[str, Any], str]] = [
+    ({}, "needs one of rotate, flip, greyscale, format"),
+    *(({"rotate": turn}, "is not a rotation") for turn in ("sideways", "①", True, "9" * 1000, [90], "nan")),
+    ({"flip": "diagonally"}, "is not a way to flip"),
+    ({"format": "docx"}, "cannot be written as 'docx'; give one of png"),
+]
+
+
+def test_an_image_is_turned_mirrored_and_made_grey(
+    run_tool: RunTool, quarters: Resource, subtests: pytest.Subtests
+) -> None:
+    for edits, size, pixels in EDITS:
+        with subtests.test(**edits):
+            made = run_tool("edit-image", image=quarters, **edits)
+            assert (made.size, corners(made)) == (size, pixels)
+    for edits, message in NO_EDITS:
+        with subtests.test(str(edits)[:50]):
+            with pytest.raises(BadInputError, match=message) as refused:
+                run_tool("edit-image", image=quarters, **edits)
+            assert len(str(refused.value)) < 300
+
+
+def test_an_image_that_would_become_too_large_is_not_turned(tmp_path: Path) -> None:
+    """A narrow strip needs a square when it is turned by 45 degrees."""
+    path = tmp_path / "strip.png"
+    Image.new("L", (2000, 1)).save(path)
+    strip = Resource(kind="image", path=path)
+    call = a_call(TASKS["edit-image"], tmp_path, image=strip, rotate=45)
+    with pytest.raises(BadInputError, match="more than 9,000"):
+        ALGORITHMS["edit-image"].run(replace(call, settings=Settings(max_pixels=9000)))
+
+
+def test_an_image_is_converted_and_what_was_transparent_is_white_in_a_jpeg(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    path = tmp_path / "clear.png"
+    Image.new("RGBA", (4, 2), (0, 0, 0, 0)).save(path)
+    clear = Resource(kind="image", path=path)
+    for wanted, mime in (
+        ("jpeg", "image/jpeg"),
+        (".JPG", "image/jpeg"),
+        ("image/webp", "image/webp"),
+        ("gif", "image/gif"),
+        ("bmp", "image/bmp"),
+        ("tiff", "image/tiff"),
+        ("PNG", "image/png"),
+    ):
+        with subtests.test(wanted):
+            call = a_call(TASKS["edit-image"], tmp_path, image=clear, format=wanted)
+            output, (made,) = adapt(call.spec, ALGORITHMS["edit-image"].run(call), call)
+            assert detect_media_type(made.path) == ("image", mime)
+            assert (made.mime, output["path"], output["width"]) == (mime, str(made.path), 4)
+            if mime == "image/jpeg":
+                assert made.to_pil().getpixel((0, 0)) == (255, 255, 255)

@@ -104,7 +104,11 @@ def test_long_audio_is_refused_without_decoding(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(InputError, match=r"lasts 10:00:00, longer than 1:00:00 \(JARVIS_MAX_SECOND"):
         check(path, "audio")
     for seconds in (1e15, float("inf")):
-        monkeypatch.setattr(soundfile, "info", lambda _, given=seconds: SimpleNamespace(duration=given))
+        monkeypatch.setattr(
+            soundfile,
+            "info",
+            lambda _, given=seconds: SimpleNamespace(duration=given, samplerate=8000, channels=1),
+        )
         with pytest.raises(InputError, match="longer than 1:00:00"):
             check(path, "audio")
 

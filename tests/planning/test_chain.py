@@ -283,7 +283,7 @@ class TestRepair:
 
 
 class TestContextWindow:
-    """All 70 task types, a long history and many files, and a context window of 4,096 tokens."""
+    """All task types, a long history and many files, and a context window of 4,096 tokens."""
 
     SETTINGS = Settings(context_window=4096)
     GIVEN: ClassVar[dict[str, Any]] = {

@@ -26,6 +26,7 @@ EXAMPLE_OF = {
     "audio": str(EXAMPLES / "speech.wav"),
     "video": str(EXAMPLES / "clip.mp4"),
     "table": "rows.csv",
+    "file": "rows.csv",
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from jarvis_agent.backends.algorithms import media_tools, opencv
+from jarvis_agent.backends.algorithms import image_tools, media_tools, opencv
 from jarvis_agent.backends.algorithms.opencv import control_map
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.local import LocalBackend
@@ -49,8 +49,10 @@ ALGORITHMS: dict[str, Algorithm] = {
     "combine-video-audio": Algorithm("pyav/combine", "av", "Replaces a video's sound.", media_tools.combine),
     "extract-audio": Algorithm("pyav/audio", "av", "Extracts the sound.", media_tools.extract_audio),
     "extract-frames": Algorithm("pyav/frames", "av", "Extracts frames.", media_tools.extract_frames),
-    "resize-image": Algorithm("pillow/resize", "PIL", "Resizes an image.", media_tools.resize),
-    "crop-image": Algorithm("pillow/crop", "PIL", "Crops an image.", media_tools.crop),
+    "resize-image": Algorithm("pillow/resize", "PIL", "Resizes an image.", image_tools.resize),
+    "crop-image": Algorithm("pillow/crop", "PIL", "Crops an image.", image_tools.crop),
+    "edit-image": Algorithm("pillow/edit", "PIL", "Edits an image.", image_tools.edit),
+    "media-info": Algorithm("pillow/info", "PIL", "Reads facts of a file.", media_tools.info),
 }
 """By task. Control maps of depth, normals, poses and segments need a model."""
 

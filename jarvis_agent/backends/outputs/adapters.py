@@ -28,7 +28,16 @@ from jarvis_agent.backends.outputs.classification import (
 )
 from jarvis_agent.backends.outputs.detection import objects, people, segments, unlabelled_masks
 from jarvis_agent.backends.outputs.files import written_file
-from jarvis_agent.backends.outputs.media import depth, frames, mesh, picture, sound, video
+from jarvis_agent.backends.outputs.media import (
+    depth,
+    edited_picture,
+    file_info,
+    frames,
+    mesh,
+    picture,
+    sound,
+    video,
+)
 from jarvis_agent.backends.outputs.tables import forecast, labelled_rows, numbered_rows
 from jarvis_agent.backends.outputs.text import image_text, spoken_text, text_as, transcript
 from jarvis_agent.backends.outputs.validators import (
@@ -127,6 +136,8 @@ ADAPTERS: dict[str, Adapter] = {
     "tabular-regression": numbered_rows,
     "time-series-forecasting": forecast,
     "extract-frames": frames,
+    "edit-image": edited_picture,
+    "media-info": file_info,
 }
 """Adapters of the tasks whose output has its own form."""
 

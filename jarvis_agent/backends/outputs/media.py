@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,11 @@ from jarvis_agent.backends.outputs.validators import (
     existing_file,
     index,
     number,
+    plural,
     quantity,
     read_rows,
     to_array,
+    to_builtin,
     to_matrix,
 )
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
@@ -33,6 +36,19 @@ if TYPE_CHECKING:
 
 _WAV = ("audio/wav", "audio/x-wav")
 
+_FACTS = {
+    "format": "{format}",
+    "width": "{width} × {height} pixels",
+    "duration": "{duration:.1f} s{clock}",
+    "fps": "{fps:g} frames a second",
+    "sampling_rate": "{sampling_rate} Hz",
+}
+_MAX_CLOCK_S = 1e9
+"""Damaged files may claim durations beyond the range of timedelta."""
+
+_COUNTED = ("frame", "channel", "page", "word", "line", "character", "row", "entry")
+"""Facts of a file in a sentence."""
+
 
 def picture(raw: Any, call: Call) -> Adapted:
     """An image: PIL, an array, a file, or a dict with one of those (as of depth-estimation)."""
@@ -43,6 +59,33 @@ def picture(raw: Any, call: Call) -> Adapted:
     saved = save_image(image, call, call.spec.name)
     output = {"path": str(saved.path), "width": image.width, "height": image.height}
     return Adapted(output, f"an image of {image.width} × {image.height} pixels", (saved,))
+
+
+def edited_picture(raw: Any, call: Call) -> Adapted:
+    """An image, or {path} of an image file, which keeps its format."""
+    if not isinstance(raw, Mapping):
+        return picture(raw, call)
+    file = written_file(raw, "image", call)
+    image = to_image(file.path)
+    output = {"path": str(file.path), "width": image.width, "height": image.height}
+    return Adapted(output, f"an image of {image.width} × {image.height} pixels", (file,))
+
+
+def file_info(raw: Any, call: Call) -> Adapted:
+    """Facts of a file, as of `jarvis_agent.media.info`. The summary has all but the names of columns."""
+    info = to_builtin(raw)
+    info = {name: fact for name, fact in info.items() if fact is not None} if isinstance(info, dict) else {}
+    if not {"name", "format", "bytes"} <= info.keys():
+        raise UnexpectedError("{name, format, bytes, …}")
+    seconds = info.get("duration", 0)
+    clock = f" ({timedelta(seconds=int(seconds))})" if 60 <= seconds < _MAX_CLOCK_S else ""
+    facts = [template.format(**info, clock=clock) for name, template in _FACTS.items() if name in info]
+    facts += [quantity(info[plural(noun)], noun) for noun in _COUNTED if plural(noun) in info]
+    if "columns" in info:
+        facts.append(quantity(len(info["columns"]), "column"))
+    size, unit = (1e6, "MB") if info["bytes"] >= 1e6 else (1e3, "kB")
+    facts.append(f"{info['bytes'] / size:,.1f} {unit}")
+    return Adapted(info, f"{info['name']}: {', '.join(facts)}")
 
 
 def depth(raw: Any, call: Call) -> Adapted:

@@ -194,7 +194,7 @@ _PLURALS = {"person": "people", "sheep": "sheep", "skis": "skis", "scissors": "s
 """Irregular plurals among the labels of detectors."""
 
 
-def _plural(noun: str) -> str:
+def plural(noun: str) -> str:
     """The plural of an English noun, or of a phrase that ends in one."""
     first, space, last = noun.rpartition(" ")
     if last in _PLURALS:
@@ -206,7 +206,7 @@ def _plural(noun: str) -> str:
 
 def quantity(amount: int, noun: str) -> str:
     """An amount with its noun: "1 cat", "2 cats"."""
-    return f"{amount} {noun if amount == 1 else _plural(noun)}"
+    return f"{amount} {noun if amount == 1 else plural(noun)}"
 
 
 def tally(labels: Iterable[str]) -> str:

@@ -62,7 +62,11 @@ extract-frames | video, count? -> image, data | video-to-images, video-frames
 resize-image | image, width?, height? -> image | image-resizing
     Make an image larger or smaller; with one side given, the other follows.
 crop-image | image, box -> image | image-cropping
-    Cut a part out of an image: a box, such as that of a detected object.
+    Cut a part out of an image: a box, such as that of a detected object, or a half, third or corner.
+edit-image | image, greyscale?, rotate?, flip?, format? -> image | rotate-image, flip-image, convert-image
+    Make an image greyscale, turn it, mirror it, or convert it to another file format.
+media-info | file -> data, text | file-info
+    Look up facts of a file: format, size, width and height, duration, number of frames, pages, words or rows.
 """,
         needs_model=False,
     ),

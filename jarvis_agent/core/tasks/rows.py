@@ -39,7 +39,12 @@ _ARGS = {
     "count": Arg("count", "data", description="how many; 8 if not said"),
     "width": Arg("width", "data", description="pixels"),
     "height": Arg("height", "data", description="pixels"),
-    "box": Arg("box", "data", description="[xmin, ymin, xmax, ymax] in pixels, or a detection"),
+    "box": Arg("box", "data", description='[xmin, ymin, xmax, ymax] in pixels, a detection, or "left half"'),
+    "file": Arg("file", "file", description="a file of any kind, or a text that a task made"),
+    "greyscale": Arg("greyscale", "data", description="1 to take the colours away"),
+    "rotate": Arg("rotate", "data", description="degrees clockwise, such as 90"),
+    "flip": Arg("flip", "text", description='"horizontal" (left and right) or "vertical" (upside down)'),
+    "format": Arg("format", "text", description='"png", "jpeg", "webp", "gif", "bmp" or "tiff"'),
 }
 """The arguments of signatures, by their name there; plans use `Arg.name`."""
 

@@ -37,7 +37,10 @@ _ALIASES = {
     "sentences": "documents texts",
     "horizon": "steps prediction_length",
     "count": "num_frames",
-    "box": "bbox",
+    "box": "bbox part",
+    "greyscale": "grayscale",
+    "rotate": "angle degrees rotation",
+    "flip": "mirror",
     "mask": "mask_image",
 }
 ARG_ALIASES = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}

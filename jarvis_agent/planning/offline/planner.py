@@ -102,6 +102,10 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         return Plan(tasks=plan.tasks, notes=[note, *plan.notes], removed=plan.removed)
 
 
+UNLEARNED = frozenset({"edit-image", "media-info"})
+"""Task types that are newer than the weights, and so are never planned."""
+
+
 def plan_steps(request: PlanRequest, settings: Settings) -> list[PlannedStep]:
     """The steps of a request that ask for something, with their tasks. It is no run of its own in traces."""
     return _plan(request, settings)[1] if request.specs else []
@@ -109,7 +113,7 @@ def plan_steps(request: PlanRequest, settings: Settings) -> list[PlannedStep]:
 
 def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedStep]]:
     classifier = load_classifier(settings)
-    specs = classifier.recognise(request.specs)
+    specs = {n: spec for n, spec in classifier.recognise(request.specs).items() if n not in UNLEARNED}
     masked = mask_entities(request.text, request.files)
     linker = PlanLinker(masked, request, specs)
     steps = _steps(masked, classifier, specs, linker.discourse.at_hand)
