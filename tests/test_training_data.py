@@ -87,6 +87,19 @@ def test_a_follow_up_takes_files_and_answers_of_earlier_turns(tmp_path: Path) ->
     ]
 
 
+def test_a_part_is_named_and_an_edit_has_its_own_words(tmp_path: Path) -> None:
+    (record,) = read(
+        tmp_path,
+        "> keep the left half of a.jpg, mirrored and without colour; how long is b.wav?\n"
+        "crop-image a.jpg | left half\nedit-image #0 | greyscale=1 | flip=horizontal\nmedia-info b.wav\n",
+    )
+    assert [task.args for task in record.plans[0]] == [
+        {"image": "a.jpg", "box": "left half"},
+        {"image": "<resource>-0", "greyscale": 1, "flip": "horizontal"},
+        {"file": "b.wav"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
@@ -96,7 +109,9 @@ def test_a_follow_up_takes_files_and_answers_of_earlier_turns(tmp_path: Path) ->
         ("image-to-text a.jpg | sing it", "'sing it' is not in the request"),
         ("object-detection a.jpg | a.jpg", "all are given"),
         ("zero-shot-object-detection a.jpg", "labels missing"),
-        ("crop-image a.jpg | left", "takes numbers"),
+        ("crop-image a.jpg | right half", "'right half' is not in the request"),
+        ("resize-image a.jpg | wide", "takes a number"),
+        ("edit-image a.jpg | flip=diagonal", "'diagonal' is not in the request"),
         ("text-to-speech #0", "no such task"),
         ("text-to-speech ^1", "0 turns before"),
         ("depth-estimation a.jpg\ntext-to-speech #0", "makes image"),

@@ -28,7 +28,15 @@ FILES = Path(__file__).parent / "requests"
 
 _SUFFIXES = {"image": ".png", "audio": ".wav", "video": ".mp4", "table": ".csv", "3d": ".glb"}
 _LANGUAGES = {language.name for language in LANGUAGES}
-_DESCRIBERS = ("image-text-to-text", "video-text-to-text", "audio-text-to-text", "any-to-any")
+_OWN_WORDS = {
+    "image-to-text": ("read",),
+    "edit-image": ("horizontal", "vertical", "png", "jpeg", "webp", "gif", "bmp", "tiff"),
+    **dict.fromkeys(
+        ("image-text-to-text", "video-text-to-text", "audio-text-to-text", "any-to-any"), ("describe",)
+    ),
+}
+"""Texts that need not be words of the request, by task type."""
+
 _RESULT = re.compile(r"(?:\^(\d+))?#(\d+)|\^(\d+)")
 _NUMBERS = re.compile(r"-?\d+(?:\.\d+)?(?:\s*,\s*-?\d+(?:\.\d+)?)*")
 
@@ -202,21 +210,17 @@ def _one_value(spec: TaskSpec, arg: Arg, written: str, record: Record) -> Any:
     chat = (*record.turns, record)
     if written in {name for one in chat for name in one.files}:
         kind = kind_by_name(written)
-        if arg.kind not in (kind, "any") and "://" not in written:
+        if arg.kind not in (kind, "file") and "://" not in written:
             _fail(f"it takes {arg.kind}, and this is {kind}")
         return written
     if arg.kind in MEDIA:
         _fail(f"it takes {arg.kind}, and this is no file of the record")
-    if arg.kind == "data" and not arg.many:
-        if not _NUMBERS.fullmatch(written):
-            _fail("it takes numbers")
+    if arg.kind == "data" and _NUMBERS.fullmatch(written):
         numbers = [float(number) if "." in number else int(number) for number in written.split(",")]
         return numbers if len(numbers) > 1 else numbers[0]
-    own_words = {
-        *(_LANGUAGES if arg.name in ("src_lang", "tgt_lang") else ()),
-        *(["read"] if spec.name == "image-to-text" else ()),
-        *(["describe"] if spec.name in _DESCRIBERS else ()),
-    }
+    if arg.kind == "data" and not arg.many and arg.name != "box":
+        _fail("it takes a number")
+    own_words = _LANGUAGES if arg.name in ("src_lang", "tgt_lang") else _OWN_WORDS.get(spec.name, ())
     if written not in own_words:
         _require_said(written, [text for one in chat for text in (one.request, *one.answers)])
     return _RESULT.sub(lambda result: _result(result, arg, record), written)
@@ -237,7 +241,8 @@ def _maker(result: re.Match[str], record: Record) -> tuple[TaskSpec, int, Record
 
 def _result(result: re.Match[str], arg: Arg, record: Record) -> str:
     maker, number, turn = _maker(result, record)
-    if not any(map(maker.makes, ("text", "data") if arg.kind == "data" else (arg.kind,))):
+    kinds = {"data": ("text", "data"), "file": maker.outputs}.get(arg.kind, (arg.kind,))
+    if not any(map(maker.makes, kinds)):
         _fail(f"it takes {arg.kind}, and {maker.name} makes {', '.join(maker.outputs)}")
     if turn is None:
         return ref(number)
