@@ -32,6 +32,7 @@ from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.llm.client import ask_unavailable_models_once
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
@@ -111,6 +112,7 @@ class RunPipeline:
         The planner adds each task to the executor as it writes it. The executor selects its model at once,
         and runs it when its inputs are available.
         """
+        ask_unavailable_models_once()
         await self._begin(request)
         try:
             runners, context = await self._prepare(request)

@@ -18,6 +18,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,7 +34,7 @@ from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.llm import capabilities
 from jarvis_agent.llm.capabilities import MAX_TOKENS, SCHEMA
 from jarvis_agent.llm.chat_model import resolve_model
-from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
+from jarvis_agent.llm.errors import RejectedRequestError, UnavailableModelError, describe_model, explain
 from jarvis_agent.llm.repetition import RepetitionFilter
 from jarvis_agent.llm.thinking import ThinkingFilter
 from jarvis_agent.llm.usage import STAGE_KEY
@@ -53,6 +54,15 @@ _WHOLE_REPLY_FACTOR = 5
 _ABOUT_LENGTH = re.compile(r"max_(?:completion_)?tokens|context length", re.IGNORECASE)
 _CUT_OFF_ERRORS = {"LengthFinishReasonError"}
 _REFUSAL_REASONS = {"content_filter", "refusal", "safety", "prohibited_content", "blocklist"}
+
+
+_unavailable: ContextVar[dict[LLMClient, str]] = ContextVar("unavailable")
+"""Why clients cannot be used in the rest of this run."""
+
+
+def ask_unavailable_models_once() -> None:
+    """In this context, a client whose model turns out to be unavailable fails at once from then on."""
+    _unavailable.set({})
 
 
 class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
@@ -98,7 +108,9 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         known = capabilities.length_options(self.model, self.settings)
         known |= capabilities.schema_options(self.model, self.settings, stage, schema)
         extras = {name: value for name, value in known.items() if name not in self._rejected}
-        begun = False
+        begun, unavailable = False, _unavailable.get({})
+        if self in unavailable:
+            raise UnavailableModelError(unavailable[self])
         while True:
             try:
                 async with aclosing(self._reply(input, config, {**extras, **kwargs})) as chunks:
@@ -107,6 +119,10 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                         self._rejected |= known.keys() - extras.keys()
                         yield chunk
                 return
+            except UnavailableModelError as error:
+                if not begun:
+                    unavailable[self] = str(error)
+                raise
             except LLMError as error:
                 is_length = _ABOUT_LENGTH.search(str(error)) is not None
                 option = MAX_TOKENS if is_length else SCHEMA

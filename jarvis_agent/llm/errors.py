@@ -33,8 +33,14 @@ class RejectedRequestError(LLMError):
     """The server rejects the request as it is (400 or 422). One without options may be accepted."""
 
 
+class UnavailableModelError(LLMError):
+    """The server cannot be reached, or refuses the key or the model, and will do so again."""
+
+
 class Advice(NamedTuple):
-    """What happened, what to do, and the exception classes and HTTP statuses of the condition.
+    """What happened, what to do, the exception classes and HTTP statuses of the condition.
+
+    A condition that `lasts` will be the same later in the run.
 
     `{llm}`, `{key}` and `{seconds}` stand for the model, the name of its key, and `llm_timeout`.
     """
@@ -42,11 +48,12 @@ class Advice(NamedTuple):
     what: str
     do: str
     when: tuple[str | int, ...]
+    lasts: bool = False
 
 
 _INVALID_REQUEST = 400
 _DATA = tomllib.loads((Path(__file__).parent / "data" / "advice.toml").read_text(encoding="utf-8"))
-ADVICE = tuple(Advice(row["what"], row["do"], tuple(row["when"])) for row in _DATA["advice"])
+ADVICE = tuple(Advice(**row | {"when": tuple(row["when"])}) for row in _DATA["advice"])
 _DEFAULT_ADVICE = Advice("{llm} failed", "Try again, or use another model.", ())
 
 _KEY_NAMES = {"api.openai.com": "OPENAI_API_KEY", "router.huggingface.co": "HF_TOKEN"}
@@ -59,7 +66,8 @@ def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
     words = {"llm": describe_model(model), "key": _key_name(model, settings), "seconds": settings.llm_timeout}
     detail = redact_keys(" ".join(str(error).split()), model, settings)[:_MAX_DETAIL_CHARS]
     what = advice.what.format_map(words) + (f": {detail}" if detail else "")
-    kind = RejectedRequestError if _INVALID_REQUEST in advice.when else LLMError
+    rejected = RejectedRequestError if _INVALID_REQUEST in advice.when else LLMError
+    kind = UnavailableModelError if advice.lasts else rejected
     return kind(f"{what.rstrip('.')}. {advice.do.format_map(words)}")
 
 

@@ -36,6 +36,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
+from jarvis_agent.llm.errors import UnavailableModelError
 from jarvis_agent.selection.advice import advice, no_candidate_error
 from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
@@ -252,6 +253,8 @@ def _explain_failure(error: Exception) -> str:
         return str(error)
     if isinstance(error, TimeoutError):
         return "the selector did not choose in time (JARVIS_LLM_TIMEOUT)"
+    if isinstance(error, UnavailableModelError):
+        return "the language model is unavailable"  # why is said where the answer is written
     if not isinstance(error, JarvisError):
         log_error(logger, "the choice of a model failed", error)
     return f"the selector could not choose: {describe_error(error)}"
