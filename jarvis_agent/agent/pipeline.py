@@ -82,7 +82,7 @@ class RunPipeline:
         """The events of a run as they happen. Closing the generator cancels the run.
 
         Raises:
-            InputError: the request is empty, or one of its files cannot be used.
+            InputError: the request is empty or too long, or one of its files cannot be used.
             DeadlineError: its files could not be read within the run's time.
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -138,6 +138,7 @@ class RunPipeline:
 
     async def _begin(self, request: Request) -> None:
         """Open the run's directory and start its clock. A resumed run keeps both, and gets its time again."""
+        request.check_length(self._settings.max_text_bytes)
         if not request.text and not request.blocks:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
 

@@ -102,7 +102,9 @@ class StoredRuns:
         if request is None:
             return None
         if not isinstance(request, Command):
-            dumped = Request.of(request).model_dump(mode="json")
+            made = Request.of(request)
+            made.check_length(self._settings.max_text_bytes)
+            dumped = made.model_dump(mode="json")
             dumped["input"] = dumped["input"].replace("\0", "")  # which PostgreSQL cannot store
             return {key: value for key, value in dumped.items() if value}
         if request.resume is None:

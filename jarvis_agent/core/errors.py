@@ -4,6 +4,7 @@
     ├── ConfigError                       a setting, key or name is wrong
     │   └── MissingExtraError             an optional package is not installed
     ├── InputError                        the request, or a file or URL in it, cannot be used
+    │   ├── TooLongError                  the request has more text than the settings allow
     │   └── ForbiddenError                a file or URL that this request may not read
     ├── PlanError                         a plan cannot be made or repaired
     ├── LLMError                          the language model failed, refused, or timed out
@@ -61,6 +62,10 @@ class MissingExtraError(ConfigError):
 
 class InputError(JarvisError):
     """The request, or a file or URL in it, cannot be used."""
+
+
+class TooLongError(InputError):
+    """The request has more text than the settings allow."""
 
 
 class ForbiddenError(InputError):

@@ -26,7 +26,8 @@ _RUN = re.compile(
     rf"(?:(?<![{_IN_PATH}])[A-Za-z]:)?(?:(?!{_NAME_ENDS})[{_IN_PATH}])+(?:{_NAME_ENDS})?|{_NAME_ENDS}"
 )
 _PATH = re.compile(rf".*[\w~\-\u0300-\u036f\u0900-\u0e7f]{_SUFFIX}(?!\.*{_LETTER})")
-_LONGEST_PATH = 1000
+LONGEST_PATH = 1000
+"""The most characters of a path; a longer text is none."""
 _ENDS_IN_SUFFIX = re.compile(rf"{_SUFFIX}\Z")
 _LAST_STRETCH = re.compile(rf"(?:[{_EAST}]+|[^{_EAST}]*)$")
 _STOPS = ".,;:!?"
@@ -43,32 +44,46 @@ def mentions(text: str, is_file: Callable[[str], bool] = lambda name: False) -> 
     `is_file` accepts is used, else the part in the last script ("1.jpg"). The title of a work
     (《Node.js》) is a name only if `is_file` accepts it.
     """
-    found: list[tuple[int, str, bool]] = []
     taken = bytearray(len(text))
     for title in _TITLE.finditer(text):
         if not is_file(title[1]):
             taken[title.start() : title.end()] = b"\1" * len(title.group())
-    for pattern in (_URL, _QUOTED, _RUN):
-        for match in pattern.finditer(text):
-            word = _name_in(match, pattern)
-            if word is None or taken[match.start()]:
-                continue
-            taken[match.start() : match.end()] = b"\1" * len(match.group())
-            found.append((match.start(), word, pattern is _RUN))
+    found = [
+        (place, word, pattern is _RUN)
+        for pattern in (_URL, _QUOTED, _RUN)
+        for word, place in _words_of(pattern, text, taken).items()
+    ]
     names: dict[str, None] = {}
-    for word, is_run in dict.fromkeys((word, is_run) for _, word, is_run in sorted(found)):
+    for _, word, is_run in sorted(found):
         if len(names) == MOST_NAMES:
             break
-        names[_name_at_end(word, is_file) if is_run else _without_stops(word)] = None
+        names[_name_at_end(word, is_file) if is_run else word] = None
     return list(names)
+
+
+def _words_of(pattern: re.Pattern[str], text: str, taken: bytearray) -> dict[str, int]:
+    """The first `MOST_NAMES` words with a name, each with its first place; `taken` marks their letters."""
+    places: dict[str, int] = {}
+    for match in pattern.finditer(text):
+        if taken[match.start()]:
+            continue
+        said = match.group()
+        word = said if pattern is _RUN and said in places else _name_in(match, pattern)
+        if word is None:
+            continue
+        taken[match.start() : match.end()] = b"\1" * len(said)
+        places.setdefault(word, match.start())
+        if len(places) == MOST_NAMES:
+            break
+    return places
 
 
 def _name_in(match: re.Match[str], pattern: re.Pattern[str]) -> str | None:
     if pattern is _RUN:
-        path = _PATH.match(match.group())
-        return path.group() if path and path.end() <= _LONGEST_PATH else None
+        path = _PATH.match(match.group()) if "." in match.group() else None
+        return path.group() if path and path.end() <= LONGEST_PATH else None
     word = next((group for group in match.groups() if group), match.group())
-    return word if pattern is _URL or _ENDS_IN_SUFFIX.search(word) else None
+    return _without_stops(word) if pattern is _URL or _ENDS_IN_SUFFIX.search(word) else None
 
 
 def _name_at_end(run: str, is_file: Callable[[str], bool]) -> str:

@@ -17,6 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from jarvis_agent.core.text import excerpt
+
 
 class Language(NamedTuple):
     """A language: its English name, its ISO 639-1 code, and its code in FLORES-200 (as NLLB uses it)."""
@@ -49,10 +51,10 @@ def find_language(name: str) -> Language | None:
 def language_of_script(text: str) -> str:
     """The ISO 639-1 code of the most widespread language written like a text; "en" for Latin letters.
 
-    A guess for texts whose language is not given. Kana among Chinese characters mean Japanese.
+    A guess, from the first and last characters of a long text. Kana among Chinese characters mean Japanese.
     """
     letters = Counter(
-        unicodedata.name(char, "").split(" ")[0].split("-")[0] for char in text if char.isalpha()
+        unicodedata.name(char, "").split(" ")[0].split("-")[0] for char in excerpt(text) if char.isalpha()
     )
     if letters["CJK"] and letters["HIRAGANA"] + letters["KATAKANA"]:
         return "ja"
@@ -60,5 +62,9 @@ def language_of_script(text: str) -> str:
 
 
 def detect_script(text: str) -> str | None:
-    """Return "ja", "ko" or "zh" if a text has any of their characters, "" for other letters, else None."""
+    """Return "ja", "ko" or "zh" if a text has any of their characters, "" for other letters, else None.
+
+    Of a long text only the first and last characters are read.
+    """
+    text = excerpt(text)
     return next((code for code, marks in _MARKS.items() if re.search(marks, text)), None)

@@ -18,7 +18,7 @@ from langchain_core.prompt_values import PromptValue
 from pydantic import Field, ValidationError, field_validator
 
 from jarvis_agent.core.display import is_pil_image, png_of
-from jarvis_agent.core.errors import InputError, describe_error
+from jarvis_agent.core.errors import InputError, TooLongError, describe_error
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Frozen
 
@@ -102,6 +102,20 @@ class Request(Frozen):
         """Content blocks of the request's message other than text."""
         last = self._last_human()
         return [] if last is None or self.input.strip() else media_blocks(self.messages[last])
+
+    def check_length(self, limit: int) -> None:
+        """Refuse more than `limit` bytes of text, earlier messages included.
+
+        Raises:
+            TooLongError: there are more.
+        """
+        texts = [self.input, *(str(message.text) for message in (*self.chat_history, *self.messages))]
+        size = sum(len(text.encode(errors="surrogatepass")) for text in texts)
+        if size > limit:
+            raise TooLongError(
+                f"the request has {size:,} bytes of text with its chat history, more than {limit:,} "
+                "(JARVIS_MAX_TEXT_BYTES); attach a long text as a file"
+            )
 
     def _last_human(self) -> int | None:
         places = [i for i, message in enumerate(self.messages) if isinstance(message, HumanMessage)]

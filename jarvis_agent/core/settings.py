@@ -152,6 +152,9 @@ class Settings(EnvironmentSettings):
         True, description="files that the request names may be read; a server sets this False"
     )
     allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
+    max_text_bytes: int = Field(
+        1_000_000, gt=0, description="longest text of one request, its chat history included, in bytes"
+    )
     max_files: int = Field(100, ge=0, description="most files and attachments of one request")
     max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch, in bytes")
     max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")

@@ -52,6 +52,12 @@ def replace_surrogates_in(data: Any) -> Any:
     return type(data)(map(replace_surrogates_in, data)) if type(data) in (list, tuple) else data
 
 
+def excerpt(text: str, limit: int = 10_000) -> str:
+    """The first and the last half of `limit` characters: enough to guess what a long text is and asks for."""
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]}\n{text[-half:]}"
+
+
 def brief_text(text: str, limit: int = 300) -> str:
     """A text on one line, cut after at most `limit` characters, at the end of a word if one is near."""
     line = " ".join(text.split())

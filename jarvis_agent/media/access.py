@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from jarvis_agent.core.errors import ForbiddenError, InputError
-from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.file_mentions import LONGEST_PATH, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.detect import detect_media_type
@@ -166,7 +166,7 @@ class AccessPolicy:
         return None
 
     def _is_path(self, value: str) -> bool:
-        if "://" in value:
+        if len(value) > LONGEST_PATH or "://" in value:
             return False
         return mentions(value) == [value] or any(f"/{known}".endswith(f"/{value}") for known in self._granted)
 

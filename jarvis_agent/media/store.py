@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.file_mentions import LONGEST_PATH
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.text import brief_text
@@ -35,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _DATA_URI = re.compile(r"data:(?P<mime>[\w.+/-]+)?(?:;[\w=-]+)*;base64,(?P<data>.*)", re.DOTALL)
-_MAX_NAME = 1000
 _TEXTS = frozenset({"text", "table", "data", "file"})
 """Kinds of files that stand for their text in an argument that is a text."""
 
@@ -186,7 +186,7 @@ class ResourceStore:
         return str(found.path)
 
     async def _find_text(self, name: str) -> Resource | None:
-        if len(name) > _MAX_NAME:
+        if len(name) > LONGEST_PATH:
             return None
         if found := self.access.find_path(name):
             return found
@@ -205,7 +205,7 @@ class ResourceStore:
                 return self.access.find_path(mention) or await self.grant(mention)
         if found := self.access.find(name):
             return found
-        if len(name) > _MAX_NAME:
+        if len(name) > LONGEST_PATH:
             start = brief_text(name, 60)
             raise InputError(f"{start} has {len(name):,} characters, too many for a path or URL; give one")
         if "://" in name:

@@ -15,6 +15,7 @@ from typing import Any
 
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.text import excerpt
 
 _TEXT_OBJECT = (
     r"(?:text|words?|lines?|letters?|page|sign|label|poster|note|receipt|menu|book cover|handwriting|document"
@@ -54,6 +55,7 @@ _CLAUSE = re.compile(r",?\s+(?:and|then|but|also|while)\s+|[，、]|然后|并�
 
 def asks_for_text(words: str) -> bool:
     """Whether these words ask for the text of an image ("read", "what does it say", 写着, ...)."""
+    words = excerpt(words)
     if _ASKS_FOR_DESCRIPTION.search(words):
         return False
     if any(pattern.search(words) for pattern in _ASKS_FOR_TEXT):
@@ -65,8 +67,10 @@ def words_about(image: Any, request: str, known: Collection[str]) -> str:
     """Return the part of a request about one image; `known` are names of its files.
 
     For an image that the request names: the clause with its name. For the result of another task: the clauses
-    without a file name. If that is empty, or the request names a single file: the whole request.
+    without a file name. If that is empty, or the request names a single file: the whole request. Of a long
+    request only the first and last characters are read.
     """
+    request = excerpt(request)
     files = mentions(request, known.__contains__)
     named = _name_in(image, files)
     if named and len(files) == 1:

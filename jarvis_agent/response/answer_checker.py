@@ -19,6 +19,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from jarvis_agent.core.languages import language_of_script
+from jarvis_agent.core.text import excerpt
 from jarvis_agent.core.types import TaskResult
 
 _SHARE = 0.5
@@ -91,6 +92,7 @@ def denies(text: str) -> bool:
 
 def language(text: str) -> str:
     """The language of a text, by its script and, for Latin letters, its common words; "en" if unclear."""
+    text = excerpt(text)
     script, words = language_of_script(text), set(_TOKEN.findall(text.lower()))
     best = max(_COMMON, key=lambda code: len(words & _COMMON[code]))
     return best if script == "en" and len(words & _COMMON[best]) > 1 else script

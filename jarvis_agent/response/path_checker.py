@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -74,13 +75,16 @@ class PathChecker:
         made, known = list(made), [*made, *known]
         self._made = {str(resource.path): resource.kind for resource in made if resource.path is not None}
         self._paths = {str(resource.path): None for resource in known if resource.path is not None}
-        texts = [*self._paths, *(resource.name for resource in known), *_texts(list(quoted))]
-        self._allowed = {name for text in texts for name in _names(text)}
+        self._quoted = [*self._paths, *(resource.name for resource in known), *_texts(list(quoted))]
         self._full = names or {}
         self._missing = missing
         self._looks = looks
         self._held = ""
         self._in_long_word = False
+
+    @cached_property
+    def _allowed(self) -> set[str]:
+        return {name for text in self._quoted for name in _names(text)}
 
     def finish(self) -> str:
         """End the answer; returns what was held back."""
@@ -118,7 +122,7 @@ class PathChecker:
         path = text.rstrip(".,;:!?")
         if path in self._full:
             return self._full[path] + text[len(path) :]
-        if not _looks_like_path(path) or path in self._allowed or self._exists(path):
+        if not _looks_like_path(path) or self._exists(path) or path in self._allowed:
             return text
         unknown = path if "://" in path else f"{path} {self._missing}"
         return (self._replacement(path) or unknown) + text[len(path) :]

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
 from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
 from stages import FakeStage, saying
 
@@ -173,6 +174,24 @@ def test_an_unusable_request_is_refused_with_an_example() -> None:
             assert 'a request is a text, or a dict such as {"input"' in str(error)
         with pytest.raises(InputError, match="empty"):
             list(agent.stream("  "))
+
+
+def test_a_request_with_very_much_text_is_refused() -> None:
+    agent, _, _ = small_agent("[]", settings=Settings(max_text_bytes=10))
+    with agent:
+        assert agent.invoke("0123456789").answer
+        durable = agent.with_checkpointer(InMemorySaver())
+        thread: Any = {"configurable": {"thread_id": "1"}}
+        calls: list[Callable[[str], Any]] = [
+            agent.invoke,
+            agent.plan,
+            lambda text: durable.invoke(text, thread),
+            lambda text: agent.graph.invoke({"input": text}),
+        ]
+        for call in calls:
+            with pytest.raises(InputError, match=r"11 bytes of text .*more than 10"):
+                call("0123456789!")
+        assert durable.graph.get_state(thread).values == {}
 
 
 def test_an_empty_plan_is_answered_by_the_language_model_or_with_examples() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from jarvis_agent.core.languages import LANGUAGES, find_language, language_of_script
+from jarvis_agent.core.languages import LANGUAGES, detect_script, find_language, language_of_script
 
 
 def test_languages_are_found_by_name_and_code() -> None:
@@ -37,3 +37,9 @@ def test_the_language_is_guessed_from_the_script() -> None:
         "42": "en",
     }
     assert {text: language_of_script(text) for text in codes} == codes
+
+
+def test_of_a_long_text_only_the_ends_are_read() -> None:
+    middle, end = "a" * 10_000 + "你好" * 9_000 + "a" * 10_000, "a" * 1_000_000 + "你好" * 2_000
+    assert [language_of_script(middle), language_of_script(end)] == ["en", "en"]
+    assert [detect_script(middle), detect_script(end)] == ["", "zh"]

@@ -8,7 +8,7 @@ from time import thread_time
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.errors import InputError, TooLongError
 from jarvis_agent.core.file_mentions import MOST_NAMES, mentions
 from jarvis_agent.core.request import Request
 
@@ -52,6 +52,7 @@ def test_file_names_and_urls_in_a_text_are_found():
     ]
     many = [f"{place}.jpg" for place in range(MOST_NAMES + 10)]
     assert mentions(" ".join(many)) == many[:MOST_NAMES]
+    assert mentions("a.jpg " * (MOST_NAMES + 10) + "b.jpg 'c.jpg'") == ["a.jpg", "b.jpg", "c.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,19 @@ def test_an_invalid_request_is_refused_with_the_field_and_the_accepted_forms(val
     assert message in str(caught.value)
     assert "://" not in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+def test_the_length_of_a_request_is_that_of_its_texts_in_bytes():
+    image = {"type": "image", "base64": "A" * 100, "mime_type": "image/png"}
+    for value in (
+        "é\ud800",
+        {"input": "abc", "files": ["a" * 100], "chat_history": [("ai", "de")]},
+        {"messages": [("human", "ab"), HumanMessage([{"type": "text", "text": "cde"}, image])]},
+    ):
+        request = Request.of(value)
+        request.check_length(5)
+        with pytest.raises(TooLongError):
+            request.check_length(4)
 
 
 def test_a_request_survives_json():

@@ -257,7 +257,9 @@ async def test_errors_are_results_with_the_reason(tmp_path: Path) -> None:
         """Tell the weather."""
         raise OSError("the key sk-live-12345 was refused")
 
-    agent = JarvisAgent(ScriptedLLM([]), tools=[weather], settings=Settings(output_dir=tmp_path))
+    agent = JarvisAgent(
+        ScriptedLLM([]), tools=[weather], settings=Settings(output_dir=tmp_path, max_text_bytes=99)
+    )
     async with listening(agent) as url, connected(url) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["weather", "jarvis"]
         for name, args, reason in (
@@ -265,6 +267,7 @@ async def test_errors_are_results_with_the_reason(tmp_path: Path) -> None:
             ("weather", {}, "'text' is a required property"),
             ("weather", {"text": "now"}, "internal error (OSError)"),
             ("jarvis", {"request": " "}, "the request is empty"),
+            ("jarvis", {"request": "x" * 100}, "100 bytes of text"),
             ("jarvis", {"request": "x", "files": ["data:image/png;base64,!"]}, "not valid base64"),
         ):
             failed = await client.call_tool(name, args)

@@ -87,14 +87,18 @@ def test_json_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert served.upload().status_code == 201
 
 
+def said(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
 @pytest.mark.parametrize(
     ("path", "fields"),
     [
         ("/agent/invoke", {"input": "Hello"}),
         ("/tools/image-to-text/invoke", {"input": {"image": "a.jpg"}}),
         ("/runs", {"input": "Hello"}),
-        ("/hugginggpt", {"messages": [{"role": "user", "content": "Hello"}]}),
-        ("/v1/chat/completions", {"model": "jarvis", "messages": [{"role": "user", "content": "Hello"}]}),
+        ("/hugginggpt", said("Hello")),
+        ("/v1/chat/completions", {"model": "jarvis", **said("Hello")}),
     ],
 )
 def test_json_may_not_have_very_many_values(
@@ -113,6 +117,31 @@ def test_json_may_not_have_very_many_values(
             assert (answer.status_code, complaint in answer.json()["error"]["message"]) == (413, True)
     for more in ([0] * 80, '"[{,' * 200, "\\"):
         assert served.client.post(path, json={**fields, "more": more}).status_code != 413
+
+
+def test_a_request_may_not_have_very_much_text(tmp_path: Path) -> None:
+    script, long = {"plan": "[]"}, "é" * 501
+    earlier = {"input": "Hello", "chat_history": [{"role": "user", "content": long}]}
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("/agent/invoke", {"input": long}),
+        ("/agent/invoke", {"input": earlier}),
+        ("/agent/batch", {"inputs": [said(long), long]}),
+        ("/runs", {"input": long}),
+        ("/hugginggpt", said(long)),
+        ("/tasks", said(long)),
+        ("/v1/chat/completions", {"model": "jarvis", **said(long)}),
+        ("/v1/chat/completions", {"model": "jarvis", "stream": True, **said(long)}),
+    ]
+    with serving(agent_of(tmp_path, script, max_text_bytes=1_000), script) as served:
+        for path, body in bodies:
+            for headers in ({}, {"X-Thread-Id": "one"}):
+                answer = served.client.post(path, json=body, headers=headers)
+                assert (path, answer.status_code) == (path, 413)
+        for path in ("/agent/stream", "/agent/stream_events"):
+            assert '"status_code": 413' in served.client.post(path, json={"input": long}).text
+        assert served.client.get("/runs").json() == []
+        assert not served.llm.calls
+        assert served.client.post("/agent/invoke", json={"input": "é" * 500}).status_code == 200
 
 
 @pytest.mark.parametrize(

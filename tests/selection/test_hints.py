@@ -98,6 +98,13 @@ def test_the_argument_of_the_task_takes_precedence_over_the_request() -> None:
         assert {text: hinted(request, "a.png", text=text)["ocr"] for text in texts} == texts
 
 
+def test_of_a_long_request_only_the_ends_are_read() -> None:
+    filler = "Some words. " * 1_000
+    requests = [f"Read a.png. {filler}", f"{filler}. Read a.png", f"{filler}Read a.png. {filler}"]
+    assert [hinted(request, "a.png")["ocr"] for request in requests] == [True, True, False]
+    assert not hinted("", "a.png", text=f"{filler}read{filler}")["ocr"]
+
+
 def test_without_a_request_and_for_other_tasks_there_are_no_hints() -> None:
     assert hinted("", "a.png") == {}
     other = Task(task="image-classification", id=0)

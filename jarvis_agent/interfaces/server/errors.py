@@ -25,15 +25,15 @@ from pydantic import BaseModel, ValidationError
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
-from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError
+from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, TooLongError
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS
 from jarvis_agent.interfaces.server.disconnect import unless_disconnected
 
 _logger = logging.getLogger(__name__)
 
-STATUSES: dict[type[JarvisError], int] = {InputError: 422, DeadlineError: 504}
-"""The errors whose message is sent to clients, with the HTTP status."""
+STATUSES: dict[type[JarvisError], int] = {TooLongError: 413, InputError: 422, DeadlineError: 504}
+"""The errors whose message is sent to clients, with the HTTP status; the first that fits counts."""
 
 
 class ErrorReportingRoute(APIRoute):

@@ -25,6 +25,7 @@ from langgraph.types import Command
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating
+from jarvis_agent.core.request import Request
 from jarvis_agent.interfaces.server.access import thread_of
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, Database
 from jarvis_agent.interfaces.server.errors import STATUSES
@@ -127,10 +128,12 @@ class StartedRuns:
         """Start a run.
 
         Raises:
-            InputError: a file cannot be read.
+            InputError: the text is too long, or a file cannot be read.
             HTTPException: 409, its thread is busy; 429, the owner has too many runs.
         """
-        policy = AccessPolicy(self._workspaces[owner].agent.settings)
+        settings = self._workspaces[owner].agent.settings
+        Request(input=request.input).check_length(settings.max_text_bytes)
+        policy = AccessPolicy(settings)
         for name in request.files:
             if not name.startswith(("http:", "https:", "data:")):
                 with name_errors(name):
