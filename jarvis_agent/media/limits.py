@@ -1,22 +1,57 @@
-"""Limits on images, audio and video, checked before anything is decoded.
+"""Limits on what models and files may take, checked before anything is decoded or computed.
 
     check_limits(resource, settings)        # InputError: "talk.wav lasts 10:00:00, longer than 1:00:00 …"
+    check_task_limits("text-to-speech", {"text": book})     # UnsupportedError: "… at most 20,000 …"
 
 Audio and video are not checked if soundfile or PyAV is missing; they cannot be decoded then either.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Literal
 
-from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
+from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import probe_audio
 from jarvis_agent.media.video import duration_of, opened
+
+Measure = Literal["characters", "texts", "images", "pixels", "seconds", "rows"]
+
+_TASK_LIMITS: tuple[tuple[str, dict[Measure, int]], ...] = (
+    # A model reads these texts whole, or piece by piece within the time of a task.
+    ("text-classification token-classification fill-mask question-answering", {"characters": 100_000}),
+    ("translation summarization text-generation feature-extraction", {"characters": 100_000}),
+    ("text-to-image text-to-video text-to-3d text-to-audio", {"characters": 100_000}),
+    ("text-to-speech", {"characters": 20_000}),  # 25 minutes of speech
+    ("sentence-similarity text-ranking", {"characters": 2_000_000, "texts": 10_000}),
+    # A model reads the input once for each label.
+    ("zero-shot-classification", {"characters": 100_000, "texts": 200}),
+    ("zero-shot-image-classification zero-shot-object-detection", {"texts": 200}),
+    # A larger page is illegible in the size in which a model reads it.
+    ("image-to-text document-question-answering", {"pixels": 40_000_000}),
+    ("visual-document-retrieval", {"pixels": 40_000_000, "images": 100}),
+    # Masks, and images of floats, have the size of the input.
+    ("image-segmentation mask-generation seg-control", {"pixels": 16_000_000}),
+    ("depth-estimation depth-control normal-control openpose-control", {"pixels": 40_000_000}),
+    ("canny-control hed-control mlsd-control scribble-control", {"pixels": 40_000_000}),
+    ("automatic-speech-recognition voice-activity-detection", {"seconds": 3600}),
+    ("audio-to-audio", {"seconds": 1200}),
+    ("audio-text-to-text any-to-any", {"seconds": 600}),
+    ("table-question-answering", {"rows": 1_000}),
+    ("tabular-classification tabular-regression time-series-forecasting", {"rows": 100_000}),
+)
+
+TASK_LIMITS = {task: limits for tasks, limits in _TASK_LIMITS for task in tasks.split()}
+"""What a model on this machine takes at most, by task: more needs many gigabytes or much time.
+
+`characters` are those of all texts, `texts` and `images` the items of a list. Settings limit files further.
+"""
 
 _MAX_SHOWN_S = 1e9
 """Damaged files may claim durations beyond the range of timedelta."""
@@ -39,24 +74,25 @@ def check_limits(resource: Resource, settings: Settings) -> None:
 
 
 def check_pixels(path: Path, limit: int) -> None:
-    """Refuse an image with more than `limit` pixels. Only the header is read.
+    """Refuse an image with more than `limit` pixels. Only the header is read, except that of an icon.
 
     Raises:
         InputError: it is too large, or its header is unreadable.
     """
+    width, height = _image_size(path)
+    _check_size(path, "", width, height, limit)
+
+
+def _image_size(path: Path) -> tuple[int, int]:
     from PIL import Image
 
     try:
         with Image.open(path) as image:
-            width, height = image.size
-            # An icon's header may state less than the image in it has.
-            if icon := getattr(image, "ico", None):
-                width, height = icon.frame(icon.getentryindex(image.size)).size
+            return image.size
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large an image: {error}") from error
     except Exception as error:  # Pillow raises errors of any type for damaged files.
         raise InputError(f"{path} cannot be read as an image: {error}") from error
-    _check_size(path, "", width, height, limit)
 
 
 def _check_size(path: Path, what: str, width: int, height: int, limit: int) -> None:
@@ -87,3 +123,67 @@ def _check_seconds(path: Path, seconds: float, settings: Settings) -> None:
     if seconds > settings.max_seconds:
         lasts, limit = (timedelta(seconds=int(min(s, _MAX_SHOWN_S))) for s in (seconds, settings.max_seconds))
         raise InputError(f"{path} lasts {lasts}, longer than {limit} (JARVIS_MAX_SECONDS); give a part of it")
+
+
+def check_task_limits(task: str, inputs: Mapping[str, Any]) -> None:
+    """Refuse inputs of a task that exceed a limit of `TASK_LIMITS`. Blocks while it reads headers.
+
+    Raises:
+        UnsupportedError: it is too much for a model on this machine; a hosted one may take it.
+    """
+    for measure, limit in TASK_LIMITS.get(task, {}).items():
+        if (size := _MEASURES[measure](inputs)) > limit:
+            raise UnsupportedError(
+                f"{task} on this machine takes at most {limit:,} {measure}, and this input has {size:,.0f}; "
+                "give a part of it, or use a hosted model (JARVIS_POLICY=hosted-first)"
+            )
+
+
+def _values(inputs: Mapping[str, Any]) -> Iterator[Any]:
+    for value in inputs.values():
+        yield from value if isinstance(value, list) else [value]
+
+
+def _paths(inputs: Mapping[str, Any], kind: str) -> Iterator[Path]:
+    for value in _values(inputs):
+        if isinstance(value, Resource) and value.kind == kind and value.path is not None:
+            yield value.path
+
+
+def _characters(inputs: Mapping[str, Any]) -> int:
+    return sum(len(value) for value in _values(inputs) if isinstance(value, str))
+
+
+def _items(inputs: Mapping[str, Any]) -> int:
+    return max((len(value) for value in inputs.values() if isinstance(value, list)), default=0)
+
+
+def _pixels(inputs: Mapping[str, Any]) -> int:
+    largest = 0
+    for path in _paths(inputs, "image"):
+        with suppress(InputError):  # the model's own error says more
+            width, height = _image_size(path)
+            largest = max(largest, width * height)
+    return largest
+
+
+def _seconds(inputs: Mapping[str, Any]) -> float:
+    return max(map(_seconds_of_sound, _paths(inputs, "audio")), default=0.0)
+
+
+def _rows(inputs: Mapping[str, Any]) -> int:
+    largest = 0
+    for path in _paths(inputs, "table"):
+        with suppress(OSError), path.open("rb") as file:
+            largest = max(largest, sum(1 for _ in file) - 1)
+    return largest
+
+
+_MEASURES: Mapping[Measure, Callable[[Mapping[str, Any]], float]] = {
+    "characters": _characters,
+    "texts": _items,
+    "images": _items,
+    "pixels": _pixels,
+    "seconds": _seconds,
+    "rows": _rows,
+}

@@ -2,18 +2,24 @@
 
 import time
 import weakref
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.embeddings import Embeddings
 
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.jobs import Job, running
 from jarvis_agent.backends.starter import embeddings
 from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.backends.starter.models import MINILM, STARTERS, find_weights
-from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.core.errors import ExpertError, MissingExtraError
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.planning.offline import OfflinePlanner
 
 OFFLINE = Settings(offline=True)
@@ -68,6 +74,29 @@ def test_a_text_is_embedded_once_and_is_not_kept(monkeypatch: pytest.MonkeyPatch
     first[:] = 0  # a caller may change its own copy
     monkeypatch.setattr(model, "_tokenizer", None)  # nothing is computed from now on
     assert (model.encode(["A private request."]) == expected).all()
+
+
+@pytest.mark.starter
+def test_many_texts_are_computed_in_batches_until_the_call_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, sizes = load_embedder(OFFLINE), list[int]()
+    compute = model._compute_batch
+    job = Job(Call(TASKS["feature-extraction"], Candidate(id="a", task=""), {}, Path, OFFLINE))
+
+    def counted(texts: Sequence[str]) -> Any:
+        sizes.append(len(texts))
+        job.cancelled = len(sizes) == 5
+        return compute(texts)
+
+    monkeypatch.setattr(model, "_compute_batch", counted)
+    texts = [f"Text number {n}." for n in range(40)]
+    whole = model.encode(texts)
+    assert sizes == [16, 16, 8]
+    assert (whole[39] * model.encode(texts[39:])[0]).sum() > 0.9999
+    with running((job,)), pytest.raises(ExpertError, match="stopped"):
+        model.encode([*texts, "another"])
+    assert len(sizes) == 5
 
 
 def test_threads_load_the_model_once_and_the_hub_cache_comes_first(

@@ -21,6 +21,7 @@ from jarvis_agent.core.errors import BadInputError, ExpertError, OutOfMemoryErro
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.media.limits import TASK_LIMITS
 
 
 def call_of(model: str = "a", size: int | None = None, **inputs: Any) -> Call:
@@ -319,6 +320,38 @@ async def test_a_cancelled_call_is_not_in_the_batch_and_does_not_stop_it(pool: M
     proceed.set()
     assert await calls[2] == 2
     assert seen == [([1, 2], False)]
+
+
+async def test_close_stops_a_running_batch(pool: ModelPool) -> None:
+    inside, stopped, abandoned = threading.Event(), threading.Event(), threading.Event()
+
+    def batch(calls: Sequence[Call]) -> list[Any]:
+        inside.set()
+        while not is_cancelled() and not abandoned.wait(0.01):
+            pass
+        if is_cancelled():
+            stopped.set()
+        return [0 for _ in calls]
+
+    model = Gate(batch)
+    calls = await queued(pool, model, range(3))
+    model.opened.set()
+    await reached(inside)
+    await pool.close()
+    abandoned.set()
+    first, *others = await asyncio.gather(*calls, return_exceptions=True)
+    assert first == 0
+    assert stopped.is_set()
+    assert all(isinstance(other, ExpertError) for other in others)
+
+
+async def test_an_input_that_exceeds_a_limit_is_refused_before_the_model_sees_it(pool: ModelPool) -> None:
+    model = Model()
+    limit = TASK_LIMITS["text-generation"]["characters"]
+    with pytest.raises(UnsupportedError, match=f"at most {limit:,} characters"):
+        await start(pool, model.load, text="a" * (limit + 1))
+    assert model.most_inside == 0
+    assert await start(pool, model.load, text="a" * limit) == "a"
 
 
 def test_small_inputs_fit_in_a_batch(tmp_path: Path) -> None:

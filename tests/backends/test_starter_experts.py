@@ -14,14 +14,16 @@ import pytest
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.jobs import Job, running
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.starter import deepfilter, piper
-from jarvis_agent.backends.starter.backend import StarterBackend
+from jarvis_agent.backends.starter import deepfilter, piper, whisper
+from jarvis_agent.backends.starter.backend import StarterBackend, load_expert
+from jarvis_agent.backends.starter.models import STARTERS
 from jarvis_agent.backends.starter.ocr import running_text
-from jarvis_agent.core.errors import BadInputError, ConfigError, UnsupportedError
+from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Resource
+from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.audio import read_audio, write_audio
 from jarvis_agent.selection.sources.starter import StarterSource
 
@@ -116,6 +118,39 @@ async def test_an_uncertain_reading_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.starter
+async def test_a_cancelled_reading_stops_between_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = next(model for model in STARTERS.values() if model.reader == "ocr")
+    read = load_expert(row, SETTINGS)
+    job = Job(
+        Call(
+            TASKS["image-to-text"],
+            Candidate(id="a", task=""),
+            {"image": _resource("image", PAGE)},
+            Path,
+            SETTINGS,
+        )
+    )
+    job.cancelled = True
+    with running((job,)), pytest.raises(ExpertError, match="stopped"):
+        read(job.call)
+
+
+def test_a_long_recording_is_cut_where_it_is_quiet() -> None:
+    import numpy as np
+
+    sound = np.ones(whisper.PART * 2 + 5, np.float32)
+    quiet = whisper.PART - 5 * whisper.RATE  # a second of silence, in the middle of the last ten
+    sound[quiet : quiet + whisper.RATE] = 0
+    parts = list(whisper.parts(sound))
+    assert sum(len(part) for _, part in parts) == len(sound)
+    assert max(len(part) for _, part in parts) <= whisper.PART
+    assert [start for start, _ in parts[:2]] == [0, pytest.approx(quiet / whisper.RATE, abs=1.0)]
+    assert quiet <= len(parts[0][1]) <= quiet + whisper.RATE
+    ((start, whole),) = whisper.parts(sound[: whisper.PART])
+    assert (start, len(whole)) == (0, whisper.PART)
+
+
+@pytest.mark.starter
 async def test_speech_is_transcribed_with_its_times_and_found_between_silences(
     run: Run, tmp_path: Path
 ) -> None:
@@ -169,9 +204,10 @@ async def test_synthetic_speech_is_transcribed(run: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.starter
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is read from /proc")
 def test_speech_of_a_text_without_full_stops_needs_little_memory() -> None:
     code = """if True:
-        import itertools, pathlib, resource, sys
+        import itertools, pathlib, re
         from jarvis_agent.backends.base import Call
         from jarvis_agent.backends.starter import piper
         from jarvis_agent.backends.starter.models import STARTERS, find_weights
@@ -184,11 +220,11 @@ def test_speech_of_a_text_without_full_stops_needs_little_memory() -> None:
         piper.is_cancelled = lambda: next(chunks) == 2  # the others need no more memory, but time
         text = "word and other " * 140
         speak(Call(TASKS["text-to-speech"], Candidate(id="a", task=""), {"text": text}, pathlib.Path, None))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(peak * (1 if sys.platform == "darwin" else 1024))
+        # Unlike the peak of getrusage, this one does not include that of the process that started this one.
+        print(re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1])
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 1_000_000_000  # as one sentence it needs more than 3 GB
+    assert int(done.stdout) < 1_000_000  # as one sentence it needs nearly 2 GB
 
 
 def test_phonemes_are_cut_at_punctuation_then_at_spaces_then_anywhere() -> None:
@@ -222,7 +258,7 @@ async def test_inputs_without_content_are_refused(
 ) -> None:
     empty = tmp_path / "empty"
     empty.touch()
-    brackets = "[" * 20_000 + "]" * 20_000  # Piper would speak what double brackets contain as phonemes
+    brackets = "[" * 9_000 + "]" * 9_000  # Piper would speak what double brackets contain as phonemes
     rows: list[tuple[str, dict[str, Any], str]] = [
         *(("text-to-speech", {"text": text}, "nothing to speak") for text in ("", "  \n", "...", brackets)),
         ("feature-extraction", {"text": " "}, "feature-extraction"),

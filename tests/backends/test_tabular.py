@@ -14,7 +14,7 @@ import pytest
 from jarvis_agent.backends import local
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.core.errors import BadInputError, UnsupportedError
+from jarvis_agent.core.errors import BadInputError, ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
@@ -25,6 +25,7 @@ pytest.importorskip("chronos")
 import tiny_tabular
 from model_bench import Bench, as_pickle
 
+from jarvis_agent.backends.tabular import time_series
 from jarvis_agent.backends.tabular.sklearn import SklearnBackend
 from jarvis_agent.backends.tabular.time_series import ChronosBackend, series_of
 
@@ -150,6 +151,19 @@ def test_each_number_column_is_forecast_with_bounds(ask: Ask) -> None:
     assert [(row["series"], len(row["values"])) for row in raw] == [("a", 12), ("b", 12)]
     with pytest.raises(BadInputError, match="whole number from 1 to 1024"):
         ask(FORECAST, "chronos_bolt", table, horizon="soon")
+
+
+def test_many_columns_are_forecast_in_batches(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = "a,b,c\n" + "".join(f"{n},{n % 3},{n % 5}\n" for n in range(1, 29))
+    whole = ask(FORECAST, "chronos_bolt", table)
+    monkeypatch.setattr(time_series, "BATCH", 2)
+    parts = ask(FORECAST, "chronos_bolt", table)
+    assert [row["series"] for row in parts] == ["a", "b", "c"]
+    for one, other in zip(whole, parts, strict=True):
+        assert one["values"] == pytest.approx(other["values"], abs=1e-4)
+    monkeypatch.setattr(time_series, "is_cancelled", lambda: True)
+    with pytest.raises(ExpertError, match="stopped"):
+        ask(FORECAST, "chronos_bolt", table)
 
 
 def test_columns_of_times_are_not_forecast() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ pytest.importorskip("pandas")
 
 from model_bench import Bench, roughly, surest_at_the_end  # noqa: E402
 
-from jarvis_agent.backends.transformers import generation  # noqa: E402
+from jarvis_agent.backends.transformers import audio, generation  # noqa: E402
 from jarvis_agent.backends.transformers import text as text_tasks  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
 
@@ -170,6 +171,30 @@ def test_the_whole_of_a_long_text_is_spoken_with_the_seed(bench: Bench) -> None:
     )
     assert len(short) < len(long)
     assert (short == again).all()
+
+
+def test_the_pieces_of_a_long_text_end_when_the_call_is_cancelled(bench: Bench) -> None:
+    call = bench.call("summarization", "t5", text=LONG)
+    job, pieces = Job(call), list[str]()
+    with running((job,)):
+        for piece in generation.split_text(LONG, bench.load(call).loaded, 20):
+            pieces.append(piece)
+            job.cancelled = len(pieces) == 2
+    assert len(pieces) == 2
+
+
+def test_the_beginning_of_a_long_recording_is_classified(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = bench.call("audio-classification", "wav2vec2_classifier", audio="tone")
+    heard: list[int] = []
+    loaded = bench.load(call).loaded
+    listening = replace(loaded, pipe=lambda sound, **_: heard.append(len(sound["raw"])))
+    monkeypatch.setattr(audio, "CLASSIFIED_SECONDS", 0.5)
+    with running((Job(call),)):
+        audio.classify(listening, call)
+    assert heard == [loaded.parts["feature_extractor"].sampling_rate // 2]
+    assert "first" in call.notes[0]
 
 
 def test_bad_input_is_refused_as_such(bench: Bench, tmp_path: Path) -> None:

@@ -101,3 +101,6 @@ def test_an_image_of_any_size_is_enlarged_and_follows_no_text(bench: Bench, tmp_
     assert bench.ask("image-to-image", "swin2sr", image=odd).size == (26, 14)
     with pytest.raises(UnsupportedError, match="only makes images larger"):
         bench.ask("image-to-image", "swin2sr", image=odd, text="make it winter")
+    Image.new("RGB", (1001, 1000), "red").save(odd)
+    with pytest.raises(UnsupportedError, match=r"at most 1,000,000 pixels.* 1001 x 1000"):
+        bench.ask("image-to-image", "swin2sr", image=odd)

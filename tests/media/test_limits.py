@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jarvis_agent.core.errors import BadInputError, InputError
+from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media import tables
-from jarvis_agent.media.limits import check_limits
+from jarvis_agent.media.limits import TASK_LIMITS, check_limits, check_task_limits
 from jarvis_agent.media.store import ResourceStore
 
 av = pytest.importorskip("av")
@@ -171,6 +172,35 @@ async def test_an_attachment_is_measured_before_it_is_decoded(
     for field in ({"base64": "A" * 3000}, {"url": "data:text/plain;base64," + "A" * 3000}):
         with pytest.raises(InputError, match=r"more than 1,000 bytes \(JARVIS_MAX_FILE_BYTES\)"):
             await store.keep({"type": "file", "mime_type": "text/plain", **field})
+
+
+def test_a_task_has_limits_on_its_inputs(tmp_path: Path) -> None:
+    assert TASKS.keys() >= TASK_LIMITS.keys()
+    page, table, sound = tmp_path / "page.png", tmp_path / "a.csv", tmp_path / "a.wav"
+    Image.new("L", (7000, 7000)).save(page)
+    table.write_text("a\n" + "1\n" * 2000)
+    soundfile.write(sound, np.zeros(8000 * 1300), 8000)
+    image, rows = Resource(kind="image", path=page), Resource(kind="table", path=table)
+    speech = Resource(kind="audio", path=sound)
+    small = Resource(kind="image", path=tmp_path / "small.png")
+    Image.new("L", (8, 8)).save(tmp_path / "small.png")
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("text-to-speech", {"text": "a" * 20_001}, "20,000 characters.* has 20,001"),
+        ("question-answering", {"text": "b", "context": "a" * 100_000}, "100,000 characters"),
+        ("text-ranking", {"text": "a", "sentences": ["b"] * 10_001}, "10,000 texts"),
+        ("text-ranking", {"text": "a", "sentences": ["b" * 1000] * 2000}, "2,000,000 characters"),
+        ("image-to-text", {"image": image}, "40,000,000 pixels.* has 49,000,000"),
+        ("visual-document-retrieval", {"text": "a", "image": [small] * 101}, "100 images"),
+        ("audio-to-audio", {"audio": speech}, "1,200 seconds.* has 1,300"),
+        ("table-question-answering", {"text": "a", "table": rows}, "1,000 rows.* has 2,000"),
+    ]
+    for task, inputs, message in cases:
+        with pytest.raises(UnsupportedError, match=rf"{task} .*at most {message}.*hosted"):
+            check_task_limits(task, inputs)
+    check_task_limits("text-to-speech", {"text": "a" * 20_000})
+    check_task_limits("automatic-speech-recognition", {"audio": speech})
+    check_task_limits("time-series-forecasting", {"table": rows, "horizon": 3})
+    check_task_limits("image-to-text", {"image": Resource(kind="image", path=table)})  # the model's error
 
 
 def test_tables_have_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.embeddings import Embeddings
 
+from jarvis_agent.backends.jobs import closed_error, is_cancelled
 from jarvis_agent.backends.starter.models import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.errors import MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 LAYERS, HEADS, MAX_TOKENS, SIZE = 6, 12, 256, 384
-KEPT = 32
-"""Results that are kept."""
+BATCH = 16
+"""Texts that are computed at once; each needs about half a megabyte."""
+
+KEPT, MAX_KEPT_TEXTS = 32, 1_000
+"""Results that are kept, and the texts of one at most."""
 
 _LOAD_LOCK = threading.Lock()
 
@@ -103,17 +107,31 @@ class StarterEmbeddings(Embeddings):
         """
         key = blake2b(repr(list(texts)).encode()).digest()
         with self._lock:
-            if key not in self._latest:
-                self._latest[key] = self._compute(texts)
-                if len(self._latest) > KEPT:
-                    del self._latest[next(iter(self._latest))]
-            return self._latest[key].copy()
+            known = self._latest.get(key)
+        if known is None:
+            known = self._compute(texts)
+            if len(texts) <= MAX_KEPT_TEXTS:
+                with self._lock:
+                    self._latest[key] = known
+                    if len(self._latest) > KEPT:
+                        del self._latest[next(iter(self._latest))]
+        return known.copy()
 
     def _compute(self, texts: Sequence[str]) -> Floats:
+        """The vectors, batch by batch: others get their turn between two, and a cancelled call ends."""
         import numpy as np
 
-        if not texts:
-            return np.zeros((0, SIZE), np.float32)
+        vectors = np.zeros((len(texts), SIZE), np.float32)
+        for start in range(0, len(texts), BATCH):
+            if is_cancelled():
+                raise closed_error("stopped")
+            with self._lock:
+                vectors[start : start + BATCH] = self._compute_batch(texts[start : start + BATCH])
+        return vectors
+
+    def _compute_batch(self, texts: Sequence[str]) -> Floats:
+        import numpy as np
+
         ids = [self._tokenizer.encode(replace_surrogates(text)).ids for text in texts]
         ends = np.cumsum([len(i) for i in ids])
         spans = [slice(end - len(i), end) for i, end in zip(ids, ends, strict=True)]

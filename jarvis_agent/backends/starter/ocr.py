@@ -13,6 +13,7 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.hub.packaged import packaged_file
+from jarvis_agent.backends.jobs import closed_error, is_cancelled
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 
@@ -35,6 +36,16 @@ def load(weights: Path, settings: Settings) -> Expert:
             "Rec.model_path": str(weights),
         }
     )
+    recogniser = engine._load_rec_model()
+    recognise = recogniser.session
+
+    def recognise_unless_cancelled(lines: Any) -> Any:
+        # It is called for every six lines, of which a full page has hundreds.
+        if is_cancelled():
+            raise closed_error("stopped")
+        return recognise(lines)
+
+    recogniser.session = recognise_unless_cancelled
 
     def expert(call: Call) -> dict[str, Any]:
         import numpy as np

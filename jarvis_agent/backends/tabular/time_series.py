@@ -11,11 +11,14 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_core.utils.iter import batch_iterate
+
 from jarvis_agent.backends.base import Call, Expert, whole_number
 from jarvis_agent.backends.devices import pick_dtype, place, seeded
 from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.hub.snapshot import model_folder
+from jarvis_agent.backends.jobs import closed_error, is_cancelled
 from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -27,6 +30,9 @@ FORECASTING = "time-series-forecasting"
 
 HORIZON, MAX_HORIZON = 12, 1024
 """Rows to forecast: default and maximum."""
+
+BATCH = 32
+"""Series that are forecast at once."""
 
 QUANTILES = [0.1, 0.5, 0.9]
 """Lower bound, forecast and upper bound: 80 % of true values lie between the bounds."""
@@ -63,9 +69,14 @@ class Forecaster:
         with seeded(call.settings.seed), warnings.catch_warnings():  # the models based on T5 draw samples
             # The bounds show how uncertain a long forecast is.
             warnings.filterwarnings("ignore", message="We recommend keeping prediction length")
-            quantiles, _ = self.pipeline.predict_quantiles(
-                contexts, prediction_length=horizon, quantile_levels=QUANTILES
-            )
+            quantiles: list[Any] = []
+            for batch in batch_iterate(BATCH, contexts):
+                if is_cancelled():
+                    raise closed_error("stopped")
+                rows, _ = self.pipeline.predict_quantiles(
+                    batch, prediction_length=horizon, quantile_levels=QUANTILES
+                )
+                quantiles += rows
         return [
             _forecast(name, rows.reshape(horizon, len(QUANTILES)))
             for name, rows in zip(series, quantiles, strict=True)

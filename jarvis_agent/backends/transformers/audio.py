@@ -6,7 +6,7 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import seeded
-from jarvis_agent.backends.jobs import is_cancelled
+from jarvis_agent.backends.jobs import add_note
 from jarvis_agent.backends.transformers.generation import split_text, stopping
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.backends.transformers.text import MAX_LABELS, text_of
@@ -14,6 +14,9 @@ from jarvis_agent.media.audio import read_audio
 
 CHUNK_SECONDS = 30.0
 """Longer recordings are transcribed in chunks of this length."""
+
+CLASSIFIED_SECONDS = 60.0
+"""Length that is classified: the memory of some models grows with its square."""
 
 TRANSCRIPT_TOKENS = 440
 SPEECH_TOKENS = 150
@@ -38,8 +41,12 @@ def transcribe(loaded: LoadedModel, call: Call) -> Any:
 
 
 def classify(loaded: LoadedModel, call: Call) -> Any:
-    """Return [{label, score}]."""
-    return loaded.pipe(_sound(loaded, call)[0], top_k=MAX_LABELS)
+    """Return [{label, score}] of the first CLASSIFIED_SECONDS."""
+    sound, seconds = _sound(loaded, call)
+    if seconds > CLASSIFIED_SECONDS:
+        sound["raw"] = sound["raw"][: int(CLASSIFIED_SECONDS * sound["sampling_rate"])]
+        add_note(f"only the first {CLASSIFIED_SECONDS:.0f} seconds were classified")
+    return loaded.pipe(sound, top_k=MAX_LABELS)
 
 
 def _sound(loaded: LoadedModel, call: Call) -> tuple[dict[str, Any], float]:
@@ -57,12 +64,9 @@ def synthesize(loaded: LoadedModel, call: Call) -> dict[str, Any]:
     if loaded.model.config.model_type == "bark":  # each of its stages generates
         stages = ("semantic", "coarse")
         options["generate_kwargs"] = {f"{stage}_stopping_criteria": stopping() for stage in stages}
-    made: list[dict[str, Any]] = []
     with seeded(call.settings.seed):
-        for piece in split_text(text_of(call), loaded, SPEECH_TOKENS):
-            if made and is_cancelled():
-                break
-            made.append(loaded.pipe(piece, **options))
+        pieces = split_text(text_of(call), loaded, SPEECH_TOKENS)
+        made = [loaded.pipe(piece, **options) for piece in pieces]
     sounds = [np.asarray(output["audio"], dtype=np.float32).reshape(-1) for output in made]
     return {"audio": np.concatenate(sounds), "sampling_rate": int(made[0]["sampling_rate"])}
 

@@ -90,7 +90,10 @@ def token_limit(loaded: LoadedModel) -> int:
 
 
 def split_text(text: str, loaded: LoadedModel, limit: int) -> Iterator[str]:
-    """Split a text into pieces of at most `limit` tokens, after sentences or, if needed, words."""
+    """Split a text into pieces of at most `limit` tokens, after sentences or, if needed, words.
+
+    It ends when the call is cancelled.
+    """
 
     def fits(piece: str) -> bool:
         return len(loaded.tokenizer(piece, verbose=False).input_ids) <= limit
@@ -99,6 +102,8 @@ def split_text(text: str, loaded: LoadedModel, limit: int) -> Iterator[str]:
     for part in _sentences(text, fits):
         if piece and not fits(piece + part):
             yield piece.strip()
+            if is_cancelled():
+                return
             piece = ""
         piece += part
     if piece.strip():

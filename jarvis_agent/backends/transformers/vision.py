@@ -38,6 +38,9 @@ _FRAME_COUNTS = ("num_frames", "frames_per_clip")
 
 FRAMES = 16
 
+MAX_UPSCALED_PIXELS = 1_000_000
+"""Pixels of an image that is enlarged; each needs several kilobytes of memory."""
+
 
 def image_of(call: Call) -> Image:
     """Return the image argument in RGB."""
@@ -166,6 +169,11 @@ def upscale(loaded: LoadedModel, call: Call) -> Image:
     if any(call.inputs.get(name) for name in ("text", "mask")):
         raise UnsupportedError(f"{loaded.id} only makes images larger: it follows neither a text nor a mask")
     image, factor = image_of(call), loaded.model.config.upscale
+    if image.width * image.height > MAX_UPSCALED_PIXELS:
+        raise UnsupportedError(
+            f"{loaded.id} enlarges images of at most {MAX_UPSCALED_PIXELS:,} pixels here, and this one is "
+            f"{image.width} x {image.height}; make it smaller first (resize-image)"
+        )
     made = loaded.forward(loaded.parts["image_processor"](image, return_tensors="pt")).reconstruction[0]
     pixels = made[:, : image.height * factor, : image.width * factor].float().clamp(0, 1).mul(255).round()
     return Image.fromarray(pixels.byte().permute(1, 2, 0).cpu().numpy())
