@@ -179,11 +179,14 @@ async def test_after_out_of_memory_only_models_that_may_fit_are_tried() -> None:
         ([model("large", 9), model("larger", 10), model("same", 9), model("small", 3)], "large SMALL"),
         ([model("large", 9), model("unknown")], "large UNKNOWN"),
         ([model("large", 9), model("large", 9, "hosted")], "large LARGE"),
+        ([model("large"), model("large", backend="other")], "large"),
     ]
     for candidates, expected in cases:
         clock = Clock()
+        other = Scripted(clock, large="ok")
+        other.name = "other"
         here = Scripted(clock, large=OutOfMemoryError(""), small="ok", unknown="ok")
-        done = await chain(candidates, here, Scripted(clock, local=False, large="ok")).run({})
+        done = await chain(candidates, here, other, Scripted(clock, local=False, large="ok")).run({})
         assert tried(done) == expected
 
 
