@@ -100,6 +100,21 @@ def test_a_part_is_named_and_an_edit_has_its_own_words(tmp_path: Path) -> None:
     ]
 
 
+def test_interchangeable_task_types_and_a_missing_source_language_are_right(tmp_path: Path) -> None:
+    (record,) = read(
+        tmp_path,
+        "> does the sign in a.jpg forbid dogs? its German is too hard, in Dutch please\n"
+        "visual-question-answering a.jpg | forbid dogs\ntranslation #0 | Dutch | src_lang=German\n",
+    )
+    question, translation = record.plans[0]
+    other = question.model_copy(update={"task": "image-text-to-text"})
+    shorter = translation.model_copy(update={"args": {"text": "<resource>-0", "tgt_lang": "Dutch"}})
+    asked = record.as_request("en")
+    assert judge(asked, [question, translation]).exact
+    assert judge(asked, [other, shorter]).exact
+    assert not judge(asked, [question.model_copy(update={"task": "image-to-text"}), translation]).exact
+
+
 @pytest.mark.parametrize(
     ("plan", "message"),
     [

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,6 +38,19 @@ _OWN_WORDS = {
 }
 """Texts that need not be words of the request, by task type."""
 
+_TWINS = {
+    "object-detection": "zero-shot-object-detection",
+    "visual-question-answering": "image-text-to-text",
+    "image-to-image": "image-text-to-image",
+    "image-to-video": "image-text-to-video",
+    "depth-estimation": "depth-control",
+    "keypoint-detection": "openpose-control",
+    "image-segmentation": "seg-control",
+}
+_TWINS |= {second: first for first, second in _TWINS.items()}
+"""Pairs of task types of which either is right where the other one is."""
+
+_MOST_PLANS = 64
 _RESULT = re.compile(r"(?:\^(\d+))?#(\d+)|\^(\d+)")
 _NUMBERS = re.compile(r"-?\d+(?:\.\d+)?(?:\s*,\s*-?\d+(?:\.\d+)?)*")
 
@@ -100,9 +114,20 @@ class Record:
             for one in self.turns
         ]
         common = {"language": language, "request": self.request, "files": self.files, "turns": turns}
-        return OwnRequest(
-            id=self.place, kind=self.kind, plan=self.plans[0], alternatives=self.plans[1:], **common
-        )
+        plan, *others = islice((plan for given in self.plans for plan in _equivalents(given)), _MOST_PLANS)
+        return OwnRequest(id=self.place, kind=self.kind, plan=plan, alternatives=others, **common)
+
+
+def _equivalents(plan: Sequence[Task]) -> Iterator[list[Task]]:
+    """A plan, then those with interchangeable task types. A source language need not be written."""
+    names = [filter(None, (task.task, _TWINS.get(task.task))) for task in plan]
+    options = [[_as_type(task, name) for name in either] for task, either in zip(plan, names, strict=True)]
+    return map(list, product(*options))
+
+
+def _as_type(task: Task, name: str) -> Task:
+    args = {key: value for key, value in task.args.items() if key != "src_lang" and TASKS[name].arg(key)}
+    return task.model_copy(update={"task": name, "args": args})
 
 
 def read_records(path: Path) -> list[Record]:
@@ -223,6 +248,7 @@ def _one_value(spec: TaskSpec, arg: Arg, written: str, record: Record) -> Any:
     own_words = _LANGUAGES if arg.name in ("src_lang", "tgt_lang") else _OWN_WORDS.get(spec.name, ())
     if written not in own_words:
         _require_said(written, [text for one in chat for text in (one.request, *one.answers)])
+    written = re.sub(r"\s*…\s*", " ", written)
     return _RESULT.sub(lambda result: _result(result, arg, record), written)
 
 
