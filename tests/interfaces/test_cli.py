@@ -204,6 +204,26 @@ def test_an_interrupted_request_exits_130(use: Use, tmp_path: Path) -> None:
     assert agent.closed
 
 
+@pytest.mark.slow
+def test_an_interrupted_request_does_not_wait_for_what_cannot_be_stopped() -> None:
+    code = """if True:
+        import asyncio, time
+        from fake_agent import FakeAgent, a_run
+        from jarvis_agent.interfaces.cli.ask import one_shot
+
+        class Stuck(FakeAgent):
+            async def aclose(self):
+                await asyncio.to_thread(time.sleep, 300)
+
+        one_shot(Stuck(a_run("a.wav"), interrupt_after=8), {"input": "x y"}, as_json=False)
+    """
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (130, "0 image-to-text: a cat\n")
+
+
 def test_plan_only_prints_the_plan_and_exits_1_if_it_is_empty(use: Use) -> None:
     use(Run(plan=Plan(tasks=[CAPTION])))
     result = jarvis("x y", "--plan-only", "--json")

@@ -4,14 +4,16 @@
     succeeded = chat(agent)
 
 Both run their own event loop and close the agent at the end. On KeyboardInterrupt they print the finished
-results before they raise it.
+results before they raise it; what does not end soon then ends with the process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
@@ -27,6 +29,7 @@ from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.cli.answer import AnswerPrinter, relative_paths
+from jarvis_agent.interfaces.cli.command_group import INTERRUPTED
 from jarvis_agent.interfaces.cli.progress import (
     RunProgress,
     echo_json,
@@ -47,6 +50,9 @@ CHAT_HELP = """\
 Write a request and press Enter. A request may refer to earlier ones and to their results.
 /files  the files of this chat      /help  this text      /quit  end the chat (or Ctrl-D)
 Ctrl-C stops the running request."""
+
+CLOSE_S = 0.5
+"""Seconds that an agent may take to close after Ctrl-C."""
 
 _QUIT = {"/quit", "/exit", "quit", "exit"}
 
@@ -81,11 +87,28 @@ def plan_only(agent: Agent, request: dict[str, Any], *, as_json: bool) -> bool:
 
 @contextmanager
 def _event_loop(agent: Agent) -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        try:
-            yield runner
-        finally:
-            runner.run(agent.aclose())
+    """An event loop, and the agent closed at its end. After Ctrl-C the process waits `CLOSE_S` for both."""
+    leaving = threading.Timer(CLOSE_S, _leave)
+    leaving.daemon = True
+    try:
+        with asyncio.Runner() as runner:
+            try:
+                yield runner
+            except KeyboardInterrupt:
+                leaving.start()
+                raise
+            finally:
+                runner.run(agent.aclose())
+    finally:
+        leaving.cancel()
+
+
+def _leave() -> None:
+    """End the process, whatever its threads do: native code cannot be interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # a closed pipe
+            stream.flush()
+    os._exit(INTERRUPTED)
 
 
 async def _run(agent: Agent, request: dict[str, Any], config: Any, *, as_json: bool) -> Run:
