@@ -29,7 +29,7 @@ help:
 	@echo "make test-all   the same and the tests on a Ray cluster"
 	@echo "make test-fast  the same without real model weights and slow tests"
 	@echo "make check      lint, format, types, and the site without warnings"
-	@echo "make docs       build the site of docs/ into site/"
+	@echo "make docs       build the site of docs/ into site/; $(BIN)/mkdocs serve shows it"
 	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make clean      remove .venv and what was built"
 	@echo "PYTHON=...   the Python to use (3.11 or newer); now: $(PYTHON)"
@@ -59,7 +59,7 @@ check: $(VENV)/dev.stamp
 
 docs: $(VENV)/dev.stamp
 	$(MKDOCS)
-	@echo "Open site/index.html, or run $(BIN)/mkdocs serve."
+	@echo "$(BIN)/mkdocs serve shows the site with its search, which needs a server."
 
 notebooks: $(VENV)/dev.stamp
 	@$(BIN)/python notebooks/run.py
