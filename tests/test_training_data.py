@@ -62,12 +62,15 @@ def test_a_record_has_files_references_lists_and_what_is_left_out(tmp_path: Path
 def test_a_result_goes_to_the_argument_that_takes_its_main_output(tmp_path: Path) -> None:
     (record,) = read(
         tmp_path,
-        "> find the dog in a.jpg, cut it out and tell me what breed it is\n"
-        "zero-shot-object-detection a.jpg | dog\ncrop-image a.jpg | #0\n"
-        "visual-question-answering #1 | what breed it is\n",
+        "> mark the dog in a.jpg, tell me what breed it is, cut it out, how large is that?\n"
+        "zero-shot-object-detection a.jpg | dog\nvisual-question-answering #0 | what breed it is\n"
+        "crop-image a.jpg | #0\nmedia-info #2\n",
     )
-    assert record.plans[0][1].args == {"image": "a.jpg", "box": "<resource>-0"}
-    assert record.plans[0][2].args == {"image": "<resource>-1", "text": "what breed it is"}
+    assert [task.args for task in record.plans[0][1:]] == [
+        {"image": "<resource>-0", "text": "what breed it is"},
+        {"image": "a.jpg", "box": "<resource>-0"},
+        {"file": "<resource>-2"},
+    ]
 
 
 def test_a_follow_up_takes_files_and_answers_of_earlier_turns(tmp_path: Path) -> None:
@@ -113,6 +116,21 @@ def test_interchangeable_task_types_and_a_missing_source_language_are_right(tmp_
     assert judge(asked, [question, translation]).exact
     assert judge(asked, [other, shorter]).exact
     assert not judge(asked, [question.model_copy(update={"task": "image-to-text"}), translation]).exact
+
+
+def test_a_follow_up_takes_one_of_several_answers_into_a_text_of_pieces(tmp_path: Path) -> None:
+    *_, record = read(
+        tmp_path,
+        "> type a.wav and b.wav\nautomatic-speech-recognition a.wav\nautomatic-speech-recognition b.wav\n"
+        "= Call me.\n= The key is lost.\n\n"
+        ">> answer the second, but be kind\ntext-generation answer … kind ^1#1\n",
+    )
+    assert record.plans[0][0].args == {"text": "answer kind The key is lost."}
+
+
+def test_a_text_of_an_earlier_turn_needs_its_answer(tmp_path: Path) -> None:
+    with pytest.raises(notation.NotationError, match="needs its answer"):
+        read(tmp_path, "> type a.wav\nautomatic-speech-recognition a.wav\n\n>> speak it\ntext-to-speech ^1\n")
 
 
 @pytest.mark.parametrize(

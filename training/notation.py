@@ -2,7 +2,7 @@
 
     python training/notation.py [FILE]...        # checks files, all by default, and counts what they hold
 
-read_records(Path("requests/nurse.txt"))         # [Record("how many dogs are in street.jpg?", …), …]
+read_records(Path("requests/zh_mother.txt"))         # [Record(…), …]
 """
 
 from __future__ import annotations
