@@ -168,6 +168,44 @@ def test_a_database_that_goes_away_is_answered_with_503_until_it_is_back(
         assert ended(served.client, start(served.client))["status"] == "done"
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_database_whose_file_is_deleted_is_not_used_any_more(tmp_path: Path, replaced: bool) -> None:
+    never, entered, _ = endless_expert()
+    script = {"plan": "[]"}
+    agent = agent_of(tmp_path, script, {"image-to-text": "a cat", "canny-control": never})
+    with serving(agent, script) as served:
+        run = start(served.client, files=[served.uploaded_cat()])
+        assert entered.wait(30)
+        file = tmp_path / database.FILE
+        file.rename(tmp_path / "moved")
+        if replaced:
+            file.touch()
+        in_a_thread = {"X-Thread-Id": "two"}
+        for answer in (
+            served.get("/runs"),
+            served.get(f"/runs/{run['id']}"),
+            served.client.post("/runs", json=REQUEST),
+            served.client.post(f"/runs/{run['id']}/cancel"),
+            served.client.post("/agent/invoke", json={"input": "Hello"}, headers=in_a_thread),
+        ):
+            assert (answer.status_code, "is gone" in answer.json()["detail"]) == (503, True)
+            assert "retry-after" not in answer.headers
+        health = served.get("/healthz")
+        assert (health.status_code, health.json()["parts"]["database"]) == (503, "failing")
+        script["plan"] = "[]"
+        assert served.client.post("/agent/invoke", json={"input": "Hello"}).status_code == 200
+
+
+async def test_a_database_file_that_is_deleted_ends_a_write(tmp_path: Path) -> None:
+    async with open_database(None, tmp_path, retention=60) as opened:
+        config: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "1"}}
+        (tmp_path / database.FILE).unlink()
+        with pytest.raises(database.DatabaseFileError):
+            await opened.put(("a",), "1", {})
+        with pytest.raises(database.DatabaseFileError):
+            await opened.saver.aput_writes(config, [("channel", 1)], "task")
+
+
 async def test_a_search_finds_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that have expired are the last."""
     monkeypatch.setattr(database, "_PAGE_ROWS", 2)

@@ -11,10 +11,12 @@ SQLite serves the processes of one machine, PostgreSQL (extra "postgres") those 
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +35,11 @@ FILE = "server.sqlite"
 
 DATABASE_ERRORS: tuple[type[Exception], ...] = (sqlite3.OperationalError,)
 """What is raised while the database cannot be reached or written."""
+
+
+class DatabaseFileError(sqlite3.OperationalError):
+    """The file of the database was deleted or replaced. SQLite would go on in a file without a name."""
+
 
 _OPENING_ERRORS: tuple[type[Exception], ...] = (OSError, sqlite3.Error)
 
@@ -57,7 +64,9 @@ _SETUP_LOCK = 0x6A617276
 class Writes:
     """Operations that end even if their callers are cancelled, which would leave SQLite locked."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
+        """`check` raises an error if what is written would be lost."""
+        self.check = check
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def finish(self, operation: Coroutine[Any, Any, T]) -> T:
@@ -65,6 +74,11 @@ class Writes:
 
         Otherwise a later write of the same row could be overtaken by this one.
         """
+        try:
+            self.check()
+        except BaseException:
+            operation.close()
+            raise
         task = asyncio.create_task(operation)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -97,15 +111,17 @@ class Database:
     writes: Writes
 
     async def check(self) -> None:
-        """Raise one of DATABASE_ERRORS if the database cannot be reached."""
+        """Raise one of DATABASE_ERRORS if the database cannot be reached, or its file was deleted."""
         await self.get(("check",), "")
 
     async def get(self, namespace: Namespace, key: str) -> Item | None:
         """Return a row."""
+        self.writes.check()
         return await self.reader.aget(namespace, key, refresh_ttl=False)
 
     async def search(self, namespace: Namespace, **fields: Any) -> list[SearchItem]:
         """Return the rows of a namespace whose values have these fields, the newest first."""
+        self.writes.check()
         found: list[SearchItem] = []
         while len(found) % _PAGE_ROWS == 0:
             page = await self.reader.asearch(
@@ -159,6 +175,13 @@ async def open_database(address: str | None, directory: Path, retention: float) 
         yield Database(saver, reader, writer, retention, writes)
 
 
+def _check_file(path: Path, opened: os.stat_result) -> None:
+    with suppress(OSError):
+        if os.path.samestat(path.stat(), opened):
+            return
+    raise DatabaseFileError(f"{path} was deleted or replaced; restart the server")
+
+
 @asynccontextmanager
 async def _open_sqlite(path: Path, writes: Writes) -> AsyncIterator[Parts]:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -174,6 +197,7 @@ async def _open_sqlite(path: Path, writes: Writes) -> AsyncIterator[Parts]:
             await saver.setup()
             await writer.setup()
             await reader.setup()
+        writes.check = partial(_check_file, path, await asyncio.to_thread(path.stat))
         yield saver, reader, writer
 
 

@@ -27,7 +27,7 @@ from starlette.exceptions import HTTPException
 
 from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, TooLongError
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.interfaces.server.database import DATABASE_ERRORS
+from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, DatabaseFileError
 from jarvis_agent.interfaces.server.disconnect import unless_disconnected
 
 _logger = logging.getLogger(__name__)
@@ -85,10 +85,13 @@ async def invalid_request_response(request: Request, error: Exception) -> Respon
 
 
 async def database_error_response(request: Request, error: Exception) -> Response:
-    """Return the response while the database cannot be reached or written."""
+    """Return the response while the database cannot be reached or written, or after its file was deleted."""
     _logger.warning("the database: %s", error)
     if _is_disk_full(error):
         return await error_response(request, error)
+    if isinstance(error, DatabaseFileError):
+        detail = "the database of this server is gone; nothing works here until the server is started again"
+        return JSONResponse({"detail": detail}, 503)
     detail = "the database of this server does not answer; nothing is lost, try again in some seconds"
     return JSONResponse({"detail": detail}, 503, headers={"Retry-After": "5"})
 
