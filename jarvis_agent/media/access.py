@@ -14,6 +14,7 @@ Names in a plan come from a language model and are not trusted. A name is readab
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -102,7 +103,9 @@ class AccessPolicy:
         """
         path = self._locate(name)
         if not self._settings.allow_request_paths and not self._is_below_roots(path):
-            raise ForbiddenError(f"{name}: files of this machine are not read here; upload the file")
+            raise ForbiddenError(
+                f"{self.shown(name)}: files of this machine are not read here; upload the file"
+            )
         return self._within_size(path, name)
 
     def open_planned(self, name: str) -> Resource:
@@ -120,7 +123,15 @@ class AccessPolicy:
     def refusal(self, name: str) -> ForbiddenError:
         """The error for a file or URL that may not be read."""
         to_tool = _REFUSED_TO_TOOL if self._settings.allow_request_paths else _REFUSED_TO_CLIENT
-        return ForbiddenError((to_tool if self.for_tool else _REFUSED_IN_PLAN).format(name=name))
+        refused = to_tool if self.for_tool else _REFUSED_IN_PLAN
+        return ForbiddenError(refused.format(name=self.shown(name)))
+
+    def shown(self, name: str) -> str:
+        """A name as errors have it. A client of a server sees its last part alone.
+
+        A whole path would be altered by the filter of private paths only if such a path exists.
+        """
+        return name if self._settings.allow_request_paths else re.split(r"[/\\]", name.rstrip("/\\"))[-1]
 
     def find_planned(self, value: str) -> Resource | None:
         """The file in an allowed directory whose path the whole value is. Blocks."""
@@ -172,7 +183,9 @@ class AccessPolicy:
 
     def _locate(self, name: str) -> Path:
         """The path of a name: relative to the working directory, else to an allowed directory."""
-        path = Path(name).expanduser()
+        path = Path(name)
+        if self._settings.allow_request_paths:  # To a client, "~bob" would tell who has an account here.
+            path = path.expanduser()
         if path.is_absolute() or (self._settings.allow_request_paths and path.exists()):
             return path
         return next((root / path for root in self._roots if (root / path).is_file()), path)

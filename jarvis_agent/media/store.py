@@ -66,7 +66,7 @@ class ResourceStore:
         """
         if name.startswith("data:"):
             return await self._decode(name, "")
-        with name_errors(name):
+        with name_errors(self.access.shown(name)):
             if _URL.match(name):
                 suffix = PurePosixPath(urlsplit(name).path).suffix[:8]
                 path = await asyncio.to_thread(self.directory.new_path, suffix, "download")
@@ -210,7 +210,7 @@ class ResourceStore:
             raise InputError(f"{start} has {len(name):,} characters, too many for a path or URL; give one")
         if "://" in name:
             raise self.access.refusal(name)
-        with name_errors(name):
+        with name_errors(self.access.shown(name)):
             return await asyncio.to_thread(self.access.open_planned, name)
 
     async def _decode(self, data: str, mime: str) -> Resource:

@@ -158,7 +158,7 @@ async def test_the_command_serves_tools_and_the_agent_over_stdio(tmp_path: Path)
         assert "canny-control" in str(steps)
         refused = await client.call_tool("canny-control", {"image": "/etc/passwd"})
         assert refused.isError
-        assert "may not read '/etc/passwd'" in texts(refused)
+        assert "may not read 'passwd'" in texts(refused)
 
 
 @pytest.mark.slow

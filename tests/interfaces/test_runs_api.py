@@ -213,9 +213,9 @@ def test_bad_requests_are_answered_with_422(served: Served) -> None:
         assert served.client.post("/runs", json=body).status_code == 422
     assert served.client.post("/runs", content=b"{").status_code == 422
     listed = served.get("/runs").json()
-    for name in ("cat.jpg", "/etc/passwd", "../../etc/passwd", "a\0b", "x" * 5_000):
+    for name in ("cat.jpg", "/root/a.jpg", "../../the-b.jpg", "a\0b", "x" * 5_000):
         answer = served.client.post("/runs", json=REQUEST | {"files": [name]})
-        assert (answer.status_code, name[:9] in answer.text or "\0" in name) == (422, True)
+        assert (answer.status_code, name[-5:] in answer.text or "\0" in name) == (422, True)
     assert served.get("/runs").json() == listed
 
 

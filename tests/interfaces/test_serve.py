@@ -204,7 +204,7 @@ CALLS: dict[str, Callable[[RemoteRunnable, Any], Any]] = {
 
 BAD_REQUESTS: list[tuple[Any, str]] = [
     ("", "the request is empty"),
-    ({"input": "Read it", "files": ["/etc/passwd"]}, "/etc/passwd: files of this machine are not read"),
+    ({"input": "Read it", "files": ["/etc/passwd"]}, "passwd: files of this machine are not read"),
     ({"input": "Read it", "files": ["../../../../../../etc/passwd"]}, "files of this machine are not"),
     ({"input": "Read it", "files": [f"{'0' * 32}/cat.jpg"]}, "upload the file"),
     ({"messages": [HumanMessage([{"type": "image", "url": "file:///etc/passwd"}])]}, "files of this machine"),

@@ -45,9 +45,30 @@ def test_batches_and_streams_report_a_failure_as_a_message(served: Served) -> No
     done, failed = client.batch([{"image": name}, {"image": "/etc/passwd"}])
     assert (done.content, failed.status) == ("a tabby cat", "error")
     assert failed.content == (
-        "the tool may not read '/etc/passwd'; give an http(s) URL, a data URI, an upload or an earlier result"
+        "the tool may not read 'passwd'; give an http(s) URL, a data URI, an upload or an earlier result"
     )
     assert [chunk.content for chunk in client.stream({"image": name})] == ["a tabby cat"]
+
+
+def test_a_refusal_does_not_tell_whether_a_path_was_guessed_right(served: Served) -> None:
+    client, place = remote_tool(served.client, "image-to-text"), served.outputs.absolute()
+    for right, wrong in (
+        (place / "server.sqlite", place / "wrong" / "server.sqlite"),
+        (place / "server.sqlite", Path("/wrong/server.sqlite")),
+        (f"file://{place}/server.sqlite", "file:///wrong/server.sqlite"),
+        (place / ("x" * 300), Path("/wrong") / ("x" * 300)),
+        (place / "server.sqlite" / "x", Path("/wrong/x")),
+        ("~root/x", "~nobody-of-this-name/x"),
+        (f"{place}/", f"/wrong/{place.name}/"),
+    ):
+        told = [client.invoke({"image": str(name)}).content for name in (right, wrong)]
+        assert told[0] == told[1]
+        asked = [
+            served.client.post("/agent/invoke", json={"input": {"input": "Hi", "files": [str(name)]}})
+            for name in (right, wrong)
+        ]
+        assert asked[0].status_code == 422
+        assert asked[0].json() == asked[1].json()
 
 
 async def test_events_show_the_models_that_are_tried(served: Served) -> None:

@@ -136,7 +136,7 @@ class StartedRuns:
         policy = AccessPolicy(settings)
         for name in request.files:
             if not name.startswith(("http:", "https:", "data:")):
-                with name_errors(name):
+                with name_errors(policy.shown(name)):
                     await asyncio.to_thread(policy.open_requested, name)
         given = {"approve": self._workspaces[owner].agent.approve, **request.model_dump(exclude_none=True)}
         info = RunInfo.model_validate(given)
