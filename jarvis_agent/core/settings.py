@@ -33,6 +33,7 @@ SERVER_SETTINGS = (
     "max_concurrent_runs",
     "runs_per_minute",
     "max_upload_bytes",
+    "max_mcp_sessions",
     "checkpoints",
 )
 """Fields of `interfaces.server.settings.ServerSettings`, whose variables are no misspelt settings."""

@@ -313,6 +313,18 @@ async def test_over_http_a_key_has_limits_of_runs(tmp_path: Path) -> None:
     assert "at most 1 runs a minute" in texts(answers[1])
 
 
+async def test_over_http_a_key_has_a_limit_of_sessions(tmp_path: Path) -> None:
+    async with listening(agent_of(tmp_path, {"plan": "[]"}), "one", "two", max_mcp_sessions=1) as url:
+        async with connected(url, "one"), connected(url, "two") as other:
+            with pytest.raises(ExceptionGroup) as caught:
+                async with connected(url, "one"):
+                    pass
+            assert caught.group_contains(httpx.HTTPStatusError, match="503")
+            assert (await other.list_tools()).tools
+        async with connected(url, "one") as again:
+            assert (await again.list_tools()).tools
+
+
 async def test_over_http_an_api_key_is_needed_and_owns_its_sessions(tmp_path: Path) -> None:
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     accept = {"Accept": "application/json, text/event-stream"}

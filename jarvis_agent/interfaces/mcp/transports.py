@@ -7,25 +7,24 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
 import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating, run_in_daemon_thread
 from jarvis_agent.interfaces.mcp.server import make_server
 from jarvis_agent.interfaces.mcp.session import Session
+from jarvis_agent.interfaces.server.access import owners_of
 from jarvis_agent.interfaces.server.files import SWEEP_S, delete_expired, max_json_bytes
 from jarvis_agent.interfaces.server.middleware import BodyLimit, add_middleware
 from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
@@ -93,19 +92,28 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
 
     logging.getLogger("mcp.server.streamable_http").addFilter(_is_no_session_end)
     limits = RunLimits(settings)
-    manager = StreamableHTTPSessionManager(
-        make_server(new_session, lambda request: limits.hold(request.state.owner)),
-        max_request_body_size=max_json_bytes(agent.settings.max_file_bytes),
-    )
+    server = make_server(new_session, lambda request: limits.hold(request.state.owner))
+    managers = {
+        owner: StreamableHTTPSessionManager(
+            server,
+            max_request_body_size=max_json_bytes(agent.settings.max_file_bytes),
+            max_sessions=settings.max_mcp_sessions,
+        )
+        for owner in owners_of(key.get_secret_value() for key in settings.api_keys)
+    }
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         kept = max(agent.settings.retention, agent.settings.run_timeout)
         delete = partial(asyncio.to_thread, delete_expired, base, kept)
-        async with agent, manager.run(), repeating(delete, SWEEP_S, "the deletion of files"):
+        async with AsyncExitStack() as running:
+            await running.enter_async_context(agent)
+            for manager in managers.values():
+                await running.enter_async_context(manager.run())
+            await running.enter_async_context(repeating(delete, SWEEP_S, "the deletion of files"))
             yield
 
-    app = Starlette(routes=[Route("/mcp", _AsOwner(manager.asgi_app))], lifespan=lifespan)
+    app = Starlette(routes=[Route("/mcp", _Sessions(managers))], lifespan=lifespan)
     redactor = PathRedactor(base, base, private_directories(agent))
     app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
     add_middleware(app, settings, redactor)
@@ -117,12 +125,11 @@ def _is_no_session_end(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], anyio.ClosedResourceError))
 
 
-class _AsOwner:
-    """Tells the SDK whose API key a request has, so that it refuses the sessions of others."""
+class _Sessions:
+    """The sessions of each owner of an API key, who can neither use nor exhaust those of others."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, managers: Mapping[str, StreamableHTTPSessionManager]) -> None:
+        self._managers = managers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        token = AccessToken(token="", client_id=scope["state"]["owner"], scopes=[])
-        await self._app({**scope, "user": AuthenticatedUser(token)}, receive, send)
+        await self._managers[scope["state"]["owner"]].handle_request(scope, receive, send)

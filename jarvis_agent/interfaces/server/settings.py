@@ -35,6 +35,11 @@ class ServerSettings(EnvironmentSettings):
     max_upload_bytes: int = Field(
         10_000_000_000, gt=0, description="bytes of uploads of each key that are kept at once"
     )
+    max_mcp_sessions: int = Field(
+        100,
+        ge=1,
+        description="sessions of MCP clients at once, for each key; idle ones end in half an hour",
+    )
     checkpoints: str | None = Field(
         None, description="where threads are kept: a path, or a URL of PostgreSQL; None: in `output_dir`"
     )
