@@ -22,6 +22,7 @@ from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import read_audio
+from jarvis_agent.media.info import media_info
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.media.tables import read_table
 from jarvis_agent.media.video import probe_video, spread_frames
@@ -111,6 +112,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "video": lambda resource: (probe_video(resource.path), spread_frames(resource.path, 3)),
     "table": read_table,
     "3d": _solid,
+    "file": lambda resource: adapting_in(resource.path.parent)("media-info", media_info(resource, [])),
 }
 
 
@@ -131,10 +133,16 @@ def refusals(files: Iterable[tuple[str, bytes]], suffix: str, folder: Path) -> i
     for name, content in files:
         path = folder / f"{name}.{suffix}"
         path.write_bytes(content)
-        try:
-            asyncio.run(read(path, KINDS[suffix]))
-        except (BadInputError, InputError) as error:
-            if path.name not in str(error):
-                raise
-            count += 1
+        count += _is_refused(path, KINDS[suffix])
+        _is_refused(path, "file")
     return count
+
+
+def _is_refused(path: Path, kind: Any) -> bool:
+    try:
+        asyncio.run(read(path, kind))
+    except (BadInputError, InputError) as error:
+        if path.name not in str(error):
+            raise
+        return True
+    return False

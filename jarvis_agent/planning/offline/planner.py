@@ -95,7 +95,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         if given.get("files") is None:
             named = (Resource(kind=kind_by_name(n), path=Path(n), name=n) for n in mentions(request.text))
             request = replace(request, files=tuple(named))
-        plan = _plan(request, self._settings)[0] if request.specs else Plan(notes=["no task is offered"])
+        plan = _plan(request, self._settings)[0]
         if given.get("error") is None:
             return plan
         note = f"the language model could not plan: {given['error']}"
@@ -108,12 +108,15 @@ UNLEARNED = frozenset({"edit-image", "media-info"})
 
 def plan_steps(request: PlanRequest, settings: Settings) -> list[PlannedStep]:
     """The steps of a request that ask for something, with their tasks. It is no run of its own in traces."""
-    return _plan(request, settings)[1] if request.specs else []
+    return _plan(request, settings)[1]
 
 
 def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedStep]]:
+    offered = {name: spec for name, spec in request.specs.items() if name not in UNLEARNED}
+    if not offered:
+        return Plan(notes=["no task is offered"]), []
     classifier = load_classifier(settings)
-    specs = {n: spec for n, spec in classifier.recognise(request.specs).items() if n not in UNLEARNED}
+    specs = classifier.recognise(offered)
     masked = mask_entities(request.text, request.files)
     linker = PlanLinker(masked, request, specs)
     steps = _steps(masked, classifier, specs, linker.discourse.at_hand)

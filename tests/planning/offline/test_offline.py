@@ -178,6 +178,7 @@ def test_the_planner_is_a_runnable_and_a_fallback() -> None:
     german = plan("Translate your answer to German", chat_history=[HumanMessage("?"), AIMessage("A cat.")])
     assert graph(german) == [("translation", {"text": "A cat.", "tgt_lang": "de"})]
     assert plan("Describe a.jpg", tools={}).notes == ["no task is offered"]
+    assert plan("Rotate a.jpg", tools=["edit-image"]).notes == ["no task is offered"]
     only = OfflinePlanner(["object-detection"], settings=Settings(offline=True))
     assert [task.task for task in only.invoke("Detect the objects in cat.jpg").tasks] == ["object-detection"]
 
