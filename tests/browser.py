@@ -102,7 +102,7 @@ class Tab:
 
     @property
     def requests(self) -> Locator:
-        return self.chat.locator(".user-row")
+        return self.chat.locator(".user-row:has(.md)")
 
     @property
     def pictures(self) -> Locator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
@@ -23,7 +24,7 @@ from jarvis_agent.interfaces.ui import create_ui, run_ui
 from jarvis_agent.interfaces.ui.page import Page
 from jarvis_agent.interfaces.ui.proposal import show_proposal
 from jarvis_agent.interfaces.ui.server import make_app
-from jarvis_agent.interfaces.ui.visitor import Choices, Visitor
+from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
 
 pytestmark = pytest.mark.slow
 
@@ -64,32 +65,56 @@ def test_other_hosts_and_pages_of_other_sites_are_refused(agent: JarvisAgent) ->
         assert client.get("/", headers={"Origin": "http://evil.example"}).status_code == 403
 
 
+NOBODY = gr.Request(username=None, headers={})
+
+
 def test_a_chat_is_opened_again_with_its_key_and_login_alone(agent: JarvisAgent) -> None:
     page = Page([agent])
     ada, eve = (gr.Request(username=name, headers={}) for name in ("ada", "eve"))
-    visitor, key, *_ = page._start(None, ada)
-    assert page._open(key, ada)[0] is visitor
-    for other_key, login in ((key, eve), (None, ada), ("", ada), (visitor.directory.name, ada)):
-        assert page._open(other_key, login)[0] is not visitor
+    visitor, key, name, *_ = page._start(None, ada)
+    assert page._open(key, name, ada)[0] is visitor
+    others = ((key, name, eve), (None, name, ada), ("", name, ada), ("guessed", name, ada), (key, None, ada))
+    for other_key, other_name, login in others:
+        assert page._open(other_key, other_name, login)[0] is not visitor
+    outside = page._open(key, f"../{visitor.directory.name}", ada)[0]
+    assert outside.directory.parent == visitor.directory.parent
 
 
-def test_the_files_of_a_chat_are_deleted_after_its_last_session(agent: JarvisAgent) -> None:
-    page, login = Page([agent]), gr.Request(username=None, headers={})
-    visitor, key, *_ = page._start(None, login)
-    visitor.directory.mkdir(parents=True)
-    page._open(key, login)
-    page._leave(visitor)
-    assert visitor.directory.exists()
-    page._leave(visitor)
-    assert not visitor.directory.exists()
-    assert page._open(key, login)[0] is not visitor
-
-
-def test_a_chat_that_no_session_has_is_forgotten(agent: JarvisAgent) -> None:
-    page, login = Page([agent]), gr.Request(username=None, headers={})
-    _, key, *_ = page._start(None, login)
+def test_a_chat_that_no_session_has_is_read_from_its_files(agent: JarvisAgent) -> None:
+    page = Page([agent])
+    visitor, key, name, *_ = page._start(None, NOBODY)
+    _answered(visitor, "What is this?")
+    del visitor
     gc.collect()
-    assert key not in page._visitors
+    assert [turn.request for turn in page._open(key, name, NOBODY)[0].turns] == ["What is this?"]
+
+
+def test_the_chats_of_a_visitor_are_listed_and_deleted(agent: JarvisAgent) -> None:
+    page = Page([agent])
+    first, key, name, *_ = page._start(None, NOBODY)
+    _answered(first, "What is this?")
+    second = page._start(key, NOBODY)[0]
+    _answered(second, "Read it aloud")
+    os.utime(first.directory / CHAT_FILE, (0, 0))
+    stranger = page._start(None, NOBODY)[0]
+    _answered(stranger, "A secret")
+    listed, delete = page._listed(first)
+    assert [title for title, _ in listed.choices] == ["Read it aloud", "What is this?"]
+    assert (listed.value, delete.visible) == (name, True)
+    page._forget(key, name, NOBODY)
+    assert not first.directory.exists()
+    listed, delete = page._listed(page._start(key, NOBODY)[0])
+    assert [title for title, _ in listed.choices] == ["Read it aloud"]
+    assert (listed.value, delete.visible) == (None, False)
+
+
+def _answered(visitor: Visitor, request: str) -> None:
+    async def run() -> None:
+        visitor.ask(request, [], Choices())
+        async for _ in visitor.run():
+            pass
+
+    asyncio.run(run())
 
 
 def test_the_form_of_a_plan_does_not_keep_its_visitor(agent: JarvisAgent, tmp_path: Path) -> None:
@@ -105,14 +130,14 @@ def test_the_form_of_a_plan_does_not_keep_its_visitor(agent: JarvisAgent, tmp_pa
 
 
 def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: JarvisAgent) -> None:
-    page, login = Page([agent]), gr.Request(username=None, headers={})
-    used, left = (page._start(None, login)[0] for _ in range(2))
+    page = Page([agent])
+    used, left = (page._start(None, NOBODY)[0] for _ in range(2))
     for visitor in (used, left):
         visitor.ask("Look", [CAT], Choices())
         for directory in (visitor.directory, visitor.directory / "uploads"):
             os.utime(directory, (0, 0))
     used.ask("Look again", [], Choices())
-    page._start(None, login)
+    page._start(None, NOBODY)
     assert used.directory.exists()
     assert not left.directory.exists()
 
@@ -120,8 +145,9 @@ def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: Ja
 def test_a_request_after_the_end_of_its_session_starts_a_chat(agent: JarvisAgent) -> None:
     page = Page([agent])
     given = dict(zip(page._choices, (0, None, None, False), strict=True))
-    given |= {page._visitor: None, page._box: {"text": "Look", "files": []}}
-    visitor, *_ = page._ask(given, gr.Request(username=None, headers={}))
+    given |= {page._visitor: None, page._key: "k", page._name: "0" * 32}
+    given |= {page._box: {"text": "Look", "files": []}}
+    visitor, *_ = page._ask(given, NOBODY)
     assert [turn.request for turn in visitor.turns] == ["Look"]
 
 

@@ -112,6 +112,38 @@ def test_html_in_a_text_is_shown_as_text(text: str, shown: str) -> None:
     assert escape(text) == shown
 
 
+async def test_a_chat_goes_on_from_its_files(home: Path) -> None:
+    agent, llm, backend = small_agent(settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    before = await ask(visitor, "What is this?", [home / "a.jpg"], Choices())
+    backend.results["image-to-text"] = ValueError("broken")
+    await ask(visitor, "And now?", [], Choices())
+    again = Visitor([agent], home / "outputs")
+    first, second = again.turns
+    assert first.run == before.run
+    assert {row.state for row in first.progress.tasks.values()} == {"ok"}
+    assert {row.state for row in second.progress.tasks.values()} == {"failed"}
+    assert all(turn.is_over for turn in again.turns)
+    await ask(again, "Describe it again.", [], Choices())
+    assert "What is this?" in [call.prompt for call in llm.calls if call.stage == "plan"][-1]
+
+
+async def test_a_request_that_is_asked_again_takes_the_place_of_what_followed(home: Path) -> None:
+    agent, llm, _ = small_agent(settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    for request in ("What is this?", "And its colour?", "And its size?"):
+        turn = await ask(visitor, request, [home / "a.jpg"], Choices())
+        turn.messages = ["the request", "its answer"]
+    dropped = visitor.rewind(3)
+    assert dropped.request == "And its colour?"
+    turn = await ask(visitor, "And its shape?", dropped.files, Choices())
+    assert turn.files == dropped.files
+    assert [turn.request for turn in visitor.turns] == ["What is this?", "And its shape?"]
+    prompt = [call.prompt for call in llm.calls if call.stage == "plan"][-1]
+    assert "What is this?" in prompt
+    assert "And its colour?" not in prompt
+
+
 async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:
     go = asyncio.Event()
 
@@ -182,7 +214,7 @@ async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path)
     )
     writer = agent.registry.backends["fake"]
     assert isinstance(writer, Writer)
-    ada, bob = (Visitor([agent], home / "outputs") for _ in range(2))
+    ada, bob = (Visitor([agent], home / "outputs" / name) for name in ("ada", "bob"))
     first = asyncio.create_task(ask(ada, "What is in a.jpg?", [home / "a.jpg"], Choices()))
     assert await asyncio.to_thread(writer.entered.wait, 30)
     waiting = bob.ask("What is in a.jpg?", [home / "a.jpg"], Choices())

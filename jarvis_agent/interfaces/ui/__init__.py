@@ -3,8 +3,8 @@
     run_ui(agent)                                                                   # alone
     gr.mount_gradio_app(app, create_ui(agent), path="/ui", **page_options(agent))   # in FastAPI
 
-Each visitor has a chat, files and a history of their own, which end with their session. The page shows no
-path of this machine and no key. `run_ui` asks for a login if there are API keys.
+Each visitor has chats and files of their own, which are kept for `Settings.retention`. The page shows no path
+of this machine and no key. `run_ui` asks for a login if there are API keys.
 Elsewhere, Gradio's `auth=` can.
 Needs the extra "ui".
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import mimetypes
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -50,21 +50,23 @@ class ChatView:
         return found
 
     def _messages(self, turn: PageTurn) -> list[Message]:
-        files = [self._file(path, path.name) for path in turn.files]
-        found: list[Message] = [{"role": "user", "content": [escape(turn.request), *files]}]
+        files = [self._file(path, path.name) for path in turn.files if path.is_file()]
+        # Gradio lets a visitor edit the last part of a message, if that is a text.
+        found: list[Message] = [{"role": "user", "content": [*files, escape(turn.request)]}]
         if turn.progress.tasks or self._visitor.running is turn:
             found.append(self._progress(turn))
         answer = turn.run.answer if turn.run is not None else turn.progress.answer
-        content: list[Any] = [self._shown(_without_models(answer, turn.request))] if answer else []
-        if turn.run is not None:
-            content += self._files(turn.run.results)
+        texts = [self._shown(_without_models(answer, turn.request))]
+        made = [one for result in turn.run.results for one in self._files(result)] if turn.run else []
+        texts += [text for text, _ in made]
         if turn.proposal is not None:
-            content.append(self._text("waits"))
+            texts.append(self._text("waits"))
         if turn.is_stopped:
-            content.append(self._text("was_stopped"))
+            texts.append(self._text("was_stopped"))
         if turn.trouble is not None:
-            content.append(self._trouble(turn.trouble))
-        return [*found, {"role": "assistant", "content": content}] if content else found
+            texts.append(self._trouble(turn.trouble))
+        content = ["\n\n".join(filter(None, texts)), *(file for _, file in made if file)]
+        return [*found, {"role": "assistant", "content": content}] if any(content) else found
 
     def _progress(self, turn: PageTurn) -> Message:
         """The tasks as a "thought" of Gradio, which is open while the run goes on."""
@@ -87,24 +89,20 @@ class ChatView:
             metadata["log"] = self._text("tokens", number=f"{tokens:,}") if tokens else ""
         return {"role": "assistant", "content": "\n\n".join(lines) or "…", "metadata": metadata}
 
-    def _files(self, results: Sequence[TaskResult]) -> list[Any]:
-        """The files that tasks made, each below a link to it."""
-        shown: list[Any] = []
-        made = [(result, file) for result in results for file in result.resources if file.path is not None]
-        for result, file in made:
-            assert file.path is not None
-            if not file.path.is_file():
+    def _files(self, result: TaskResult) -> Iterable[tuple[str, Message | None]]:
+        """A link to each file that a task made, and the file itself; a table is below its link."""
+        for file in result.resources:
+            if file.path is None or not file.path.is_file():
                 continue
             title = f"{result.task.id} {result.task.task}"
             content = self._file(file.path, title, file.mime)
             # Gradio has a button to download only the first file of a message.
             link = f"gradio_api/file={quote(content['file']['path'])}"
-            shown.append(f"**{escape(title)}**: [{escape(file.path.name)}]({link})")
+            text = f"**{escape(title)}**: [{escape(file.path.name)}]({link})"
             if file.kind == "table":
-                shown.append(self._clean(to_html(file.path, "table", mime=file.mime)))
+                yield f"{text}\n\n{self._clean(to_html(file.path, 'table', mime=file.mime))}", None
             else:
-                shown.append(content)
-        return shown
+                yield text, content
 
     def _file(self, path: Path, title: str, mime: str | None = None) -> Message:
         mime = mime or mimetypes.guess_type(path.name)[0]

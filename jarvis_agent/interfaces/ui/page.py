@@ -4,12 +4,18 @@
     page.launch(**page_options([agent]))
 
 What a visitor did is in a Visitor, which is state of the Gradio session. The chat and the plan are drawn from
-it. Of what a browser sends, only the request, the choices and the edited plan are read.
+it. Of what a browser sends, only the request, the choices, the edited plan and the names of chats are read.
+Chats are directories, named after a secret key that the browser keeps, the login, and a random name.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import html
+import json
+import re
+import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
@@ -21,12 +27,13 @@ import gradio as gr
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.settings import Policy
+from jarvis_agent.interfaces.cli.progress import shorten
 from jarvis_agent.interfaces.server.files import delete_expired
 from jarvis_agent.interfaces.ui.chat_view import ChatView
 from jarvis_agent.interfaces.ui.plan_view import PlanView
 from jarvis_agent.interfaces.ui.proposal import show_proposal
 from jarvis_agent.interfaces.ui.texts import TEXTS, Texts, texts_for
-from jarvis_agent.interfaces.ui.visitor import Choices, Visitor
+from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
 
 _DATA = Path(__file__).parent / "data"
 _EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -41,6 +48,10 @@ _EXAMPLE_FILES = {
 _FONT = ["system-ui", "PingFang SC", "Noto Sans CJK SC", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 _translated = gr.I18n(**{tag: dict(table) for tag, table in TEXTS.items()})
+_READ_KEYS = "() => [localStorage.getItem('jarvis-key'), sessionStorage.getItem('jarvis-chat')]"
+_KEEP_KEYS = """(key, chat) => {
+    localStorage.setItem('jarvis-key', key); sessionStorage.setItem('jarvis-chat', chat)
+}"""
 _QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
@@ -78,11 +89,15 @@ class Page:
         cache = (min(self._kept, 3600), self._kept)
         self.blocks = gr.Blocks(title="Jarvis", analytics_enabled=False, fill_width=True, delete_cache=cache)
         with self.blocks:
-            self._visitor = gr.State(None, time_to_live=self._kept, delete_callback=self._leave)
-            self._key = gr.Textbox(visible="hidden")
+            self._visitor = gr.State(None, time_to_live=self._kept)
+            self._key, self._name = gr.Textbox(visible="hidden"), gr.Textbox(visible="hidden")
             self._proposal, self._decision = gr.State(None), gr.State(None)
             with gr.Sidebar(open=False, elem_id="menu"):
                 self._new = gr.Button(_translated("new_chat"), variant="primary")
+                self._chats = gr.Radio(
+                    label=_translated("chats"), visible=False, interactive=True, elem_id="chats"
+                )
+                self._delete = gr.Button(_translated("delete_chat"), size="sm", visible=False)
                 self._lay_out_settings()
             self._head = gr.HTML(elem_id="head", apply_default_css=False)
             with gr.Row(elem_id="columns"):
@@ -99,6 +114,8 @@ class Page:
             elem_id="chat",
             height="100%",
             buttons=["copy"],
+            editable="user",
+            group_consecutive_messages=False,
             layout="bubble",
             latex_delimiters=[],
         )
@@ -155,44 +172,60 @@ class Page:
 
     def _connect(self) -> None:
         drawn = [self._chat, self._plan, self._proposal, self._panel]
-        begin: Any = {"outputs": [self._visitor, self._box, *drawn], **_QUIET}
+        given = {self._visitor, self._key, self._name, self._box, *self._choices}
+        begin: Any = {"inputs": given, "outputs": [self._visitor, self._box, *drawn], **_QUIET}
         run: Any = {"outputs": drawn, "concurrency_limit": self._max_runs, "concurrency_id": "run", **_QUIET}
         runs = [
             event.success(self._run, [self._visitor], **run)
             for event in (
-                self._box.submit(self._ask, {self._visitor, self._box, *self._choices}, **begin),
-                self._chat.example_select(self._ask_example, {self._visitor, *self._choices}, **begin),
+                self._box.submit(self._ask, **begin),
+                self._chat.example_select(self._ask_example, **begin),
+                self._chat.edit(self._edit, **begin),
+                self._chat.retry(self._retry, **begin),
             )
         ]
         runs.append(self._decision.change(self._decide, [self._visitor, self._decision], **run))
         for event in runs:
-            event.then(self._end, [self._visitor], [self._box, *drawn], **_QUIET)
+            event.then(self._end, [self._visitor], [self._box, self._chats, self._delete, *drawn], **_QUIET)
         self._box.stop(None, cancels=runs, api_visibility="private")
-        start: Any = {"outputs": [self._visitor, self._key, self._head, self._box, *drawn], **_QUIET}
-        self._new.click(self._start, [self._visitor], cancels=runs, **start)
-        self.blocks.load(self._open, [self._key], js="() => sessionStorage.getItem('jarvis-chat')", **start)
-        self._key.change(None, [self._key], js="key => sessionStorage.setItem('jarvis-chat', key)", **_QUIET)
+        keys = [self._key, self._name]
+        shown = [self._visitor, *keys, self._head, self._box, self._chats, self._delete, *drawn]
+        start: Any = {"outputs": shown, **_QUIET}
+        self._new.click(self._start, [self._key], cancels=runs, **start)
+        self._chats.input(self._open, [self._key, self._chats], cancels=runs, **start)
+        self._delete.click(self._forget, keys, cancels=runs, **start)
+        self.blocks.load(self._open, keys, js=_READ_KEYS, **start)
+        self._name.change(None, keys, js=_KEEP_KEYS, **_QUIET)
         self._camera.input(self._add_picture, [self._camera, self._box], [self._camera, self._box], **_QUIET)
 
-    def _open(self, key: str, request: gr.Request) -> tuple[Any, ...]:
-        """The chat of a tab that is loaded again, else a new one. A key is good for one login."""
-        visitor = self._visitors.get(key)
-        if visitor is None or visitor.login != request.username:
-            return self._start(None, request)
-        visitor.resume()
-        return self._show(visitor, request)
-
-    def _start(self, visitor: Visitor | None, request: gr.Request) -> tuple[Any, ...]:
-        """A new chat. The files of the chat before it are deleted."""
-        if visitor is not None:
-            visitor.sessions -= 1
-            self._forget(visitor)
+    def _open(self, key: str | None, name: str | None, request: gr.Request) -> tuple[Any, ...]:
+        """The chat of this name, which belongs to a key and a login; a new one if there is none."""
         delete_expired(self._directory, self._kept)
-        visitor = Visitor(self._agents, self._directory, request.username)
-        self._visitors[visitor.key] = visitor
-        return self._show(visitor, request)
+        key = key or secrets.token_urlsafe(32)
+        name = name if name and re.fullmatch(r"[0-9a-f]{32}", name) else secrets.token_hex(16)
+        visitor = self._find(key, name, request)
+        visitor.resume()
+        return self._show(visitor, key, name, request)
 
-    def _show(self, visitor: Visitor, request: gr.Request) -> tuple[Any, ...]:
+    def _start(self, key: str | None, request: gr.Request) -> tuple[Any, ...]:
+        """A new chat."""
+        return self._open(key, None, request)
+
+    def _forget(self, key: str, name: str, request: gr.Request) -> tuple[Any, ...]:
+        """Delete a chat, and start another one."""
+        visitor = self._find(key, name, request)
+        del self._visitors[visitor.directory.name]
+        shutil.rmtree(visitor.directory, ignore_errors=True)
+        return self._start(key, request)
+
+    def _find(self, key: str, name: str, request: gr.Request) -> Visitor:
+        owner = hashlib.sha256(repr((request.username, key)).encode()).hexdigest()
+        directory = self._directory / f"{owner}-{name}"
+        visitor = self._visitors.get(directory.name) or Visitor(self._agents, directory)
+        self._visitors[directory.name] = visitor
+        return visitor
+
+    def _show(self, visitor: Visitor, key: str, name: str, request: gr.Request) -> tuple[Any, ...]:
         """The whole page."""
         text = _texts(request)
         examples: Any = [
@@ -203,23 +236,21 @@ class Page:
         messages, *others = self._draw(visitor, request)
         chat = gr.Chatbot(messages, placeholder=welcome, examples=examples)
         head = f"<h1>Jarvis</h1><p>{text('tagline')}</p>"
-        return visitor, visitor.key, head, _box(busy=False), chat, *others
+        return visitor, key, name, head, _box(busy=False), *self._listed(visitor), chat, *others
 
-    def _leave(self, visitor: Visitor | None) -> None:
-        """End a session. The files are deleted with the last one of a chat."""
-        if visitor is not None:
-            visitor.sessions -= 1
-            if visitor.sessions == 0:
-                self._forget(visitor)
-
-    def _forget(self, visitor: Visitor) -> None:
-        self._visitors.pop(visitor.key, None)
-        shutil.rmtree(visitor.directory, ignore_errors=True)
+    def _listed(self, visitor: Visitor) -> tuple[gr.Radio, gr.Button]:
+        """The chats of a visitor, the newest first, and whether this one can be deleted."""
+        owner, current = visitor.directory.name.split("-")
+        files = sorted(self._directory.glob(f"{owner}-*/{CHAT_FILE}"), key=lambda file: -file.stat().st_mtime)
+        chats = [(_title(file), file.parent.name.split("-")[1]) for file in files]
+        is_stored = any(name == current for _, name in chats)
+        listed = gr.Radio(chats, value=current if is_stored else None, visible=bool(chats))
+        return listed, gr.Button(visible=is_stored)
 
     def _ask(self, given: dict[Any, Any], request: gr.Request) -> tuple[Any, ...]:
         """Add a turn, which `_run` then runs. While another one runs, the request stays in its box."""
         # Gradio drops a visitor who did nothing for the time of retention.
-        visitor = given[self._visitor] or Visitor(self._agents, self._directory, request.username)
+        visitor = given[self._visitor] or self._find(given[self._key], given[self._name], request)
         asked = given[self._box]
         files = [Path(file) for file in asked["files"]]
         if visitor.running is not None or not (asked["text"].strip() or files):
@@ -237,6 +268,24 @@ class Page:
         name, file = list(self._examples.items())[int(chosen.index)]
         asked = {"text": _texts(request)(name), "files": [str(file)] if file else []}
         return self._ask({**given, self._box: asked}, request)
+
+    def _edit(self, given: dict[Any, Any], edited: gr.EditData, request: gr.Request) -> tuple[Any, ...]:
+        """Ask an earlier request in other words. The turns since then are dropped."""
+        return self._ask_again(given, edited.index, html.unescape(str(edited.value)), request)
+
+    def _retry(self, given: dict[Any, Any], retried: gr.RetryData, request: gr.Request) -> tuple[Any, ...]:
+        """Ask the last request again."""
+        return self._ask_again(given, retried.index, None, request)
+
+    def _ask_again(
+        self, given: dict[Any, Any], message: Any, asked: str | None, request: gr.Request
+    ) -> tuple[Any, ...]:
+        visitor = given[self._visitor]
+        if visitor is None or visitor.running is not None or not visitor.turns:
+            return tuple(gr.skip() for _ in range(6))
+        turn = visitor.rewind(int(message))
+        box = {"text": turn.request if asked is None else asked, "files": turn.files}
+        return self._ask({**given, self._box: box}, request)
 
     async def _run(self, visitor: Visitor, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
         async with aclosing(visitor.run()) as steps:
@@ -256,7 +305,7 @@ class Page:
         if lost := visitor.failed_request:
             files = [self._publish(file) for file in lost["files"]]
             box = _box(busy=False, value={"text": lost["text"], "files": files})
-        return box, *self._draw(visitor, request)
+        return box, *self._listed(visitor), *self._draw(visitor, request)
 
     def _add_picture(self, picture: str | None, asked: dict[str, Any]) -> tuple[Any, Any]:
         """Move a picture of the camera to the request."""
@@ -273,6 +322,12 @@ class Page:
     def _publish(self, file: Path) -> str:
         """Copy a file to the cache of Gradio, whose folders are named after the contents of files."""
         return str(self._chat.move_resource_to_block_cache(file))
+
+
+def _title(file: Path) -> str:
+    """The first request of a stored chat."""
+    with file.open(encoding="utf-8") as lines:
+        return shorten(json.loads(next(lines, '{"request": ""}'))["request"], 40)
 
 
 def _box(*, busy: bool, **value: Any) -> gr.MultimodalTextbox:

@@ -1,6 +1,6 @@
-"""One visitor of the page: the chat, its files, and the agent that may read them and no others.
+"""A visitor in one chat of the page: its turns, its files, and the agent that may read them and no others.
 
-visitor = Visitor([agent], Path("outputs/ui"))
+visitor = Visitor([agent], Path("outputs/ui/9f0c…"))     # goes on with the chat that is stored there
 turn = visitor.ask("What animal is this?", [Path("cat.jpg")], Choices())
 async for _ in visitor.run(): ...           # `turn` has changed
 async for _ in visitor.decide(True): ...    # answers `turn.proposal`
@@ -12,7 +12,6 @@ import asyncio
 import filecmp
 import logging
 import re
-import secrets
 import shutil
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -24,15 +23,16 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.agent.memory import ChatMemory
+from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import JarvisError, format_traceback
 from jarvis_agent.core.messages import CHINESE, ENGLISH
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Policy
+from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.interfaces.cli.progress import RunProgress
+from jarvis_agent.interfaces.cli.progress import RunProgress, TaskProgress
 from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
 
 logger = logging.getLogger(__name__)
@@ -41,6 +41,9 @@ _TICK_S = 1.0
 """The page is drawn this often while nothing happens, for the running times."""
 _PAUSE_S = 0.05
 """Events of this time are drawn at once."""
+
+CHAT_FILE = "chat.jsonl"
+"""The turns of a chat, in its directory; the first line has the first request."""
 
 _TURNS = TypeAdapter(list[ChatTurn])
 _FOLDER = re.compile(r"/outputs/(?:\d{8}-\d{6}-\w+/)?")
@@ -75,6 +78,7 @@ class PageTurn:
         files: the uploads, as the visitor named them.
         proposal: the plan that waits for the visitor, as `JarvisAgent.waiting` returns it.
         trouble: why there is no Run; an exception that is no JarvisError is only named by its class.
+        memory: what later turns know of this one, once its run has ended.
         messages: the turn as messages of the chat, once it is over.
     """
 
@@ -88,6 +92,7 @@ class PageTurn:
     trouble: Exception | None = None
     is_begun: bool = False
     is_stopped: bool = False
+    memory: ChatTurn | None = None
     messages: list[Any] | None = None
 
     @property
@@ -96,17 +101,57 @@ class PageTurn:
         return self.is_stopped or self.run is not None or self.trouble is not None
 
 
-class Visitor:
-    """See the module. Files are below `directory`, in a folder with a random name."""
+class StoredTurn(Frozen):
+    """A turn that is over, as a line of the file of its chat. Without an answer, `run` is what was done."""
 
-    def __init__(self, agents: Sequence[JarvisAgent], directory: Path, login: str | None = None) -> None:
-        """`agents` are those that a visitor can choose from; `login` is the name at the login."""
-        self.login, self.key, self.sessions = login, secrets.token_urlsafe(32), 1
-        self.directory = directory.absolute() / secrets.token_hex(16)
-        self.turns: list[PageTurn] = []
+    request: str
+    files: list[Path]
+    run: Run
+    is_answered: bool
+    trouble: str | None
+    memory: ChatTurn | None
+
+    @classmethod
+    def of(cls, turn: PageTurn) -> StoredTurn:
+        """A turn of the page."""
+        return cls(
+            request=turn.request,
+            files=turn.files,
+            run=turn.run or turn.progress.run,
+            is_answered=turn.run is not None,
+            trouble=None if turn.trouble is None else str(turn.trouble),
+            memory=turn.memory,
+        )
+
+    def restored(self, agent: JarvisAgent) -> PageTurn:
+        """The turn of the page."""
+        rows = {task.id: TaskProgress(task) for task in self.run.plan.tasks}
+        for one in self.run.results:
+            rows[one.task.id] = TaskProgress(one.task, one.status, one.selection, one)
+        return PageTurn(
+            self.request,
+            self.files,
+            agent,
+            RunnableConfig(),
+            RunProgress(tasks=rows, notes=self.run.plan.notes, answer=self.run.answer, is_planned=True),
+            run=self.run if self.is_answered else None,
+            trouble=None if self.trouble is None else JarvisError(self.trouble),
+            is_stopped=not self.is_answered and self.trouble is None,
+            memory=self.memory,
+        )
+
+
+class Visitor:
+    """See the module. All files of the chat are below `directory`."""
+
+    def __init__(self, agents: Sequence[JarvisAgent], directory: Path) -> None:
+        """`agents` are those that a visitor can choose from."""
+        self.directory = directory.absolute()
         self._agents = agents
         self._uploads, self._runs = self.directory / "uploads", self.directory / "runs"
-        self._memory = ChatMemory()
+        self._file = self.directory / CHAT_FILE
+        lines = self._file.read_text("utf-8").splitlines() if self._file.is_file() else []
+        self.turns = [StoredTurn.model_validate_json(line).restored(agents[0]) for line in lines]
         self._thread = self.directory.name
         self._redactor = PathRedactor(self.directory, self.directory, private_directories(agents[0]))
 
@@ -129,20 +174,22 @@ class Visitor:
         changes = {"policy": choices.policy, "run_timeout": choices.seconds}
         agent = self._agents[choices.agent].with_settings(**{k: v for k, v in changes.items() if v})
         agent = agent.with_checkpointer(None).restricted(self._uploads, output_dir=self._runs)
-        agent.memory, config = self._memory, RunnableConfig(configurable={"thread_id": self._thread})
+        config = RunnableConfig(configurable={"thread_id": self._thread})
+        turns = [turn.memory for turn in self.turns if turn.memory is not None]
+        for turn in turns:
+            agent.memory.add(self._thread, turn)
         if choices.ask_first:
             from langgraph.checkpoint.memory import InMemorySaver
 
             # The run has a checkpoint of its own, which starts with the turns of the chat.
             agent = agent.with_checkpointer(InMemorySaver(), approve=True)
-            turns = _TURNS.dump_python(list(self._memory.turns(self._thread)), mode="json")
-            agent.graph.update_state(config, {"turns": turns}, as_node="jarvis")
+            stored = _TURNS.dump_python(turns[-MAX_TURNS:], mode="json")
+            agent.graph.update_state(config, {"turns": stored}, as_node="jarvis")
         for waiting in self.turns[-1:]:
             waiting.is_stopped = waiting.is_stopped or waiting.proposal is not None
             waiting.proposal = None
-        turn = PageTurn(request, kept, agent, config)
-        self.turns.append(turn)
-        return turn
+        self.turns.append(PageTurn(request, kept, agent, config))
+        return self.turns[-1]
 
     @property
     def running(self) -> PageTurn | None:
@@ -158,9 +205,17 @@ class Visitor:
             return None
         return {"text": last.request, "files": last.files}
 
+    def rewind(self, message: int) -> PageTurn:
+        """Drop the turns since the one with this message of the chat, and return that one."""
+        for number, turn in enumerate(self.turns):
+            message -= len(turn.messages or ())
+            if message < 0 or number == len(self.turns) - 1:
+                break
+        del self.turns[number:]
+        return turn
+
     def resume(self) -> None:
         """Go on in another session. A run of the earlier one is stopped."""
-        self.sessions += 1
         if (turn := self.running) is not None:
             turn.is_stopped = True
 
@@ -198,8 +253,7 @@ class Visitor:
                     yield
                     if turn.is_stopped:
                         return
-            if turn.agent.approve:
-                await self._after_approval(turn)
+            await self._after_run(turn)
         except (asyncio.CancelledError, GeneratorExit):
             turn.is_stopped = True
             raise
@@ -207,18 +261,32 @@ class Visitor:
             if not isinstance(error, JarvisError):
                 logger.error("a run of the page failed: %s", format_traceback(error))
             turn.trouble = error
+        finally:
+            self._save()
         yield
 
-    async def _after_approval(self, turn: PageTurn) -> None:
-        """Keep the plan that waits, or the turn that has ended."""
+    async def _after_run(self, turn: PageTurn) -> None:
+        """Keep the plan that waits, or what later turns have to know."""
         if turn.run is None:
             turn.proposal = await turn.agent.waiting(turn.config)
-        else:
+        elif turn.agent.approve:
             state = await turn.agent.graph.aget_state(turn.config)
-            self._memory.add(self._thread, _TURNS.validate_python(state.values["turns"])[-1])
+            turn.memory = _TURNS.validate_python(state.values["turns"])[-1]
+        else:
+            turn.memory = turn.agent.memory.turns(self._thread)[-1]
+
+    def _save(self) -> None:
+        """Store the turns that are over, unless the chat was deleted meanwhile."""
+        if self.directory.is_dir():
+            lines = [StoredTurn.of(turn).model_dump_json() for turn in self.turns if turn.is_over]
+            part = self._file.with_suffix(".part")
+            part.write_text("\n".join(lines), "utf-8")
+            part.replace(self._file)
 
     def _keep(self, file: Path) -> Path:
         """Copy a file to the uploads. Another file with the same name gets a number."""
+        if file.parent == self._uploads:
+            return file
         place, number = self._uploads / file.name, 1
         while place.exists() and not filecmp.cmp(place, file, shallow=False):
             number += 1
