@@ -90,7 +90,7 @@ async def database_error_response(request: Request, error: Exception) -> Respons
     if _is_disk_full(error):
         return await error_response(request, error)
     if isinstance(error, DatabaseFileError):
-        detail = "the database of this server is gone; nothing works here until the server is started again"
+        detail = "the database of this server is gone; the server must be started again"
         return JSONResponse({"detail": detail}, 503)
     detail = "the database of this server does not answer; nothing is lost, try again in some seconds"
     return JSONResponse({"detail": detail}, 503, headers={"Retry-After": "5"})
