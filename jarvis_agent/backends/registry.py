@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
-from importlib.metadata import entry_points
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.ray.backend import RayBackend
 from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error
-from jarvis_agent.core.plugins import check_plugin, load_plugin
+from jarvis_agent.core.plugins import check_plugin, load_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings
 
 Factory = Callable[[Settings, ModelPool], Backend]
@@ -48,7 +47,7 @@ _HOSTED = (
 def default_backends() -> list[Factory]:
     """Factories of all built-in backends, followed by those of installed plug-ins."""
     built_in = [partial(_built_in, home) for home in (*_LOCAL, *_HOSTED)]
-    entries = entry_points(group="jarvis_agent.backends")
+    entries = plugin_entries("jarvis_agent.backends")
     return [*built_in, *(partial(load_plugin, entry, Backend, "backend") for entry in entries)]
 
 

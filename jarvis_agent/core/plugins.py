@@ -5,7 +5,8 @@ Backends and model sources are loaded by entry point; stages are Runnables or fu
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from inspect import get_annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +35,18 @@ def check_plugin(part: T, protocol: type, label: str) -> T:
             f"see the protocol {protocol.__name__} in {protocol.__module__}"
         )
     return part
+
+
+@cache
+def plugin_entries(group: str) -> EntryPoints:
+    """The entry points of a group, as they were when the process first asked for any.
+
+    Reading them opens a file of every installed package, so that is done once.
+    """
+    return _entry_points().select(group=group)
+
+
+_entry_points = cache(entry_points)
 
 
 def load_plugin(entry: EntryPoint, protocol: type, what: str, *args: Any) -> Any:

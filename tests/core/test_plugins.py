@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import pytest
 
@@ -93,6 +95,13 @@ def test_a_custom_backend_shares_the_pool_of_the_built_in_ones(mine: Callable[..
         assert isinstance(transformers, LocalBackend)
         assert made.pool is transformers.pool is model_registry._pool
         assert made.settings is agent.settings
+
+
+def test_installed_packages_are_searched_for_plugins_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(offline=True)
+    JarvisAgent(settings=settings).close()
+    monkeypatch.setattr(importlib.metadata, "distributions", Mock(side_effect=AssertionError("read again")))
+    JarvisAgent(settings=settings).close()
 
 
 def test_of_two_backends_with_one_name_the_last_is_used() -> None:

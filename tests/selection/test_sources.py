@@ -144,7 +144,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch, kind: str, target: str) -> list[Any
     module = source_package if kind == "model source" else backend_registry
     group = source_package.ENTRY_POINTS if kind == "model source" else "jarvis_agent.backends"
     entry = EntryPoint("mine", f"{__name__}:{target}", group)
-    monkeypatch.setattr(module, "entry_points", lambda group: [entry] if group == entry.group else [])
+    monkeypatch.setattr(module, "plugin_entries", lambda group: [entry] if group == entry.group else [])
     if kind == "model source":
         return source_package.load_plugin_sources(Settings())
     return backend_registry.make_backends(Settings(), ModelPool(1))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
-from jarvis_agent.core.plugins import load_plugin
+from jarvis_agent.core.plugins import load_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.sources.cache import CacheSource
@@ -39,6 +37,5 @@ def load_plugin_sources(settings: Settings) -> list[ModelSource]:
         ConfigError: a plug-in cannot be loaded, or is not a ModelSource.
     """
     return [
-        load_plugin(entry, ModelSource, "model source", settings)
-        for entry in entry_points(group=ENTRY_POINTS)
+        load_plugin(entry, ModelSource, "model source", settings) for entry in plugin_entries(ENTRY_POINTS)
     ]
