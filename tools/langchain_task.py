@@ -81,7 +81,8 @@ class LangChainTask:
         text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
         output = json_output(reply, text)
         resources = [Resource(kind="text", text=text)] if text else []
-        resources += await _resources([block for block in blocks if block["type"] != "text"], call)
+        if files := [block for block in blocks if block["type"] != "text"]:
+            resources += await _resources(files, call)
         if isinstance(output, dict | list):
             resources.append(Resource(kind="data", data=output))
         return TaskResult(task=call.task, status="ok", resources=resources, output=output)

@@ -20,7 +20,7 @@ from langchain_core.tools import BaseTool
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout, yielding
 from jarvis_agent.core.errors import ConfigError, JarvisError, PlanError, describe_error, log_error
 from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
@@ -232,12 +232,11 @@ async def _stream(
 
     async def stream() -> None:
         chunks = cast("AsyncGenerator[Any, None]", stage.astream(inputs, config))
-        async with aclosing(chunks):
+        async with aclosing(yielding(chunks)) as chunks:
             async for chunk in chunks:
                 if is_over:  # a stage that ignores its cancellation may still write
                     return
                 read(chunk)
-                await asyncio.sleep(0)  # lets the time limit pass if the stream never waits
 
     try:
         await run_with_timeout(seconds, stream(), name)

@@ -4,6 +4,7 @@
     files = await gather_limited(store.grant, names, limit=16)
     result = await run_in_daemon_thread(work, 1, 2)     # a call that may never return
     async with repeating(work, 60, "the work"): ...     # now, and every minute
+    async for token in yielding(tokens): ...            # tokens that never wait block nobody else
     plan = await run_cpu_bound(work, 1, 2)              # two at a time; the work calls check_cancelled()
 
 A cancelled coroutine gets `limits.CANCEL_GRACE_S` seconds to finish. After that it is abandoned and logged.
@@ -15,12 +16,21 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Sequence,
+)
 from concurrent.futures import CancelledError, Future
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -41,6 +51,9 @@ class GraceLimits:
 
 
 limits = GraceLimits()
+
+YIELD_AFTER_S = 0.005
+"""Seconds that a stream which never waits may keep the event loop. A yield for each token costs more."""
 
 _stage: ContextVar[str] = ContextVar("jarvis_stage", default="")
 """Name of the work that `run_with_timeout` runs."""
@@ -157,6 +170,20 @@ async def gather_limited(work: Callable[[A], Awaitable[T]], items: Sequence[A], 
         return await asyncio.gather(*running)
     finally:
         await cancel_and_wait(running)
+
+
+async def yielding(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """The same items. Between them, the event loop's other tasks run at least every YIELD_AFTER_S seconds.
+
+    A stream whose next item is always ready never waits, so that neither they nor a timeout would run.
+    """
+    turn = perf_counter()
+    async with aclosing(items):
+        async for item in items:
+            yield item
+            if perf_counter() - turn > YIELD_AFTER_S:
+                await asyncio.sleep(0)
+                turn = perf_counter()
 
 
 @asynccontextmanager

@@ -29,6 +29,7 @@ from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from jarvis_agent.core.async_runnable import AsyncRunnable
+from jarvis_agent.core.concurrency import yielding
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.llm import capabilities
@@ -113,7 +114,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
             raise UnavailableModelError(unavailable[self])
         while True:
             try:
-                async with aclosing(self._reply(input, config, {**extras, **kwargs})) as chunks:
+                async with aclosing(self._reply(input, config, {**extras, **kwargs}, schema)) as chunks:
                     async for chunk in chunks:
                         begun = True
                         self._rejected |= known.keys() - extras.keys()
@@ -138,29 +139,41 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         return cast("AIMessage", message_chunk_to_message(add_ai_message_chunks(first, *others)))
 
     async def _reply(
-        self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]
+        self,
+        messages: LanguageModelInput,
+        config: RunnableConfig,
+        kwargs: Mapping[str, Any],
+        schema: Mapping[str, Any] | None,
     ) -> AsyncGenerator[AIMessageChunk, None]:
-        """One call of the model: its chunks without thinking, its failures as LLMErrors."""
-        thinking, repetition, outcome = ThinkingFilter(), RepetitionFilter(), _Outcome()
+        """One call of the model: its chunks without thinking, its failures as LLMErrors.
+
+        With a schema, chunks are joined up to the next closing bracket, since no JSON value ends before it.
+        """
+        thinking, repetition, outcome, text = ThinkingFilter(), RepetitionFilter(), _Outcome(), ""
         try:
-            async with aclosing(self._chunks(messages, config, kwargs)) as chunks:
+            async with aclosing(yielding(self._chunks(messages, config, kwargs))) as chunks:
                 async for chunk in chunks:
                     outcome.add(chunk)
-                    if text := thinking.feed(repetition.feed(str(chunk.text))):
-                        outcome.has_text = outcome.has_text or not text.isspace()
+                    piece = thinking.feed(repetition.feed(str(chunk.text)))
+                    outcome.has_text = outcome.has_text or bool(piece.strip())
+                    text += piece
+                    if text and (schema is None or "}" in piece or "]" in piece):
                         yield AIMessageChunk(content=text)
+                        text = ""
                     if repetition.found:
                         log.info("the reply repeated itself and was stopped")
                         outcome.reason = "length"
                         break
-        except LLMError:
-            raise
         except (Exception, SystemExit) as error:  # A SystemExit in a task would end the event loop.
             if type(error).__name__ not in _CUT_OFF_ERRORS:
+                if text:
+                    yield AIMessageChunk(content=text)
+                if isinstance(error, LLMError):
+                    raise
                 raise explain(error, self.model, self.settings) from redacted_cause(error)
             log.info("the reply was cut off: %s", describe_error(error))
             outcome.reason = "length"
-        text = thinking.finish()
+        text += thinking.finish()
         outcome.has_text = outcome.has_text or bool(text.strip())
         outcome.check(self.model)
         yield AIMessageChunk(content=text, response_metadata=outcome.metadata, usage_metadata=outcome.usage)
@@ -178,8 +191,6 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         stream = cast("AsyncGenerator[AIMessage, None]", self.model.astream(messages, config, **kwargs))
         async with aclosing(stream):
             while (chunk := await _next_within(limit, stream)) is not None:
-                # Without this, a stream whose next piece is always ready would never yield to the loop.
-                await asyncio.sleep(0)
                 yield chunk
 
     def _has_cache(self) -> bool:

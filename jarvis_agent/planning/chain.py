@@ -27,7 +27,6 @@ from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Task
 from jarvis_agent.llm.budget import context_window, count_tokens, prompt_budget
 from jarvis_agent.llm.capabilities import is_small
 from jarvis_agent.llm.client import LLMClient, open_client
@@ -138,14 +137,16 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         request = PlanRequest.of(input, self.specs)
         chain, values = await run_cpu_bound(self._compose, request)
         chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
-        tasks: list[Task] = []
+        most, copies = max(MAX_TASKS, 4 * len(request.files)), Counter[str]()
         async with aclosing(chunks):
             async for chunk in chunks:
-                tasks += chunk.tasks
-                if (end := _endless_from(tasks, 4 * len(request.files))) is not None:
-                    kept = chunk.tasks[: end - len(tasks)]
-                    yield Plan(tasks=kept, notes=[f"the model was stopped after {end} tasks"])
-                    return
+                for place, task in enumerate(chunk.tasks):
+                    written = f"{task.task} {task.args}"
+                    if (count := copies.total()) >= most or copies[written] >= MAX_COPIES:
+                        note = f"the model was stopped after {count} tasks"
+                        yield Plan(tasks=chunk.tasks[:place], notes=[note])
+                        return
+                    copies[written] += 1
                 yield chunk
 
     def join(self, chunks: list[Plan]) -> Plan:
@@ -200,16 +201,6 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         if self.window < LONG_CONTEXT or count_tokens(task_lines(request.specs.values())) > budget:
             return dict(select_tools(request, self.similarity, keep=used, budget=budget))
         return dict(request.specs)
-
-
-def _endless_from(tasks: Sequence[Task], most: int) -> int | None:
-    """The place of the first task that is beyond both limits, or one copy too many; None if none is."""
-    copies: Counter[str] = Counter()
-    for place, task in enumerate(tasks):
-        copies[f"{task.task} {task.args}"] += 1
-        if place >= max(MAX_TASKS, most) or copies[f"{task.task} {task.args}"] > MAX_COPIES:
-            return place
-    return None
 
 
 def _with_shown_args(specs: Mapping[str, TaskSpec], examples: Sequence[Example]) -> dict[str, TaskSpec]:

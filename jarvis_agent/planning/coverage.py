@@ -89,7 +89,8 @@ class Coverage:
         free, twins = list(tasks), dict[int, int]()
 
         def match(pool: Sequence[Task], is_twin: Callable[[PlannedStep, Task, Task], bool]) -> None:
-            found = [(step, task, one) for step, task in pairs for one in pool if is_twin(step, task, one)]
+            alone = [(step, task) for step, task in pairs if task.id not in twins]
+            found = [(step, task, one) for step, task in alone for one in pool if is_twin(step, task, one)]
             for _, task, one in sorted(found, key=lambda each: -_likeness(each[1], each[2])):
                 if task.id not in twins and (one in free or pool is tasks):
                     twins[task.id] = one.id

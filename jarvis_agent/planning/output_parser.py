@@ -101,7 +101,8 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         if rest:
             yield Plan(tasks=rest)
         more: list[Task] = []
-        errors = [*parser.errors, *self.coverage.find_errors(parser.tasks)]
+        gaps = self.coverage.find_errors(parser.tasks)
+        errors = [*parser.errors, *gaps]
         if can_repair and errors:
             try:
                 reply = _text(await repair(errors))
@@ -111,11 +112,12 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         if parser.errors and not parser.tasks:
             is_weak = any(WHAT_IT_NEEDS not in one.error for one in parser.errors)
             raise LLMError(f"{'; '.join(parser.notes)}.{_LARGER_MODEL if is_weak else ''}")
-        for task in parser.add(self.coverage.additions(parser.tasks)):
-            parser.note(f"task {task.id} ({task.task}) was added: the request asks for it")
-            more.append(task)
-        for gap in self.coverage.find_errors(parser.tasks):
-            parser.note(f"“{shorten(gap.raw)}” is not planned", is_removal=True)
+        if gaps or more:
+            for task in parser.add(self.coverage.additions(parser.tasks)):
+                parser.note(f"task {task.id} ({task.task}) was added: the request asks for it")
+                more.append(task)
+            for gap in self.coverage.find_errors(parser.tasks):
+                parser.note(f"“{shorten(gap.raw)}” is not planned", is_removal=True)
         yield Plan(tasks=more, notes=parser.notes, removed=parser.removed)
 
 

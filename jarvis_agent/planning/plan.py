@@ -54,11 +54,12 @@ class Plan(Frozen):
         if not isinstance(other, Plan):
             return NotImplemented
         tasks = {task.id: task for task in [*self.tasks, *other.tasks]}
-        return Plan(
-            tasks=list(tasks.values()),
-            notes=list(dict.fromkeys([*self.notes, *other.notes])),
-            removed=list(dict.fromkeys([*self.removed, *other.removed])),
-        )
+        lists = {
+            "tasks": list(tasks.values()),
+            "notes": list(dict.fromkeys([*self.notes, *other.notes])),
+            "removed": list(dict.fromkeys([*self.removed, *other.removed])),
+        }
+        return self.model_copy(update=lists)  # a plan that streams is added up task by task
 
     def task(self, task_id: int) -> Task:
         """The task with this id. Raises KeyError if there is none."""

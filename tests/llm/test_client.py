@@ -99,6 +99,19 @@ class TestReplies:
             await anext(stream)
         assert meter.usage["plan"].calls == 1
 
+    async def test_json_is_passed_on_up_to_each_closing_bracket(self) -> None:
+        reply = ("<think>[1]</think>", '[{"a"', ': "x', '"}', ', {"b": ', "[1, 2]}]", " in short")
+        client = LLMClient(ScriptedLLM([reply], chunk=0), Settings())
+        chunks = [str(chunk.text) async for chunk in client.astream(ASK, schema=SCHEMA)]
+        assert chunks == ['[{"a": "x"}', ', {"b": [1, 2]}]', " in short"]
+
+    async def test_json_before_a_failure_is_delivered(self) -> None:
+        reply = ('[{"a": 1}', ', {"b"', ConnectionError("gone"))
+        stream = LLMClient(ScriptedLLM([reply], chunk=0), Settings()).astream(ASK, schema=SCHEMA)
+        assert [str((await anext(stream)).text) for _ in range(2)] == ['[{"a": 1}', ', {"b"']
+        with pytest.raises(LLMError, match="gone"):
+            await anext(stream)
+
     async def test_keys_are_removed_from_messages(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")
         own = {"api_key": "mine-of-the-server", "hf_token": "token-of-the-hub"}
@@ -189,7 +202,7 @@ class TestWithServer:
         busy = [Failure(429, retry_after=0.001), Failure(503, retry_after=0.001)]
         meter = UsageMeter()
         with OpenAIDouble([*busy, "a reply of five words"]) as server:
-            client = served(server, structured_output="always").for_stage("plan", schema=SCHEMA)
+            client = served(server).for_stage("plan")
             chunks = [str(chunk.text) async for chunk in client.astream(ASK, {"callbacks": [meter]})]
         assert "".join(chunks) == "a reply of five words"
         assert len(chunks) > 2

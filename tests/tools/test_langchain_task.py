@@ -8,14 +8,18 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from clock import LoopTime
 from langchain_core.tools import BaseTool, ToolException, tool
 from small_agents import picture, plan
 
-from jarvis_agent import JarvisAgent, Settings, TaskResult
+from jarvis_agent import JarvisAgent, Resource, Settings, Task, TaskResult
+from jarvis_agent.core.context import RunContext
+from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.testing import ScriptedLLM
+from jarvis_agent.tools.langchain_task import LangChainTask
 
 QUICK: dict[str, Any] = {"max_replans": 0, "context_window": 128_000}
 
@@ -111,6 +115,20 @@ async def test_a_tool_with_only_a_sync_run_method_works_in_a_thread(tmp_path: Pa
             return f"{text} {threading.current_thread() is threading.main_thread()}"
 
     assert (await result_of(Echo(), tmp_path)).output == "0 False"
+
+
+async def test_a_text_result_starts_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @tool
+    async def echo(text: str) -> str:
+        """Repeat the text."""
+        return text
+
+    task = Task(task="echo", id=0, args={"text": "hello"})
+    settings = Settings(output_dir=tmp_path)
+    call = TaskCall(task, task.args, RunContext(request=""), tmp_path.joinpath, lambda: 0.0, settings)
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=AssertionError("a thread was started")))
+    result = await LangChainTask(echo).run(None, call)
+    assert result.resources == [Resource(kind="text", text="hello")]
 
 
 async def test_keys_in_an_error_are_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
