@@ -1,32 +1,38 @@
-"""Makespan of random plans over their critical path, and the executor's overhead per task.
+"""Makespan of random plans over their critical path, and the overhead per task and per agent.
 
 A task sleeps, and some fail. All seconds are divided by `PACE`. The makespan level by level is computed,
-without overhead.
+without overhead. A chain of tools that do nothing runs while its plan streams, token by token.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 from figures import Figure
+from langchain_core.tools import BaseTool, tool
+from load import reference
 
-from jarvis_agent import Settings
+from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.executor import Executor
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.testing import ScriptedLLM
 
 PACE = 15
 PLANS = 5
+CHAIN = 30
+REPEATS = 20
 
 
 class Sleeper:
@@ -105,6 +111,52 @@ async def execute(tasks: list[Task], folder: Path) -> float:
     return took * PACE
 
 
+async def chain_ratio(folder: Path) -> float:
+    """CPU time from the first to the last call of a chain, over that of its stream and its tools alone."""
+    calls: list[float] = []
+
+    @tool
+    async def note(text: str) -> str:
+        """Note a text."""
+        calls.append(process_time())
+        return text
+
+    texts = ["a text", *(f"<resource>-{i}" for i in range(CHAIN - 1))]
+    plan = [{"task": "note", "id": i, "dep": [i - 1], "args": {"text": text}} for i, text in enumerate(texts)]
+    llm = ScriptedLLM({"": json.dumps(plan), "plan": json.dumps(plan), "respond": "done"}, chunk=4)
+    ratios = []
+    async with JarvisAgent(llm, tools=[note], settings=Settings(output_dir=folder, offline=True)) as agent:
+        for _ in range(REPEATS):
+            began = process_time()
+            await _stream_and_call(llm, note)
+            alone = process_time() - began
+            calls.clear()
+            assert (await agent.ainvoke("Note a text thirty times")).ok
+            assert len(calls) == CHAIN
+            ratios.append((calls[-1] - calls[0]) / alone)
+    return median(ratios)
+
+
+async def _stream_and_call(llm: ScriptedLLM, note: BaseTool) -> None:
+    async for _ in llm.astream("plan"):
+        pass
+    for i in range(CHAIN):
+        await note.ainvoke({"type": "tool_call", "id": str(i), "name": "note", "args": {"text": "a text"}})
+
+
+def creation_ratio(folder: Path) -> float:
+    """CPU time of making an agent, after the first one, over a loop of plain Python."""
+    llm, settings = ScriptedLLM([]), Settings(output_dir=folder, offline=True)
+    ratios = []
+    for _ in range(REPEATS):
+        began = process_time()
+        agent = JarvisAgent(llm, settings=settings)
+        took = process_time() - began
+        agent.close()
+        ratios.append(took / reference())
+    return median(ratios[1:])
+
+
 async def figures() -> list[Figure]:
     """The ratios; of each plan the better of two runs, since other work on the machine only adds to it."""
     rng = random.Random(7)
@@ -118,10 +170,14 @@ async def figures() -> list[Figure]:
             levels.append(known.by_levels() / best)
         idle = [Task(task="sleep", id=i, args={"seconds": 0, "fails": False}) for i in range(500)]
         overhead = min([await execute(idle, Path(folder)) for _ in range(2)]) / PACE * 2
+        chain = await chain_ratio(Path(folder))
+        creation = await asyncio.to_thread(creation_ratio, Path(folder))
     plans = f"{PLANS} random plans of 1 to 120 tasks"
     return [
         Figure(f"makespan over critical path, {plans}, median", median(ours), 1.03, "×"),
         Figure("the same, worst", max(ours), 1.10, "×"),
         Figure("the same level by level (computed), median", median(levels), None, "×"),
         Figure("overhead per task, 500 independent tasks without work", overhead, 1.0, "ms"),
+        Figure(f"CPU time of {CHAIN} tools in a chain, over its stream and its tools alone", chain, 4.5, "×"),
+        Figure("CPU time of making another agent, over a loop of 300,000 additions", creation, 0.6, "×"),
     ]
