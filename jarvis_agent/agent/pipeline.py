@@ -259,7 +259,13 @@ class RunPipeline:
             if plan.notes == [REJECTED]:
                 show(phrases(context.request).rejected)
             else:
-                inputs = _inputs(context, plan=plan, results=results, restricted=context.restricted)
+                inputs = _inputs(
+                    context,
+                    plan=plan,
+                    results=results,
+                    restricted=context.restricted,
+                    details=self._settings.report_details,
+                )
                 limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
                 await write_answer(self._stages.responder, inputs, self._config, show, limit)
             return "".join(pieces)

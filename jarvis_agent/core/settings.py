@@ -144,6 +144,11 @@ class Settings(EnvironmentSettings):
     )
     seed: int = Field(0, description="seed of models that draw at random")
 
+    # The answer.
+    report_details: bool = Field(
+        True, description="a report says last how it was done; a terminal and the page show that beside it"
+    )
+
     # Files.
     output_dir: Path = Field(Path("outputs"), description="where each run makes its directory")
     allowed_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(

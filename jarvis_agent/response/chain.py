@@ -12,8 +12,10 @@ raised.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import BaseMessage
@@ -151,10 +153,9 @@ def template_responder(*, model_missing: bool = False, advice: str = "") -> Runn
     """A Runnable like `response_chain` without an LLM: a report in fixed words.
 
     Args:
-        model_missing: end the first report with how to configure a language model.
+        model_missing: tell each user once how to configure a language model.
         advice: what would make more models available; shown if a task has none.
     """
-    hints = iter([model_missing])
 
     def write(values: Iterator[Any]) -> Iterator[str]:
         for inputs in values:
@@ -165,7 +166,7 @@ def template_responder(*, model_missing: bool = False, advice: str = "") -> Runn
                 # A client of a server can neither install anything nor set a model up.
                 lacks_model = is_own and advice and NO_MODEL in str(_plan(inputs).notes)
                 helps = words.helps.format(advice=words.translated(advice)) if lacks_model else ""
-                hint = words.set_up if is_own and next(hints, False) else ""
+                hint = words.set_up if is_own and model_missing and _is_first_hint() else ""
                 yield from _report(inputs, "\n\n".join(filter(None, (helps, hint))))
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:
@@ -174,6 +175,20 @@ def template_responder(*, model_missing: bool = False, advice: str = "") -> Runn
                 yield piece
 
     return RunnableGenerator(write, awrite, name="respond")
+
+
+def _is_first_hint() -> bool:
+    """Whether this user was never told how to configure a language model; from now on they were.
+
+    False also where that cannot be remembered: `jarvis doctor` says it too.
+    """
+    try:
+        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "jarvis_agent"
+        state.mkdir(parents=True, exist_ok=True)
+        (state / "told-how-to-set-up-a-model").touch(exist_ok=False)
+    except (OSError, RuntimeError):  # `Path.home` raises RuntimeError
+        return False
+    return True
 
 
 def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> Iterator[str]:
@@ -193,7 +208,8 @@ def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> 
 
 
 def _report(inputs: Mapping[str, Any], note: str) -> Iterator[str]:
-    return report(inputs["input"], _plan(inputs), inputs.get("results") or (), note)
+    results, details = inputs.get("results") or (), inputs.get("details", True)
+    return report(inputs["input"], _plan(inputs), results, note, details=details)
 
 
 def _plan(inputs: Mapping[str, Any]) -> Plan:

@@ -4,6 +4,10 @@ Here is what came out:
 - image-classification (cat.jpg): Egyptian cat 61 %, tabby 20 %
 - canny-control (cat.jpg): /home/me/outputs/20261105-120000/canny-control.png
 
+What did not work:
+- text-to-video: failed: no model can do text-to-video here
+What helps: with HF_TOKEN set, hosted models can be used
+
 How it was done:
 - image-classification: google/vit-base-patch16-224 (0.4 s), the most downloaded one
 """
@@ -25,6 +29,7 @@ from jarvis_agent.response.results import detections, totals
 from jarvis_agent.selection.advice import HELP
 
 _LABELS = 5
+_ZERO = "0\u00a0%"
 _FILES = 8
 _COUNTS = 8
 _LONGEST = 3000
@@ -36,11 +41,19 @@ _NOT_UNDERSTOOD = re.compile("is not understood|names nothing to do")
 _QUOTED = re.compile(r"[“\"(「]([^”\")」]{3,80})[”\")」]")
 
 
-def report(request: str, plan: Plan, results: Sequence[TaskResult], note: str = "") -> Iterator[str]:
-    """The report in paragraphs; `note` is the last one."""
+def report(
+    request: str, plan: Plan, results: Sequence[TaskResult], note: str = "", *, details: bool = True
+) -> Iterator[str]:
+    """The report in paragraphs: the results, what could not be done, what would help, and the details.
+
+    Args:
+        note: what else could not be done, or would help.
+        details: whether to say how each task was done, and what was repaired in the plan.
+    """
     words = phrases(request)
-    paragraphs = _on_results(plan, results, words) if plan.tasks else _on_nothing(plan, words)
-    whole = [paragraph for paragraph in (*paragraphs, note) if paragraph]
+    outcome = _on_results(plan, results, words) if plan.tasks else _on_nothing(plan, words)
+    technical = _details(plan, results, words) if plan.tasks and details else ()
+    whole = [paragraph for paragraph in (*outcome, note, *technical) if paragraph]
     for place, paragraph in enumerate(whole):
         yield paragraph if place == len(whole) - 1 else f"{paragraph}\n\n"
 
@@ -60,8 +73,11 @@ def _on_results(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> It
     done = [result for result in results if result.status == "ok"]
     yield found(plan, done, words) if done else words.nothing
     yield _sum_over_images(results, words)
-    yield _list(words.how, [line for result in done if (line := _how(result, words))])
     yield troubles(plan, results, words)
+
+
+def _details(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> Iterator[str]:
+    yield _list(words.how, [_how(result, words) for result in results if result.status == "ok"])
     yield _list(words.notes, [words.translated(note) for note in plan.notes if note not in plan.removed])
 
 
@@ -164,13 +180,14 @@ def _answer(result: TaskResult, words: Phrases) -> str:
 
 
 def _labels(output: Any) -> str:
-    """The best labels of a classification with their scores; "" for any other output."""
+    """The best labels of a classification with their scores, none with 0 %; "" for any other output."""
     if not isinstance(output, list) or not output:
         return ""
     if not all(isinstance(row, dict) and row.keys() == {"label", "score"} for row in output):
         return ""
-    scored = [f"{row['label']} {_percent(row['score'])}".strip() for row in output[:_LABELS]]
-    return ", ".join(scored) + (", …" if len(output) > _LABELS else "")
+    percents = [(row["label"], _percent(row["score"])) for row in output]
+    scored = [f"{label} {percent}".strip() for label, percent in percents if percent != _ZERO]
+    return ", ".join(scored[:_LABELS]) + (", …" if len(scored) > _LABELS else "") or str(percents[0][0])
 
 
 def _percent(score: Any) -> str:

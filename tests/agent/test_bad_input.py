@@ -194,7 +194,10 @@ def test_a_request_with_very_much_text_is_refused() -> None:
         assert durable.graph.get_state(thread).values == {}
 
 
-def test_an_empty_plan_is_answered_by_the_language_model_or_with_examples() -> None:
+def test_an_empty_plan_is_answered_by_the_language_model_or_with_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     agent, llm, backend = small_agent("[]")
     with agent:
         run = agent.invoke("How are you?")

@@ -55,6 +55,7 @@ CLASSES = [
     {"label": "Egyptian cat", "score": F32(0.72439)},
 ]
 SORTED_CLASSES = [{"label": "Egyptian cat", "score": 0.7244}, {"label": "tabby cat", "score": 0.1137}]
+SURE = [{"label": "cat", "score": 0.997}, {"label": "dog", "score": 0.003}]
 TENSOR_CLASSES = [{"label": "cat", "score": torch.tensor(0.75)}]
 ANSWERS = [{"answer": " no ", "score": 0.2}, {"answer": "yes", "score": F32(0.8), "start": 0, "end": 3}]
 SORTED_ANSWERS = [{**ANSWERS[1], "score": 0.8}, {"answer": "no", "score": 0.2}]
@@ -85,6 +86,8 @@ ADAPTED: list[tuple[str, Any, Any, str]] = [
     ("zero-shot-classification", {"labels": ["a"], "scores": [0.9]}, [{"label": "a", "score": 0.9}], ""),
     ("zero-shot-classification", SIMILAR, SIMILAR[::-1], "b (similarity 0.41), a (similarity 0.12)"),
     ("zero-shot-image-classification", TENSOR_CLASSES, [{"label": "cat", "score": 0.75}], ""),
+    ("image-classification", SURE, SURE, "cat (1.00)"),
+    ("image-classification", SURE[1:], SURE[1:], "dog (0.00)"),
     ("token-classification", [{**ENTITY, "score": F32(0.99), "start": I64(0)}], [ENTITY], "Ada (PER)"),
     ("token-classification", [], [], "no names"),
     ("question-answering", ANSWERS, SORTED_ANSWERS, "yes"),

@@ -23,7 +23,7 @@ from jarvis_agent.backends.outputs.validators import (
 from jarvis_agent.core.types import Resource
 
 SHOWN = 5
-"""Maximum number of labels in a summary."""
+"""Maximum number of labels in a summary; those that would have a score of 0.00 are left out."""
 
 
 def classes(raw: Any, call: Call) -> Adapted:
@@ -51,8 +51,9 @@ def _scored_rows(rows: list[dict[str, Any]], name: str, measure: str = "score") 
     if not rows:
         raise UnexpectedError(f"at least one {name}")
     found = sorted(rows, key=lambda row: -row[measure])
-    unit = "" if measure == "score" else f"{measure} "
-    return Adapted(found, ", ".join(f"{row[name]} ({unit}{row[measure]:.2f})" for row in found[:SHOWN]))
+    unit, least = ("", 0.005) if measure == "score" else (f"{measure} ", -1.0)
+    shown = [row for row in found[:SHOWN] if row[measure] >= least] or found[:1]
+    return Adapted(found, ", ".join(f"{row[name]} ({unit}{row[measure]:.2f})" for row in shown))
 
 
 def entities(raw: Any, call: Call) -> Adapted:

@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from jarvis_agent.core.display import to_html
 from jarvis_agent.core.errors import JarvisError
-from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.interfaces.cli.progress import shorten
 from jarvis_agent.interfaces.ui.plan_view import ICONS, PlanView
@@ -56,7 +55,7 @@ class ChatView:
         if turn.progress.tasks or self._visitor.running is turn:
             found.append(self._progress(turn))
         answer = turn.run.answer if turn.run is not None else turn.progress.answer
-        texts = [self._shown(_without_models(answer, turn.request))]
+        texts = [self._shown(answer)]
         made = [one for result in turn.run.results for one in self._files(result)] if turn.run else []
         texts += [text for text, _ in made]
         if turn.proposal is not None:
@@ -121,9 +120,3 @@ class ChatView:
 def escape(text: str) -> str:
     """Markdown whose HTML is shown as it is written: "<resource>-0" is no element, and nothing is hidden."""
     return _CODE_OR_MARKUP.sub(lambda found: found[1] or html.escape(found[0]), text)
-
-
-def _without_models(answer: str, request: str) -> str:
-    """The answer without a report's list of models and times, which the plan beside it has."""
-    models = f"{phrases(request).how}\n- "
-    return "\n\n".join(part for part in answer.split("\n\n") if not part.startswith(models))

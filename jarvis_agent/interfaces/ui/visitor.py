@@ -172,7 +172,8 @@ class Visitor:
         self._uploads.touch()  # The files of a chat are kept while it is used.
         kept = [self._keep(file) for file in files]
         changes = {"policy": choices.policy, "run_timeout": choices.seconds}
-        agent = self._agents[choices.agent].with_settings(**{k: v for k, v in changes.items() if v})
+        changed = {name: value for name, value in changes.items() if value}
+        agent = self._agents[choices.agent].with_settings(**changed, report_details=False)
         agent = agent.with_checkpointer(None).restricted(self._uploads, output_dir=self._runs)
         config = RunnableConfig(configurable={"thread_id": self._thread})
         turns = [turn.memory for turn in self.turns if turn.memory is not None]
