@@ -6,7 +6,8 @@
 
 A gap is a file that no task uses, or a step that the offline planner understands and no task of the plan may
 be meant for. Another task than the offline planner's may be meant if it is likely for the step, takes and
-makes the same kinds, or answers questions about the same kind. Empty plans, as of conversation, have no gaps.
+makes the same kinds, answers questions about the same kind, or is unknown to the offline planner and uses the
+same files. Empty plans, as of conversation, have no gaps.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.planning.normalise import TaskDraft
 from jarvis_agent.planning.offline import PlannedStep
+from jarvis_agent.planning.offline.planner import UNLEARNED
 from jarvis_agent.planning.parser import PlanParseError
 
 _UNDERSTOOD, _CERTAIN = 0.6, 0.7
@@ -109,6 +111,8 @@ class Coverage:
         mine, its = self.specs.get(task.task), self.specs.get(other.task)
         if mine is None or its is None:
             return False
+        if other.task in UNLEARNED:
+            return self._used(task) == self._used(other)
         is_likely = _is_likely(step, other, _FAR_FOR_TOOLS if its.category == "tool" else _FAR)
         takes, answers = _takes(mine), "text" in its.required and {"text"} <= {*mine.outputs} & {*its.outputs}
         return is_likely or (
