@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 from langchain_core.runnables.config import patch_config
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
@@ -271,6 +271,23 @@ class JarvisAgent(Runnable[Any, Run]):
         settings = self.settings.model_copy(update=changes)
         stages = replace(
             self.stages, settings=settings, registry=self.stages.registry.with_settings(settings)
+        )
+        return self._copy(stages=stages)
+
+    def with_plan(self, plan: Plan, models: Mapping[str, str] | None = None) -> Self:
+        """Return a copy of this agent that runs this plan for any request, with these models pinned.
+
+        `agent.with_plan(run.repeating(2), {"text-to-speech": "org/model"})` runs a task again with another
+        model. The copy shares loaded models with this agent (close this one, not the copy), and has its own
+        chat memory.
+
+        Raises:
+            ConfigError: a task of `models` is unknown, or a pinned path does not exist.
+        """
+        registry = self.stages.registry.with_pins(models or {})
+        planner: Runnable[Any, Plan] = RunnableLambda(lambda _: plan)
+        stages = replace(
+            self.stages, planner=planner, fallback_planner=None, replanner=None, registry=registry
         )
         return self._copy(stages=stages)
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 from pydantic import Field
 
+from jarvis_agent.core.references import ref, substitute
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Frozen, Resource, Selection, Status, Task, TaskResult, Usage
 from jarvis_agent.planning.plan import Plan
 
@@ -74,6 +77,33 @@ class Run(Frozen):
         """Whether every task succeeded, and the plan lacks nothing that the request asks for."""
         return not self.plan.removed and all(result.status == "ok" for result in self.results)
 
+    def repeating(self, task_id: int) -> Plan:
+        """The plan that repeats a task, and the tasks that use its result. Results of others are its inputs.
+
+        Raises:
+            KeyError: there is no such task.
+        """
+        results = {result.task.id: result for result in self.results}
+        tasks = {task_id: self.plan.task(task_id)}
+        for task in self.plan.tasks:
+            if not tasks.keys().isdisjoint(task.deps):
+                tasks[task.id] = task
+
+        def value(kind: str, number: int) -> Any:
+            if number in tasks or number not in results:
+                return ref(number)
+            return _input_of(results[number], kind)
+
+        def repeated(task: Task) -> Task:
+            spec, args = TASKS.get(task.task), {}
+            for name, given in task.args.items():
+                arg = spec.arg(name) if spec is not None else None
+                args[name] = substitute(given, partial(value, arg.kind if arg is not None else "any"))
+            dep = [number for number in task.deps if number in tasks]
+            return task.model_copy(update={"args": args, "dep": dep})
+
+        return Plan(tasks=[repeated(task) for task in tasks.values()])
+
     def to_gantt(self) -> str:
         """A Mermaid `gantt` chart of the tasks: when each ran, and with which model."""
         lines = ["gantt", "    dateFormat x", "    axisFormat %M:%S.%L"]
@@ -90,6 +120,14 @@ class Run(Frozen):
         rows = "".join(_html_row(result) for result in self.results)
         table = f"{self.plan._repr_html_()}<table>{rows}</table>" if rows else ""
         return f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>{table}{media}"
+
+
+def _input_of(result: TaskResult, kind: str) -> Any:
+    """What a result is as an argument of a kind: the path of a file, a text, or data."""
+    found = result.resource(kind) or next(iter(result.resources), None)
+    if found is None:
+        return result.output
+    return str(found.path) if found.path is not None and kind != "text" else found.as_text()
 
 
 def _gantt_text(text: str) -> str:

@@ -111,6 +111,12 @@ class ModelRegistry:
         twin.settings, twin.selector = settings, self.selector.with_settings(settings)
         return twin
 
+    def with_pins(self, pins: Mapping[str, str]) -> Self:
+        """Return a copy with these pins beside its own. It shares models with this one, which is closed."""
+        twin = copy.copy(self)
+        twin.selector = self.selector.with_pins(pins)
+        return twin
+
     async def available_tasks(self) -> Mapping[str, TaskSpec]:
         """Return the task types that a local or hosted model can run, by name."""
         specs, now = tuple(TASKS.values()), self._clock()

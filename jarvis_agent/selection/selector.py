@@ -99,6 +99,12 @@ class ModelSelector:
         twin._settings = _with_known_tasks(settings)
         return twin
 
+    def with_pins(self, pins: Mapping[str, str]) -> Self:
+        """Return a copy with these pins beside its own."""
+        twin = copy.copy(self)
+        twin.pins = {**self.pins, **read_pins(pins)}
+        return twin
+
     async def select(self, task: Task, spec: TaskSpec, context: RunContext) -> Selection:
         """Return the candidates for a task, the chosen one first.
 

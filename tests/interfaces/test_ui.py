@@ -15,7 +15,7 @@ from browser import CHROMIUM, Tab, browser_tab, chromium, serving_page
 from PIL import Image
 from playwright.sync_api import Browser, expect
 from served import ANSWER, CAT, agent_of, plan_for
-from small_agents import plan
+from small_agents import picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
@@ -233,6 +233,19 @@ def test_a_request_is_edited_and_asked_again(stage: Stage, tab: Tab) -> None:
     tab.wait_until_idle()
     expect(tab.requests).to_have_text(["What colour has it?"])
     assert len(stage.calls) == 6
+
+
+def test_a_task_is_run_again_with_another_model(stage: Stage, tmp_path: Path) -> None:
+    agent, _, backend = small_agent(models=("one", "two"), settings={"output_dir": tmp_path})
+    picture(tmp_path / "a.jpg")
+    with serving_page([agent]) as url, browser_tab(stage.browser, url) as tab:
+        tab.ask("What animal is this?", tmp_path / "a.jpg")
+        tab.wait_until_idle()
+        tab.plan.get_by_label("Run again with").select_option("image-to-text/two")
+        expect(tab.requests.last).to_contain_text("image-to-text/two")
+        expect(tab.plan).to_contain_text("Earlier request")
+        expect(tab.task(0)).to_contain_text("done")
+    assert [call.candidate.id for call in backend.calls] == ["image-to-text/one", "image-to-text/two"]
 
 
 def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -> None:

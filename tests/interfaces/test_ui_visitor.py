@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_agents import DESCRIBE, picture, small_agent
+from PIL import Image
+from small_agents import DESCRIBE, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import Generation, listed
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.ui.chat_view import escape
 from jarvis_agent.interfaces.ui.texts import TEXTS, texts_for
-from jarvis_agent.interfaces.ui.visitor import Choices, PageTurn, Visitor
+from jarvis_agent.interfaces.ui.visitor import Choices, PageTurn, Visitor, models_of
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 
@@ -142,6 +144,40 @@ async def test_a_request_that_is_asked_again_takes_the_place_of_what_followed(ho
     prompt = [call.prompt for call in llm.calls if call.stage == "plan"][-1]
     assert "What is this?" in prompt
     assert "And its colour?" not in prompt
+
+
+async def test_a_task_is_run_again_with_another_model_on_the_results_of_the_others(home: Path) -> None:
+    tasks = plan(
+        ("image-to-text", [], {"image": "a.jpg"}),
+        ("text-to-speech", [0], {"text": "<resource>-0"}),
+        ("canny-control", [], {"image": "a.jpg"}),
+        ("image-to-text", [2], {"image": "<resource>-2"}),
+    )
+    settings = {"output_dir": home / "outputs"}
+    agent, llm, backend = small_agent(
+        tasks, {"canny-control": Image.new("L", (8, 8))}, models=("one", "two"), settings=settings
+    )
+    visitor = Visitor([agent], home / "outputs")
+    turn = await ask(visitor, "What is this?", [home / "a.jpg"], Choices())
+    assert turn.run is not None
+    _, other = models_of(turn.progress.tasks[1])
+    outline = turn.run.results[2].paths()
+    llm.calls.clear()
+    backend.calls.clear()
+
+    visitor.repeat(0, 1, other, Choices())
+    async for _ in visitor.run():
+        pass
+    assert [(call.candidate.id, call.inputs["text"]) for call in backend.calls] == [(other, "a cat on a mat")]
+    assert "plan" not in [call.stage for call in llm.calls]
+    backend.calls.clear()
+
+    visitor.repeat(0, 3, models_of(turn.progress.tasks[3])[1], Choices())
+    async for _ in visitor.run():
+        pass
+    assert [call.inputs["image"].path for call in backend.calls] == list(outline)
+    with pytest.raises(InputError):
+        visitor.repeat(0, 1, "evil/model", Choices())
 
 
 async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:

@@ -182,6 +182,7 @@ class Page:
                 self._chat.example_select(self._ask_example, **begin),
                 self._chat.edit(self._edit, **begin),
                 self._chat.retry(self._retry, **begin),
+                self._plan.select(self._repeat, **begin),
             )
         ]
         runs.append(self._decision.change(self._decide, [self._visitor, self._decision], **run))
@@ -276,6 +277,16 @@ class Page:
     def _retry(self, given: dict[Any, Any], retried: gr.RetryData, request: gr.Request) -> tuple[Any, ...]:
         """Ask the last request again."""
         return self._ask_again(given, retried.index, None, request)
+
+    def _repeat(self, given: dict[Any, Any], chosen: gr.SelectData, request: gr.Request) -> tuple[Any, ...]:
+        """Run a task again with the model that was chosen for it in the plan."""
+        visitor = given[self._visitor]
+        if visitor is None or visitor.running is not None:
+            return tuple(gr.skip() for _ in range(6))
+        number, task = chosen.index
+        choices = Choices(*(given[choice] for choice in self._choices))
+        visitor.repeat(number, task, chosen.value, choices)
+        return visitor, _box(busy=True), *self._draw(visitor, request)
 
     def _ask_again(
         self, given: dict[Any, Any], message: Any, asked: str | None, request: gr.Request

@@ -16,7 +16,7 @@ from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.interfaces.cli.progress import RunProgress, TaskProgress, shorten
 from jarvis_agent.interfaces.ui.texts import Texts
-from jarvis_agent.interfaces.ui.visitor import PageTurn
+from jarvis_agent.interfaces.ui.visitor import PageTurn, models_of
 from jarvis_agent.planning.diagram import levels_of
 
 ICONS = {
@@ -118,9 +118,19 @@ class PlanView:
     def _details(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
         return (
             f'<section class="about {self.state(turn, row)}" data-task="{number}-{row.task.id}" hidden>'
-            f"<b>{row.task.id} {self._escape(row.task.task)}</b><dl>{''.join(self._facts(row))}</dl>"
-            "</section>"
+            f"<b>{row.task.id} {self._escape(row.task.task)}</b><dl>{''.join(self._facts(row))}"
+            f"{self._again(number, row) if turn.run is not None else ''}</dl></section>"
         )
+
+    def _again(self, number: int, row: TaskProgress) -> str:
+        """A choice of models to run the task again with; "" if there are no others."""
+        used, *others = map(self._escape, models_of(row) or [""])
+        if not others:
+            return ""
+        options = f'<option value="">{used}</option>' + "".join(f"<option>{one}</option>" for one in others)
+        label = self._escape(self._text("again"))
+        chooser = f'<select aria-label="{label}" data-task="{number}-{row.task.id}">{options}</select>'
+        return f"<dt>{label}</dt><dd>{chooser}</dd>"
 
     def _facts(self, row: TaskProgress) -> Iterable[str]:
         yield self._fact("input", self._values(row.task))

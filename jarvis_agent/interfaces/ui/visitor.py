@@ -13,7 +13,7 @@ import filecmp
 import logging
 import re
 import shutil
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.context import ChatTurn
-from jarvis_agent.core.errors import JarvisError, format_traceback
+from jarvis_agent.core.errors import InputError, JarvisError, format_traceback
 from jarvis_agent.core.messages import CHINESE, ENGLISH
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Policy
@@ -34,6 +34,7 @@ from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.cli.progress import RunProgress, TaskProgress
 from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
+from jarvis_agent.planning.plan import Plan
 
 logger = logging.getLogger(__name__)
 
@@ -166,8 +167,18 @@ class Visitor:
         made = [file.path for run in runs for file in run.resources if file.path is not None]
         return list(dict.fromkeys(path.name for path in [*(f for t in self.turns for f in t.files), *made]))
 
-    def ask(self, request: str, files: Sequence[Path], choices: Choices) -> PageTurn:
-        """Add a turn. The files are copied, so that the agent needs to read no common directory. Blocks."""
+    def ask(
+        self,
+        request: str,
+        files: Sequence[Path],
+        choices: Choices,
+        plan: Plan | None = None,
+        models: Mapping[str, str] | None = None,
+    ) -> PageTurn:
+        """Add a turn. The files are copied, so that the agent needs to read no common directory. Blocks.
+
+        `plan` and `models` are those of `JarvisAgent.with_plan`.
+        """
         self._uploads.mkdir(parents=True, exist_ok=True)
         self._uploads.touch()  # The files of a chat are kept while it is used.
         kept = [self._keep(file) for file in files]
@@ -175,6 +186,8 @@ class Visitor:
         changed = {name: value for name, value in changes.items() if value}
         agent = self._agents[choices.agent].with_settings(**changed, report_details=False)
         agent = agent.with_checkpointer(None).restricted(self._uploads, output_dir=self._runs)
+        if plan is not None:
+            agent = agent.with_plan(plan, models)
         config = RunnableConfig(configurable={"thread_id": self._thread})
         turns = [turn.memory for turn in self.turns if turn.memory is not None]
         for turn in turns:
@@ -205,6 +218,19 @@ class Visitor:
         if last is None or last.trouble is None:
             return None
         return {"text": last.request, "files": last.files}
+
+    def repeat(self, number: int, task: int, model: str, choices: Choices) -> None:
+        """Add a turn that runs a task of an earlier turn again, with another model that was a candidate.
+
+        Raises:
+            InputError: there is no such turn, task or candidate.
+        """
+        turn = next((one for place, one in enumerate(self.turns) if place == number), None)
+        row = turn.progress.tasks.get(task) if turn is not None else None
+        if turn is None or turn.run is None or row is None or model not in models_of(row):
+            raise InputError("this task cannot be run again with this model")
+        request = f"{turn.request}\n\n↻ {task} {row.task.task}: {model}"
+        self.ask(request, turn.files, choices, turn.run.repeating(task), {row.task.task: model})
 
     def rewind(self, message: int) -> PageTurn:
         """Drop the turns since the one with this message of the chat, and return that one."""
@@ -293,6 +319,13 @@ class Visitor:
             number += 1
             place = self._uploads / f"{file.stem}-{number}{file.suffix}"
         return Path(shutil.copy(file, place))
+
+
+def models_of(row: TaskProgress) -> list[str]:
+    """The models that could do a task which has run: the one that did it first, then the other candidates."""
+    if row.result is None or row.result.model is None or row.selection is None:
+        return []
+    return list(dict.fromkeys([row.result.model, *(one.id for one in row.selection.candidates)]))
 
 
 async def _batches(events: AsyncGenerator[Event, None]) -> AsyncGenerator[list[Event], None]:

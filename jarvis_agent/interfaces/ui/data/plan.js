@@ -18,6 +18,10 @@ element.addEventListener("click", (event) => {
   draw();
   element.querySelector(".about:not([hidden])")?.scrollIntoView({ block: "nearest", behavior: "smooth" });
 });
+element.addEventListener("change", (event) => {
+  const { value, dataset } = event.target;
+  if (value) trigger("select", { index: dataset.task.split("-").map(Number), value });
+});
 element.addEventListener(
   "toggle",
   (event) => {
