@@ -177,7 +177,7 @@ def _tool_scores(request: PlanRequest, similarity: TextSimilarity) -> dict[str, 
     for step in similarity.task_scores(request):
         scores = {name: max(score, step.get(name, 0.0)) for name, score in scores.items()}
     text = canonical(request.text)
-    kinds = {file.kind for file in request.files}
+    kinds = {kind for file in request.files for kind in (file.kind, "file")}
     for name, spec in request.specs.items():
         scores[name] += _TAKES_FILE * any(arg.kind in kinds for arg in spec.inputs)
         named = (canonical(each) in text for each in (name, *spec.aliases) if len(each) > 3)

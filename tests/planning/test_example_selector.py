@@ -201,6 +201,16 @@ def test_a_filtered_list_keeps_the_order_and_named_tasks_and_a_short_one_is_not_
     assert select_tools(brief("Speak", few), by_words) == few
 
 
+@pytest.mark.starter
+def test_a_filtered_list_has_the_facts_of_a_file_of_any_kind():
+    for asked in (
+        "What are the dimensions of a.jpg?",
+        "How long is a.wav?",
+        "How many pages has a.pdf?",
+    ):
+        assert "media-info" in select_tools(brief(asked), TextSimilarity()), asked
+
+
 @pytest.mark.slow
 def test_filtering_keeps_the_right_tasks_of_95_percent_of_the_requests(by_words):
     rows = [row for file in EVALUATED for row in json.loads(file.read_text("utf-8"))]
