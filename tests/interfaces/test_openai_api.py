@@ -10,7 +10,7 @@ import re
 import threading
 import wave
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -357,8 +357,8 @@ def test_an_error_in_a_stream_ends_it(live: Live, monkeypatch: pytest.MonkeyPatc
     events = JarvisAgent.events
 
     async def broken(self: JarvisAgent, *args: Any) -> AsyncIterator[Any]:
-        async for event in events(self, *args):
-            yield event
+        async with aclosing(events(self, *args)) as run:
+            yield await anext(run)
             raise RuntimeError("the key sk-live-12345 was refused")
 
     monkeypatch.setattr(JarvisAgent, "events", broken)
