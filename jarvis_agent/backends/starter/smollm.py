@@ -1,7 +1,6 @@
-"""Reader of SmolLM2-135M-Instruct with transformers: text-generation.
+"""Reader of SmolLM2-135M-Instruct with llama.cpp: text-generation.
 
-Raw output: [{"generated_text": str}], the answer to the prompt. The weights are a GGUF file, or the Hub's
-safetensors.
+Raw output: [{"generated_text": str}], the answer to the prompt.
 """
 
 from __future__ import annotations
@@ -10,35 +9,34 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.transformers.generation import counting
+from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, listed
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.llm.llama_cpp import LlamaCpp
 
 MAX_NEW_TOKENS = 200
 
 
 def load(weights: Path, settings: Settings) -> Expert:
-    """The model and its tokenizer, in float32 on the CPU."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer, TextGenerationPipeline
+    """The model in the GGUF file `weights`."""
+    model = LlamaCpp(weights)
+    model.load()
 
-    options: dict[str, Any] = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {}
-    folder = str(weights.parent)
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **options)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32", local_files_only=True, **options)
-    pipeline = TextGenerationPipeline(model=model, tokenizer=tokenizer, device="cpu")
-
-    def expert(call: Call) -> Any:
+    def expert(call: Call) -> list[dict[str, Any]]:
         if not call.inputs["text"].strip():
             raise BadInputError("there is nothing to answer: the prompt is empty")
-        message = {"role": "user", "content": call.inputs["text"]}
-        with counting(call.candidate.id, model, MAX_NEW_TOKENS) as criteria:
-            return pipeline(
-                [message],
-                return_full_text=False,
-                max_new_tokens=MAX_NEW_TOKENS,
-                do_sample=False,
-                repetition_penalty=1.1,
-                stopping_criteria=criteria,
+        progress = Generation(call.candidate.id, MAX_NEW_TOKENS)
+        with listed(progress):
+            reply = model.chat(
+                [{"role": "user", "content": call.inputs["text"]}],
+                MAX_NEW_TOKENS,
+                progress.add,
+                is_cancelled,
+                temperature=0.0,
+                repeat_penalty=1.1,
             )
+        if reply.finish_reason == "length":
+            add_note(f"the text was cut at the limit of {MAX_NEW_TOKENS} tokens")
+        return [{"generated_text": reply.text}]
 
     return expert
