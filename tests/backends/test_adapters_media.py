@@ -305,3 +305,25 @@ def test_other_media_are_refused(adapting: Adapting, tmp_path: Path, subtests: p
     for task, raw, part in rows:
         with subtests.test(task, raw=str(raw)), pytest.raises(UnsupportedError, match=part):
             adapting(task, raw)
+
+
+def test_the_facts_of_a_file_are_a_phrase(adapting: Adapting) -> None:
+    film = {"name": "a.mp4", "format": "MP4", "bytes": 5_200_000, "width": 64, "height": 48, "fps": 24.0}
+    for facts, summary in (
+        (
+            {**film, "duration": 5412.34, "frames": 1},
+            "MP4, 64 × 48 pixels, 5412.3 s (1:30:12), 24 frames a second, 1 frame, 5.2 MB",
+        ),
+        (
+            {"name": "a.csv", "format": "CSV", "bytes": 2_048, "rows": 2, "columns": ["x"]},
+            "CSV, 2 rows, 1 column, 2.0 kB",
+        ),
+        ({"name": "a.wav", "format": "WAV", "bytes": 1, "duration": float("inf")}, "WAV, 1 byte"),
+        (
+            {"name": "a.wav", "format": "WAV", "bytes": 1, "duration": 1e15},
+            "WAV, 1000000000000000.0 s, 1 byte",
+        ),
+    ):
+        output, resources = adapting("media-info", facts)
+        assert [resource.as_text() for resource in resources] == [summary] * 2
+        assert output["bytes"] == facts["bytes"]

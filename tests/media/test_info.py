@@ -130,4 +130,4 @@ def test_the_words_that_another_task_reads_are_counted(tmp_path: Path) -> None:
         result = agent.invoke("How many words are on the page?").results[1]
     assert result.status == "ok", result.error
     assert result.output["words"] == 5
-    assert "5 words" in result.resources[-1].as_text()
+    assert result.resources[-1].as_text() == "plain text, 5 words, 1 line, 22 characters, 22 bytes"

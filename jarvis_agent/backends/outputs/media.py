@@ -72,7 +72,7 @@ def edited_picture(raw: Any, call: Call) -> Adapted:
 
 
 def file_info(raw: Any, call: Call) -> Adapted:
-    """Facts of a file, as of `jarvis_agent.media.info`. The summary has all but the names of columns."""
+    """Facts of a file, as of `jarvis_agent.media.info`. The summary has all of them but names."""
     info = to_builtin(raw)
     info = {name: fact for name, fact in info.items() if fact is not None} if isinstance(info, dict) else {}
     if not {"name", "format", "bytes"} <= info.keys():
@@ -83,9 +83,15 @@ def file_info(raw: Any, call: Call) -> Adapted:
     facts += [quantity(info[plural(noun)], noun) for noun in _COUNTED if plural(noun) in info]
     if "columns" in info:
         facts.append(quantity(len(info["columns"]), "column"))
-    size, unit = (1e6, "MB") if info["bytes"] >= 1e6 else (1e3, "kB")
-    facts.append(f"{info['bytes'] / size:,.1f} {unit}")
-    return Adapted(info, f"{info['name']}: {', '.join(facts)}")
+    size = info["bytes"]
+    facts.append(
+        f"{size / 1e6:,.1f} MB"
+        if size >= 1e6
+        else f"{size / 1e3:.1f} kB"
+        if size >= 1e3
+        else quantity(size, "byte")
+    )
+    return Adapted(info, ", ".join(facts))
 
 
 def depth(raw: Any, call: Call) -> Adapted:
