@@ -248,6 +248,30 @@ def test_a_task_is_run_again_with_another_model(stage: Stage, tmp_path: Path) ->
     assert [call.candidate.id for call in backend.calls] == ["image-to-text/one", "image-to-text/two"]
 
 
+def test_a_chat_is_saved_as_one_file(stage: Stage, tab: Tab, tmp_path: Path) -> None:
+    tab.ask("What animal is <this>?", CAT)
+    expect(tab.chat).to_contain_text(ANSWER)
+    tab.wait_until_idle()
+    tab.open_menu()
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("button", name="Save as HTML").click()
+    download.value.save_as(tmp_path / "chat.html")
+    assert str(stage.outputs) not in (tmp_path / "chat.html").read_text("utf-8")
+    foreign: list[str] = []
+    with stage.browser.new_context() as context:
+        page = context.new_page()
+        page.on("request", lambda sent: foreign.append(sent.url))
+        page.goto((tmp_path / "chat.html").as_uri())
+        expect(page.locator("article")).to_contain_text(["What animal is <this>?"])
+        expect(page.locator("article")).to_contain_text(ANSWER)
+        expect(page.locator("button.task")).to_have_count(2)
+        expect(page.locator(".about").first).to_contain_text("a tabby cat")
+        widths = page.locator("article img").evaluate_all("images => images.map(one => one.naturalWidth)")
+        assert len(widths) == 2
+        assert all(widths)
+    assert [url for url in foreign if not url.startswith(("file:", "data:"))] == []
+
+
 def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -> None:
     tab.ask_first()
     tab.ask("What animal is this?", CAT, ASTRONAUT)

@@ -98,14 +98,14 @@ def test_the_chats_of_a_visitor_are_listed_and_deleted(agent: JarvisAgent) -> No
     os.utime(first.directory / CHAT_FILE, (0, 0))
     stranger = page._start(None, NOBODY)[0]
     _answered(stranger, "A secret")
-    listed, delete = page._listed(first)
+    listed, stored = page._listed(first)
     assert [title for title, _ in listed.choices] == ["Read it aloud", "What is this?"]
-    assert (listed.value, delete.visible) == (name, True)
+    assert (listed.value, stored.visible) == (name, True)
     page._forget(key, name, NOBODY)
     assert not first.directory.exists()
-    listed, delete = page._listed(page._start(key, NOBODY)[0])
+    listed, stored = page._listed(page._start(key, NOBODY)[0])
     assert [title for title, _ in listed.choices] == ["Read it aloud"]
-    assert (listed.value, delete.visible) == (None, False)
+    assert (listed.value, stored.visible) == (None, False)
 
 
 def _answered(visitor: Visitor, request: str) -> None:

@@ -30,6 +30,7 @@ from jarvis_agent.core.settings import Policy
 from jarvis_agent.interfaces.cli.progress import shorten
 from jarvis_agent.interfaces.server.files import delete_expired
 from jarvis_agent.interfaces.ui.chat_view import ChatView
+from jarvis_agent.interfaces.ui.export import export_chat
 from jarvis_agent.interfaces.ui.plan_view import PlanView
 from jarvis_agent.interfaces.ui.proposal import show_proposal
 from jarvis_agent.interfaces.ui.texts import TEXTS, Texts, texts_for
@@ -97,7 +98,10 @@ class Page:
                 self._chats = gr.Radio(
                     label=_translated("chats"), visible=False, interactive=True, elem_id="chats"
                 )
-                self._delete = gr.Button(_translated("delete_chat"), size="sm", visible=False)
+                with gr.Row(visible=False) as self._stored:
+                    self._save = gr.Button(_translated("save_chat"), size="sm", min_width=80)
+                    self._delete = gr.Button(_translated("delete_chat"), size="sm", min_width=80)
+                self._saved = gr.DownloadButton(visible="hidden", elem_id="saved")
                 self._lay_out_settings()
             self._head = gr.HTML(elem_id="head", apply_default_css=False)
             with gr.Row(elem_id="columns"):
@@ -187,14 +191,16 @@ class Page:
         ]
         runs.append(self._decision.change(self._decide, [self._visitor, self._decision], **run))
         for event in runs:
-            event.then(self._end, [self._visitor], [self._box, self._chats, self._delete, *drawn], **_QUIET)
+            event.then(self._end, [self._visitor], [self._box, self._chats, self._stored, *drawn], **_QUIET)
         self._box.stop(None, cancels=runs, api_visibility="private")
         keys = [self._key, self._name]
-        shown = [self._visitor, *keys, self._head, self._box, self._chats, self._delete, *drawn]
+        shown = [self._visitor, *keys, self._head, self._box, self._chats, self._stored, *drawn]
         start: Any = {"outputs": shown, **_QUIET}
         self._new.click(self._start, [self._key], cancels=runs, **start)
         self._chats.input(self._open, [self._key, self._chats], cancels=runs, **start)
         self._delete.click(self._forget, keys, cancels=runs, **start)
+        saved = self._save.click(self._export, [self._visitor], [self._saved], **_QUIET)
+        saved.then(None, js="() => setTimeout(() => document.querySelector('#saved').click(), 100)", **_QUIET)
         self.blocks.load(self._open, keys, js=_READ_KEYS, **start)
         self._name.change(None, keys, js=_KEEP_KEYS, **_QUIET)
         self._camera.input(self._add_picture, [self._camera, self._box], [self._camera, self._box], **_QUIET)
@@ -239,14 +245,20 @@ class Page:
         head = f"<h1>Jarvis</h1><p>{text('tagline')}</p>"
         return visitor, key, name, head, _box(busy=False), *self._listed(visitor), chat, *others
 
-    def _listed(self, visitor: Visitor) -> tuple[gr.Radio, gr.Button]:
-        """The chats of a visitor, the newest first, and whether this one can be deleted."""
+    def _listed(self, visitor: Visitor) -> tuple[gr.Radio, gr.Row]:
+        """The chats of a visitor, the newest first, and whether this one can be saved or deleted."""
         owner, current = visitor.directory.name.split("-")
         files = sorted(self._directory.glob(f"{owner}-*/{CHAT_FILE}"), key=lambda file: -file.stat().st_mtime)
         chats = [(_title(file), file.parent.name.split("-")[1]) for file in files]
         is_stored = any(name == current for _, name in chats)
         listed = gr.Radio(chats, value=current if is_stored else None, visible=bool(chats))
-        return listed, gr.Button(visible=is_stored)
+        return listed, gr.Row(visible=is_stored)
+
+    def _export(self, visitor: Visitor, request: gr.Request) -> str:
+        """The chat as a file to download."""
+        file = visitor.directory / "chat.html"
+        file.write_text(export_chat(visitor, _texts(request)), "utf-8")
+        return self._publish(file)
 
     def _ask(self, given: dict[Any, Any], request: gr.Request) -> tuple[Any, ...]:
         """Add a turn, which `_run` then runs. While another one runs, the request stays in its box."""

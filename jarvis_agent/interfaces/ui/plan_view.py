@@ -50,14 +50,14 @@ class PlanView:
         if turns and turns[-1].proposal is not None:
             tasks = map(Task.model_validate, turns[-1].proposal["plan"])
             return self._graph(len(turns) - 1, turns[-1], [TaskProgress(task, "planned") for task in tasks])
-        parts = [self._turn(len(turns) - 1, turns[-1])] if turns else []
+        parts = [self.turn(len(turns) - 1, turns[-1])] if turns else []
         for number, turn in reversed(list(enumerate(turns[:-1]))):
             if not turn.progress.tasks:
                 continue
             title = self._text("earlier", request=shorten(turn.request, 60))
             summary = f"<summary>{self._escape(title)}</summary>"
             parts.append(
-                f'<details class="earlier" data-task="{number}">{summary}{self._turn(number, turn)}</details>'
+                f'<details class="earlier" data-task="{number}">{summary}{self.turn(number, turn)}</details>'
             )
         return "".join(parts)
 
@@ -73,7 +73,8 @@ class PlanView:
             return self._text("seconds", number=progress.clock() - row.started)
         return ""
 
-    def _turn(self, number: int, turn: PageTurn) -> str:
+    def turn(self, number: int, turn: PageTurn) -> str:
+        """The plan of a turn with the details of its tasks; "" without tasks."""
         progress, rows = turn.progress, turn.progress.tasks
         if not rows:
             return ""
