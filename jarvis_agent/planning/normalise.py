@@ -13,7 +13,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
@@ -167,9 +167,10 @@ def _field(raw: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     return next((plain[key] for key in keys if key in plain), None)
 
 
-@lru_cache(1024)
 def _plain_key(key: str) -> str:
     """A key in the form of the tables above: "taskName" and "Task_name" → "taskname"."""
+    if key.isalpha() and key.islower():  # Most are, and few lines are executed as often.
+        return key
     return "".join(key.replace("_", " ").replace("-", " ").split()).lower()
 
 
