@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from jarvis_agent import Settings
 from jarvis_agent.backends import sentence_transformers
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
-from jarvis_agent.backends.diffusers import pipelines as diffusers_tasks
+from jarvis_agent.backends.diffusers import backend as diffusers_tasks
 from jarvis_agent.backends.hosted.openai_compatible import PROMPTS
 from jarvis_agent.backends.hosted.provider_calls import CALLS
 from jarvis_agent.backends.starter.models import STARTERS
@@ -26,7 +26,7 @@ from jarvis_agent.backends.transformers import pipelines as transformers_tasks
 from jarvis_agent.core.settings import EnvironmentSettings
 from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
 from jarvis_agent.interfaces.server.settings import ServerSettings
-from jarvis_agent.selection.sources.recommended import RecommendedModel, recommended
+from jarvis_agent.selection.advice import RecommendedModel, recommended
 from jarvis_agent.tools import TASKS, TaskSpec
 
 _SETTINGS = """\

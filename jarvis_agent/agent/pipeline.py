@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,14 +22,21 @@ from langchain_core.runnables.config import merge_configs
 from pydantic import TypeAdapter
 
 from jarvis_agent.agent.approval import REJECTED, Ask, approve
-from jarvis_agent.agent.checkpointed_steps import DECISION, CheckpointedSteps
-from jarvis_agent.agent.request_files import grant_files, readmit_files, recall
+from jarvis_agent.agent.checkpoints import DECISION, CheckpointedSteps
 from jarvis_agent.agent.stages import AddTask, PipelineStages, ask_planner, write_answer
-from jarvis_agent.core.concurrency import StageTimeoutError, limits, run_in_daemon_thread, run_with_timeout
+from jarvis_agent.core.concurrency import (
+    StageTimeoutError,
+    gather_limited,
+    limits,
+    run_in_daemon_thread,
+    run_with_timeout,
+)
 from jarvis_agent.core.context import ChatTurn, RunContext, turns_of
 from jarvis_agent.core.errors import DeadlineError, InputError
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
@@ -306,3 +314,42 @@ def _turn_of(context: RunContext, answer: str, results: Sequence[TaskResult]) ->
     made = [resource for result in results for resource in result.resources]
     files = [resource for resource in (*context.files, *made) if resource.path is not None]
     return ChatTurn(context.request, answer, tuple(files))
+
+
+async def grant_files(request: Request, store: ResourceStore, settings: Settings) -> list[Resource]:
+    """Open the files that a request has and names.
+
+    Raises:
+        InputError: there are too many, or one cannot be read.
+    """
+    count, limit = len(request.files) + len(request.blocks), settings.max_files
+    if count > limit:
+        raise InputError(f"the request has {count} files, more than {limit} (JARVIS_MAX_FILES)")
+    files = await gather_limited(store.grant, request.files, settings.max_parallel)
+    files += await gather_limited(store.keep, request.blocks, settings.max_parallel)
+    known = {file.name for file in files}
+    for name in await asyncio.to_thread(mentions, request.text, store.access.is_known):
+        if name not in known and (file := await store.grant_mention(name)) not in files:
+            files.append(file)
+    return files
+
+
+async def readmit_files(files: Sequence[Resource], store: ResourceStore) -> None:
+    """Let a resumed run read the files that it had opened."""
+    store.admit(files)
+    for file in files:
+        if file.path is None:
+            await store.grant_mention(file.name)
+
+
+async def recall(turn: ChatTurn, store: ResourceStore) -> ChatTurn:
+    """An earlier turn with its files, which this run may read again."""
+    for name in await asyncio.to_thread(mentions, turn.request, store.access.is_known):
+        await store.grant_mention(name)
+    store.admit(turn.resources)
+    if turn.resources:
+        return turn
+    recalled = [await store.recall(block) for block in turn.blocks]
+    given = [resource for resource in recalled if resource is not None]
+    made = await store.grant_outputs(turn.answer)
+    return replace(turn, resources=(*given, *made), blocks=())

@@ -19,10 +19,9 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import pick_dtype, place
-from jarvis_agent.backends.file_backend import FileBackend
-from jarvis_agent.backends.hub.layouts import SENTENCE_TRANSFORMERS
 from jarvis_agent.backends.hub.model_card import read_json, strings
-from jarvis_agent.backends.hub.snapshot import model_folder
+from jarvis_agent.backends.hub.snapshot import SENTENCE_TRANSFORMERS, model_folder
+from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.backends.transformers.text import text_of
 from jarvis_agent.core.errors import BadInputError, UnsupportedError

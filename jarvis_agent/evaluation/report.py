@@ -3,19 +3,177 @@
 row = report_on("offline", scores, FIGURES, predictions)
 row.figures[0]                # Figure(name="node F1", value=0.76, low=0.74, high=0.78)
 row.failed, row.reason        # how often the planner failed, and the most frequent error
+
+Plans as graphs, and how close a predicted graph comes to a gold one: the metrics of TaskBench.
+
+    found = score(gold, predicted, makes)
+    found.counts["node"].f1, found.similarity, found.exact
+
+F1 is micro-averaged: true positives, predicted and gold facts are summed over all requests. Repeated facts,
+unknown tools and references to missing nodes count, unlike in TaskBench's own script.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import sqrt
 from statistics import median, quantiles
-from typing import TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from jarvis_agent.core.types import Frozen, Usage
-from jarvis_agent.evaluation.metrics import Counts
+from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Frozen, Task, Usage
 from jarvis_agent.evaluation.predict import Prediction
+
+Metric = Literal["node", "edge", "type", "value"]
+"""Tools; links; tools with the kind of each argument; the same with the arguments' values."""
+
+_REFERENCE = re.compile(r"<node-(\d{1,9})>")
+
+_EXTENSIONS = {
+    "image": ("jpg", "png", "jpeg", "gif", "bmp", "tiff", "svg", "ico"),
+    "audio": ("mp3", "wav", "wma", "ogg", "aac", "flac", "aiff", "au"),
+    "video": ("mp4", "avi", "mov", "flv", "wmv", "mkv", "webm", "m4v", "mpg", "mpeg"),
+}
+"""TaskBench takes the kind of an argument from the first of these found anywhere in it."""
+
+
+class GraphNode(NamedTuple):
+    """A tool with its arguments in order: values as written, or `<node-j>` for the result of node j."""
+
+    task: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanGraph:
+    """The plan of one request. `kind` is TaskBench's type: "single", "chain" or "dag"."""
+
+    id: str
+    nodes: tuple[GraphNode, ...] = ()
+    kind: str = ""
+
+    def links(self) -> list[tuple[str, str]]:
+        """Return links by tool names; a reference to no other node of the plan stays as written."""
+        links = []
+        for place, node in enumerate(self.nodes):
+            for source in filter(None, map(_REFERENCE.search, node.arguments)):
+                number = int(source[1])
+                exists = number < len(self.nodes) and number != place
+                links.append((self.nodes[number].task if exists else source[0], node.task))
+        return links
+
+
+def graph_of(tasks: Sequence[Task], specs: Mapping[str, TaskSpec], record: str) -> PlanGraph:
+    """Return a plan in TaskBench's form, with arguments in the order of the task's specification."""
+    places = {task.id: place for place, task in enumerate(tasks)}
+    nodes = []
+    for task in tasks:
+        known = [arg.name for arg in specs[task.task].inputs] if task.task in specs else []
+        names = sorted(task.args, key=lambda name: known.index(name) if name in known else len(known))
+        values = tuple(value for name in names for value in _argument_values(task.args[name], places))
+        nodes.append(GraphNode(task.task, values))
+    return PlanGraph(record, tuple(nodes))
+
+
+def _argument_values(value: Any, places: Mapping[int, int]) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _argument_values(item, places)
+    elif references := [number for number in refs_in(value) if number in places]:
+        yield from (f"<node-{places[number]}>" for number in references)
+    elif value is not None:
+        yield str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Facts in both plans, in the predicted one, and in the gold one."""
+
+    both: int = 0
+    predicted: int = 0
+    gold: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.both + other.both, self.predicted + other.predicted, self.gold + other.gold)
+
+    @property
+    def f1(self) -> float:
+        """Return F1; 1 if there are no facts at all."""
+        facts = self.predicted + self.gold
+        return 2 * self.both / facts if facts else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One request: counts by metric, similarity of the tool sequences (0 to 1), equality of the graphs."""
+
+    counts: Mapping[Metric, Counts]
+    similarity: float
+    exact: bool
+
+
+def score(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str]) -> Score:
+    """Compare a predicted plan with the gold one.
+
+    Args:
+        makes: the known tools, with the kind of their first output ("none" without one).
+    """
+    expected, found = _facts(gold, makes), _facts(predicted, makes)
+    return Score(
+        counts={metric: _counts(found[metric], expected[metric]) for metric in expected},
+        similarity=similarity([node.task for node in predicted.nodes], [node.task for node in gold.nodes]),
+        exact=all(Counter(expected[metric]) == Counter(found[metric]) for metric in ("node", "edge")),
+    )
+
+
+def _facts(graph: PlanGraph, makes: Mapping[str, str]) -> dict[Metric, list[Hashable]]:
+    arguments = []
+    for node in graph.nodes:
+        for value in node.arguments:
+            reference = _REFERENCE.search(value)
+            if reference and int(reference[1]) < len(graph.nodes):
+                source = graph.nodes[int(reference[1])].task
+                arguments.append((node.task, makes.get(source, "other"), source))
+            else:
+                arguments.append((node.task, _kind_of(value), value))
+    return {
+        "node": [node.task for node in graph.nodes],
+        "edge": [*graph.links()],
+        "type": [one[:2] for one in arguments],
+        "value": [*arguments],
+    }
+
+
+def _kind_of(value: str) -> str:
+    found = (kind for kind, endings in _EXTENSIONS.items() if any(f".{end}" in value for end in endings))
+    return next(found, "text")
+
+
+def _counts(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> Counts:
+    said, right = Counter(predicted), Counter(gold)
+    return Counts((said & right).total(), said.total(), right.total())
+
+
+def similarity(one: Sequence[str], other: Sequence[str]) -> float:
+    """Return twice the longest common subsequence over both lengths; 1 for two empty sequences.
+
+    One minus this is the normalised edit distance by insertions and deletions (Levenshtein's `ratio`).
+    """
+    if not one and not other:
+        return 1.0
+    row = [0] * (len(other) + 1)
+    for item in one:
+        diagonal = 0
+        for place, candidate in enumerate(other, 1):
+            above = row[place]
+            row[place] = diagonal + 1 if item == candidate else max(above, row[place - 1])
+            diagonal = above
+    return 2 * row[-1] / (len(one) + len(other))
+
 
 T = TypeVar("T")
 

@@ -24,9 +24,18 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.evaluation.metrics import GraphNode, PlanGraph, Score, graph_of, score
 from jarvis_agent.evaluation.predict import Prediction, invalid_fields, named_files, read_records
-from jarvis_agent.evaluation.report import EvaluationReport, Ratios, f1, report_on
+from jarvis_agent.evaluation.report import (
+    EvaluationReport,
+    GraphNode,
+    PlanGraph,
+    Ratios,
+    Score,
+    f1,
+    graph_of,
+    report_on,
+    score,
+)
 
 TOOLS, GOLD, REQUESTS = "tool_desc.json", "data.json", "user_requests.json"
 TYPES = ("single", "chain", "dag")

@@ -32,11 +32,16 @@ from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.concurrency import yielding
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.llm import capabilities
-from jarvis_agent.llm.capabilities import MAX_TOKENS, SCHEMA
-from jarvis_agent.llm.chat_model import resolve_model
+from jarvis_agent.llm.chat_model import (
+    MAX_TOKENS,
+    SCHEMA,
+    length_options,
+    resolve_model,
+    schema_options,
+    supports_schema,
+    transport_options,
+)
 from jarvis_agent.llm.errors import RejectedRequestError, UnavailableModelError, describe_model, explain
-from jarvis_agent.llm.repetition import RepetitionFilter
 from jarvis_agent.llm.thinking import ThinkingFilter
 from jarvis_agent.llm.usage import STAGE_KEY
 
@@ -87,7 +92,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     @property
     def supports_schema(self) -> bool:
         """Whether a schema is sent to the model, as far as known before its first reply."""
-        return SCHEMA not in self._rejected and capabilities.supports_schema(self.model, self.settings)
+        return SCHEMA not in self._rejected and supports_schema(self.model, self.settings)
 
     def for_stage(
         self, stage: str, *, schema: Mapping[str, Any] | None = None
@@ -106,8 +111,8 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         config = ensure_config(config)
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
         schema = kwargs.pop("schema", None)
-        known = capabilities.length_options(self.model, self.settings)
-        known |= capabilities.schema_options(self.model, self.settings, stage, schema)
+        known = length_options(self.model, self.settings)
+        known |= schema_options(self.model, self.settings, stage, schema)
         extras = {name: value for name, value in known.items() if name not in self._rejected}
         begun, unavailable = False, _unavailable.get({})
         if self in unavailable:
@@ -182,7 +187,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]
     ) -> AsyncGenerator[AIMessage, None]:
         limit = self.settings.llm_timeout
-        kwargs = {**capabilities.transport_options(self.model), **kwargs}
+        kwargs = {**transport_options(self.model), **kwargs}
         if self._has_cache():
             async with asyncio.timeout(_WHOLE_REPLY_FACTOR * limit):
                 message = await self.model.ainvoke(messages, config, **kwargs)
@@ -264,3 +269,43 @@ class _Outcome:
             raise LLMError(
                 f"{describe_model(model)} returned an empty reply{why}. Try again, or use another model."
             )
+
+
+_COPIES = 3
+_SHORTEST = 300
+"""Characters that all copies of a block have at least, so that "ha ha ha" and a row of dashes pass."""
+
+_LONGEST_BLOCK = 2000
+_STEP = 50
+"""Most characters between two checks, and the length of the text that is looked for."""
+
+
+class RepetitionFilter:
+    """Filters one reply. `found` is true once its end repeats one block at least three times.
+
+    repetition = RepetitionFilter()
+    repetition.feed("I see a cat. " * 40)    # 24 times "I see a cat. "
+    repetition.found                         # True
+    """
+
+    def __init__(self) -> None:
+        self.found = False
+        self._tail = ""
+
+    def feed(self, text: str) -> str:
+        """Return the text, up to the end of the last copy that is needed to recognise a repetition."""
+        for place in range(0, len(text), _STEP):
+            self._tail = (self._tail + text[place : place + _STEP])[-_COPIES * _LONGEST_BLOCK :]
+            if self._ends_in_copies():
+                self.found = True
+                return text[: place + _STEP]
+        return text
+
+    def _ends_in_copies(self) -> bool:
+        place = end = max(0, len(self._tail) - _STEP)
+        while end and (place := self._tail.rfind(self._tail[end:], 0, place + _STEP - 1)) >= 0:
+            period = end - place
+            last = self._tail[-max(_COPIES * period, _SHORTEST) :]
+            if len(last) >= max(_COPIES * period, _SHORTEST) and last[period:] == last[:-period]:
+                return True
+        return False

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.redaction import redact, register_secret
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.capabilities import model_name
+from jarvis_agent.llm.chat_model import model_name
 
 _KEY_LIKE = re.compile(r"\b(?:sk|hf|gsk|xai|pk|rk)[-_][\w*.-]{4,}")
 _MAX_DETAIL_CHARS = 300

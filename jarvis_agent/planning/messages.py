@@ -34,8 +34,7 @@ from jarvis_agent.llm.chat_history import format_chat_history, shorten_history
 from jarvis_agent.llm.prompts import fill, uses
 from jarvis_agent.llm.usage import STAGE_KEY
 from jarvis_agent.planning.examples import Example, available_names
-from jarvis_agent.planning.file_names import name_of
-from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.inputs import PlanRequest, name_of
 from jarvis_agent.planning.parser import PlanParseError
 
 _EXAMPLES_SHARE = 4

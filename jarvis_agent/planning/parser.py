@@ -28,8 +28,8 @@ from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.llm.json_stream import JsonReader, ParsedValue, read_json
-from jarvis_agent.planning.binding import bind
-from jarvis_agent.planning.file_names import FileNames
+from jarvis_agent.planning.binding import PendingTask, PendingTasks, bind
+from jarvis_agent.planning.inputs import FileNames
 from jarvis_agent.planning.normalise import (
     MAX_TASKS,
     TaskDraft,
@@ -40,7 +40,6 @@ from jarvis_agent.planning.normalise import (
     shorten,
     written_id,
 )
-from jarvis_agent.planning.pending import PendingTask, PendingTasks
 
 _FIRST_FRESH_ID = 100
 _ID_KEY = re.compile(r"(?:task|node|step)?[-_ ]?[0-9]{1,3}", re.IGNORECASE)

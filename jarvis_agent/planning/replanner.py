@@ -25,8 +25,7 @@ from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import PromptSource, load_prompts
-from jarvis_agent.planning.file_names import FileNames
-from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
+from jarvis_agent.planning.inputs import FileNames, PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import replan_variables
 from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan

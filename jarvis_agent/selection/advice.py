@@ -1,16 +1,25 @@
-"""Advice: the error for a task without a model, and what would make more models available."""
+"""Advice: the error for a task without a model, and what would make more models available.
+
+A well-known Hub model for each task type, from recommended.csv.
+
+They appear in docs/tasks.md and in the error for a task without a model; the selector does not prefer them.
+Some are larger than `Settings.max_download`, and some have no safetensors.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from importlib.util import find_spec
 
 from jarvis_agent.core.errors import NoCandidateError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.selection.sources.hub import HubSource
-from jarvis_agent.selection.sources.recommended import recommended
 
 HELP = " What helps: "
 """Separates the reason in the message of a NoCandidateError from the advice."""
@@ -49,3 +58,36 @@ def advice(settings: Settings, rejected: Mapping[str, str]) -> str:
     elif settings.token is None:
         found.append("with HF_TOKEN set, hosted models can be used")
     return "; ".join(found) or "RegisteredSource adds your own models"
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedModel:
+    """A model's id on the Hub, and its licence as the Hub spells it.
+
+    `size` are the bytes to download, and `safetensors` tells whether its weights come as such. None: unknown.
+    """
+
+    id: str
+    license: str
+    size: int | None
+    safetensors: bool | None
+
+
+@cache
+def recommended_models() -> dict[str, RecommendedModel]:
+    """Return the recommended model of each task that has a small, free one."""
+    text = files(__package__).joinpath("recommended.csv").read_text(encoding="utf-8")
+    return {
+        row["task"]: RecommendedModel(
+            row["model"],
+            row["license"],
+            int(row["megabytes"]) * 1_000_000 if row["megabytes"] else None,
+            {"yes": True, "no": False}.get(row["safetensors"]),
+        )
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def recommended(spec: TaskSpec) -> RecommendedModel | None:
+    """Return the recommended model for a task, or for the task whose models it shares; None without one."""
+    return recommended_models().get(spec.models_of or spec.name)

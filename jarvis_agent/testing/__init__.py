@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from jarvis_agent.testing.hub import HubDouble as HubDouble
     from jarvis_agent.testing.llm import ScriptedCall as ScriptedCall
     from jarvis_agent.testing.llm import ScriptedLLM as ScriptedLLM
+    from jarvis_agent.testing.llm import first_candidate as first_candidate
     from jarvis_agent.testing.network import NetworkForbiddenError as NetworkForbiddenError
     from jarvis_agent.testing.network import forbid_network as forbid_network
-    from jarvis_agent.testing.script import first_candidate as first_candidate
 
 _HOME = {
     "FakeBackend": "backend",
@@ -37,7 +37,7 @@ _HOME = {
     "ScriptedCall": "llm",
     "ScriptedLLM": "llm",
     "fake_candidate": "backend",
-    "first_candidate": "script",
+    "first_candidate": "llm",
     "forbid_network": "network",
 }
 __all__ = sorted(_HOME)

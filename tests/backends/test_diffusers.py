@@ -21,7 +21,7 @@ diffusers = pytest.importorskip("diffusers")
 
 from model_bench import Bench  # noqa: E402
 
-from jarvis_agent.backends.diffusers import pipeline_call  # noqa: E402
+from jarvis_agent.backends.diffusers import generate  # noqa: E402
 from jarvis_agent.backends.diffusers.backend import DiffusersBackend, DiffusersExpert  # noqa: E402
 from jarvis_agent.backends.diffusers.loading import move_to_device  # noqa: E402
 
@@ -54,7 +54,7 @@ def test_a_cancelled_call_stops_between_two_steps(bench: Bench, monkeypatch: pyt
         call = bench.call(task, model, options(900), **given)
         expert = bench.load(call)
         answers = iter([False, False, True])
-        monkeypatch.setattr(pipeline_call, "is_cancelled", lambda answers=answers: next(answers))
+        monkeypatch.setattr(generate, "is_cancelled", lambda answers=answers: next(answers))
         with pytest.raises(ExpertError, match="org/model was stopped"):
             expert(call)
         assert not [*answers]
@@ -145,9 +145,9 @@ def test_a_flagged_image_is_an_error(bench: Bench) -> None:
 
 
 def test_a_distilled_model_does_few_steps(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, pipeline_call.__name__):
+    with caplog.at_level(logging.DEBUG, generate.__name__):
         bench.ask("text-to-image", "stable_diffusion", name="org/sd-turbo", text=PROMPT)
-    messages = [record.getMessage() for record in caplog.records if record.name == pipeline_call.__name__]
+    messages = [record.getMessage() for record in caplog.records if record.name == generate.__name__]
     assert messages == ["org/sd-turbo: step 1 of 2", "org/sd-turbo: step 2 of 2"]
 
 

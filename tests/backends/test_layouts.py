@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jarvis_agent.backends.hub.layouts import (
+from jarvis_agent.backends.hub.snapshot import (
     DIFFUSERS,
     SENTENCE_TRANSFORMERS,
     SKOPS,

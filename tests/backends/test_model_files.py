@@ -15,8 +15,14 @@ from rich.console import Console
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub import snapshot as downloads
-from jarvis_agent.backends.hub.layouts import DIFFUSERS, SENTENCE_TRANSFORMERS, SKOPS, TRANSFORMERS, Layout
-from jarvis_agent.backends.hub.snapshot import model_folder
+from jarvis_agent.backends.hub.snapshot import (
+    DIFFUSERS,
+    SENTENCE_TRANSFORMERS,
+    SKOPS,
+    TRANSFORMERS,
+    Layout,
+    model_folder,
+)
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import TransientError, UnsupportedError

@@ -18,12 +18,12 @@ from model_bench import Bench  # noqa: E402
 
 from jarvis_agent.backends.transformers import generation  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
-from jarvis_agent.backends.transformers.documents import words_of  # noqa: E402
 from jarvis_agent.backends.transformers.loading import (  # noqa: E402
     NoVideoProcessor,
     check_packages,
     load_processor,
 )
+from jarvis_agent.backends.transformers.multimodal import words_of  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

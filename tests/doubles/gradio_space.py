@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from jarvis_agent.testing.http_server import HubRequest, Reply, ReplyServer
+from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer
 
 _API = "/gradio_api"
 

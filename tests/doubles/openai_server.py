@@ -21,7 +21,7 @@ from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from jarvis_agent.testing.script import Script
+from jarvis_agent.testing.llm import Script
 
 
 class Mishap(Enum):

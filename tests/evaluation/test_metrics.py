@@ -6,9 +6,18 @@ import pytest
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Usage
-from jarvis_agent.evaluation.metrics import GraphNode, Metric, PlanGraph, graph_of, score, similarity
 from jarvis_agent.evaluation.predict import Prediction
-from jarvis_agent.evaluation.report import f1, figure, report_on
+from jarvis_agent.evaluation.report import (
+    GraphNode,
+    Metric,
+    PlanGraph,
+    f1,
+    figure,
+    graph_of,
+    report_on,
+    score,
+    similarity,
+)
 from jarvis_agent.evaluation.taskbench import FIGURES
 from jarvis_agent.planning.plan import Plan
 

@@ -14,7 +14,6 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Task
-from jarvis_agent.evaluation.plan_match import same_argument, same_plan
 from jarvis_agent.evaluation.predict import Prediction
 from jarvis_agent.evaluation.report import EvaluationReport
 from jarvis_agent.evaluation.requests import (
@@ -22,6 +21,8 @@ from jarvis_agent.evaluation.requests import (
     data_file,
     judge,
     read_requests,
+    same_argument,
+    same_plan,
     score_requests,
 )
 from jarvis_agent.planning.plan import Plan

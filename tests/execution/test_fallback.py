@@ -38,8 +38,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection
 from jarvis_agent.execution import fallback
-from jarvis_agent.execution.attempt_files import AttemptFiles
-from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
+from jarvis_agent.execution.fallback import AttemptFiles, FallbackChain, FallbackResult
 from jarvis_agent.media.run_directory import RunDirectory
 
 SPEC = TASKS["summarization"]

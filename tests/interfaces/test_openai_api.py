@@ -30,7 +30,7 @@ from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import DeadlineError
 from jarvis_agent.interfaces.server import create_app, openai_api
 from jarvis_agent.testing import FakeBackend, ScriptedLLM
-from jarvis_agent.testing.http_server import Reply, ReplyServer
+from jarvis_agent.testing.hub import Reply, ReplyServer
 
 QUESTION = "What animal is this?"
 

@@ -5,8 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jarvis_agent.llm.json_stream import MAX_DEPTH, JsonReader
-from jarvis_agent.llm.json_tokens import Scanner
+from jarvis_agent.llm.json_stream import MAX_DEPTH, JsonReader, Scanner
 
 
 def read(text, cuts=()):

@@ -21,7 +21,7 @@ from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media import download
 from jarvis_agent.media.download import fetch
-from jarvis_agent.testing.http_server import Reply, ReplyServer
+from jarvis_agent.testing.hub import Reply, ReplyServer
 
 REPLIES = {
     "/ok": Reply(body=b"x" * 1000),

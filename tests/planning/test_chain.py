@@ -26,7 +26,7 @@ from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.usage import UsageMeter
-from jarvis_agent.planning.output_parser import PlanOutputParser
+from jarvis_agent.planning.chain import PlanOutputParser
 from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.testing import ScriptedLLM
 

@@ -16,10 +16,10 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.evaluation.requests import read_requests
+from jarvis_agent.planning.chain import PlanOutputParser
 from jarvis_agent.planning.coverage import Coverage
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import PlannedStep, plan_steps
-from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.testing import ScriptedLLM
 
 pytestmark = pytest.mark.starter

@@ -10,7 +10,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.execution.run import Run
-from jarvis_agent.planning.file_names import FileNames
+from jarvis_agent.planning.inputs import FileNames
 from jarvis_agent.planning.normalise import MAX_TASKS
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan

@@ -22,8 +22,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Selection, Task
 from jarvis_agent.selection.chain import ModelChoice, selection_chain
-from jarvis_agent.selection.pins import Pin, read_pins
-from jarvis_agent.selection.selector import ModelSelector
+from jarvis_agent.selection.selector import ModelSelector, Pin, read_pins
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, ScriptedLLM

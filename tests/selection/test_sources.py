@@ -19,8 +19,8 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.listing import list_models
 from jarvis_agent.selection import sources as source_package
+from jarvis_agent.selection.advice import recommended, recommended_models
 from jarvis_agent.selection.model_registry import ModelRegistry
-from jarvis_agent.selection.sources.recommended import recommended, recommended_models
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.testing import FakeBackend, FakeSource
 

@@ -27,7 +27,7 @@ from jarvis_agent import Run as JarvisRun
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
-from jarvis_agent.testing.http_server import Reply, ReplyServer
+from jarvis_agent.testing.hub import Reply, ReplyServer
 
 pytestmark = pytest.mark.usefixtures("home")
 

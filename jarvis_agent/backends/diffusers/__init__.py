@@ -1,1 +1,1 @@
-"""Models that generate images, videos, sounds and shapes, run with diffusers; pipelines.py is the table."""
+"""Models that generate images, videos, sounds and shapes, run with diffusers; backend.py has the table."""

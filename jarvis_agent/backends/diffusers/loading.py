@@ -18,8 +18,8 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import pick_dtype, place, weight_bytes
-from jarvis_agent.backends.hub.layouts import DIFFUSERS
 from jarvis_agent.backends.hub.model_card import read_json
+from jarvis_agent.backends.hub.snapshot import DIFFUSERS
 from jarvis_agent.backends.transformers.loading import LOADING
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings

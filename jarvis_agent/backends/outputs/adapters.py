@@ -19,12 +19,16 @@ from jarvis_agent.backends.outputs.classification import (
     classes,
     entities,
     features,
+    image_text,
     masked_words,
     pages,
     ranking,
     similarity,
     speech,
+    spoken_text,
     table_answer,
+    text_as,
+    transcript,
 )
 from jarvis_agent.backends.outputs.detection import objects, people, segments, unlabelled_masks
 from jarvis_agent.backends.outputs.files import written_file
@@ -39,7 +43,6 @@ from jarvis_agent.backends.outputs.media import (
     video,
 )
 from jarvis_agent.backends.outputs.tables import forecast, labelled_rows, numbered_rows
-from jarvis_agent.backends.outputs.text import image_text, spoken_text, text_as, transcript
 from jarvis_agent.backends.outputs.validators import (
     Adapted,
     Adapter,

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.file_backend import FileBackend
-from jarvis_agent.backends.hub.layouts import SKOPS
 from jarvis_agent.backends.hub.model_card import read_json, strings
-from jarvis_agent.backends.hub.snapshot import model_folder
+from jarvis_agent.backends.hub.snapshot import SKOPS, model_folder
+from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

@@ -15,10 +15,10 @@ from langchain_core.utils.iter import batch_iterate
 
 from jarvis_agent.backends.base import Call, Expert, whole_number
 from jarvis_agent.backends.devices import pick_dtype, place, seeded
-from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.hub.snapshot import model_folder
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
+from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.settings import Settings

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder
+from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.backends.transformers.keypoints import CONTROL_MAPS
 from jarvis_agent.backends.transformers.loading import (
     LoadedModel,

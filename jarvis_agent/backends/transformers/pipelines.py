@@ -8,12 +8,10 @@ from __future__ import annotations
 from functools import partial
 
 from jarvis_agent.backends.transformers import audio as audio
-from jarvis_agent.backends.transformers import documents as documents
 from jarvis_agent.backends.transformers import keypoints as keypoints
 from jarvis_agent.backends.transformers import multimodal as multimodal
 from jarvis_agent.backends.transformers import segmentation as segmentation
 from jarvis_agent.backends.transformers import text as text
-from jarvis_agent.backends.transformers import translation as translation
 from jarvis_agent.backends.transformers import vision as vision
 from jarvis_agent.backends.transformers.loading import PipelineSpec as Spec
 from jarvis_agent.core.tasks.registry import TASKS
@@ -49,7 +47,7 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
     "zero-shot-classification": (
         Spec("SequenceClassification", _TOKENS, text.classify_zero_shot, "zero-shot-classification"),
     ),
-    "translation": (Spec("Seq2SeqLM", _TOKENS, translation.translate),),
+    "translation": (Spec("Seq2SeqLM", _TOKENS, text.translate),),
     "summarization": (Spec("Seq2SeqLM", _TOKENS, text.summarize),),
     "text-generation": (
         Spec("CausalLM", _TOKENS, text.generate_text),
@@ -129,12 +127,12 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
         Spec(
             "DocumentQuestionAnswering",
             _TOKENS,
-            documents.answer_from_page,
+            multimodal.answer_from_page,
             "document-question-answering",
             only=("layoutlm",),
-            prepare=documents.load_ocr,
+            prepare=multimodal.load_ocr,
         ),
-        _VISION_ENCODER(documents.answer_from_pixels),
+        _VISION_ENCODER(multimodal.answer_from_pixels),
         _ASK_CHAT,
     ),
     "image-text-to-text": (Spec("ImageTextToText", _WHOLE, multimodal.reply_or_continue),),
@@ -142,7 +140,7 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
     "audio-text-to-text": (Spec("MultimodalLM", _WHOLE, multimodal.reply),),
     "any-to-any": (Spec("MultimodalLM", _WHOLE, multimodal.reply),),
     "visual-document-retrieval": (
-        Spec("PreTraining", _WHOLE, documents.score_pages, only=("colpali", "colqwen2", "colmodernvbert")),
+        Spec("PreTraining", _WHOLE, multimodal.score_pages, only=("colpali", "colqwen2", "colmodernvbert")),
     ),
     "text-to-audio": (
         _Exact("TextToWaveform", _TOKENS, audio.generate_music, only=("musicgen", "musicgen_melody")),

@@ -17,7 +17,7 @@ from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.interfaces.cli.progress import RunProgress, TaskProgress, shorten
 from jarvis_agent.interfaces.ui.texts import Texts
 from jarvis_agent.interfaces.ui.visitor import PageTurn, models_of
-from jarvis_agent.planning.diagram import levels_of
+from jarvis_agent.planning.plan import levels_of
 
 ICONS = {
     "planned": "○",
