@@ -130,10 +130,12 @@ def test_a_second_request_refers_to_the_files_of_the_first(stage: Stage, tab: Ta
     tab.ask("What animal is this?", CAT)
     tab.wait_until_idle()
     stage.script["plan"] = plan_for("1-canny-control.png")
+    tab.task(1).click()
     tab.ask("And what is in the outline?")
     expect(tab.plan).to_contain_text("Earlier request: What animal is this?")
     tab.wait_until_idle()
     expect(tab.task(0)).to_contain_text("done")
+    expect(tab.details).to_contain_text("fake/canny-control")
     tab.task(0).click()
     expect(tab.details).to_contain_text("1-canny-control.png")
 
@@ -398,6 +400,24 @@ def test_the_examples_run_with_the_starter_models(stage: Stage, tmp_path: Path) 
             tab.shoot("running")
             expect(tab.task(2)).to_contain_text("done", timeout=240_000)
             expect(tab.chat).to_contain_text("It was the best of times", ignore_case=True)
+
+
+def test_the_language_and_the_colours_are_chosen_on_the_page(stage: Stage, tab: Tab) -> None:
+    tab.ask("What animal is this?", CAT)
+    expect(tab.chat).to_contain_text(ANSWER)
+    tab.wait_until_idle()
+    expect(tab.chat).to_contain_text("Tasks done: 2 of 2")
+    tab.open_menu()
+    tab.page.locator("#settings label", has_text="中文").click()
+    expect(tab.page.get_by_role("button", name="新对话")).to_be_attached()
+    expect(tab.chat).to_contain_text("任务：2 个中完成 2 个")
+    expect(tab.page.locator("body.dark")).to_have_count(0)
+    tab.open_menu()
+    tab.page.locator("#settings label", has_text="深色").click()
+    expect(tab.page.locator("body.dark")).to_have_count(1)
+    tab.reload()
+    expect(tab.page.get_by_role("button", name="新对话")).to_be_attached()
+    expect(tab.page.locator("body.dark")).to_have_count(1)
 
 
 def test_the_page_is_in_the_language_and_the_colours_of_the_browser(stage: Stage) -> None:

@@ -96,6 +96,9 @@ def test_the_chats_of_a_visitor_are_listed_and_deleted(agent: JarvisAgent) -> No
     second = page._start(key, NOBODY)[0]
     _answered(second, "Read it aloud")
     os.utime(first.directory / CHAT_FILE, (0, 0))
+    waiting = page._start(key, NOBODY)[0]
+    waiting.directory.mkdir()
+    (waiting.directory / CHAT_FILE).touch()  # no turn of it is over
     stranger = page._start(None, NOBODY)[0]
     _answered(stranger, "A secret")
     listed, stored = page._listed(first)
@@ -119,9 +122,10 @@ def _answered(visitor: Visitor, request: str) -> None:
 
 def test_the_form_of_a_plan_does_not_keep_its_visitor(agent: JarvisAgent, tmp_path: Path) -> None:
     visitor = Visitor([agent], tmp_path)
-    shown = {"plan": [{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "cat.jpg"}}]}
+    task = {"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "cat.jpg"}}
+    shown = {"language": "en", "plan": [task]}
     with gr.Blocks() as form:
-        show_proposal(visitor, shown, gr.State(), gr.State(), gr.I18n())
+        show_proposal(visitor, shown, gr.State(), gr.State())
     left = weakref.ref(visitor)
     del visitor
     gc.collect()

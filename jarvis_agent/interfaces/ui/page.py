@@ -19,6 +19,7 @@ import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any, get_args
 from weakref import WeakValueDictionary
@@ -49,7 +50,14 @@ _EXAMPLE_FILES = {
 _FONT = ["system-ui", "PingFang SC", "Noto Sans CJK SC", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 _translated = gr.I18n(**{tag: dict(table) for tag, table in TEXTS.items()})
+_NAMES = {str(_translated(name)): name for name in TEXTS["en"]}
+"""The names of texts by what stands for them in a component."""
+_COOKIE = "jarvis-language"
 _READ_KEYS = "() => [localStorage.getItem('jarvis-key'), sessionStorage.getItem('jarvis-chat')]"
+_READ_THEME = "() => jarvisTheme(localStorage.getItem('jarvis-theme') || 'system')"
+_KEEP_LANGUAGE = f"""language => {{
+    document.cookie = `{_COOKIE}=${{language}}; max-age=31536000; SameSite=Strict`; location.reload()
+}}"""
 _KEEP_KEYS = """(key, chat) => {
     localStorage.setItem('jarvis-key', key); sessionStorage.setItem('jarvis-chat', chat)
 }"""
@@ -62,7 +70,7 @@ def page_options(agents: Sequence[JarvisAgent]) -> dict[str, Any]:
     return {
         "theme": theme,
         "css": (_DATA / "page.css").read_text(encoding="utf-8"),
-        "js": (_DATA / "page.js").read_text(encoding="utf-8"),
+        "head": f"<script>{(_DATA / 'page.js').read_text(encoding='utf-8')}</script>",
         "i18n": _translated,
         "footer_links": [],
         "run_history": False,
@@ -142,9 +150,7 @@ class Page:
         with gr.Column(visible=False, elem_id="proposal") as panel:
             self._panel = panel
             gr.render(inputs=[self._visitor, self._proposal], triggers=[self._proposal.change])(
-                lambda visitor, shown: show_proposal(
-                    visitor, shown, self._visitor, self._decision, _translated
-                )
+                lambda visitor, shown: show_proposal(visitor, shown, self._visitor, self._decision)
             )
 
     def _lay_out_settings(self) -> None:
@@ -169,6 +175,9 @@ class Page:
                 label=_translated("budget"),
             )
             self._choices = (agent, policy, seconds, ask_first)  # as the fields of Choices
+            themes = [(_translated(name), name) for name in ("system", "light", "dark")]
+            self._theme = gr.Radio(themes, label=_translated("theme"))
+            self._language = gr.Radio([("English", "en"), ("中文", "zh-CN")], label=_translated("language"))
             with gr.Accordion(_translated("camera"), open=False):
                 self._camera = gr.Image(
                     sources=["webcam"], type="filepath", label=_translated("camera"), show_label=False
@@ -201,9 +210,21 @@ class Page:
         self._delete.click(self._forget, keys, cancels=runs, **start)
         saved = self._save.click(self._export, [self._visitor], [self._saved], **_QUIET)
         saved.then(None, js="() => setTimeout(() => document.querySelector('#saved').click(), 100)", **_QUIET)
+        self.blocks.load(None, None, [self._theme], js=_READ_THEME, **_QUIET)
+        self._labelled = [one for one in self.blocks.blocks.values() if _labels_of(one, texts_for("en"))]
+        self.blocks.load(self._translate, None, self._labelled, **_QUIET)
         self.blocks.load(self._open, keys, js=_READ_KEYS, **start)
         self._name.change(None, keys, js=_KEEP_KEYS, **_QUIET)
+        self._theme.input(None, [self._theme], js="theme => jarvisTheme(theme)", **_QUIET)
+        self._language.input(None, [self._language], js=_KEEP_LANGUAGE, **_QUIET)
         self._camera.input(self._add_picture, [self._camera, self._box], [self._camera, self._box], **_QUIET)
+
+    def _translate(self, request: gr.Request) -> dict[Any, Any]:
+        """The labels in the language that the visitor chose. Gradio has those in the browser's language."""
+        text, is_chosen = _texts(request), _COOKIE in str(request.headers.get("cookie"))
+        updates = {one: _labels_of(one, text) for one in self._labelled} if is_chosen else {}
+        updates.setdefault(self._language, {})["value"] = text("tag")
+        return {component: gr.update(**changes) for component, changes in updates.items()}
 
     def _open(self, key: str | None, name: str | None, request: gr.Request) -> tuple[Any, ...]:
         """The chat of this name, which belongs to a key and a login; a new one if there is none."""
@@ -240,6 +261,8 @@ class Page:
             for name, file in self._examples.items()
         ]
         welcome = f"# {text('welcome')}\n{text('welcome_more')}"
+        for turn in visitor.turns:
+            turn.messages = None  # They may be in another language.
         messages, *others = self._draw(visitor, request)
         chat = gr.Chatbot(messages, placeholder=welcome, examples=examples)
         head = f"<h1>Jarvis</h1><p>{text('tagline')}</p>"
@@ -249,7 +272,7 @@ class Page:
         """The chats of a visitor, the newest first, and whether this one can be saved or deleted."""
         owner, current = visitor.directory.name.split("-")
         files = sorted(self._directory.glob(f"{owner}-*/{CHAT_FILE}"), key=lambda file: -file.stat().st_mtime)
-        chats = [(_title(file), file.parent.name.split("-")[1]) for file in files]
+        chats = [(title, file.parent.name.split("-")[1]) for file in files if (title := _title(file))]
         is_stored = any(name == current for _, name in chats)
         listed = gr.Radio(chats, value=current if is_stored else None, visible=bool(chats))
         return listed, gr.Row(visible=is_stored)
@@ -340,6 +363,7 @@ class Page:
         plan = PlanView(visitor.clean, text)
         messages = ChatView(visitor, plan, text, self._publish).messages()
         shown = visitor.turns[-1].proposal if visitor.turns else None
+        shown = shown and {**shown, "language": _language(request)}
         return messages, plan.html(visitor.turns), shown, gr.Column(visible=shown is not None)
 
     def _publish(self, file: Path) -> str:
@@ -348,9 +372,10 @@ class Page:
 
 
 def _title(file: Path) -> str:
-    """The first request of a stored chat."""
+    """The first request of a stored chat; "" if it has none."""
     with file.open(encoding="utf-8") as lines:
-        return shorten(json.loads(next(lines, '{"request": ""}'))["request"], 40)
+        first = next(lines, "")
+    return shorten(json.loads(first)["request"], 40) or "…" if first else ""
 
 
 def _box(*, busy: bool, **value: Any) -> gr.MultimodalTextbox:
@@ -363,4 +388,24 @@ def _policies(policy: Policy) -> tuple[Policy, ...]:
 
 
 def _texts(request: gr.Request) -> Texts:
-    return texts_for(request.headers.get("accept-language", ""))
+    return texts_for(_language(request))
+
+
+def _language(request: gr.Request) -> str:
+    """The language that the visitor chose, else the header of the browser."""
+    chosen = SimpleCookie(request.headers.get("cookie", "")).get(_COOKIE)
+    return chosen.value if chosen is not None else str(request.headers.get("accept-language", ""))
+
+
+def _in_language(value: Any, text: Texts) -> Any:
+    """A label, or choices, with texts in place of what Gradio translates to the language of the browser."""
+    if isinstance(value, list | tuple):
+        return type(value)(_in_language(one, text) for one in value)
+    return text(_NAMES[str(value)]) if str(value) in _NAMES else value
+
+
+def _labels_of(component: Any, text: Texts) -> dict[str, Any]:
+    """The translated properties of a component."""
+    found = {name: getattr(component, name, None) for name in ("label", "value", "placeholder", "choices")}
+    shown = {name: _in_language(value, text) for name, value in found.items()}
+    return {name: value for name, value in shown.items() if value is not found[name] and value != found[name]}

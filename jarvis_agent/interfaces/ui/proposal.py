@@ -11,6 +11,7 @@ import gradio as gr
 
 from jarvis_agent.interfaces.ui.chat_view import escape
 from jarvis_agent.interfaces.ui.plan_view import as_text
+from jarvis_agent.interfaces.ui.texts import texts_for
 from jarvis_agent.interfaces.ui.visitor import Visitor
 
 
@@ -19,21 +20,20 @@ def show_proposal(
     shown: dict[str, Any] | None,
     asked: gr.State,
     decision: gr.State,
-    translated: gr.I18n,
 ) -> None:
     """Lay out the plan inside of a `gr.render` function.
 
     Args:
         visitor: the one who decides.
-        shown: what `JarvisAgent.waiting` returns.
+        shown: what `JarvisAgent.waiting` returns, and the "language" of the visitor.
         asked: has the visitor. Gradio keeps functions longer than states, so they must not hold one.
         decision: gets `{"plan": …}` with True, False, or the tasks that are left, as changed.
-        translated: the texts.
     """
     if visitor is None or shown is None:
         return
-    gr.Markdown(translated("proposal"))
-    gr.Markdown(translated("proposal_help"))
+    text = texts_for(shown["language"])
+    gr.Markdown(text("proposal"))
+    gr.Markdown(text("proposal_help"))
     if problem := shown.get("problem"):
         gr.Markdown(f"⚠️ {escape(visitor.clean(problem))}")
     tasks = shown.get("given", shown["plan"])  # A plan that cannot run is shown as the visitor changed it.
@@ -48,8 +48,8 @@ def show_proposal(
             ]
         choices.append((f"← {titles[task['id']]}", f"<resource>-{task['id']}"))
     with gr.Row(elem_id="decision"):
-        run = gr.Button(translated("run"), variant="primary", elem_id="run-plan")
-        reject = gr.Button(translated("reject"), elem_id="reject-plan")
+        run = gr.Button(text("run"), variant="primary", elem_id="run-plan")
+        reject = gr.Button(text("reject"), elem_id="reject-plan")
 
     def read(visitor: Visitor, *values: Any) -> dict[str, Any]:
         edited = edited_plan(tasks, values, visitor)

@@ -1,11 +1,17 @@
-// Files that are dropped anywhere on the page are added to the request.
-() => {
-  const input = () => document.querySelector("#box input[type=file]");
-  addEventListener("dragover", (event) => event.preventDefault());
-  addEventListener("drop", (event) => {
-    if (event.target.closest("#box") || !event.dataTransfer.files.length || !input()) return;
-    event.preventDefault();
-    input().files = event.dataTransfer.files;
-    input().dispatchEvent(new Event("change", { bubbles: true }));
-  });
+// Draws the page in the colours that the visitor chose, and keeps the choice.
+window.jarvisTheme = (theme) => {
+  localStorage.setItem("jarvis-theme", theme);
+  const isDark = theme === "system" ? matchMedia("(prefers-color-scheme: dark)").matches : theme === "dark";
+  document.body.classList.toggle("dark", isDark);
+  return theme;
 };
+
+// Files that are dropped anywhere on the page are added to the request.
+addEventListener("dragover", (event) => event.preventDefault());
+addEventListener("drop", (event) => {
+  const input = document.querySelector("#box input[type=file]");
+  if (event.target.closest("#box") || !event.dataTransfer.files.length || !input) return;
+  event.preventDefault();
+  input.files = event.dataTransfer.files;
+  input.dispatchEvent(new Event("change", { bubbles: true }));
+});

@@ -1,10 +1,14 @@
 // A box of the graph shows the details of its task, at first those of the last one. What is open stays open when
 // the plan is drawn again.
 let shown = null;
+let newest = null;
 const open = new Set();
 const draw = () => {
   const details = [...element.querySelectorAll(".about")];
   const last = details.findLast((one) => !one.closest(".earlier"))?.dataset.task;
+  const turn = last?.split("-")[0];
+  if (turn !== newest) shown = null;
+  newest = turn;
   const current = details.some((one) => one.dataset.task === shown) ? shown : last;
   details.forEach((one) => (one.hidden = one.dataset.task !== current));
   element.querySelectorAll("button.task").forEach((one) => (one.ariaPressed = one.dataset.task === current));
