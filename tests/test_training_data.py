@@ -150,6 +150,7 @@ def test_a_text_of_an_earlier_turn_needs_its_answer(tmp_path: Path) -> None:
         ("depth-estimation a.jpg\ntext-to-speech #0", "makes image"),
         ("- the weather", "is not in the request"),
         ("none\nobject-detection a.jpg", "`none`"),
+        ("object-detection a.jpg\nor\nnone", "stands alone"),
         ("", "has a request"),
         ("or\nobject-detection a.jpg", "has a request"),
         ("object-detection a.jpg\n= one\n= two", "one answer"),

@@ -175,6 +175,8 @@ def _add(record: Record, line: str) -> None:
     elif line == "or":
         record.plans.append([])
     elif line == "none":
+        if record.plans != [[]]:
+            _fail("`none` stands alone, without another plan")
         record.plans = [[], []]  # a task after it would be in the second one
     else:
         record.plans[-1].append(_task(line, record))
