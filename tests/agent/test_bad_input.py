@@ -9,6 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,7 @@ def test_without_any_model_a_plan_says_which_extras_are_missing() -> None:
     assert "larger model" not in run.answer
 
 
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch runs the model")
 def test_without_a_usable_model_the_answer_says_why_and_what_to_do() -> None:
     """A pinned model with the real sources and backends, offline, and a gated model."""
     llm = ScriptedLLM({"plan": DESCRIBE, "respond": RuntimeError("no line")})

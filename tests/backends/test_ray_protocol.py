@@ -8,6 +8,7 @@ import json
 import socket
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -234,6 +235,7 @@ def test_all_local_models_run_on_the_cluster_and_algorithms_here() -> None:
     assert any(isinstance(backend, AlgorithmsBackend) for backend in made)
 
 
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch runs the model")
 def test_a_model_too_large_for_this_machine_may_run_on_a_cluster() -> None:
     large = Candidate(id="org/large", task="image-classification", local=True, size=10**15)
     settings = Settings(cluster="auto")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,7 @@ def test_the_commands_find_the_starter_models_without_a_network(monkeypatch: pyt
     assert (model.id, model.source, model.local) == ("Systran/faster-whisper-tiny.en", "starter", True)
 
 
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch runs the model")
 @pytest.mark.parametrize("answers", [True, False])
 def test_models_of_the_hub_are_available_if_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
@@ -205,8 +206,7 @@ def type_in(monkeypatch: pytest.MonkeyPatch, *answers: str | BaseException) -> N
     stdin = io.StringIO()
     stdin.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr("sys.stdin", stdin)
-    monkeypatch.setattr("click.termui.visible_prompt_func", read)
-    monkeypatch.setattr("typer._click.termui.visible_prompt_func", read, raising=False)
+    monkeypatch.setattr(f"{typer.prompt.__module__}.visible_prompt_func", read)
 
 
 @pytest.mark.parametrize(
