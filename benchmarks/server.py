@@ -27,8 +27,8 @@ from fastapi.responses import StreamingResponse
 from figures import Figure
 
 from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app
-from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 CLIENTS, SECONDS = 200, 60.0

@@ -25,7 +25,7 @@ from jarvis_agent.backends.tabular import time_series as chronos
 from jarvis_agent.backends.transformers import pipelines as transformers_tasks
 from jarvis_agent.core.settings import EnvironmentSettings
 from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
-from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.selection.advice import RecommendedModel, recommended
 from jarvis_agent.tools import TASKS, TaskSpec
 
@@ -48,7 +48,7 @@ _SERVER_SETTINGS = """
 ## The server
 
 `jarvis serve` also has these: variables, and fields of
-`jarvis_agent.interfaces.server.settings.ServerSettings`. [The server](server.md) explains them.
+`jarvis_agent.interfaces.common.settings.ServerSettings`. [The server](server.md) explains them.
 
 | field | variable | default | description |
 |---|---|---|---|

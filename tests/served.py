@@ -22,8 +22,8 @@ from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
+from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app
-from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 # LangServe's client starts a thread pool when it is collected in a thread with a running loop. That can be

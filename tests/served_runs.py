@@ -20,8 +20,8 @@ from killed_runs import random_plan, worker
 from stages import FakeStage
 
 from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.server import run_workers, runs, threads
-from jarvis_agent.interfaces.server.settings import ServerSettings
 
 
 def make_agent(folder: Path) -> JarvisAgent:

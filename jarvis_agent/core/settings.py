@@ -36,7 +36,7 @@ SERVER_SETTINGS = (
     "max_mcp_sessions",
     "checkpoints",
 )
-"""Fields of `interfaces.server.settings.ServerSettings`, whose variables are no misspelt settings."""
+"""Fields of `interfaces.common.settings.ServerSettings`, whose variables are no misspelt settings."""
 
 
 class EnvironmentSettings(BaseSettings):

@@ -17,8 +17,8 @@ from ray import serve
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import load_settings
+from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app
-from jarvis_agent.interfaces.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -29,7 +29,7 @@ from jarvis_agent.core.errors import TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.interfaces.cli.progress import RunProgress
+from jarvis_agent.interfaces.common.progress import RunProgress
 from jarvis_agent.testing import HubDouble
 from jarvis_agent.testing.hub import HubRequest, Reply
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from served import ANSWER, BASE, CAT, Served, agent_of, plan_for, serving
 
-from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.interfaces.common.settings import ServerSettings
 
 PAGE = "http://localhost:9999"
 """The origin of the original's web page, which `npm run dev` serves."""

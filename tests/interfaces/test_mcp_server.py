@@ -30,9 +30,9 @@ from served import ANSWER, CAT, agent_of, endless_expert, plan_for
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.types import Resource
+from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.mcp import run_http, run_stdio, transports
 from jarvis_agent.interfaces.mcp.session import Session
-from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.testing import ScriptedLLM
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from jarvis_agent.backends import jobs
 from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.interfaces.cli.progress import (
+from jarvis_agent.interfaces.common.progress import (
     RunProgress,
     finished_work,
     format_event,

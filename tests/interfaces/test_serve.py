@@ -34,8 +34,8 @@ from starlette.testclient import TestClient
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.errors import BadInputError, ConfigError, MissingExtraError
+from jarvis_agent.interfaces.common.path_filter import PathRedactor
 from jarvis_agent.interfaces.server import create_app, run_server
-from jarvis_agent.interfaces.server.path_filter import PathRedactor
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 HTTPError = httpx.HTTPStatusError

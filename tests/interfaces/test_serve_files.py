@@ -20,9 +20,9 @@ from served import CAT, Served, agent_of, serving
 from starlette.requests import Request
 
 from jarvis_agent import Run
-from jarvis_agent.interfaces.server import files, middleware
+from jarvis_agent.interfaces.common import files, middleware
+from jarvis_agent.interfaces.common.files import delete_expired, stored_bytes
 from jarvis_agent.interfaces.server.errors import database_error_response
-from jarvis_agent.interfaces.server.files import delete_expired, stored_bytes
 from jarvis_agent.interfaces.server.jarvis_api import JarvisRequest
 from jarvis_agent.interfaces.server.openai_api import ChatCompletionRequest
 from jarvis_agent.interfaces.server.run_records import RunRequest
@@ -190,8 +190,8 @@ def full(*_: Any, **__: Any) -> None:
     "write",
     [
         "starlette.datastructures.UploadFile.write",
-        "jarvis_agent.interfaces.server.files.Path.mkdir",
-        "jarvis_agent.interfaces.server.files.shutil.copyfileobj",
+        "jarvis_agent.interfaces.common.files.Path.mkdir",
+        "jarvis_agent.interfaces.common.files.shutil.copyfileobj",
     ],
 )
 def test_an_upload_to_a_full_disk_is_reported_and_leaves_nothing(

@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.interfaces import server
+from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app
-from jarvis_agent.interfaces.server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[2]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

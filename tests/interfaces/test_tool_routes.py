@@ -93,7 +93,7 @@ def test_a_call_reads_no_other_file(served: Served, place: str) -> None:
 
 
 def test_another_keys_results_are_not_read(tmp_path: Path) -> None:
-    from jarvis_agent.interfaces.server.settings import ServerSettings
+    from jarvis_agent.interfaces.common.settings import ServerSettings
 
     app = create_app(agent_of(tmp_path, {}), ServerSettings(api_keys=("one", "two")))
     with TestClient(app, base_url=BASE) as client:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from jarvis_agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.interfaces.cli.app import app as cli
-from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.ui import create_ui, run_ui
 from jarvis_agent.interfaces.ui.page import Page
 from jarvis_agent.interfaces.ui.proposal import show_proposal

@@ -324,7 +324,7 @@ def _ask_registry(ask: Callable[[ModelRegistry], Awaitable[T]], settings: Settin
 
 
 def _print(listing: T, table: Callable[[T], RenderableType], as_json: bool) -> None:
-    from jarvis_agent.interfaces.cli.progress import echo_json, make_console
+    from jarvis_agent.interfaces.common.progress import echo_json, make_console
 
     if as_json:
         echo_json(listing)
@@ -349,7 +349,7 @@ def _settings(policy: str | None = None, out: str | None = None, cluster: str | 
 
 def _terminal_settings(policy: str | None, out: str | None, cluster: str | None) -> Settings:
     """As `_settings`; an answer leaves out what the tree of tasks above it in the terminal shows."""
-    from jarvis_agent.interfaces.cli.progress import make_console
+    from jarvis_agent.interfaces.common.progress import make_console
 
     settings = _settings(policy, out, cluster)
     is_shown = make_console().is_terminal and make_console(stderr=True).is_terminal

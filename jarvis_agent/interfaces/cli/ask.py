@@ -30,7 +30,7 @@ from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.cli.answer import AnswerPrinter, relative_paths
 from jarvis_agent.interfaces.cli.command_group import INTERRUPTED
-from jarvis_agent.interfaces.cli.progress import (
+from jarvis_agent.interfaces.common.progress import (
     RunProgress,
     echo_json,
     finished_work,

@@ -84,7 +84,7 @@ def selection(model: Model = None, failures: Failures = False, as_json: AsJson =
 
     from jarvis_agent.core.settings import load_settings
     from jarvis_agent.evaluation.selection import choose, read_cases, score_choices
-    from jarvis_agent.interfaces.cli.progress import make_console
+    from jarvis_agent.interfaces.common.progress import make_console
     from jarvis_agent.llm.client import LLMClient
 
     settings = load_settings()
@@ -118,7 +118,7 @@ def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tupl
 
     from jarvis_agent.core.settings import load_settings
     from jarvis_agent.evaluation.predict import make_planner, predict
-    from jarvis_agent.interfaces.cli.progress import make_console
+    from jarvis_agent.interfaces.common.progress import make_console
 
     settings = load_settings()
     chat, name = _chat_model(model, settings)
@@ -154,7 +154,7 @@ def _print_table(
     from rich.text import Text
 
     from jarvis_agent.core.text import clean
-    from jarvis_agent.interfaces.cli.progress import echo_json, make_console
+    from jarvis_agent.interfaces.common.progress import echo_json, make_console
 
     if as_json:
         dumped = [report.model_dump(mode="json") for report in reports]

@@ -21,7 +21,7 @@ from jarvis_agent.core.errors import JarvisError, NoCandidateError
 from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task
-from jarvis_agent.interfaces.cli.progress import shorten
+from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.selection.advice import LISTS_ALL
 from jarvis_agent.selection.model_registry import ModelRegistry
 

@@ -28,7 +28,7 @@ from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event
-from jarvis_agent.interfaces.cli.progress import make_console, plan_tree
+from jarvis_agent.interfaces.common.progress import make_console, plan_tree
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.planning.plan import Plan
 

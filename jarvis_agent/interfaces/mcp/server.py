@@ -27,9 +27,9 @@ from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.types import Resource
 from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.cli.ask import answered
-from jarvis_agent.interfaces.cli.progress import format_event
+from jarvis_agent.interfaces.common.files import find_output
+from jarvis_agent.interfaces.common.progress import format_event
 from jarvis_agent.interfaces.mcp.session import URI, Session
-from jarvis_agent.interfaces.server.files import find_output
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
-from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.interfaces.common.settings import ServerSettings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

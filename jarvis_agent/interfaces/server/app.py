@@ -20,27 +20,27 @@ from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Run
-from jarvis_agent.interfaces.server.access import owners_of
-from jarvis_agent.interfaces.server.database import open_database
-from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
-from jarvis_agent.interfaces.server.files import (
+from jarvis_agent.interfaces.common.access import owners_of
+from jarvis_agent.interfaces.common.files import (
     SWEEP_S,
     Upload,
     delete_expired,
     find_output,
     save_upload,
 )
+from jarvis_agent.interfaces.common.limits import RunLimits
+from jarvis_agent.interfaces.common.middleware import BodyLimit, add_middleware
+from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
+from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.interfaces.server.database import open_database
+from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
 from jarvis_agent.interfaces.server.health import HealthCheck, check_writable, health_routes
 from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
 from jarvis_agent.interfaces.server.metrics import RequestMetrics, metrics_routes, observe_run
-from jarvis_agent.interfaces.server.middleware import BodyLimit, add_middleware
 from jarvis_agent.interfaces.server.openai_api import openai_routes
-from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
-from jarvis_agent.interfaces.server.run_limits import RunLimits
 from jarvis_agent.interfaces.server.runs import StartedRuns
 from jarvis_agent.interfaces.server.runs_api import claim_thread
 from jarvis_agent.interfaces.server.runs_api import router as runs_router
-from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.interfaces.server.tool_routes import tool_routes
 from jarvis_agent.interfaces.server.workspaces import (
     Workspace,

@@ -26,10 +26,10 @@ from langgraph.types import Command
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.core.request import Request
-from jarvis_agent.interfaces.server.access import thread_of
+from jarvis_agent.interfaces.common.access import thread_of
+from jarvis_agent.interfaces.common.files import SWEEP_S
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, Database
 from jarvis_agent.interfaces.server.errors import STATUSES
-from jarvis_agent.interfaces.server.files import SWEEP_S
 from jarvis_agent.interfaces.server.run_records import (
     ACTIVE,
     OVER,

@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import Request
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.interfaces.server.access import thread_of
+from jarvis_agent.interfaces.common.access import thread_of
 
 THREAD_HEADER = "X-Thread-Id"
 """The request header with the id of the chat."""

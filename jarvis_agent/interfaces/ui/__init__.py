@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from jarvis_agent.agent.agent import JarvisAgent
-    from jarvis_agent.interfaces.server.settings import ServerSettings
+    from jarvis_agent.interfaces.common.settings import ServerSettings
 
 
 def create_ui(*agents: JarvisAgent) -> gr.Blocks:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from jarvis_agent.core.display import to_html
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.types import TaskResult
-from jarvis_agent.interfaces.cli.progress import shorten
+from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.interfaces.ui.plan_view import ICONS, PlanView
 from jarvis_agent.interfaces.ui.texts import Texts
 from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor

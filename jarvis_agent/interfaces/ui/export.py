@@ -13,7 +13,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from jarvis_agent.core.display import to_html
-from jarvis_agent.interfaces.cli.progress import shorten
+from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.interfaces.ui.plan_view import PlanView
 from jarvis_agent.interfaces.ui.texts import Texts
 from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor

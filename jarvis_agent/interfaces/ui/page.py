@@ -28,8 +28,8 @@ import gradio as gr
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.settings import Policy
-from jarvis_agent.interfaces.cli.progress import shorten
-from jarvis_agent.interfaces.server.files import delete_expired
+from jarvis_agent.interfaces.common.files import delete_expired
+from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.interfaces.ui.chat_view import ChatView
 from jarvis_agent.interfaces.ui.export import export_chat
 from jarvis_agent.interfaces.ui.plan_view import PlanView

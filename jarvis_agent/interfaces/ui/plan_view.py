@@ -14,7 +14,7 @@ from typing import Any
 
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.interfaces.cli.progress import RunProgress, TaskProgress, shorten
+from jarvis_agent.interfaces.common.progress import RunProgress, TaskProgress, shorten
 from jarvis_agent.interfaces.ui.texts import Texts
 from jarvis_agent.interfaces.ui.visitor import PageTurn, models_of
 from jarvis_agent.planning.plan import levels_of

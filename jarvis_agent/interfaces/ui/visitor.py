@@ -32,8 +32,8 @@ from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.interfaces.cli.progress import RunProgress, TaskProgress
-from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
+from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
+from jarvis_agent.interfaces.common.progress import RunProgress, TaskProgress
 from jarvis_agent.planning.plan import Plan
 
 logger = logging.getLogger(__name__)

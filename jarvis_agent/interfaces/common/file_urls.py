@@ -16,7 +16,7 @@ from urllib.parse import quote
 from fastapi import Request
 
 from jarvis_agent.execution.run import Run
-from jarvis_agent.interfaces.server.access import sign
+from jarvis_agent.interfaces.common.access import sign
 
 _FILE = r"[\w-]+/[\w.-]*\w"
 """The directory and name of a file of a run, as in `media.run_directory`."""

@@ -22,7 +22,7 @@ from limits.strategies import MovingWindowRateLimiter
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.interfaces.common.settings import ServerSettings
 
 _RUN_ENDS_S = 5
 """When to try again after a run had no free place: when one ends is unknown."""

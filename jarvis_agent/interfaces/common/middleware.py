@@ -24,10 +24,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jarvis_agent.interfaces.server.access import KeyAuthentication, unauthorized
-from jarvis_agent.interfaces.server.files import FORM_BYTES, max_json_bytes
-from jarvis_agent.interfaces.server.path_filter import PathFilter, PathRedactor
-from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.interfaces.common.access import KeyAuthentication, unauthorized
+from jarvis_agent.interfaces.common.files import FORM_BYTES, max_json_bytes
+from jarvis_agent.interfaces.common.path_filter import PathFilter, PathRedactor
+from jarvis_agent.interfaces.common.settings import ServerSettings
 
 _MAX_JSON_VALUES = 50_000
 """Numbers, texts, lists and objects in JSON that are checked within a second."""

@@ -1,0 +1,1 @@
+"""What the surfaces share: progress, HTTP, files and what clients may see."""
