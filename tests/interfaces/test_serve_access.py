@@ -27,8 +27,9 @@ from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import SERVER_SETTINGS, misspelt_variables
 from jarvis_agent.interfaces.common.access import ApiKey, KeyAuthentication
+from jarvis_agent.interfaces.common.listen import accepted_hosts
 from jarvis_agent.interfaces.common.settings import ServerSettings
-from jarvis_agent.interfaces.server import accepted_hosts, create_app, health
+from jarvis_agent.interfaces.server import create_app, health
 from jarvis_agent.interfaces.server.health import health_routes
 
 ADA, BOB = "key-of-ada-1234567890", "key-of-bob-1234567890"

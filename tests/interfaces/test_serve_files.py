@@ -20,7 +20,7 @@ from served import CAT, Served, agent_of, serving
 from starlette.requests import Request
 
 from jarvis_agent import Run
-from jarvis_agent.interfaces.common import files, middleware
+from jarvis_agent.interfaces.common import files, limits
 from jarvis_agent.interfaces.common.files import delete_expired, stored_bytes
 from jarvis_agent.interfaces.server.errors import database_error_response
 from jarvis_agent.interfaces.server.jarvis_api import JarvisRequest
@@ -78,8 +78,8 @@ def test_a_request_of_unknown_length_is_cut_off_at_the_limit(served: Served) -> 
 
 
 def test_json_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_JSON_BYTES", 1_000)
-    monkeypatch.setattr(files, "FORM_BYTES", 0)
+    monkeypatch.setattr(limits, "MAX_JSON_BYTES", 1_000)
+    monkeypatch.setattr(limits, "FORM_BYTES", 0)
     script = {"plan": "[]"}
     with serving(agent_of(tmp_path, script), script) as served:
         answer = served.client.post("/agent/invoke", content=b" " * 1_001)
@@ -105,7 +105,7 @@ def test_json_may_not_have_very_many_values(
     served: Served, monkeypatch: pytest.MonkeyPatch, path: str, fields: dict[str, Any]
 ) -> None:
     """LangServe reads a body of any type and encoding as JSON."""
-    monkeypatch.setattr(middleware, "_MAX_JSON_VALUES", 150)
+    monkeypatch.setattr(limits, "_MAX_JSON_VALUES", 150)
     long = {**fields, "more": [[0] * 80, {f'\\",[{number}': 0 for number in range(80)}]}
     deep: Any = 0
     for _ in range(100):

@@ -32,6 +32,7 @@ from jarvis_agent.interfaces.cli.answer import AnswerPrinter, relative_paths
 from jarvis_agent.interfaces.cli.command_group import INTERRUPTED
 from jarvis_agent.interfaces.common.progress import (
     RunProgress,
+    answered,
     echo_json,
     finished_work,
     format_event,
@@ -55,16 +56,6 @@ CLOSE_S = 0.5
 """Seconds that an agent may take to close after Ctrl-C."""
 
 _QUIT = {"/quit", "/exit", "quit", "exit"}
-
-
-def answered(request: str, run: Run) -> bool:
-    """Whether a task succeeded, or the language model answered a request that has no tasks."""
-    if run.plan.tasks:
-        return any(result.status == "ok" for result in run.results)
-    if run.plan.notes:
-        return False  # Planning failed.
-    # The report on an empty plan suggests other requests.
-    return bool(run.answer) and phrases(request).examples[0] not in run.answer
 
 
 def one_shot(agent: Agent, request: dict[str, Any], *, as_json: bool) -> bool:

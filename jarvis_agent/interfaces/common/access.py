@@ -1,8 +1,6 @@
-"""Who sends a request: API keys, and signed URLs for clients that cannot send one.
+"""Who may send a request: API keys, signed URLs for clients that cannot send one, hosts and origins.
 
-    backend = KeyAuthentication(keys=["…"], open_paths=("/healthz",))
-    app.add_middleware(AuthenticationMiddleware, backend=backend, on_error=unauthorized)    # Starlette's
-
+    add_middleware(app, settings, PathRedactor(runs, uploads, private_directories(agent)))
     request.state.owner                          # "3f9a…", which stands for the key; "local" without keys
     sign("/outputs/8f0c…/0-canny.png", request)  # "/outputs/8f0c…/0-canny.png?signature=5c1e…"
 
@@ -14,11 +12,22 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection, Iterable
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from urllib.parse import urlsplit
 
+from starlette.applications import Starlette
 from starlette.authentication import AuthenticationBackend, AuthenticationError
+from starlette.datastructures import Headers
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from jarvis_agent.interfaces.common.path_filter import PathFilter, PathRedactor
+from jarvis_agent.interfaces.common.settings import ServerSettings
 
 LOCAL = "local"
 """The owner of everything on a server without keys."""
@@ -104,3 +113,83 @@ def unauthorized(conn: HTTPConnection, error: Exception) -> JSONResponse:
     body = {"message": str(error), "type": "invalid_request_error", "code": "invalid_api_key"}  # as OpenAI's
     content = {"detail": str(error), "error": body}
     return JSONResponse(content, 401, headers={"WWW-Authenticate": challenge})
+
+
+def add_middleware(
+    app: Starlette,
+    settings: ServerSettings,
+    redactor: PathRedactor,
+    *,
+    open_paths: Collection[str] = (),
+) -> None:
+    """Add the middleware to an application; what is added last comes first.
+
+    Args:
+        app: the application.
+        settings: keys, hosts and origins.
+        redactor: replaces private paths in responses.
+        open_paths: paths that need no key.
+    """
+    logging.getLogger("uvicorn.access").addFilter(_drop_query)
+    backend = KeyAuthentication([key.get_secret_value() for key in settings.api_keys], open_paths)
+    app.add_middleware(AuthenticationMiddleware, backend=backend, on_error=unauthorized)
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=settings.allowed_origins,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],  # clients add headers of their own, such as OpenAI's `x-stainless-lang`
+        expose_headers=["Location", "Retry-After", "X-Should-Retry", "Mcp-Session-Id"],
+    )
+    add_host_checks(app, settings)
+    app.add_middleware(PathFilter, redactor=redactor)
+
+
+def add_host_checks(app: Starlette, settings: ServerSettings) -> None:
+    """Refuse requests for other hosts, and those of other hosts' pages."""
+    hosts = settings.allowed_hosts or ("*",)
+    app.add_middleware(OriginCheck, allowed_hosts=hosts, allowed_origins=settings.allowed_origins)
+    named = [f"[{host}]" if ":" in host else host for host in hosts]  # IPv6, as `Host` has it
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=named, www_redirect=False)
+
+
+def _drop_query(record: logging.LogRecord) -> bool:
+    """Remove the query of a URL from a line of the log: with its signature, a reader could fetch the file."""
+    client, method, path, *rest = record.args or ()
+    record.args = (client, method, str(path).partition("?")[0], *rest)
+    return True
+
+
+class OriginCheck:
+    """ASGI middleware that answers 403 to pages of other hosts.
+
+    Any web page can make its visitor's browser send requests to this machine. The browser then names the
+    page's origin in the header `Origin`; programs send none. A page may use the server if it comes from the
+    host of the request or from `allowed_hosts`, or if `allowed_origins` has its origin or "*".
+    """
+
+    def __init__(
+        self, app: ASGIApp, allowed_hosts: Sequence[str], allowed_origins: Sequence[str] = ()
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(allowed_hosts)
+        self._origins = frozenset(allowed_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or self._is_allowed(Headers(scope=scope)):
+            await self._app(scope, receive, send)
+        else:
+            await PlainTextResponse("pages of this origin may not use this server", 403)(scope, receive, send)
+
+    def _is_allowed(self, headers: Headers) -> bool:
+        origin = headers.get("origin")
+        if origin is None or not self._origins.isdisjoint({"*", origin}):
+            return True
+        host = _hostname(origin)
+        return host is not None and (host in self._hosts or host == _hostname(f"//{headers.get('host')}"))
+
+
+def _hostname(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None

@@ -1,8 +1,10 @@
-"""Files of a server: uploads of clients, outputs of runs, and how long both are kept.
+"""Files of clients: uploads, outputs of runs and their URLs, and how long all are kept.
 
 upload = save_upload(Path("outputs/uploads"), "cat.jpg", file, size=12_345, max_bytes=500_000_000)
 upload.name                                                            # "9f0c…/cat.jpg"
 find_output(Path("outputs/served"), "20250101-120000-9f0c…", "0-canny.png")    # an Output, or None
+to_paths({"image": "/outputs/8f0c…/0-canny.png"}, runs)               # {"image": "/srv/…/0-canny.png"}
+FileUrls(runs, request).to_urls(run.answer)
 delete_expired(Path("outputs/uploads"), seconds=86_400)
 """
 
@@ -15,26 +17,27 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+from starlette.requests import Request
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.spec import Modality
 from jarvis_agent.core.types import Frozen
+from jarvis_agent.execution.run import Run
+from jarvis_agent.interfaces.common.access import sign
 from jarvis_agent.media.detect import detect_from_bytes, detect_media_type
 
 SWEEP_S = 60.0
 """Seconds between two deletions of expired files."""
 
-MAX_JSON_BYTES = 32_000_000
-"""Bytes of JSON that are read in about 0.1 s, in which nothing else is done. Larger files are uploaded."""
-
-FORM_BYTES = 64 * 1024
-"""Bytes of a body besides its file."""
-
 _HEADER_BYTES = 8192
 _MAX_NAME = 60
 _INLINE, _DOWNLOAD = frozenset({"image", "audio", "video"}), frozenset({"table", "3d"})
 """Kinds that a browser may display, and kinds that it may only save, sent with their media type."""
+_FILE = r"[\w-]+/[\w.-]*\w"
+"""The directory and name of a file of a run, as in `media.run_directory`."""
 
 
 class Upload(Frozen):
@@ -50,11 +53,6 @@ class Upload(Frozen):
     kind: Modality
     mime: str
     size: int
-
-
-def max_json_bytes(max_file_bytes: int) -> int:
-    """The limit of a JSON body: a file inside a message is base64, which is a third larger."""
-    return min(max_file_bytes * 4 // 3, MAX_JSON_BYTES) + FORM_BYTES
 
 
 def save_upload(
@@ -140,3 +138,53 @@ def find_output(directory: Path, run: str, name: str) -> Output | None:
         kind, mime = detect_media_type(path)
     known = kind in _INLINE | _DOWNLOAD
     return Output(path, mime if known else "application/octet-stream", inline=kind in _INLINE)
+
+
+def to_paths(value: Any, runs: Path, origin: str = "") -> Any:
+    """Plain JSON with paths instead of the URLs "/outputs/…", also those that begin with `origin`.
+
+    A path is no permission: the agent checks it like any other path in a request.
+    """
+    if isinstance(value, dict):
+        return {name: to_paths(one, runs, origin) for name, one in value.items()}
+    if isinstance(value, list):
+        return [to_paths(one, runs, origin) for one in value]
+    if not isinstance(value, str):
+        return value
+    # Each pattern begins with plain characters, which are found fast: the text may be a file in base64.
+    starts = [r"/outputs/(?<![^\s(<\"'`]/outputs/)", *([re.escape(f"{origin}/outputs/")] if origin else [])]
+    for start in starts:
+        pattern = rf"{start}({_FILE})(?:\?signature=\w+)?"
+        value = re.sub(pattern, lambda found: f"{runs.absolute()}/{found[1]}", value)
+    return value
+
+
+def origin_of(request: Request) -> str:
+    """The URL of this application, without a slash at its end."""
+    # `base_url` lacks the path below which another application mounts this one.
+    return str(request.base_url.replace(path=request.scope["root_path"].rstrip("/")))
+
+
+class FileUrls:
+    """Absolute URLs of the files of runs, for the client that sent a request."""
+
+    def __init__(self, runs: Path, request: Request) -> None:
+        self._request = request
+        self._origin = origin_of(request)
+        roots = "|".join(re.escape(f"{root}/") for root in (runs.absolute(), runs.resolve()))
+        self._paths = re.compile(rf"(?:{roots})({_FILE})")
+
+    def to_urls(self, text: str) -> str:
+        """Replace paths by URLs, which are signed if the server has keys."""
+        return self._paths.sub(lambda path: self._origin + sign(f"/outputs/{path[1]}", self._request), text)
+
+    def markdown(self, run: Run) -> str:
+        """Links to the files of a run that its answer does not show; images are displayed."""
+        answer, links = self.to_urls(run.answer), []
+        for resource in run.resources:
+            url = self.to_urls(str(resource.path or ""))
+            if url.startswith(self._origin):
+                link = f"[{Path(url.partition('?')[0]).name}]({quote(url, safe=':/[]%?=')})"
+                is_shown = f"]({url}" in answer if resource.kind == "image" else url in answer
+                links += [] if is_shown else [f"!{link}" if resource.kind == "image" else link]
+        return "".join(f"\n\n{link}" for link in dict.fromkeys(links))

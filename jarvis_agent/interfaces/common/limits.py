@@ -1,31 +1,52 @@
-"""How many runs an owner may start in a minute, and have at once.
+"""How much an owner may send and start: the size of a body, runs in a minute, and runs at once.
 
+    app.add_middleware(BodyLimit, max_file_bytes=500_000_000)
     limits = RunLimits(settings)
     router = APIRouter(dependencies=[Depends(limits.check)])     # each POST is a run, each batch several
     with limits.hold(request.state.owner): ...                   # a run that outlives its request
 
-What is above a limit is answered with 429 and `Retry-After`. Each process of a server counts for itself.
+A larger body is answered with 413, and more runs with 429 and `Retry-After`. Each process of a server counts
+for itself.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from itertools import accumulate
 
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.interfaces.common.settings import ServerSettings
 
 _RUN_ENDS_S = 5
 """When to try again after a run had no free place: when one ends is unknown."""
+
+MAX_JSON_BYTES = 32_000_000
+"""Bytes of JSON that are read in about 0.1 s, in which nothing else is done. Larger files are uploaded."""
+
+FORM_BYTES = 64 * 1024
+"""Bytes of a body besides its file."""
+
+_MAX_JSON_VALUES = 50_000
+"""Numbers, texts, lists and objects in JSON that are checked within a second."""
+_MAX_JSON_DEPTH = 100
+_OTHER_BYTES = bytes(set(range(256)) - set(b'"[]{},'))
+_STRINGS = re.compile(rb'"[^"]*"?')
 
 
 class RunLimits:
@@ -85,3 +106,78 @@ def _too_many(limit: str, seconds: float) -> HTTPException:
         f"{limit} are allowed for each client; try again in {wait} s",
         {"Retry-After": str(wait)},
     )
+
+
+def max_json_bytes(max_file_bytes: int) -> int:
+    """The limit of a JSON body: a file inside a message is base64, which is a third larger."""
+    return min(max_file_bytes * 4 // 3, MAX_JSON_BYTES) + FORM_BYTES
+
+
+class BodyLimit:
+    """ASGI middleware that answers 413 in JSON, both in FastAPI's form and in that of OpenAI's errors.
+
+    The body of every POST but an upload is read and checked before its route, whatever its type: LangServe
+    reads any type as JSON. An upload without a Content-Length is cut off at the limit.
+    """
+
+    def __init__(self, app: ASGIApp, max_file_bytes: int) -> None:
+        """`max_file_bytes` is the largest file that is uploaded, or that a message holds."""
+        self._app = app
+        self._json = max_json_bytes(max_file_bytes)
+        self._upload = max_file_bytes + FORM_BYTES
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        is_upload = scope["path"].removeprefix(scope.get("root_path", "")) == "/files"
+        limit = self._upload if is_upload else self._json
+        length = Headers(scope=scope).get("content-length", "")
+        if length.isdecimal() and int(length) > limit:
+            await _refuse(f"the body has {int(length):,} bytes, more than {limit:,}", scope, receive, send)
+            return
+        if is_upload:
+            await RequestBodyLimitMiddleware(self._app, limit)(scope, receive, send)
+            return
+        body = bytearray()
+        try:
+            async for chunk in Request(scope, receive).stream():
+                body += chunk
+                if len(body) > limit:
+                    await _refuse(f"the body has more than {limit:,} bytes", scope, receive, send)
+                    return
+        except ClientDisconnect:
+            return
+        messages: list[Message] = [{"type": "http.request", "body": bytes(body)}]
+        if problem := _excess(messages[0]["body"]):
+            await _refuse(problem, scope, receive, send)
+            return
+
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, replay, send)
+
+
+async def _refuse(message: str, scope: Scope, receive: Receive, send: Send) -> None:
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    await JSONResponse({"detail": message, "error": error}, 413)(scope, receive, send)
+
+
+def _excess(body: bytes) -> str:
+    """What JSON has too much of, or "". It is not parsed, since that may take a gigabyte.
+
+    Every value but the outermost follows a comma or an opening bracket that is not in a string.
+    """
+    encoding = json.detect_encoding(body)
+    if not encoding.startswith("utf-8"):
+        body = body.decode(encoding, "replace").encode()
+    marks = body.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _OTHER_BYTES)
+    # JSON within the limits has no more strings and brackets than these.
+    marks = _STRINGS.sub(b"", marks.replace(b'""', b""), count=2 * _MAX_JSON_VALUES)
+    if marks.count(b",") + marks.count(b"[") + marks.count(b"{") > _MAX_JSON_VALUES:
+        return f"the body has more than {_MAX_JSON_VALUES:,} values"
+    steps = ((mark in b"[{") - (mark in b"]}") for mark in marks[: 2 * _MAX_JSON_VALUES])
+    if max(accumulate(steps), default=0) > _MAX_JSON_DEPTH:
+        return f"the lists and objects of the body are nested deeper than {_MAX_JSON_DEPTH}"
+    return ""

@@ -26,7 +26,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from jarvis_agent.backends.jobs import Activity
-from jarvis_agent.core.messages import ENGLISH, Phrases
+from jarvis_agent.core.messages import ENGLISH, Phrases, phrases
 from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
@@ -246,6 +246,16 @@ def _outcome(result: TaskResult, words: Phrases) -> str:
         return f"skipped, {error}"
     model = f" by {shorten(result.model, 80)}" if result.model and result.attempts else ""
     return f"{result.status} in {_seconds(result)}{model}{f': {error}' if error else ''}"
+
+
+def answered(request: str, run: Run) -> bool:
+    """Whether a task succeeded, or the language model answered a request that has no tasks."""
+    if run.plan.tasks:
+        return any(result.status == "ok" for result in run.results)
+    if run.plan.notes:
+        return False  # Planning failed.
+    # The report on an empty plan suggests other requests.
+    return bool(run.answer) and phrases(request).examples[0] not in run.answer
 
 
 def unmentioned_files(run: Run) -> list[str]:

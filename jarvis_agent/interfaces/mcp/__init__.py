@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.interfaces.common.listen import listen
 from jarvis_agent.interfaces.common.settings import ServerSettings
-from jarvis_agent.interfaces.server import listen
 
 if TYPE_CHECKING:
     from jarvis_agent.agent.agent import JarvisAgent

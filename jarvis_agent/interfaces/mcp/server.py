@@ -26,9 +26,8 @@ from jarvis_agent import __version__
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.types import Resource
 from jarvis_agent.execution.run import Event
-from jarvis_agent.interfaces.cli.ask import answered
 from jarvis_agent.interfaces.common.files import find_output
-from jarvis_agent.interfaces.common.progress import format_event
+from jarvis_agent.interfaces.common.progress import answered, format_event
 from jarvis_agent.interfaces.mcp.session import URI, Session
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 

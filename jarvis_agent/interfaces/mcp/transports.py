@@ -22,10 +22,9 @@ from starlette.types import Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating, run_in_daemon_thread
-from jarvis_agent.interfaces.common.access import owners_of
-from jarvis_agent.interfaces.common.files import SWEEP_S, delete_expired, max_json_bytes
-from jarvis_agent.interfaces.common.limits import RunLimits
-from jarvis_agent.interfaces.common.middleware import BodyLimit, add_middleware
+from jarvis_agent.interfaces.common.access import add_middleware, owners_of
+from jarvis_agent.interfaces.common.files import SWEEP_S, delete_expired
+from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits, max_json_bytes
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.mcp.server import make_server

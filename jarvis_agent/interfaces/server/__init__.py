@@ -19,32 +19,25 @@ LangServe's licence forbids offering it to third parties as a hosted service. Ne
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.interfaces.common.listen import check_address, listen
 from jarvis_agent.interfaces.common.settings import ServerSettings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from starlette.types import ASGIApp
 
     from jarvis_agent.agent.agent import JarvisAgent
 
 _NEEDED = ("aiosqlite", "fastapi", "langserve", "limits", "python_multipart", "sse_starlette", "uvicorn")
 _SHUTDOWN_S = 30
 """Seconds that requests have to end when the server stops; runs are stored, and can be resumed."""
-
-_HEALTHCHECK_S = 60
-"""Seconds without an answer after which a worker is replaced. Starting, or loading a model, may take some."""
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def create_app(
@@ -94,7 +87,7 @@ def run_server(
         MissingExtraError: the extra "serve" is not installed.
     """
     settings = settings or ServerSettings()
-    _check_address(host, settings, insecure=insecure)
+    check_address(host, settings, insecure=insecure)
     _check_database(agent, settings)
     listen(partial(create_app, agent), host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S)
 
@@ -115,7 +108,7 @@ def run_workers(
         workers: processes. One that dies is replaced.
     """
     settings = settings or ServerSettings()
-    _check_address(host, settings, insecure=insecure)
+    check_address(host, settings, insecure=insecure)
     with make_agent() as agent:
         _check_database(agent, settings)
     make_app = partial(_make_app, make_agent)
@@ -127,16 +120,6 @@ def run_workers(
 def _check_extra() -> None:
     if any(find_spec(package) is None for package in _NEEDED):
         raise MissingExtraError("serving the agent over HTTP", "serve")
-
-
-def _check_address(host: str, settings: ServerSettings, *, insecure: bool) -> str | None:
-    """Why any client may use a server at this address, if that is so. Not without `insecure`."""
-    if is_loopback(host) or settings.api_keys:
-        return None
-    why = f"{host} can be reached from other machines, and there is no API key"
-    if not insecure:
-        raise ConfigError(f"{why}: set JARVIS_API_KEYS, or let any client use this server with --insecure")
-    return why
 
 
 def _check_database(agent: JarvisAgent, settings: ServerSettings) -> None:
@@ -153,60 +136,3 @@ def _check_database(agent: JarvisAgent, settings: ServerSettings) -> None:
 
 def _make_app(make_agent: Callable[[], JarvisAgent], settings: ServerSettings) -> FastAPI:
     return create_app(make_agent(), settings)
-
-
-def listen(
-    make_app: Callable[[ServerSettings], ASGIApp],
-    host: str,
-    port: int,
-    settings: ServerSettings | None = None,
-    *,
-    insecure: bool = False,
-    shutdown_s: int | None = None,
-    workers: int = 1,
-    **options: Any,
-) -> None:
-    """Serve an application until interrupted; the arguments are those of `run_server`.
-
-    Args:
-        make_app: makes the application for the given settings, with the host names of this address.
-        shutdown_s: seconds that open connections have to end; None: any time.
-        workers: processes. Each of several makes the application for itself.
-        options: other arguments of `uvicorn.Config`.
-    """
-    settings = settings or ServerSettings()
-    warning = _check_address(host, settings, insecure=insecure)
-    hosts = accepted_hosts(host, settings.allowed_hosts)
-    make = partial(make_app, settings.model_copy(update={"allowed_hosts": hosts}))
-    options |= {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s}
-    if workers > 1:
-        app: Any = make
-        options |= {"workers": workers, "factory": True, "timeout_worker_healthcheck": _HEALTHCHECK_S}
-    else:
-        app = make()
-    import uvicorn
-    import uvicorn.supervisors
-
-    config = uvicorn.Config(app, **options)
-    if warning:
-        logging.getLogger("uvicorn.error").warning("%s: any client may use this server", warning)
-    if workers > 1:
-        uvicorn.supervisors.Multiprocess(config, sockets=[config.bind_socket()]).run()
-        return
-    uvicorn.Server(config).run()
-
-
-def accepted_hosts(host: str, named: Iterable[str] = ()) -> tuple[str, ...]:
-    """The host names that a server on this address accepts in `Host` and `Origin`; "*": any.
-
-    Where only the names of the settings, `named`, are accepted, those of this machine are too.
-    """
-    return (*named, *_LOOPBACK, host) if named or is_loopback(host) else ("*",)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

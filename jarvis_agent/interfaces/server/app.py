@@ -20,7 +20,7 @@ from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Run
-from jarvis_agent.interfaces.common.access import owners_of
+from jarvis_agent.interfaces.common.access import add_middleware, owners_of
 from jarvis_agent.interfaces.common.files import (
     SWEEP_S,
     Upload,
@@ -28,8 +28,7 @@ from jarvis_agent.interfaces.common.files import (
     find_output,
     save_upload,
 )
-from jarvis_agent.interfaces.common.limits import RunLimits
-from jarvis_agent.interfaces.common.middleware import BodyLimit, add_middleware
+from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.server.database import open_database

@@ -73,7 +73,7 @@ def run_ui(
         MissingExtraError: the extra "ui" is not installed.
     """
     _check(agents)
-    from jarvis_agent.interfaces.server import listen
+    from jarvis_agent.interfaces.common.listen import listen
     from jarvis_agent.interfaces.ui.server import make_app
 
     def make(settings: ServerSettings) -> FastAPI:

@@ -1,0 +1,94 @@
+"""Where a server listens: `listen` serves an application with uvicorn on an address that may be reached.
+
+listen(make_app, "127.0.0.1", 8000, shutdown_s=30)
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.interfaces.common.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+_HEALTHCHECK_S = 60
+"""Seconds without an answer after which a worker is replaced. Starting, or loading a model, may take some."""
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def check_address(host: str, settings: ServerSettings, *, insecure: bool) -> str | None:
+    """Why any client may use a server at this address, or None.
+
+    Raises:
+        ConfigError: that is so, without `insecure`.
+    """
+    if is_loopback(host) or settings.api_keys:
+        return None
+    why = f"{host} can be reached from other machines, and there is no API key"
+    if not insecure:
+        raise ConfigError(f"{why}: set JARVIS_API_KEYS, or let any client use this server with --insecure")
+    return why
+
+
+def listen(
+    make_app: Callable[[ServerSettings], ASGIApp],
+    host: str,
+    port: int,
+    settings: ServerSettings | None = None,
+    *,
+    insecure: bool = False,
+    shutdown_s: int | None = None,
+    workers: int = 1,
+    **options: Any,
+) -> None:
+    """Serve an application until interrupted.
+
+    Args:
+        make_app: makes the application for the given settings, with the host names of this address.
+        shutdown_s: seconds that open connections have to end; None: any time.
+        workers: processes. Each of several makes the application for itself.
+        options: other arguments of `uvicorn.Config`.
+    """
+    settings = settings or ServerSettings()
+    warning = check_address(host, settings, insecure=insecure)
+    hosts = accepted_hosts(host, settings.allowed_hosts)
+    make = partial(make_app, settings.model_copy(update={"allowed_hosts": hosts}))
+    options |= {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s}
+    if workers > 1:
+        app: Any = make
+        options |= {"workers": workers, "factory": True, "timeout_worker_healthcheck": _HEALTHCHECK_S}
+    else:
+        app = make()
+    import uvicorn
+    import uvicorn.supervisors
+
+    config = uvicorn.Config(app, **options)
+    if warning:
+        logging.getLogger("uvicorn.error").warning("%s: any client may use this server", warning)
+    if workers > 1:
+        uvicorn.supervisors.Multiprocess(config, sockets=[config.bind_socket()]).run()
+        return
+    uvicorn.Server(config).run()
+
+
+def accepted_hosts(host: str, named: Iterable[str] = ()) -> tuple[str, ...]:
+    """The host names that a server on this address accepts in `Host` and `Origin`; "*": any.
+
+    Where only the names of the settings, `named`, are accepted, those of this machine are too.
+    """
+    return (*named, *_LOOPBACK, host) if named or is_loopback(host) else ("*",)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
