@@ -11,7 +11,7 @@ import pytest
 from jarvis_agent.core.types import Task
 from jarvis_agent.evaluation.requests import judge
 
-VOICES = sorted(notation.FILES.glob("*.txt"))
+VOICES = sorted(notation.FILES.rglob("*.txt"))
 
 
 def read(tmp_path: Path, text: str) -> list[notation.Record]:

@@ -2,7 +2,7 @@
 
     python training/notation.py [FILE]...        # checks files, all by default, and counts what they hold
 
-read_records(Path("requests/zh_mother.txt"))         # [Record(…), …]
+read_records(Path("requests/zh_senior.txt"))         # [Record(…), …]
 """
 
 from __future__ import annotations
@@ -312,5 +312,5 @@ def _counts(files: Sequence[Path]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for row in _counts([Path(name) for name in sys.argv[1:]] or sorted(FILES.glob("*.txt"))):
+    for row in _counts([Path(name) for name in sys.argv[1:]] or sorted(FILES.rglob("*.txt"))):
         print(row)
