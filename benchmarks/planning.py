@@ -39,6 +39,7 @@ from jarvis_agent.core.types import Task, Usage
 from jarvis_agent.evaluation.predict import named_files
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.chain import PlanningChain, planning_chain
+from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
 
 REQUESTS = Path(__file__).parent / "data" / "plain_requests.json"
@@ -109,7 +110,7 @@ def main() -> None:
 async def _row(name: str, cases: list[Case], url: str, model: str, show: bool) -> None:
     title, fields = WAYS[name]
     settings = load_settings(base_url=url, model=model, llm_timeout=300, **fields)
-    planner = planning_chain(None, settings=settings)
+    planner = planning_chain(None, hints=OfflinePlanner(settings=settings), settings=settings)
     outcomes = []
     for case in cases:
         outcomes.append(await _outcome(case, planner))

@@ -99,6 +99,13 @@ def test_no_module_imports_from_a_higher_layer() -> None:
     assert not upward
 
 
+def test_planning_with_a_language_model_imports_no_offline_planner() -> None:
+    offline = "jarvis_agent.planning.offline"
+    outside = [name for name in GRAPH if name.startswith("jarvis_agent.planning") and offline not in name]
+    assert outside
+    assert not [(name, each) for name in outside for each in GRAPH[name] if each.startswith(offline)]
+
+
 def test_imports_make_no_cycle() -> None:
     assert _cycles() == []
 

@@ -120,7 +120,9 @@ def make_stages(
     runners = None if tools is None else _make_runners(tools)
     client = LLMClient(model, settings) if model is not None else None
     offline = OfflinePlanner(settings=settings)
-    default_planner: Runnable[Any, Plan] = planning_chain(client, settings=settings) if client else offline
+    default_planner: Runnable[Any, Plan] = (
+        planning_chain(client, hints=offline, settings=settings) if client else offline
+    )
     default_responder = (
         response_chain(client, settings=settings)
         if client

@@ -82,9 +82,8 @@ def named_files(request: str) -> list[Resource]:
 
 def make_planner(model: BaseChatModel | None, settings: Settings) -> Planner:
     """Return the planner of an agent with this chat model; None: the offline planner."""
-    if model is None:
-        return OfflinePlanner(settings=settings)
-    return planning_chain(model, settings=settings)
+    offline = OfflinePlanner(settings=settings)
+    return offline if model is None else planning_chain(model, hints=offline, settings=settings)
 
 
 async def predict(

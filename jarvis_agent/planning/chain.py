@@ -41,10 +41,10 @@ from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
 from jarvis_agent.planning.coverage import Coverage
 from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example, available_names
+from jarvis_agent.planning.hints import PlannedStep, RequestHints
 from jarvis_agent.planning.inputs import FileNames, PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables, task_lines
 from jarvis_agent.planning.normalise import WHAT_IT_NEEDS, shorten
-from jarvis_agent.planning.offline import PlannedStep
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.retrieval import LONG_CONTEXT, TextSimilarity, select_tools
@@ -187,6 +187,7 @@ def planning_chain(
     prompts: PromptSource | None = None,
     examples: Any = None,
     embeddings: Embeddings | None = None,
+    hints: RequestHints | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
 ) -> PlanningChain:
     """A Runnable that plans a request as a graph of tasks.
@@ -205,6 +206,8 @@ def planning_chain(
             the prompt set, or else the nearest ones.
         embeddings: compare requests with examples and task types. None: MiniLM if its weights are installed,
             or else shared words.
+        hints: a planner without a language model, such as `OfflinePlanner()`. What it finds in a request
+            selects the examples, and a plan that leaves it out is repaired. None: only files are checked.
         settings: a dict of some is enough; None: from the environment.
 
     Raises:
@@ -221,7 +224,7 @@ def planning_chain(
         similarity,
         count=EXAMPLES_SHOWN if lists_tasks(prompts.plan) else EXAMPLES_ALONE,
     )
-    return PlanningChain(client, prompts, task_specs(tools), selector, similarity, settings)
+    return PlanningChain(client, prompts, task_specs(tools), selector, similarity, hints, settings)
 
 
 class PlanningChain(AsyncRunnable[Any, Plan]):
@@ -236,6 +239,7 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         specs: Mapping[str, TaskSpec],
         selector: BaseExampleSelector,
         similarity: TextSimilarity,
+        hints: RequestHints | None,
         settings: Settings,
     ) -> None:
         self.client = client
@@ -243,6 +247,7 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         self.specs = specs
         self.selector = selector
         self.similarity = similarity
+        self.hints = hints
         self.settings = settings
         self.window = context_window(client.model, settings)
 
@@ -284,9 +289,9 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
 
     def _compose(self, request: PlanRequest) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
-        steps = self.similarity.planned_steps(request)
+        steps = self.hints.steps(request) if self.hints else None
         examples = self._select_examples(request, steps)
-        shown = replace(request, specs=self._shown_specs(request, examples))
+        shown = replace(request, specs=self._shown_specs(request, examples, steps or ()))
         prompts, window = self.prompts, self.window
         specs = shown.specs if lists_tasks(prompts.plan) else _with_shown_args(shown.specs, examples)
         schema = plan_schema(specs, files_by_kind(shown))
@@ -301,25 +306,28 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
             RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
         )
         files = FileNames.of(request, self.settings)
-        coverage = Coverage(request.files, request.specs, steps or ())
+        unlearned = self.hints.unlearned if self.hints else ()
+        coverage = Coverage(request.files, request.specs, steps or (), unlearned)
         parser = PlanOutputParser(specs=request.specs, files=files, coverage=coverage, repair=repair)
         chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
         return chain.with_config(run_name="plan"), values
 
     def _select_examples(self, request: PlanRequest, steps: Sequence[PlannedStep] | None) -> list[Example]:
-        value: dict[str, Any] = {"input": request.text, "files": request.files}
-        value |= {"chat_history": request.turns, "tools": request.specs}
-        value["steps"] = steps
+        value: dict[str, Any] = {"input": request.text, "files": request.files, "steps": steps}
+        value["chat_history"] = request.turns
+        value["tools"] = self.hints.recognise(request.specs) if self.hints else request.specs
         return list(map(Example.of, self.selector.select_examples(value)))
 
-    def _shown_specs(self, request: PlanRequest, examples: Sequence[Example]) -> dict[str, TaskSpec]:
+    def _shown_specs(
+        self, request: PlanRequest, examples: Sequence[Example], steps: Sequence[PlannedStep]
+    ) -> dict[str, TaskSpec]:
         """The task types that the model is shown: those of the examples, and the likely ones."""
         used = {name for example in examples for name in available_names(example.tasks, request.specs)}
         if not lists_tasks(self.prompts.plan):
             return {name: spec for name, spec in request.specs.items() if name in used}
         budget = prompt_budget(self.window) // _LIST_SHARE
         if self.window < LONG_CONTEXT or count_tokens(task_lines(request.specs.values())) > budget:
-            return dict(select_tools(request, self.similarity, keep=used, budget=budget))
+            return dict(select_tools(request, self.similarity, steps, used, budget))
         return dict(request.specs)
 
 

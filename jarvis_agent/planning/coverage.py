@@ -1,19 +1,19 @@
 """Coverage: whether a plan does all that the request asks for.
 
-    coverage = Coverage(request.files, request.specs, plan_steps(request, settings))
+    coverage = Coverage(request.files, request.specs, hints.steps(request), hints.unlearned)
     coverage.find_errors(tasks)   # [PlanParseError("make a canny edge image of it", "no task does this; …")]
-    coverage.additions(tasks)     # [{"task": "canny-control", …}]: the offline planner's tasks for the gaps
+    coverage.additions(tasks)     # [{"task": "canny-control", …}]: the expected tasks for the gaps
 
-A gap is a file that no task uses, or a step that the offline planner understands and no task of the plan may
-be meant for. Another task than the offline planner's may be meant if it is likely for the step, takes and
-makes the same kinds, answers questions about the same kind, or is unknown to the offline planner and uses the
-same files. Empty plans, as of conversation, have no gaps.
+A gap is a file that no task uses, or a step for which the hints expect a task and no task of the plan may be
+meant. Another task than the expected one may be meant if it is likely for the step, takes and makes the same
+kinds, answers questions about the same kind, or is unlearned and uses the same files. Empty plans, as of
+conversation, have no gaps.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import count
@@ -23,9 +23,8 @@ from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.planning.hints import PlannedStep
 from jarvis_agent.planning.normalise import TaskDraft
-from jarvis_agent.planning.offline import PlannedStep
-from jarvis_agent.planning.offline.planner import UNLEARNED
 from jarvis_agent.planning.parser import PlanParseError
 
 _UNDERSTOOD, _CERTAIN = 0.6, 0.7
@@ -43,12 +42,14 @@ class Coverage:
     Attributes:
         files: the files of the request.
         specs: the task types that a plan may use, by name.
-        steps: its steps with the tasks of the offline planner.
+        steps: its steps with the tasks that are expected for them.
+        unlearned: the task types that are never expected (see `RequestHints`).
     """
 
     files: Sequence[Resource] = ()
     specs: Mapping[str, TaskSpec] = field(default_factory=dict)
     steps: Sequence[PlannedStep] = ()
+    unlearned: Collection[str] = ()
 
     def find_errors(self, tasks: Sequence[Task]) -> list[PlanParseError]:
         """What the request names or asks for, and no task uses or does."""
@@ -69,7 +70,7 @@ class Coverage:
         return len(self.find_errors([*tasks, task])) < len(self.find_errors(tasks))
 
     def additions(self, tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-        """The offline planner's tasks for the gaps of which it is certain. They refer to the plan's tasks.
+        """The expected tasks for the gaps that are certain. They refer to the plan's tasks.
 
         Tools are never added, and no task that makes what an unexpected task of the plan may stand for.
         """
@@ -86,7 +87,7 @@ class Coverage:
                     yield {"task": task.task, "id": twins[task.id], "dep": refs_in(args), "args": args}
 
     def _compared(self, tasks: Sequence[Task]) -> tuple[dict[int, int], list[Task]]:
-        """By id, the plan's task for each one of the offline planner, and those of its tasks without one."""
+        """By id, the plan's task for each expected one, and the expected ones that have none."""
         pairs = [(step, task) for step in self.steps for task in step.tasks]
         free, twins = list(tasks), dict[int, int]()
 
@@ -107,11 +108,11 @@ class Coverage:
         return twins, [task for task in left if task.id not in twins and not _is_in(absent, task)]
 
     def _may_be_meant(self, step: PlannedStep, task: Task, other: Task) -> bool:
-        """Whether a task of the plan may be meant where the offline planner has another one."""
+        """Whether a task of the plan may be meant where another one is expected."""
         mine, its = self.specs.get(task.task), self.specs.get(other.task)
         if mine is None or its is None:
             return False
-        if other.task in UNLEARNED:
+        if other.task in self.unlearned:
             return self._used(task) == self._used(other)
         is_likely = _is_likely(step, other, _FAR_FOR_TOOLS if its.category == "tool" else _FAR)
         takes, answers = _takes(mine), "text" in its.required and {"text"} <= {*mine.outputs} & {*its.outputs}

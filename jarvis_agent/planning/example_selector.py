@@ -26,8 +26,8 @@ from jarvis_agent.planning.examples import (
     load_examples,
     read_examples,
 )
+from jarvis_agent.planning.hints import PlannedStep
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline import PlannedStep
 from jarvis_agent.planning.retrieval import NO_TASK, TextSimilarity, in_same_script
 
 MAX_SAME_TASKS = 2
@@ -39,7 +39,7 @@ _SAME_KINDS, _SAME_FILES, _SAME_STEPS = 0.15, 0.1, 0.1
 """Weights of files of the same kinds, of the same number of each kind, and of as many tasks as steps."""
 
 _LIKELY = 0.45
-"""Score of a task of the offline planner with which a request may ask for it."""
+"""Score of a step's task with which a request may ask for it."""
 
 _TASK_WEIGHT = 0.7
 """Weight of the similarity of the tasks to the request's steps; the rest is that of the requests."""
@@ -87,23 +87,21 @@ class NearestExamples(BaseExampleSelector):
         self.examples.append(Example.of(example))
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """The nearest examples to the input of a planning chain; "steps" may have the PlannedSteps."""
-        request = self.similarity.recognise(PlanRequest.of(input_variables))
-        planned = input_variables.get("steps")
+        """The nearest examples to the input of a planning chain, and to its PlannedSteps in "steps"."""
+        request, steps = PlanRequest.of(input_variables), input_variables.get("steps")
         known = [example for example in self.examples if request.turns or not example.chat]
         known = [adapted for example in known if (adapted := example.adapted_to(request.specs))]
         covered = {example.tasks for example in known}
         tools = [spec for spec in request.specs.values() if spec.category == "tool"]
         known += [example_of_tool(spec) for spec in tools if (spec.name,) not in covered]
         scores = self.similarity.scores(request.text, [example.input for example in known])
-        step_scores = self.similarity.task_scores(request)
+        step_scores = self.similarity.task_scores(request, steps or ())
         kinds = Counter(file.kind for file in request.files)
         scored = [
             (_score(example, score, step_scores, kinds), example)
             for example, score in zip(known, scores, strict=True)
         ]
         ranked = [example for _, example in sorted(scored, key=lambda each: -each[0])]
-        steps = self.similarity.planned_steps(request) if planned is None else planned
         draft, most = [task for step in steps or () for task in step.tasks], MAX_SAME_TASKS
         if _asks_for_no_task(request, steps):
             ranked.sort(key=lambda example: bool(example.plan))
@@ -160,7 +158,7 @@ def open_selector(examples: Any, similarity: TextSimilarity, *, count: int) -> B
 
 
 def _asks_for_no_task(request: PlanRequest, steps: Sequence[PlannedStep] | None) -> bool:
-    """Whether the offline planner is sure, as it may be of the Hub's tasks, but not of other tools.
+    """Whether the hints are sure of it, as they may be of the Hub's tasks, but not of other tools.
 
     Small models make tasks of conversation if one example has a task.
     """

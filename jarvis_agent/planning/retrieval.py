@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -28,9 +27,9 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.budget import count_tokens, truncate
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import CJK, available_names, load_examples
+from jarvis_agent.planning.hints import PlannedStep
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.messages import task_lines
-from jarvis_agent.planning.offline import PlannedStep, plan_steps, recognise_tools, split_request
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,42 +88,21 @@ class TextSimilarity:
         query = _unit(self._embeddings.embed_query(text))
         return [float(self._vectors[other] @ query) for other in others]
 
-    def task_scores(self, request: PlanRequest) -> list[dict[str, float]]:
+    def task_scores(self, request: PlanRequest, steps: Sequence[PlannedStep] = ()) -> list[dict[str, float]]:
         """For each step of a request, the similarity of each task type to it; NO_TASK for none.
 
-        A step is compared with the descriptions of the tasks and with the examples of one task.
+        A step is compared with the descriptions of the tasks and with the examples of one task. Without
+        `steps`, the request is one.
         """
         phrases = [(spec.name, spec.description or spec.name) for spec in request.specs.values()]
         phrases += _single_tasks(request.specs)
         scored = []
-        for step in self._steps(request):
+        for step in [step.text for step in steps] or [request.text]:
             scores: dict[str, float] = {}
             for (name, _), score in zip(phrases, self.scores(step, [p for _, p in phrases]), strict=True):
                 scores[name] = max(scores.get(name, 0.0), score)
             scored.append(scores)
         return scored
-
-    def recognise(self, request: PlanRequest) -> PlanRequest:
-        """The request with the Hub's task that each tool performs as an alias of the tool."""
-        try:
-            return replace(request, specs=recognise_tools(request.specs, self._settings))
-        except (MissingExtraError, ConfigError):
-            return request
-
-    def planned_steps(self, request: PlanRequest) -> list[PlannedStep] | None:
-        """The steps of a request with the tasks that the offline planner finds; None without its weights."""
-        try:
-            return plan_steps(request, self._settings)
-        except (MissingExtraError, ConfigError):
-            return None
-
-    def _steps(self, request: PlanRequest) -> list[str]:
-        if not request.text:
-            return []
-        try:
-            return split_request(request.text, request.files, self._settings)
-        except (MissingExtraError, ConfigError):
-            return [request.text]
 
     @cached_property
     def _embeddings(self) -> Embeddings | None:
@@ -139,7 +117,11 @@ class TextSimilarity:
 
 
 def select_tools(
-    request: PlanRequest, similarity: TextSimilarity, keep: Collection[str] = (), budget: int = 1_000_000
+    request: PlanRequest,
+    similarity: TextSimilarity,
+    steps: Sequence[PlannedStep] = (),
+    keep: Collection[str] = (),
+    budget: int = 1_000_000,
 ) -> Mapping[str, TaskSpec]:
     """The likeliest task types for a request, in their order; all of them if they are few and short.
 
@@ -150,6 +132,7 @@ def select_tools(
     Args:
         request: the request with all task types.
         similarity: compares texts.
+        steps: its steps, as far as they are known.
         keep: names of task types that are included besides the likely ones.
         budget: tokens of the list of task types.
     """
@@ -157,7 +140,7 @@ def select_tools(
     tokens = {name: count_tokens(task_lines([spec])) for name, spec in request.specs.items()}
     if len(request.specs) <= count and sum(tokens.values()) <= budget:
         return request.specs
-    scores = _tool_scores(request, similarity)
+    scores = _tool_scores(request, similarity, steps)
     likely = sorted(request.specs, key=lambda name: -scores[name])
     kept = {*keep, *likely[:count], *(name for name in likely if scores[name] >= _NAMED)}
     for name in sorted(kept, key=lambda name: -scores[name] - (name in keep)):
@@ -167,14 +150,16 @@ def select_tools(
     return {name: spec for name, spec in request.specs.items() if name in kept}
 
 
-def _tool_scores(request: PlanRequest, similarity: TextSimilarity) -> dict[str, float]:
+def _tool_scores(
+    request: PlanRequest, similarity: TextSimilarity, steps: Sequence[PlannedStep]
+) -> dict[str, float]:
     examples = load_examples("bank")
     scores = dict.fromkeys(request.specs, 0.0)
     likeness = similarity.scores(request.text, [example.input for example in examples])
     for example, score in zip(examples, likeness, strict=True):
         for name in available_names(example.tasks, request.specs):
             scores[name] = max(scores[name], score)
-    for step in similarity.task_scores(request):
+    for step in similarity.task_scores(request, steps):
         scores = {name: max(score, step.get(name, 0.0)) for name, score in scores.items()}
     text = canonical(request.text)
     kinds = {kind for file in request.files for kind in (file.kind, "file")}

@@ -27,6 +27,7 @@ from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.chain import PlanOutputParser
+from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.testing import ScriptedLLM
 
@@ -412,7 +413,7 @@ class TestPrompts:
     def test_a_short_context_shows_the_likely_tasks_and_a_long_one_all(self) -> None:
         request = "Read a.jpg aloud, then do a tabular regression"
         llm = ScriptedLLM('[{"task": "mlsd-control", "id": 0, "args": {"image": "a.jpg"}}]')
-        plan = planning_chain(llm).invoke(request)
+        plan = planning_chain(llm, hints=OfflinePlanner()).invoke(request)
         for name, listed in (("text-to-speech", True), ("tabular-regression", True), ("mlsd-control", False)):
             assert (f"- {name}(" in prompt_of(llm)) is listed
         assert names(plan)[0] == (0, "mlsd-control")

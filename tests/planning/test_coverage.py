@@ -9,17 +9,17 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 
-from jarvis_agent import Plan, planning_chain
+from jarvis_agent import JarvisAgent, Plan, planning_chain
 from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.evaluation.requests import read_requests
 from jarvis_agent.planning.chain import PlanOutputParser
 from jarvis_agent.planning.coverage import Coverage
+from jarvis_agent.planning.hints import PlannedStep
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline import PlannedStep, plan_steps
+from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.testing import ScriptedLLM
 
 pytestmark = pytest.mark.starter
@@ -41,7 +41,8 @@ def planned(
     llm = ScriptedLLM(
         {"plan": json.dumps(plan), "repair": repair if callable(repair) else json.dumps(repair)}
     )
-    return planning_chain(llm, tools=tools).invoke({"input": request, **value}), llm
+    chain = planning_chain(llm, tools=tools, hints=OfflinePlanner())
+    return chain.invoke({"input": request, **value}), llm
 
 
 def calls(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
@@ -87,6 +88,17 @@ def test_what_is_still_left_out_is_added_by_the_offline_planner() -> None:
             )
             assert calls(plan) == [(first[0]["task"], first[0]["args"]), *added], (request, repair)
             assert sum("was added: the request asks for it" in note for note in plan.notes) == len(added)
+
+
+def test_hints_are_needed_for_steps_and_an_agent_passes_them() -> None:
+    request = BOTH.replace("a.jpg", "examples/cat.jpg")
+    look = task("image-to-text", 0, image="examples/cat.jpg")
+    reply = {"plan": json.dumps([look]), "repair": "[]"}
+    alone = planning_chain(ScriptedLLM(reply)).invoke(request)
+    assert [each.task for each in alone.tasks] == ["image-to-text"]
+    with JarvisAgent(ScriptedLLM(reply)) as agent:
+        plan = agent.plan(request)
+    assert [each.task for each in plan.tasks] == ["image-to-text", "canny-control"]
 
 
 def test_a_text_that_is_the_name_of_a_recording_is_sent_back_before_its_task_starts() -> None:
@@ -149,11 +161,11 @@ def test_a_tool_of_the_user_that_is_left_out_is_asked_for_and_not_added() -> Non
 
 def test_good_plans_are_left_alone() -> None:
     """The plans written by hand for the project's own requests: next to no findings, and no change."""
-    found, changed = [], []
+    found, changed, hints = [], [], OfflinePlanner()
     asked = read_requests("all")
     for one in asked:
         request = PlanRequest.of(one.inputs)
-        coverage = Coverage(request.files, request.specs, plan_steps(request, Settings()))
+        coverage = Coverage(request.files, request.specs, hints.steps(request) or (), hints.unlearned)
         gold = Plan(tasks=one.plan)
         plan = PlanOutputParser(specs=TASKS, coverage=coverage).parse(gold.to_json())
         found += [(one.request, plan.notes)] if coverage.find_errors(one.plan) else []

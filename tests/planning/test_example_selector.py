@@ -20,7 +20,8 @@ from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.evaluation.predict import named_files
 from jarvis_agent.planning.example_selector import FixedExamples, NearestExamples, open_selector
 from jarvis_agent.planning.examples import Example, load_examples
-from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.inputs import PlanRequest, task_specs
+from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.retrieval import (
     SHOWN_BY_WORDS,
@@ -29,7 +30,7 @@ from jarvis_agent.planning.retrieval import (
 )
 from jarvis_agent.testing import ScriptedLLM
 
-BANK = load_examples("bank")
+BANK, HINTS = load_examples("bank"), OfflinePlanner()
 ROOT = Path(__file__).parents[2]
 EVALUATED = [ROOT / "tests/data/offline_requests.json", ROOT / "benchmarks/data/plain_requests.json"]
 
@@ -46,7 +47,8 @@ def brief(request, specs=TASKS, turns=()):
 
 
 def nearest(bank, asked, similarity, count):
-    given = {"input": asked.text, "files": asked.files, "chat_history": asked.turns, "tools": asked.specs}
+    given = {"input": asked.text, "files": asked.files, "chat_history": asked.turns}
+    given |= {"tools": HINTS.recognise(asked.specs), "steps": HINTS.steps(asked)}
     selected = NearestExamples(similarity, bank, count=count).select_examples(given)
     return list(map(Example.of, selected))
 
@@ -131,12 +133,12 @@ def order_pizza(kind: str) -> str:
 
 @pytest.mark.parametrize("text", ["remind me to call mum at 5", "who wrote Moby Dick?", "谢啦，辛苦了！"])
 def test_a_request_that_asks_for_no_task_is_shown_how_that_is_planned(text):
-    selected = NearestExamples(count=3).select_examples({"input": text})
-    assert [example["plan"] for example in selected] == [[], [], []]
-    with_file = NearestExamples(count=3).select_examples({"input": f"{text} a.jpg", "files": ["a.jpg"]})
-    assert any(example["plan"] for example in with_file)
-    with_tool = NearestExamples(count=3).select_examples({"input": text, "tools": [order_pizza]})
-    assert any(example["plan"] for example in with_tool)
+    plans = [example.plan for example in nearest(BANK, brief(text), TextSimilarity(), 3)]
+    assert plans == [[], [], []]
+    with_file = nearest(BANK, brief(f"{text} a.jpg"), TextSimilarity(), 3)
+    assert any(example.plan for example in with_file)
+    with_tool = nearest(BANK, brief(text, task_specs([order_pizza])), TextSimilarity(), 3)
+    assert any(example.plan for example in with_tool)
 
 
 def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
@@ -152,7 +154,7 @@ def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
         "refund_order": refund_order,
     }
     llm = ScriptedLLM("[]")
-    chain = planning_chain(llm, tools=own, prompts="small")
+    chain = planning_chain(llm, tools=own, prompts="small", hints=HINTS)
     chain.invoke("Describe b.jpg, translate the caption into French and read it aloud")
     *_, nearest_plan = [json.loads(m.text) for m in llm.calls[0].messages if m.type == "ai"]
     assert [(task["task"], task["args"]) for task in nearest_plan] == [

@@ -2,7 +2,7 @@
 
     OfflinePlanner().invoke("Describe cat.jpg and read the caption aloud")      # a Plan
     split_request("Describe cat.jpg, then translate the caption")               # its steps
-    recognise_tools(specs, settings)["My Captioner"].aliases[-1]                # "image-to-text"
+    OfflinePlanner().recognise(specs)["My Captioner"].aliases[-1]               # "image-to-text"
 
 A request passes through five stages. "Describe cat.jpg and read the caption aloud", for example:
 
@@ -25,7 +25,6 @@ Data: `patterns.toml` (patterns of English and Chinese), `chinese.json` (rules),
 steps for each task), `clauses.json` (templates of clauses), and two fitted models (`*.npz`).
 """
 
-from jarvis_agent.planning.offline.planner import OfflinePlanner, plan_steps, recognise_tools, split_request
-from jarvis_agent.planning.offline.steps import PlannedStep
+from jarvis_agent.planning.offline.planner import OfflinePlanner, split_request
 
-__all__ = ["OfflinePlanner", "PlannedStep", "plan_steps", "recognise_tools", "split_request"]
+__all__ = ["OfflinePlanner", "split_request"]

@@ -3,7 +3,7 @@
 planner = OfflinePlanner()
 plan = planner.invoke({"input": "Describe cat.jpg and read the caption aloud", "files": [cat]})
 plan.notes       # why a clause is missing, if one is
-planning_chain(llm).with_fallbacks([OfflinePlanner()], exception_key="error")
+planning_chain(llm, hints=planner).with_fallbacks([planner], exception_key="error")
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,14 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.core.concurrency import check_cancelled, run_cpu_bound
+from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.detect import kind_by_name
+from jarvis_agent.planning.hints import PlannedStep
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
 from jarvis_agent.planning.offline import chinese
 from jarvis_agent.planning.offline.classifier import Classifier, load_classifier
@@ -35,7 +37,7 @@ from jarvis_agent.planning.offline.masking import MaskedText, mask_entities
 from jarvis_agent.planning.offline.patterns import Patterns
 from jarvis_agent.planning.offline.phrases import bank_name
 from jarvis_agent.planning.offline.ranking import Ranker
-from jarvis_agent.planning.offline.steps import PlannedStep, StepPlanner
+from jarvis_agent.planning.offline.steps import StepPlanner
 from jarvis_agent.planning.plan import Plan
 
 _CONDITION, _DEMAND = Patterns("clauses").CONDITION, Patterns("clauses").DEMAND
@@ -43,8 +45,17 @@ _ITS_TEXT = re.compile(r"\b(?:the )?(?:text|words|writing) (?:in|on|from) it\b|\
 """The text of an image, as opposed to a text that a task makes of it ("describe it and read the text")."""
 
 
+UNLEARNED = frozenset({"edit-image", "media-info"})
+"""Task types that are newer than the weights, and so are never planned."""
+
+
 class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
-    """Plans plain English and Chinese requests. Clauses that it does not understand become notes."""
+    """Plans plain English and Chinese requests. Clauses that it does not understand become notes.
+
+    It also has the RequestHints of a planning chain. For them, nothing is downloaded.
+    """
+
+    unlearned: Collection[str] = UNLEARNED
 
     def __init__(self, tools: Tools = None, *, settings: Settings | Mapping[str, Any] | None = None) -> None:
         """Nothing is loaded before the first plan.
@@ -57,6 +68,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         self.name = "plan"
         self._specs = task_specs(tools)
         self._settings = read_settings(settings)
+        self._installed = self._settings.model_copy(update={"offline": True})
 
     def invoke(
         self,
@@ -89,6 +101,20 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
 
         return await self._acall_with_config(work, input, config)
 
+    def steps(self, request: PlanRequest) -> list[PlannedStep] | None:
+        """See `RequestHints`. It is no run of its own in traces."""
+        try:
+            return _plan(request, self._installed)[1]
+        except (MissingExtraError, ConfigError):
+            return None
+
+    def recognise(self, specs: Mapping[str, TaskSpec]) -> Mapping[str, TaskSpec]:
+        """See `RequestHints`. The Hub's task is the last alias."""
+        try:
+            return load_classifier(self._installed).recognise(specs)
+        except (MissingExtraError, ConfigError):
+            return specs
+
     def _invoke(self, value: str | dict[str, Any]) -> Plan:
         given = {"input": value} if isinstance(value, str) else value
         request = PlanRequest.of(given, self._specs)
@@ -100,15 +126,6 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
             return plan
         note = f"the language model could not plan: {given['error']}"
         return Plan(tasks=plan.tasks, notes=[note, *plan.notes], removed=plan.removed)
-
-
-UNLEARNED = frozenset({"edit-image", "media-info"})
-"""Task types that are newer than the weights, and so are never planned."""
-
-
-def plan_steps(request: PlanRequest, settings: Settings) -> list[PlannedStep]:
-    """The steps of a request that ask for something, with their tasks. It is no run of its own in traces."""
-    return _plan(request, settings)[1]
 
 
 def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedStep]]:
@@ -140,11 +157,6 @@ def _unmet(masked: MaskedText, linker: PlanLinker, steps: list[PlannedStep], not
     said = " ".join([*(step.text for step in steps), *(str(task.args) for task in linker.tasks), *notes])
     demands = (masked.restored(found[0]).strip(" .,:;!?") for found in _DEMAND.finditer(masked.text))
     return [f"“{words}” is not planned: no task takes it" for words in demands if words not in said]
-
-
-def recognise_tools(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
-    """The task types, with the Hub's task that each tool performs as its last alias, where there is one."""
-    return load_classifier(settings).recognise(specs)
 
 
 def split_request(

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
-from jarvis_agent.core.types import Task
+from jarvis_agent.planning.hints import PlannedStep
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
 from jarvis_agent.planning.offline.arguments import RESIZER, add_task, noun
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
@@ -66,23 +65,6 @@ IMPLIED = (
     Implied((), _IMPLIED.ALOUD.search, ("text-to-speech",)),
     Implied(("text-to-speech",), _IMPLIED.DUBBED.search, ("combine-video-audio",)),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedStep:
-    """A step of a request, and what became of it.
-
-    Attributes:
-        text: the step as the user wrote it.
-        scores: by name, the score of each task that could do it; 0.6 is a clear one.
-        tasks: those planned for it, with what they need; none if an earlier step has made them.
-        note: what of it is not planned and why, or None.
-    """
-
-    text: str
-    scores: Mapping[str, float] = field(default_factory=dict)
-    tasks: tuple[Task, ...] = ()
-    note: str | None = None
 
 
 class StepPlanner:
