@@ -34,7 +34,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from jarvis_agent.core.redaction import redact
-from jarvis_agent.core.text import brief_text
+from jarvis_agent.core.text import brief_text, replace_surrogates
 
 
 class JarvisError(Exception):
@@ -189,12 +189,12 @@ def redacted_cause(error: BaseException) -> JarvisError:
 def log_error(logger: logging.Logger, what: str, error: BaseException) -> None:
     """Log an error that a run survives: one line at WARNING, and its traceback at DEBUG.
 
-    A program that configures no logging has warnings on its standard error.
+    A program that configures no logging has warnings on its standard error. A log file takes no surrogates.
     """
-    logger.warning("%s: %s", what, brief_text(describe_error(error)))
+    logger.warning("%s: %s", what, replace_surrogates(brief_text(describe_error(error))))
     logger.debug("%s", format_traceback(error))
 
 
 def format_traceback(error: BaseException) -> str:
     """An error with its traceback, for logs."""
-    return redact("".join(traceback.format_exception(error)).rstrip())
+    return redact(replace_surrogates("".join(traceback.format_exception(error)).rstrip()))

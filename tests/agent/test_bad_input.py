@@ -145,7 +145,7 @@ WORDS = st.tuples(*(st.text(st.characters(categories=[one]), min_size=1, max_siz
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_characters_may_be_in_a_request_a_plan_a_result_an_error_and_an_answer(
-    words: tuple[str, ...],
+    caplog: pytest.LogCaptureFixture, words: tuple[str, ...]
 ) -> None:
     text, files = " ".join(words), " ".join(f"{word}.jpg" for word in words)
     calls = plan(
@@ -161,6 +161,7 @@ def test_any_characters_may_be_in_a_request_a_plan_a_result_an_error_and_an_answ
         assert ("- image-to-text (a.jpg)" in run.answer) == (not isinstance(respond, str))
         assert "- translation" in run.answer
         assert Run.model_validate_json(run.model_dump_json()).answer == run.answer
+    assert caplog.text.encode("utf-8")
 
 
 def test_an_unusable_request_is_refused_with_an_example() -> None:
