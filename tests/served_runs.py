@@ -21,13 +21,13 @@ from stages import FakeStage
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.interfaces.common.settings import ServerSettings
-from jarvis_agent.interfaces.server import run_workers, runs, threads
+from jarvis_agent.interfaces.server import run_workers, runs
 
 
 def make_agent(folder: Path) -> JarvisAgent:
     """The agent of one process, whose death is noticed soon."""
     runs.BEAT_S = 0.2
-    runs.STALE_S = threads.STALE_S = 2.0
+    runs.STALE_S = 2.0
     return JarvisAgent(
         tools=[worker(folder / "log", folder / "gate")],
         planner=FakeStage(random_plan),

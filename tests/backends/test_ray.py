@@ -42,7 +42,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Selection
 from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
 from jarvis_agent.interfaces.cli.app import app
-from jarvis_agent.interfaces.cli.probes import check_cluster
+from jarvis_agent.interfaces.cli.doctor import check_cluster
 from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 pytestmark = pytest.mark.cluster

@@ -16,7 +16,7 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.types import Selection, TaskResult, Usage
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
-from jarvis_agent.interfaces.cli.answer import AnswerPrinter
+from jarvis_agent.interfaces.cli.ask import AnswerPrinter
 from jarvis_agent.interfaces.common.progress import make_console
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import template_responder

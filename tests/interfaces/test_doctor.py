@@ -17,9 +17,8 @@ from rich.console import Console
 from jarvis_agent.backends.hub import packaged
 from jarvis_agent.backends.starter import models as starter
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.interfaces.cli import doctor, probes
-from jarvis_agent.interfaces.cli.doctor import Report, examine
-from jarvis_agent.interfaces.cli.probes import Check, check_hub, check_model
+from jarvis_agent.interfaces.cli import doctor
+from jarvis_agent.interfaces.cli.doctor import Check, Report, check_hub, check_model, examine
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -54,7 +53,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 @pytest.fixture
 def llm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server of every language model answers, without a list of models."""
-    monkeypatch.setattr(probes, "_listed_models", lambda model: [])
+    monkeypatch.setattr(doctor, "_listed_models", lambda model: [])
 
 
 @pytest.mark.usefixtures("no_starters")

@@ -31,7 +31,8 @@ from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.types import Resource
 from jarvis_agent.interfaces.common.settings import ServerSettings
-from jarvis_agent.interfaces.mcp import run_http, run_stdio, transports
+from jarvis_agent.interfaces.mcp import run_http, run_stdio
+from jarvis_agent.interfaces.mcp.server import _working_directory, make_http_app
 from jarvis_agent.interfaces.mcp.session import Session
 from jarvis_agent.testing import ScriptedLLM
 
@@ -103,7 +104,7 @@ async def over_stdio(folder: Path, *args: str, **env: str) -> AsyncIterator[Clie
 async def listening(agent: JarvisAgent, *keys: str, **limits: int) -> AsyncIterator[str]:
     """The URL of a server on loopback."""
     settings = ServerSettings(api_keys=keys, allowed_hosts=("127.0.0.1",), **limits)
-    app = transports.make_http_app(agent, settings)
+    app = make_http_app(agent, settings)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started)
@@ -410,9 +411,9 @@ def test_a_server_started_in_the_root_directory_does_not_read_the_whole_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")
-    assert transports._working_directory() == []
+    assert _working_directory() == []
     monkeypatch.chdir(tmp_path)
-    assert transports._working_directory() == [tmp_path]
+    assert _working_directory() == [tmp_path]
 
 
 def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

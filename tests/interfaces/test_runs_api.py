@@ -16,7 +16,7 @@ from jarvis_agent import Run
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.interfaces.server import runs
 from jarvis_agent.interfaces.server.database import open_database
-from jarvis_agent.interfaces.server.run_records import RunRecords
+from jarvis_agent.interfaces.server.runs import RunRecords
 
 REQUEST = {"input": "What animal is this?"}
 

@@ -29,8 +29,8 @@ from jarvis_agent.core.settings import SERVER_SETTINGS, misspelt_variables
 from jarvis_agent.interfaces.common.access import ApiKey, KeyAuthentication
 from jarvis_agent.interfaces.common.listen import accepted_hosts
 from jarvis_agent.interfaces.common.settings import ServerSettings
-from jarvis_agent.interfaces.server import create_app, health
-from jarvis_agent.interfaces.server.health import health_routes
+from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.interfaces.server.app import health_routes
 
 ADA, BOB = "key-of-ada-1234567890", "key-of-bob-1234567890"
 
@@ -395,7 +395,7 @@ async def test_the_owner_of_a_request_is_not_in_the_state_that_requests_share() 
 
 
 def test_a_part_that_does_not_answer_is_failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_CHECK_S", 0.01)
+    monkeypatch.setattr("jarvis_agent.interfaces.server.app._CHECK_S", 0.01)
     app = FastAPI()
     app.include_router(health_routes({"database": asyncio.Event().wait}))
     answer = TestClient(app).get("/healthz")

@@ -24,9 +24,9 @@ from test_runs_api import REQUEST, ended, events_of, start
 from jarvis_agent import Run
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.execution.run import Event
-from jarvis_agent.interfaces.server import database, runs, threads
+from jarvis_agent.interfaces.server import database, runs
 from jarvis_agent.interfaces.server.database import Writes, open_database
-from jarvis_agent.interfaces.server.run_records import RunRecords
+from jarvis_agent.interfaces.server.runs import RunRecords
 
 BEFORE_THE_GATE = [0, 1, 2, 4, 7]
 """The tasks that end before task 3, which waits."""
@@ -136,7 +136,7 @@ def test_a_database_that_goes_away_is_answered_with_503_until_it_is_back(
     monkeypatch.setattr(database, "_WAIT_S", 0.5)
     monkeypatch.setattr(runs, "BEAT_S", 0.2)
     monkeypatch.setattr(runs, "STALE_S", 0.5)
-    monkeypatch.setattr(threads, "STALE_S", 0.5)
+    monkeypatch.setattr(runs, "STALE_S", 0.5)
     never, entered, _ = endless_expert()
     script = {"plan": "[]"}
     agent = agent_of(tmp_path, script, {"image-to-text": "a cat", "canny-control": never})
@@ -157,7 +157,7 @@ def test_a_database_that_goes_away_is_answered_with_503_until_it_is_back(
             assert served.get("/healthz").json()["parts"] == {"files": "ok", "database": "failing"}
             script["plan"] = "[]"
             assert served.client.post("/agent/invoke", json={"input": "Hello"}).status_code == 200
-            time.sleep(2 * threads.STALE_S)
+            time.sleep(2 * runs.STALE_S)
         finally:
             postgres_server.start()
         wait_until(lambda: served.get("/healthz").status_code == 200)
@@ -321,7 +321,7 @@ async def several_steps() -> None:
 
 async def test_a_thread_that_is_claimed_for_one_run_does_not_work_on_another(tmp_path: Path) -> None:
     async with open_database(None, tmp_path, retention=60) as opened:
-        one, other = threads.Threads(opened), threads.Threads(opened)
+        one, other = runs.Threads(opened), runs.Threads(opened)
         for process in (one, other):
             await process.beat()
         async with one.claim("local/chat", "first"):

@@ -25,7 +25,7 @@ from jarvis_agent.interfaces.common.files import delete_expired, stored_bytes
 from jarvis_agent.interfaces.server.errors import database_error_response
 from jarvis_agent.interfaces.server.jarvis_api import JarvisRequest
 from jarvis_agent.interfaces.server.openai_api import ChatCompletionRequest
-from jarvis_agent.interfaces.server.run_records import RunRequest
+from jarvis_agent.interfaces.server.runs import RunRequest
 
 NOW = 1_000_000.0
 

@@ -1,1 +1,4 @@
-"""What the command line shows: progress, tables, the doctor, and what can be done here."""
+"""The command line."""
+
+FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
+"""Exit codes."""

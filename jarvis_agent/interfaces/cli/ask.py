@@ -17,10 +17,14 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
+from rich.cells import cell_len
+from rich.console import Console
 from rich.live import Live
+from rich.markdown import Markdown
 from rich.text import Text
 
 from jarvis_agent.backends.jobs import activities
@@ -28,8 +32,7 @@ from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.interfaces.cli.answer import AnswerPrinter, relative_paths
-from jarvis_agent.interfaces.cli.command_group import INTERRUPTED
+from jarvis_agent.interfaces.cli import INTERRUPTED
 from jarvis_agent.interfaces.common.progress import (
     RunProgress,
     answered,
@@ -47,6 +50,14 @@ if TYPE_CHECKING:
 
     Agent: TypeAlias = JarvisAgent | ResumableAgent
 
+
+_ITEM = re.compile(r"\s*(?:(?:[-*•]|\d+[.)])\s+)?")
+_CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
+_WORD = re.compile(rf"\s+|[{_CJK}]|[^\s{_CJK}]+")
+_LINE_END = re.compile(r"\n")
+_BLOCK_END = re.compile(r"\n\s*\n(?=[^\s*+\-\d>|])")
+"""Between blocks of Markdown that can be rendered one by one; a list with blank lines is one block."""
+
 CHAT_HELP = """\
 Write a request and press Enter. A request may refer to earlier ones and to their results.
 /files  the files of this chat      /help  this text      /quit  end the chat (or Ctrl-D)
@@ -56,6 +67,72 @@ CLOSE_S = 0.5
 """Seconds that an agent may take to close after Ctrl-C."""
 
 _QUIT = {"/quit", "/exit", "quit", "exit"}
+
+
+class AnswerPrinter:
+    """Prints an answer while its pieces come, with the paths below the working directory relative.
+
+    A terminal gets it wrapped, a pipe line by line as it is. `close` prints what `feed` held back.
+
+    Args:
+        console: of standard output.
+        is_markdown: the answer is a language model's; a terminal shows it block by block.
+    """
+
+    def __init__(self, console: Console, *, is_markdown: bool) -> None:
+        self._console = console
+        self._is_markdown = is_markdown and console.is_terminal
+        self._pending = ""
+        self._has_blocks = False
+
+    def feed(self, piece: str) -> None:
+        """Print what the piece completes."""
+        self._pending += piece
+        ends = (_BLOCK_END if self._is_markdown else _LINE_END).finditer(self._pending)
+        complete = [end for end in ends if self._pending.count("```", 0, end.start()) % 2 == 0]
+        if complete:
+            self._print(self._pending[: complete[-1].start()])
+            self._pending = self._pending[complete[-1].end() :]
+
+    def close(self) -> None:
+        """Print the rest."""
+        if self._pending:
+            self._print(self._pending)
+        self._pending = ""
+
+    def _print(self, text: str) -> None:
+        text = relative_paths(clean(text))
+        if self._is_markdown:
+            blank = "\n" if self._has_blocks else ""
+            # As a link, an image keeps its path.
+            self._console.print(blank, Markdown(text.replace("![", "["), hyperlinks=False), sep="", end="")
+            self._has_blocks = True
+            return
+        for line in text.split("\n"):
+            rows = _wrapped(line, self._console.width) if self._console.is_terminal else [line]
+            for row in rows:
+                self._console.print(row, soft_wrap=True)
+
+
+def relative_paths(text: str) -> str:
+    """The text with the paths below the working directory relative to it."""
+    return re.sub(rf"(?<![\w/.:~-]){re.escape(str(Path.cwd()) + os.sep)}", "", text)
+
+
+def _wrapped(line: str, width: int) -> Iterator[str]:
+    """Rows of at most `width` columns, indented like the text of a list's item; long words stay whole."""
+    match = _ITEM.match(line)
+    indent = cell_len(match[0]) if match else 0
+    row, used = "", 0
+    for word in _WORD.findall(line):
+        size = cell_len(word)
+        if used + size > width and used > indent:
+            yield row.rstrip()
+            row, used = " " * indent, indent
+            if word.isspace():
+                continue
+        row, used = row + word, used + size
+    yield row
 
 
 def one_shot(agent: Agent, request: dict[str, Any], *, as_json: bool) -> bool:

@@ -37,7 +37,7 @@ def run_stdio(agent: JarvisAgent) -> None:
         MissingExtraError: the extra "mcp" is not installed.
     """
     _check_extra()
-    from jarvis_agent.interfaces.mcp.transports import serve_stdio
+    from jarvis_agent.interfaces.mcp.server import serve_stdio
 
     asyncio.run(serve_stdio(agent))
 
@@ -60,7 +60,7 @@ def run_http(
         SystemExit: the port cannot be listened on.
     """
     _check_extra()
-    from jarvis_agent.interfaces.mcp.transports import make_http_app
+    from jarvis_agent.interfaces.mcp.server import make_http_app
 
     app = partial(make_http_app, agent)
     # A client's stream for notifications stays open until one of both ends it.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import logging
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, File, HTTPException, Request, UploadFile
-from fastapi.responses import FileResponse, RedirectResponse
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from fastapi.security import HTTPBearer
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langserve import add_routes
@@ -33,7 +36,6 @@ from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_dir
 from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
-from jarvis_agent.interfaces.server.health import HealthCheck, check_writable, health_routes
 from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
 from jarvis_agent.interfaces.server.metrics import RequestMetrics, metrics_routes, observe_run
 from jarvis_agent.interfaces.server.openai_api import openai_routes
@@ -50,6 +52,14 @@ from jarvis_agent.interfaces.server.workspaces import (
 
 _OPEN_PATHS = ("/", "/docs", "/healthz", "/openapi.json")
 """What needs no key."""
+
+_logger = logging.getLogger(__name__)
+
+HealthCheck = Callable[[], Awaitable[object]]
+"""Raises an error if a part of the server does not work."""
+
+_CHECK_S = 4.0
+"""Longest wait for a part. A container gives both 10 s."""
 
 
 def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
@@ -172,3 +182,40 @@ def _file_routes(workspaces: Mapping[str, Workspace], max_bytes: int, max_stored
         )
 
     return router
+
+
+def health_routes(parts: Mapping[str, HealthCheck]) -> APIRouter:
+    """Return the route `/healthz`, for load balancers and containers; `parts` may change later.
+
+    {"status": "ok", "parts": {"files": "ok"}}            # 200
+    {"status": "failing", "parts": {"files": "failing"}}  # 503; why is in the log, not in the response
+    """
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz")
+    async def healthz() -> JSONResponse:
+        """Tell whether the server is up, and which of its parts are."""
+        states = {}
+        for name, check in parts.items():
+            try:
+                async with asyncio.timeout(_CHECK_S):
+                    await check()
+                states[name] = "ok"
+            except Exception as error:
+                _logger.error("%s: %s", name, str(error) or "no answer")
+                states[name] = "failing"
+        status = "failing" if "failing" in states.values() else "ok"
+        return JSONResponse({"status": status, "parts": states}, 200 if status == "ok" else 503)
+
+    return router
+
+
+def check_writable(directory: Path) -> None:
+    """Write a temporary file there.
+
+    Raises:
+        OSError: the directory cannot be written, or its disk is full.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+        file.write(b"x")

@@ -24,7 +24,7 @@ from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.common.files import origin_of, to_paths
-from jarvis_agent.interfaces.server.disconnect import unless_disconnected
+from jarvis_agent.interfaces.server.errors import unless_disconnected
 from jarvis_agent.interfaces.server.workspaces import Workspace
 
 

@@ -21,8 +21,7 @@ from sse_starlette import EventSourceResponse
 
 from jarvis_agent.agent.approval import decision_of
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS
-from jarvis_agent.interfaces.server.run_records import ACTIVE, RunInfo, RunRequest
-from jarvis_agent.interfaces.server.runs import StartedRuns
+from jarvis_agent.interfaces.server.runs import ACTIVE, RunInfo, RunRequest, StartedRuns
 from jarvis_agent.interfaces.server.workspaces import THREAD_HEADER
 
 router = APIRouter(prefix="/runs", tags=["runs"])
