@@ -47,7 +47,7 @@ variable has no effect: `jarvis`, `jarvis doctor` and the log suggest the right 
 _SERVER_SETTINGS = """
 ## The server
 
-`jarvis serve` also has these: variables, and fields of
+`jarvis serve`, `jarvis ui` and `jarvis mcp --http` also have these: variables, and fields of
 `jarvis_agent.interfaces.common.settings.ServerSettings`. [The server](server.md) explains them.
 
 | field | variable | default | description |

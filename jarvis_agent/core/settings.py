@@ -35,6 +35,7 @@ SERVER_SETTINGS = (
     "max_upload_bytes",
     "max_mcp_sessions",
     "checkpoints",
+    "retention",
 )
 """Fields of `interfaces.common.settings.ServerSettings`, whose variables are no misspelt settings."""
 
@@ -166,9 +167,6 @@ class Settings(EnvironmentSettings):
     max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
     max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")
     url_timeout: float = Field(30.0, gt=0, description="longest fetch of a URL, in seconds")
-    retention: float = Field(
-        86_400.0, gt=0, description="how long a server keeps uploads and outputs, in seconds"
-    )
 
     @field_validator("cluster")
     @classmethod

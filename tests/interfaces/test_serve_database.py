@@ -241,14 +241,14 @@ def test_threads_and_runs_expire_with_the_files(
     monkeypatch.setattr(runs, "SWEEP_S", 0.1)
     url = request.getfixturevalue("postgres") if kind == "postgres" else None
     script = {"plan": "[]"}
-    agent = agent_of(tmp_path, script, retention=6, run_timeout=6)
+    agent = agent_of(tmp_path, script, run_timeout=6)
     thread: Any = {"configurable": {"thread_id": "local/one", "checkpoint_ns": ""}}
 
     async def is_stored() -> bool:
         async with open_database(url, tmp_path, retention=60) as opened:
             return await opened.saver.aget_tuple(thread) is not None
 
-    with serving(agent, script, checkpoints=url) as served:
+    with serving(agent, script, checkpoints=url, retention=6) as served:
         run = ended(served.client, start(served.client, input="Good morning!", thread="one"))
         assert asyncio.run(is_stored())
         wait_until(lambda: served.get(f"/runs/{run['id']}").status_code == 404)

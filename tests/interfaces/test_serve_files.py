@@ -373,7 +373,7 @@ def test_a_server_deletes_expired_uploads_and_runs_and_nothing_else(tmp_path: Pa
     mine, run = stored(tmp_path / "mine", 0), stored(tmp_path / "served" / "revoked" / "theirs", 0)
     upload = stored(tmp_path / "uploads" / "local" / ("0" * 32), 0)
     script = {"plan": "[]"}
-    with serving(agent_of(tmp_path, script, retention=1e-9), script):
+    with serving(agent_of(tmp_path, script), script, retention=1e-9):
         deadline = time.monotonic() + 20
         while (run.exists() or upload.exists()) and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -69,7 +69,7 @@ NOBODY = gr.Request(username=None, headers={})
 
 
 def test_a_chat_is_opened_again_with_its_key_and_login_alone(agent: JarvisAgent) -> None:
-    page = Page([agent])
+    page = Page([agent], ServerSettings())
     ada, eve = (gr.Request(username=name, headers={}) for name in ("ada", "eve"))
     visitor, key, name, *_ = page._start(None, ada)
     assert page._open(key, name, ada)[0] is visitor
@@ -81,7 +81,7 @@ def test_a_chat_is_opened_again_with_its_key_and_login_alone(agent: JarvisAgent)
 
 
 def test_a_chat_that_no_session_has_is_read_from_its_files(agent: JarvisAgent) -> None:
-    page = Page([agent])
+    page = Page([agent], ServerSettings())
     visitor, key, name, *_ = page._start(None, NOBODY)
     _answered(visitor, "What is this?")
     del visitor
@@ -90,7 +90,7 @@ def test_a_chat_that_no_session_has_is_read_from_its_files(agent: JarvisAgent) -
 
 
 def test_the_chats_of_a_visitor_are_listed_and_deleted(agent: JarvisAgent) -> None:
-    page = Page([agent])
+    page = Page([agent], ServerSettings())
     first, key, name, *_ = page._start(None, NOBODY)
     _answered(first, "What is this?")
     second = page._start(key, NOBODY)[0]
@@ -134,7 +134,7 @@ def test_the_form_of_a_plan_does_not_keep_its_visitor(agent: JarvisAgent, tmp_pa
 
 
 def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: JarvisAgent) -> None:
-    page = Page([agent])
+    page = Page([agent], ServerSettings())
     used, left = (page._start(None, NOBODY)[0] for _ in range(2))
     for visitor in (used, left):
         visitor.ask("Look", [CAT], Choices())
@@ -147,7 +147,7 @@ def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: Ja
 
 
 def test_a_request_after_the_end_of_its_session_starts_a_chat(agent: JarvisAgent) -> None:
-    page = Page([agent])
+    page = Page([agent], ServerSettings())
     given = dict(zip(page._choices, (0, None, None, False), strict=True))
     given |= {page._visitor: None, page._key: "k", page._name: "0" * 32}
     given |= {page._box: {"text": "Look", "files": []}}

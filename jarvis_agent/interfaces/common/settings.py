@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
 from jarvis_agent.core.redaction import register_secret
-from jarvis_agent.core.settings import EnvironmentSettings
+from jarvis_agent.core.settings import EnvironmentSettings, Settings
 
 
 class ServerSettings(EnvironmentSettings):
@@ -43,6 +43,9 @@ class ServerSettings(EnvironmentSettings):
     checkpoints: str | None = Field(
         None, description="where threads are kept: a path, or a URL of PostgreSQL; None: in `output_dir`"
     )
+    retention: float = Field(
+        86_400.0, gt=0, description="how long uploads, outputs and threads are kept, in seconds"
+    )
 
     @field_validator("api_keys", "allowed_hosts", "allowed_origins", mode="before")
     @classmethod
@@ -56,6 +59,10 @@ class ServerSettings(EnvironmentSettings):
     @classmethod
     def _as_browsers_write_them(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(origin.lower().rstrip("/") for origin in origins)
+
+    def run_retention(self, settings: Settings) -> float:
+        """Seconds for which files of runs are kept: at least as long as a run of an agent may take."""
+        return max(self.retention, settings.run_timeout)
 
     def model_post_init(self, context: Any) -> None:
         """Register the keys as secrets."""

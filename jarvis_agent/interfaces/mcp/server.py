@@ -286,7 +286,7 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        kept = max(agent.settings.retention, agent.settings.run_timeout)
+        kept = settings.run_retention(agent.settings)
         delete = partial(asyncio.to_thread, delete_expired, base, kept)
         async with AsyncExitStack() as running:
             await running.enter_async_context(agent)

@@ -128,7 +128,7 @@ def _check_database(agent: JarvisAgent, settings: ServerSettings) -> None:
     from jarvis_agent.interfaces.server.database import open_database
 
     async def check() -> None:
-        async with open_database(settings.checkpoints, agent.settings.output_dir, agent.settings.retention):
+        async with open_database(settings.checkpoints, agent.settings.output_dir, settings.retention):
             pass
 
     asyncio.run(check())

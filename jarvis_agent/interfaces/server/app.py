@@ -21,7 +21,6 @@ from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.core.request import Request as AgentRequest
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
 from jarvis_agent.interfaces.common.files import (
@@ -66,16 +65,17 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
     """As `create_app`."""
     keys = [key.get_secret_value() for key in server.api_keys]
     workspaces = make_workspaces(agent.with_observer(observe_run), owners_of(keys))
-    limits, settings = RunLimits(server), agent.settings
+    limits, settings, kept = RunLimits(server), agent.settings, server.run_retention(agent.settings)
+    delete = partial(asyncio.to_thread, _delete_expired, agent, kept, server.retention)
     parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, settings.output_dir)}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with (
             agent,
-            open_database(server.checkpoints, settings.output_dir, _kept(settings)) as database,
+            open_database(server.checkpoints, settings.output_dir, kept) as database,
             StartedRuns(database, workspaces, limits.hold) as runs,
-            repeating(partial(asyncio.to_thread, _delete_expired, agent), SWEEP_S, "the deletion of files"),
+            repeating(delete, SWEEP_S, "the deletion of files"),
         ):
             app.state.runs, parts["database"] = runs, database.check
             yield
@@ -112,17 +112,11 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
     return app
 
 
-def _kept(settings: Settings) -> float:
-    """Seconds for which files of runs are kept: at least as long as a run may take."""
-    return max(settings.retention, settings.run_timeout)
-
-
-def _delete_expired(agent: JarvisAgent) -> None:
-    """Delete expired files, also those of revoked keys."""
-    runs, uploads = directories_of(agent)
-    for directory, seconds in ((runs, _kept(agent.settings)), (uploads, agent.settings.retention)):
+def _delete_expired(agent: JarvisAgent, *seconds: float) -> None:
+    """Delete runs and uploads older than these seconds, also those of revoked keys."""
+    for directory, seconds_kept in zip(directories_of(agent), seconds, strict=True):
         for own in directory.glob("*/"):
-            delete_expired(own, seconds)
+            delete_expired(own, seconds_kept)
 
 
 def _agent_routes(

@@ -3,10 +3,9 @@
     run_ui(agent)                                                                   # alone
     gr.mount_gradio_app(app, create_ui(agent), path="/ui", **page_options(agent))   # in FastAPI
 
-Each visitor has chats and files of their own, which are kept for `Settings.retention`. The page shows no path
-of this machine and no key. `run_ui` asks for a login if there are API keys.
-Elsewhere, Gradio's `auth=` can.
-Needs the extra "ui".
+Each visitor has chats and files of their own, which are kept for `ServerSettings.retention`. The page shows
+no path of this machine and no key. `run_ui` asks for a login if there are API keys. Elsewhere, Gradio's
+`auth=` can. Needs the extra "ui".
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ def create_ui(*agents: JarvisAgent) -> gr.Blocks:
         ConfigError: no agent is given.
     """
     _check(agents)
+    from jarvis_agent.interfaces.common.settings import ServerSettings
     from jarvis_agent.interfaces.ui.page import Page
 
-    return Page(agents).blocks
+    return Page(agents, ServerSettings()).blocks
 
 
 def page_options(*agents: JarvisAgent) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The page: its layout and its events.
 
-    page = Page([agent]).blocks
+    page = Page([agent], ServerSettings()).blocks
     page.launch(**page_options([agent]))
 
 What a visitor did is in a Visitor, which is state of the Gradio session. The chat and the plan are drawn from
@@ -30,6 +30,7 @@ from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.interfaces.common.files import delete_expired
 from jarvis_agent.interfaces.common.progress import shorten
+from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.ui.chat_view import ChatView
 from jarvis_agent.interfaces.ui.export import export_chat
 from jarvis_agent.interfaces.ui.plan_view import PlanView
@@ -83,13 +84,13 @@ def page_options(agents: Sequence[JarvisAgent]) -> dict[str, Any]:
 class Page:
     """The page of agents that visitors choose from; `blocks` is what Gradio serves."""
 
-    def __init__(self, agents: Sequence[JarvisAgent], max_runs: int = 16) -> None:
-        """`max_runs` may run at once, of all visitors together; others wait."""
-        self._agents, self._max_runs = agents, max_runs
+    def __init__(self, agents: Sequence[JarvisAgent], server: ServerSettings) -> None:
+        """Lay out the page. Its limit of runs at once is for all visitors together; others wait."""
+        self._agents, self._max_runs = agents, server.max_concurrent_runs
         self._visitors: WeakValueDictionary[str, Visitor] = WeakValueDictionary()  # Gradio holds them.
         settings = agents[0].settings
         self._directory = settings.output_dir / "ui"
-        self._kept = int(max(settings.retention, settings.run_timeout))
+        self._kept = int(server.run_retention(settings))
         self._examples = {
             name: _EXAMPLES / file if file else None
             for name, file in _EXAMPLE_FILES.items()

@@ -43,7 +43,7 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
         return any(one.matches(key.encode()) for one in known)
 
     message = "Any name, and an API key as the password."
-    page = Page(agents, server.max_concurrent_runs).blocks
+    page = Page(agents, server).blocks
     gr.mount_gradio_app(
         app, page, path="/", auth=login if known else None, auth_message=message, **page_options(agents)
     )
