@@ -31,11 +31,8 @@ from jarvis_agent.core.settings import Policy
 from jarvis_agent.interfaces.common.files import delete_expired
 from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.interfaces.common.settings import ServerSettings
-from jarvis_agent.interfaces.ui.chat_view import ChatView
-from jarvis_agent.interfaces.ui.export import export_chat
-from jarvis_agent.interfaces.ui.plan_view import PlanView
-from jarvis_agent.interfaces.ui.proposal import show_proposal
 from jarvis_agent.interfaces.ui.texts import TEXTS, Texts, texts_for
+from jarvis_agent.interfaces.ui.views import ChatView, PlanView, as_text, escape, export_chat
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
 
 _DATA = Path(__file__).parent / "data"
@@ -410,3 +407,84 @@ def _labels_of(component: Any, text: Texts) -> dict[str, Any]:
     found = {name: getattr(component, name, None) for name in ("label", "value", "placeholder", "choices")}
     shown = {name: _in_language(value, text) for name, value in found.items()}
     return {name: value for name, value in shown.items() if value is not found[name] and value != found[name]}
+
+
+def show_proposal(
+    visitor: Visitor | None,
+    shown: dict[str, Any] | None,
+    asked: gr.State,
+    decision: gr.State,
+) -> None:
+    """Lay out a plan that waits for the visitor: a checkbox for each task, and a field for each input.
+
+    Args:
+        visitor: the one who decides.
+        shown: what `JarvisAgent.waiting` returns, and the "language" of the visitor.
+        asked: has the visitor. Gradio keeps functions longer than states, so they must not hold one.
+        decision: gets `{"plan": …}` with True, False, or the tasks that are left, as changed.
+    """
+    if visitor is None or shown is None:
+        return
+    text = texts_for(shown["language"])
+    gr.Markdown(text("proposal"))
+    gr.Markdown(text("proposal_help"))
+    if problem := shown.get("problem"):
+        gr.Markdown(f"⚠️ {escape(visitor.clean(problem))}")
+    tasks = shown.get("given", shown["plan"])  # A plan that cannot run is shown as the visitor changed it.
+    fields: list[Any] = []
+    choices = [(name, name) for name in visitor.file_names]
+    titles = {task["id"]: f"{task['id']} {task['task']}" for task in tasks}
+    for task in tasks:
+        with gr.Group():
+            fields.append(gr.Checkbox(True, label=titles[task["id"]], interactive=True))
+            fields += [
+                _field(name, visitor.clean(as_text(value)), choices) for name, value in task["args"].items()
+            ]
+        choices.append((f"← {titles[task['id']]}", f"<resource>-{task['id']}"))
+    with gr.Row(elem_id="decision"):
+        run = gr.Button(text("run"), variant="primary", elem_id="run-plan")
+        reject = gr.Button(text("reject"), elem_id="reject-plan")
+
+    def read(visitor: Visitor, *values: Any) -> dict[str, Any]:
+        edited = _edited_plan(tasks, values, visitor)
+        return _decision(True if edited == shown["plan"] else edited)
+
+    run.click(read, [asked, *fields], decision, api_visibility="private")
+    reject.click(lambda: _decision(False), None, decision, api_visibility="private")
+
+
+def _field(name: str, text: str, choices: Sequence[tuple[str, str]]) -> gr.Dropdown | gr.Textbox:
+    """A choice of files and earlier results for an input that is one of them, or a text box."""
+    if any(text == value for _, value in choices):
+        return gr.Dropdown(choices, value=text, label=name, interactive=True, allow_custom_value=True)
+    return gr.Textbox(text, label=name, interactive=True, max_lines=6)
+
+
+def _edited_plan(
+    tasks: list[dict[str, Any]], values: tuple[Any, ...], visitor: Visitor
+) -> list[dict[str, Any]]:
+    """The tasks whose checkbox is set, with the inputs as changed."""
+    given, edited = iter(values), []
+    for task in tasks:
+        is_kept = next(given)
+        args = {name: _changed(value, next(given), visitor) for name, value in task["args"].items()}
+        if is_kept:
+            edited.append({**task, "args": args})
+    return edited
+
+
+def _changed(value: Any, text: str, visitor: Visitor) -> Any:
+    """The value of a text box; the original one if the text is what was shown for it."""
+    if text == visitor.clean(as_text(value)):
+        return value
+    if isinstance(value, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _decision(plan: Any) -> dict[str, Any]:
+    # The number makes each decision a change of the state.
+    return {"plan": plan, "number": secrets.token_hex(4)}
