@@ -70,7 +70,7 @@ class Settings(EnvironmentSettings):
     """All settings of an agent. Times are in seconds, sizes in bytes."""
 
     # The language model.
-    model: str | None = Field(None, description="init_chat_model string, or a model name for base_url")
+    model: str | None = Field(None, description="init_chat_model string, gguf:FILE, or a name for base_url")
     base_url: str | None = Field(None, description="an OpenAI-compatible server")
     api_key: SecretStr | None = Field(None, description="key for base_url, if it requires one")
     llm_timeout: float = Field(60.0, gt=0, description="longest wait for the LLM's next token, in seconds")

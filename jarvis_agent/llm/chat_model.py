@@ -8,7 +8,8 @@
 
 1. JARVIS_BASE_URL: any OpenAI-compatible server (vLLM, Ollama, llama.cpp) with the model JARVIS_MODEL, by
    default "default", which servers of a single model accept.
-2. JARVIS_MODEL: an `init_chat_model` string.
+2. JARVIS_MODEL: an `init_chat_model` string. "gguf:path/file.gguf" and "gguf:org/repo:file.gguf" run in this
+   process, and precede JARVIS_BASE_URL.
 3. OPENAI_API_KEY: OpenAI.
 4. HF_TOKEN: the OpenAI-compatible router of Hugging Face's Inference Providers, unless `offline` is set.
 
@@ -29,12 +30,15 @@ from langchain_core.runnables import Runnable
 
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.budget import context_window
+from jarvis_agent.llm.budget import DEFAULT_WINDOW, context_window
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from langchain_core.language_models import BaseChatModel
 
     from jarvis_agent.core.settings import Settings
+    from jarvis_agent.llm.llama_cpp import ChatGGUF
 
 
 SCHEMA = "response_format"
@@ -119,6 +123,9 @@ def supports_schema(model: Any, settings: Settings) -> bool:
 NO_MODEL = "none"
 """The model name that stands for no LLM."""
 
+GGUF = "gguf:"
+"""Begins the name of a GGUF file, "gguf:path/file.gguf", or "gguf:org/repo:file.gguf" of the Hub."""
+
 OPENAI_MODEL = "gpt-5-mini"
 ROUTER_URL = "https://router.huggingface.co/v1"
 ROUTER_MODEL = "openai/gpt-oss-120b"
@@ -171,6 +178,10 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
             f'or a name such as "openai:{OPENAI_MODEL}"'
         )
     name = model or settings.model
+    if name and name.startswith(GGUF):
+        from jarvis_agent.llm.llama_cpp import gguf_path
+
+        return local_model(gguf_path(name.removeprefix(GGUF), settings), settings)
     if model and ":" in model and model.partition(":")[0] in PROVIDERS:
         return _named(model, settings)
     if settings.base_url:
@@ -197,6 +208,18 @@ def _named(name: str, settings: Settings) -> BaseChatModel:
         why = _NO_PROVIDER if "infer model provider" in str(error) else str(error)
         why = f"{why.rstrip('.')}. {_OTHERWISE}" if _ABOUT_KEY.search(why) else why
         raise ConfigError(f'the language model "{name}" cannot be created: {why}') from error
+
+
+def local_model(path: Path, settings: Settings) -> ChatGGUF:
+    """The chat model in a GGUF file, with the settings' context window and device, at temperature 0.
+
+    Raises:
+        MissingExtraError: xllamacpp is not installed.
+    """
+    from jarvis_agent.llm.llama_cpp import ChatGGUF
+
+    window, layers = settings.context_window or DEFAULT_WINDOW, 0 if settings.device == "cpu" else -1
+    return ChatGGUF(path=path, n_ctx=window, n_gpu_layers=layers, temperature=0.0)
 
 
 def _openai(

@@ -73,7 +73,7 @@ ADVICE = (
     Advice(
         "the request is too long for {llm}",
         "Shorten the request, or use a model with a longer context.",
-        ("ContextOverflowError", 413),
+        ("ContextOverflowError", "exceed_context_size_error", 413),
     ),
     Advice(
         "{llm} has had too many requests",
@@ -120,6 +120,7 @@ _KEY_NAMES = {"api.openai.com": "OPENAI_API_KEY", "router.huggingface.co": "HF_T
 def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
     """The LLMError for a failure of `model`: what happened, and what to do."""
     conditions = {*(cls.__name__ for cls in type(error).__mro__), getattr(error, "status_code", None)}
+    conditions.add(getattr(error, "type", None))  # of the body of an answer
     advice = next((row for row in ADVICE if conditions.intersection(row.when)), _DEFAULT_ADVICE)
     words = {"llm": describe_model(model), "key": _key_name(model, settings), "seconds": settings.llm_timeout}
     detail = redact_keys(" ".join(str(error).split()), model, settings)[:_MAX_DETAIL_CHARS]
@@ -139,8 +140,10 @@ def describe_model(model: Any) -> str:
 
 
 def base_url_of(model: Any) -> str | None:
-    """The address of a model's server without user, password and query; None if unknown."""
+    """The address of a model's server without user, password and query; None if it has none."""
     model = getattr(model, "bound", model)
+    if getattr(model, "is_local", False):
+        return None
     client = getattr(model, "root_async_client", None)
     url = getattr(client, "base_url", None) or getattr(model, "base_url", None)
     if not url:

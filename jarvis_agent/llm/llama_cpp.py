@@ -1,148 +1,241 @@
-"""Language models in GGUF files, run in this process by llama.cpp (xllamacpp, extra "llm").
+"""Chat models in GGUF files, run in this process by llama.cpp (xllamacpp, extra "llm").
 
-model = LlamaCpp(Path("model.gguf"))
-reply = model.chat([{"role": "user", "content": "Hello"}], max_tokens=50, on_text=print)
-reply.text              # "Hello! How can I help you?"
-reply.finish_reason     # "stop"
+model = ChatGGUF(path="qwen2.5-1.5b-instruct-q4_k_m.gguf")
+model.invoke("Hello").text                  # "Hello! How can I help you today?"
+gguf_path("org/repo:file.gguf", settings)   # its path in the Hub's cache, downloaded if the settings allow
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
+from weakref import WeakValueDictionary
 
-from jarvis_agent.core.errors import ExpertError, MissingExtraError, UnsupportedError
+import httpx
+from langchain_core.language_models import LangSmithParams, ModelProfile
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_openai.chat_models.base import BaseChatOpenAI
+from pydantic import FilePath, PrivateAttr, model_validator
+
+from jarvis_agent.core.concurrency import run_in_daemon_thread
+from jarvis_agent.core.errors import ConfigError, ExpertError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import replace_surrogates_in
+from jarvis_agent.llm.budget import DEFAULT_WINDOW
 
+IDLE_S = 600
+"""Seconds after its last reply when the memory of a model is freed. Its next reply loads it again."""
 
-@dataclass(slots=True)
-class LlamaReply:
-    """The reply of a model, complete when `chat` returns.
+_PROMPT_CACHE_MIB = 512
+"""Most memory for the state after earlier prompts, which spares their common beginnings a second reading."""
 
-    Attributes:
-        finish_reason: "stop", "length" (the limit of tokens), "tool_calls", or None if it was cancelled.
-        usage: `prompt_tokens`, `completion_tokens` and `total_tokens`; empty if it was cancelled.
-    """
+_BATCH = 256
+"""Tokens of a prompt between two signs of progress, and between two checks whether the caller is gone."""
 
-    text: str = ""
-    finish_reason: str | None = None
-    usage: Mapping[str, Any] = field(default_factory=dict)
+_HUB_FILE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+):(?P<file>[^:\\]+)")
 
 
 class LlamaCpp:
-    """One model, loaded at its first use or by `load`. Thread-safe; concurrent chats take turns."""
+    """One model of llama.cpp: a server at an address of this machine that only we have the key of.
 
-    def __init__(self, weights: Path, *, context: int = 0, threads: int | None = None) -> None:
-        """Remember what to load.
+    `LlamaCpp.of` shares it among all that use its file. Its memory is freed with its last user.
+    """
 
-        Args:
-            weights: the GGUF file.
-            context: tokens of a chat and its reply at most; 0: what the model was trained with.
-            threads: threads that compute; None: one for every two cores. On a machine that has other work,
-                a thread for each core is many times slower, since they wait for each other busily.
-        """
-        self.weights = weights
-        self._context = context
-        self._threads = threads or max(1, (os.cpu_count() or 2) // 2)
+    _shared: ClassVar[WeakValueDictionary[tuple[object, ...], LlamaCpp]] = WeakValueDictionary()
+    _sharing: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, weights: Path, n_ctx: int, n_gpu_layers: int) -> None:
+        self.weights, self.n_ctx, self.n_gpu_layers = weights, n_ctx, n_gpu_layers
+        self.key = secrets.token_urlsafe()
         self._lock = threading.Lock()
         self._server: Any = None
 
-    def load(self) -> None:
-        """Load the model unless it is loaded.
+    @classmethod
+    def of(cls, weights: Path, n_ctx: int, n_gpu_layers: int) -> LlamaCpp:
+        """The model of a file with these parameters, new if nobody has it."""
+        with cls._sharing:
+            key = (weights.resolve(), n_ctx, n_gpu_layers)
+            return cls._shared.setdefault(key, cls(weights, n_ctx, n_gpu_layers))
+
+    def load(self) -> str:
+        """Load the model unless it is loaded, and return the address of its server.
 
         Raises:
-            MissingExtraError: xllamacpp is not installed.
             ExpertError: llama.cpp cannot load the file.
         """
         with self._lock:
             if self._server is None:
-                self._server = self._load()
+                self._server = self._start()
+            return str(self._server.listening_address)
 
-    def _load(self) -> Any:
-        try:
-            import xllamacpp
-        except ImportError as error:
-            raise MissingExtraError(self.weights.name, "llm") from error
+    def _start(self) -> Any:
+        import xllamacpp
+
         params = xllamacpp.CommonParams()
         params.model.path = str(self.weights)
-        params.n_ctx = self._context
+        params.n_ctx = self.n_ctx
+        params.n_gpu_layers = self.n_gpu_layers
+        params.n_batch = params.n_ubatch = _BATCH
         params.n_parallel = 1
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
+        # A thread for each core is many times slower on a machine that has other work, since they wait for
+        # each other busily; and every two cores are often one that is counted twice.
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, (os.cpu_count() or 2) // 2)
         params.warmup = False
-        params.cache_ram_mib = 0  # no cache of earlier chats, for which the default is 8 GB
+        params.cache_ram_mib = _PROMPT_CACHE_MIB
+        params.sleep_idle_seconds = IDLE_S
         params.verbosity = -1
-        # It also listens on a port of this machine, where nobody shall use it.
-        params.api_keys = [secrets.token_urlsafe()]
+        params.api_keys = [self.key]
         params.ui = False
         try:
             return xllamacpp.Server(params)
         except RuntimeError as error:
             raise ExpertError(f"llama.cpp cannot load {self.weights}: {error}") from error
 
-    def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        max_tokens: int,
-        on_text: Callable[[str], object] = lambda _: None,
-        is_cancelled: Callable[[], bool] = lambda: False,
-        **options: Any,
-    ) -> LlamaReply:
-        """Reply to messages in OpenAI's format.
+    def supports_tools(self) -> bool:
+        """Whether the chat template of the model takes tools. Loads the model; raises as `load`."""
+        with httpx.Client(trust_env=False, headers={"Authorization": f"Bearer {self.key}"}) as client:
+            return bool(client.get(f"{self.load()}/props").json()["chat_template_caps"]["supports_tools"])
 
-        Args:
-            messages: `{"role": …, "content": …}` each.
-            max_tokens: tokens of the reply at most.
-            on_text: called with each new piece of the reply, usually a token.
-            is_cancelled: asked after each token; the reply ends when it is true. The reading of the messages
-                is not interrupted.
-            options: other fields of a chat completion (`temperature`, `response_format`, `tools`, …), and of
-                llama.cpp (`repeat_penalty`, `grammar`, …).
+
+class ChatGGUF(BaseChatOpenAI):
+    """A chat model in a GGUF file, loaded at its first use and shared by all that use the file.
+
+    It takes the parameters of ChatOpenAI, and in `extra_body` those of llama.cpp (`grammar`,
+    `repeat_penalty`, …). Replies to concurrent calls are written one after the other.
+
+    Args:
+        path: the file.
+        n_ctx: tokens of a prompt and its reply at most, unless the model was trained with less.
+        n_gpu_layers: layers that a GPU computes; -1: as many as fit; 0: none.
+
+    Raises:
+        MissingExtraError: xllamacpp is not installed.
+        ExpertError: (at its first use) llama.cpp cannot load the file.
+    """
+
+    path: FilePath
+    n_ctx: int = DEFAULT_WINDOW
+    n_gpu_layers: int = -1
+
+    is_local: ClassVar[bool] = True
+    _llama: LlamaCpp = PrivateAttr()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_defaults(cls, given: dict[str, Any]) -> Any:
+        if find_spec("xllamacpp") is None:
+            raise MissingExtraError(Path(given["path"]).name, "llm")
+        # No proxy of the environment shall see requests to this machine.
+        defaults = {
+            "model": Path(given["path"]).name,
+            "base_url": "http://127.0.0.1",
+            "api_key": "set-when-loaded",
+            "http_client": httpx.Client(trust_env=False),
+            # A kept connection would fail in another event loop.
+            "http_async_client": httpx.AsyncClient(
+                trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
+            ),
+            "openai_proxy": None,
+            "use_responses_api": False,
+            "stream_usage": True,
+        }
+        return {**defaults, **given}
+
+    def model_post_init(self, context: Any) -> None:
+        """Find the model among the loaded ones."""
+        super().model_post_init(context)
+        self._llama = LlamaCpp.of(self.path, self.n_ctx, self.n_gpu_layers)
+
+    def load(self) -> None:
+        """Load the model unless it is loaded. Raises ExpertError if llama.cpp cannot."""
+        address = self._llama.load()
+        for client in (self.root_client, self.root_async_client):
+            client.base_url, client.api_key = f"{address}/v1", self._llama.key
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, AIMessage]:
+        """Bind tools to the model, which is loaded for that.
 
         Raises:
-            UnsupportedError: the messages are longer than the context.
-            ExpertError: the messages or options are malformed, or the model failed.
-            MissingExtraError: as `load`.
-            Exception: an error of `on_text` or `is_cancelled`.
+            UnsupportedError: its chat template takes no tools.
         """
+        if not self._llama.supports_tools():
+            raise UnsupportedError(
+                f"{self.path.name} calls no tools: its chat template has no place for them"
+            )
+        return super().bind_tools(tools, **kwargs)
+
+    def with_structured_output(
+        self, schema: Any = None, *, method: Any = "json_schema", **kwargs: Any
+    ) -> Any:
+        """As BaseChatOpenAI's; by default, llama.cpp lets the model write nothing but JSON of the schema."""
+        return super().with_structured_output(schema, method=method, **kwargs)
+
+    def _get_request_payload(self, input_: Any, *, stop: list[str] | None = None, **kwargs: Any) -> Any:
         self.load()
-        request = {"messages": list(messages), "max_tokens": max_tokens, **options}
-        request |= {"stream": True, "stream_options": {"include_usage": True}}
-        reply = LlamaReply()
-        failures: list[BaseException] = []
+        payload = super()._get_request_payload(input_, stop=stop, **kwargs)
+        if payload.get("stream"):
+            # Signs of progress, so that a long prompt is not taken for a server that is silent.
+            payload["extra_body"] = {"return_progress": True, **(payload.get("extra_body") or {})}
+        return replace_surrogates_in(payload)
 
-        def receive(chunk: Mapping[str, Any]) -> bool:
-            """Return whether llama.cpp shall stop; it ignores exceptions."""
-            try:
-                self._read(chunk, reply, on_text)
-                return is_cancelled()
-            except BaseException as error:
-                failures.append(error)
-                return True
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        await run_in_daemon_thread(self.load)
+        return await super()._agenerate(*args, **kwargs)
 
-        try:
-            self._server.handle_chat_completions(replace_surrogates_in(request), receive)
-        except (TypeError, ValueError) as error:
-            raise ExpertError(f"llama.cpp refuses the request to {self.weights.name}: {error}") from error
-        if failures:
-            raise failures[0]
-        return reply
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        await run_in_daemon_thread(self.load)
+        async with aclosing(cast("Any", super()._astream(*args, **kwargs))) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
-    def _read(self, chunk: Mapping[str, Any], reply: LlamaReply, on_text: Callable[[str], object]) -> None:
-        if error := chunk.get("error"):
-            if error.get("type") == "exceed_context_size_error":
-                raise UnsupportedError(
-                    f"{self.weights.name} reads at most {error['n_ctx']:,} tokens, and this text has "
-                    f"{error['n_prompt_tokens']:,}; take a shorter one"
-                )
-            raise ExpertError(f"llama.cpp failed with {self.weights.name}: {error.get('message')}")
-        reply.usage = chunk.get("usage") or reply.usage
-        for choice in chunk.get("choices", ()):
-            reply.finish_reason = choice.get("finish_reason") or reply.finish_reason
-            if text := choice.get("delta", {}).get("content"):
-                reply.text += text
-                on_text(text)
+    def _resolve_model_profile(self) -> ModelProfile:
+        return {"max_input_tokens": self.n_ctx, "structured_output": True, "text_inputs": True}
+
+    @property
+    def _llm_type(self) -> str:
+        return "llama-cpp"
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": self._llm_type}
+
+
+def gguf_path(name: str, settings: Settings) -> Path:
+    """The file that "path/file.gguf" or "org/repo:file.gguf" (of the Hub) names, downloaded if needed.
+
+    Raises:
+        ConfigError: there is no such file, the settings forbid its download, or that failed.
+    """
+    found = _HUB_FILE.fullmatch(name)
+    if found is None:
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise ConfigError(
+                f'there is no file {path}; name a GGUF file, or "org/repo:file.gguf" of the Hub'
+            )
+        return path
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
+
+    repo, file = found["repo"], found["file"]
+    if isinstance(cached := try_to_load_from_cache(repo, file), str):
+        return Path(cached)
+    if settings.offline:
+        raise ConfigError(f"{name} is not on this machine, and JARVIS_OFFLINE forbids to download it")
+    try:
+        size = get_hf_file_metadata(hf_hub_url(repo, file), token=settings.token, timeout=10).size or 0
+        if size <= settings.max_download:
+            return Path(hf_hub_download(repo, file, token=settings.token))
+    except (httpx.HTTPError, OSError, ValueError) as error:
+        raise ConfigError(f"{name} cannot be downloaded from the Hub: {error}") from error
+    raise ConfigError(
+        f"{name} has {size / 1e9:.1f} GB, more than JARVIS_MAX_DOWNLOAD; "
+        f'"jarvis setup --model {name}" downloads it'
+    )

@@ -28,7 +28,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
-from jarvis_agent.llm.errors import describe_model, explain
+from jarvis_agent.llm.errors import base_url_of, describe_model, explain
 
 DISTRIBUTION = "langchain-hugginggpt"
 TIMEOUT_S = 10.0
@@ -117,7 +117,7 @@ def check_model(settings: Settings) -> Check:
 def _listed_models(model: Any) -> list[str]:
     """The models of an OpenAI-compatible server; [] for other providers, which are not asked."""
     client = getattr(model, "root_client", None)
-    if client is None:
+    if client is None or base_url_of(model) is None:
         return []
     return [one.id for one in client.with_options(timeout=TIMEOUT_S, max_retries=0).models.list()]
 
