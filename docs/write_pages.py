@@ -170,11 +170,11 @@ def _task_row(spec: TaskSpec) -> str:
 
 def _tested_with(spec: TaskSpec) -> str:
     """What tests/backends runs for a task; every starter model and algorithm has a test."""
-    cases = _CASES[spec.name]
+    cases = _CASES.get(spec.name, ())
     found = {
         word for word, tasks in (("algorithm", ALGORITHMS), ("pretrained", _STARTED)) if spec.name in tasks
     }
-    return ", ".join(sorted(found | {"tiny" for case in cases if "models" in case}))
+    return ", ".join(sorted(found | {"tiny" for case in cases if "models" in case})) or "–"
 
 
 def _suggested(model: RecommendedModel | None) -> tuple[str, str]:

@@ -298,7 +298,6 @@ def test_the_tables_list_all_extras_and_commands() -> None:
     group: Any = get_command(app)
     named = {shlex.split(command)[1] for command, _ in _table("command")} - {"request"}
     assert named == set(group.commands) - {"ask"}
-    assert f"Each of the {len(TASKS)} task types" in TEXT
 
 
 LINKING = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from task_report import missing
 
 from jarvis_agent.core.tasks.registry import TASKS, find_task, register_task
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
@@ -31,6 +32,11 @@ def test_the_fields_of_a_spec_may_be_lists() -> None:
     spec = replace(TIDY, **lists)
     assert spec == tidy
     assert hash(spec) == hash(tidy)
+
+
+def test_the_report_says_what_a_new_task_type_lacks() -> None:
+    assert list(missing([TIDY, TASKS["token-classification"]]).values()) == [[TIDY.name]] * 5
+    assert "recommended" not in str(missing([replace(TIDY, needs_model=False)]))
 
 
 @pytest.mark.parametrize(

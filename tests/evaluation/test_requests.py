@@ -40,7 +40,6 @@ def test_the_set_is_large_and_balanced() -> None:
     assert (
         len({asked.id for asked in REQUESTS}) == len({asked.request for asked in REQUESTS}) == len(REQUESTS)
     )
-    assert {task.task for asked in REQUESTS for task in asked.plan} == set(TASKS)
     kinds = Counter(asked.kind for asked in REQUESTS)
     assert 0.5 < kinds["single"] / len(REQUESTS) < 0.65
     assert min(kinds[kind] for kind in ("sequential", "graph", "empty")) >= 20
