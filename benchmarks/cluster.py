@@ -179,8 +179,8 @@ async def growth(backend: Backend) -> float:
 
 async def figures() -> AsyncIterator[Figure]:
     """Measure each figure in turn, with more and more nodes."""
-    here = await times(WaitingBackend(ModelPool(10**9)))
-    backend = RayBackend(WaitingBackend(ModelPool(0)), "auto")
+    here = await times(WaitingBackend(Settings(), ModelPool(10**9)))
+    backend = RayBackend(WaitingBackend(Settings(), ModelPool(0)), "auto")
     with cluster() as started:
         nodes: list[Any] = []
         first = 0.0

@@ -97,7 +97,7 @@ async def in_turns(*works: Callable[[], Awaitable[Any]], rounds: int) -> list[fl
 
 async def parallel(task: str, folder: Path, inputs: Sequence[dict[str, Any]], rounds: int) -> list[Figure]:
     """16 calls at once over the same 16 one after the other, and how many of the results differ."""
-    backend = TransformersBackend(ModelPool(10**10), SETTINGS)
+    backend = TransformersBackend(SETTINGS, ModelPool(10**10))
     calls = calls_of(task, folder, inputs)
     results: dict[str, list[Any]] = {}
 

@@ -70,13 +70,13 @@ class LateSleeper(Sleeper):
     prepare = None  # type: ignore[assignment]
 
 
-async def chain(kind: Callable[[ModelPool], Sleeper], room: int) -> tuple[float, float]:
+async def chain(kind: Callable[[Settings, ModelPool], Sleeper], room: int) -> tuple[float, float]:
     """Seconds of five tasks in a row, and the most bytes that were loaded over a budget for `room` models."""
     rows = [
         {"task": TASK, "id": i, "dep": [i - 1], "args": {"text": f"<resource>-{i - 1}" if i else "a text"}}
         for i in range(TASKS)
     ]
-    backend = kind(ModelPool(room * SIZE))
+    backend = kind(Settings(), ModelPool(room * SIZE))
     source = FakeSource(fake_candidate(TASK, f"model-{i}", size=SIZE) for i in range(TASKS))
     llm = ScriptedLLM({"plan": json.dumps(rows), "respond": "done"})
     its_own = RunnableLambda(lambda call: f"model-{call['task'].id}")

@@ -43,10 +43,10 @@ class LocalBackend(ABC):
     needs: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = "local"
 
-    def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings, pool: ModelPool) -> None:
         """`settings` apply to `unsupported_reason`; a call has its own."""
+        self.settings = settings
         self.pool = pool
-        self.settings = settings or Settings()
 
     @abstractmethod
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:

@@ -84,7 +84,7 @@ def _built_in(home: str, settings: Settings, pool: ModelPool) -> Backend:
     if home not in _LOCAL:
         hosted: Backend = factory(settings)
         return hosted
-    backend: LocalBackend = factory(pool, settings)
+    backend: LocalBackend = factory(settings, pool)
     if settings.cluster and home != _ALGORITHMS:  # algorithms have no model to place
         return RayBackend(backend, settings.cluster)
     return backend

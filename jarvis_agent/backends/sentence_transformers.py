@@ -1,6 +1,6 @@
 """Run models that compare texts with sentence-transformers: embeddings, similarity, ranking.
 
-    backend = SentenceTransformersBackend(pool, settings)
+    backend = SentenceTransformersBackend(settings, pool)
     raw = await backend.run(call)     # feature-extraction [vector], sentence-similarity [0.83, 0.12],
                                       # text-ranking [{"index": 1, "text": …, "score": 0.97}, …]
 

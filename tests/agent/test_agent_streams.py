@@ -225,7 +225,7 @@ async def test_a_model_is_loaded_while_its_task_waits() -> None:
                 return lambda call: EXPERTS[call.spec.name]
             return lambda call: CAPTION if loaded.wait(20) else None
 
-    backend = Local(ModelPool(100))
+    backend = Local(Settings(), ModelPool(100))
     source = FakeSource(fake_candidate(task, size=1) for task in ("image-to-text", "text-to-speech"))
     agent, _, _ = small_agent(DESCRIBE_ALOUD, sources=[source], backends=[backend])
     async with agent:

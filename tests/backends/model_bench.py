@@ -78,7 +78,7 @@ class Bench:
         key = (call.spec.models_of or call.spec.name, call.candidate.model_dump_json(exclude={"task"}))
         key = (*key, used.dtype, used.allow_pickle, used.trust_remote_code)
         if key not in self.experts:
-            backend = self.kind(ModelPool(10**9), used)
+            backend = self.kind(used, ModelPool(10**9))
             assert backend.unsupported_reason(call.spec, call.candidate) is None
             self.experts[key] = backend.load(call.spec, call.candidate, used)
         return self.experts[key]

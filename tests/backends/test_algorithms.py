@@ -26,7 +26,7 @@ CAT = Path(__file__).parents[2] / "examples" / "cat.jpg"
 async def draw(pool: ModelPool, task: str, path: Path) -> Any:
     """The control map of an image, as an agent makes it."""
     (candidate,) = await StarterSource(Settings(offline=True)).candidates(TASKS[task], limit=1)
-    backend = AlgorithmsBackend(pool)
+    backend = AlgorithmsBackend(Settings(), pool)
     assert backend.unsupported_reason(TASKS[task], candidate) is None
     inputs = {"image": Resource(kind="image", path=path)}
     return await backend.run(Call(TASKS[task], candidate, inputs, Path, Settings()))
@@ -52,7 +52,7 @@ async def test_control_maps_draw_edges(pool: ModelPool, tmp_path: Path, subtests
 
 
 def test_each_algorithm_runs_for_its_own_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = AlgorithmsBackend(ModelPool(0))
+    backend = AlgorithmsBackend(Settings(), ModelPool(0))
     needless = {task for task, spec in TASKS.items() if not spec.needs_model}
     assert needless == ALGORITHMS.keys()
     for task, algorithm in ALGORITHMS.items():

@@ -160,7 +160,7 @@ def test_what_can_be_run_is_known_before_loading(pool: ModelPool, subtests: pyte
     for backend, task, changes, settings, reason in cases:
         with subtests.test(f"{backend} {task} {changes}"):
             candidate = Candidate(**{"id": "org/model", "task": task, "library": backend, **changes})
-            found = KINDS[backend](pool, settings).unsupported_reason(TASKS[task], candidate)
+            found = KINDS[backend](settings, pool).unsupported_reason(TASKS[task], candidate)
             assert re.search(reason, found) if reason else found is None
 
 
@@ -171,17 +171,17 @@ def test_without_its_library_a_backend_names_the_extra(
     tasks = (TEXT_TASK, UNCONDITIONAL, "text-ranking")
     for kind, task in zip(KINDS.values(), tasks, strict=True):
         candidate = Candidate(id="org/model", task=task, library=kind.name, local=True)
-        reason = kind(pool).unsupported_reason(TASKS[task], candidate)
+        reason = kind(OFFLINE, pool).unsupported_reason(TASKS[task], candidate)
         assert 'pip install "langchain-hugginggpt[local]"' in str(reason)
         with pytest.raises(MissingExtraError, match=r"langchain-hugginggpt\[local\]"):
-            kind(pool).load(TASKS[task], candidate, OFFLINE)
+            kind(OFFLINE, pool).load(TASKS[task], candidate, OFFLINE)
 
 
 def test_a_model_is_measured_and_loaded_once_for_each_folder_and_dtype(
     benches: dict[str, Bench], pool: ModelPool, copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = []
-    backend, bench = TransformersBackend(pool), benches["transformers"]
+    backend, bench = TransformersBackend(OFFLINE, pool), benches["transformers"]
     load = backend.load
     monkeypatch.setattr(backend, "load", lambda *args: loads.append(load(*args)) or loads[-1])
     here, other = bench.built("bert_classifier"), copied("bert_classifier")
@@ -199,9 +199,9 @@ def test_tasks_of_one_kind_share_a_loaded_model(pool: ModelPool) -> None:
         (SentenceTransformersBackend, ("feature-extraction", "text-ranking", "sentence-similarity"), None),
     ):
         candidate = Candidate(id="org/model", task=shared[0])
-        keys = {kind(pool).key(TASKS[task], candidate) for task in shared}
+        keys = {kind(OFFLINE, pool).key(TASKS[task], candidate) for task in shared}
         assert len(keys) == 1
-        assert other is None or kind(pool).key(TASKS[other], candidate) not in keys
+        assert other is None or kind(OFFLINE, pool).key(TASKS[other], candidate) not in keys
 
 
 def test_importing_a_backend_imports_none_of_what_it_runs() -> None:
@@ -222,7 +222,7 @@ def run_from_hub(
 ) -> Any:
     kind = KINDS[candidate.library or "transformers"]
     call = Call(TASKS[candidate.task], candidate, inputs or {"text": "Ada"}, Path, settings)
-    return asyncio.run(kind(pool, settings).run(call))
+    return asyncio.run(kind(settings, pool).run(call))
 
 
 def test_a_pipeline_and_its_base_are_downloaded_and_run(

@@ -98,7 +98,7 @@ def cluster(
 
 @pytest.fixture
 def backend(cluster: Any) -> RayBackend:
-    return RayBackend(CommandBackend(ModelPool(0)), "auto")
+    return RayBackend(CommandBackend(Settings(), ModelPool(0)), "auto")
 
 
 def call(text: str, model: str = "org/model", size: int | None = None) -> Call:
@@ -175,7 +175,7 @@ def test_any_replica_of_the_server_answers_for_a_run_and_continues_a_thread(
 
 async def test_a_backend_that_no_node_has_is_reported(cluster: Any) -> None:
     absent = type("Absent", (CommandBackend,), {"__module__": "nowhere", "name": "absent"})
-    backend = RayBackend(absent(ModelPool(0)), "auto")
+    backend = RayBackend(absent(Settings(), ModelPool(0)), "auto")
     found = await asyncio.gather(*(backend.run(call("echo")) for _ in range(2)), return_exceptions=True)
     assert {type(one) for one in found} == {UnsupportedError}
     assert all("nowhere.Absent is not installed on this node" in str(one) for one in found)
@@ -198,7 +198,7 @@ async def test_a_chain_runs_on_two_nodes(
         ScriptedLLM({"plan": two_tasks, "respond": "done"}),
         settings=Settings(cluster="auto", output_dir=tmp_path / "outputs"),
         sources=[RegisteredSource(models)],
-        backends=[*default_backends(), RayBackend(CommandBackend(ModelPool(0)), "auto")],
+        backends=[*default_backends(), RayBackend(CommandBackend(Settings(), ModelPool(0)), "auto")],
     )
     async with agent:
         run = await agent.ainvoke("What is in a.jpg?")
@@ -362,7 +362,7 @@ async def test_failures_are_counted_for_all_drivers(cluster: Any) -> None:
 async def test_a_process_uses_one_cluster(backend: RayBackend) -> None:
     await backend.run(call("echo"))
     with pytest.raises(ConfigError, match="cannot use ray://elsewhere"):
-        await RayBackend(CommandBackend(ModelPool(0)), "ray://elsewhere").run(call("echo"))
+        await RayBackend(CommandBackend(Settings(), ModelPool(0)), "ray://elsewhere").run(call("echo"))
 
 
 def test_doctor_and_models_show_what_the_cluster_has(cluster: Any) -> None:

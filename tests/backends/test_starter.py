@@ -58,7 +58,7 @@ def hub(hub: HubDouble) -> HubDouble:
 
 
 def backend() -> StarterBackend:
-    return StarterBackend(ModelPool(limit_bytes=1))
+    return StarterBackend(OFFLINE, ModelPool(limit_bytes=1))
 
 
 async def listed(task: str, settings: Settings = OFFLINE) -> list[Candidate]:
@@ -92,7 +92,7 @@ def test_listing_imports_neither_models_nor_their_libraries() -> None:
         from jarvis_agent.selection.sources.starter import StarterSource
         from jarvis_agent.backends.starter.backend import StarterBackend
         from jarvis_agent.core.tasks.registry import TASKS
-        source, backend = StarterSource(Settings(offline=True)), StarterBackend(None)
+        source, backend = StarterSource(Settings(offline=True)), StarterBackend(Settings(), None)
         for spec in TASKS.values():
             for candidate in asyncio.run(source.candidates(spec, 9)):
                 backend.unsupported_reason(spec, candidate)

@@ -59,7 +59,7 @@ def run(pool: ModelPool) -> Run:
 
     async def call(task: str, **inputs: Any) -> Any:
         (candidate,) = await StarterSource(SETTINGS).candidates(TASKS[task], limit=1)
-        backend = StarterBackend(pool)
+        backend = StarterBackend(SETTINGS, pool)
         assert backend.unsupported_reason(TASKS[task], candidate) is None
         given = {name: _resource(name, value) for name, value in inputs.items()}
         return await backend.run(Call(TASKS[task], candidate, given, Path, SETTINGS))

@@ -96,7 +96,7 @@ def test_pickles_are_refused_even_where_they_are_allowed(
     (tmp_path / "model.pkl").write_bytes(b"\x80\x04N.")
     tiny_tabular.describe(tmp_path, columns=["a"], file="model.pkl")
     candidate = Candidate(id="org/model", task=REGRESS, path=tmp_path, library="sklearn")
-    backend = SklearnBackend(ModelPool(10**9))
+    backend = SklearnBackend(Settings(), ModelPool(10**9))
     for settings in (Settings(), Settings(allow_pickle=True, trust_remote_code=True)):
         with pytest.raises(UnsupportedError, match=r"only as a pickle.*never loaded.*skops"):
             backend.load(TASKS[REGRESS], candidate, settings)
@@ -186,11 +186,11 @@ def test_what_can_be_run_is_known_before_loading(pool: ModelPool, monkeypatch: p
     ]
     for task, about, reason in rows:
         candidate = Candidate(**{"id": "org/model", "task": task, **about})
-        found = BACKENDS[task](pool, Settings(offline=False)).unsupported_reason(TASKS[task], candidate)
+        found = BACKENDS[task](Settings(offline=False), pool).unsupported_reason(TASKS[task], candidate)
         assert found is None if reason is None else reason in (found or ""), about
     missing = {"skops", "chronos"}
     monkeypatch.setattr(local, "find_spec", lambda name: None if name in missing else find_spec(name))
     for task, library in ((REGRESS, "sklearn"), (FORECAST, "chronos-forecasting")):
         candidate = Candidate(id="org/model", task=task, library=library, local=True)
-        backend = BACKENDS[task](pool)
+        backend = BACKENDS[task](Settings(), pool)
         assert 'needs the extra "tabular"' in (backend.unsupported_reason(TASKS[task], candidate) or "")

@@ -13,7 +13,6 @@ import pytest
 from jarvis_agent import JarvisAgent, Settings, default_backends
 from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.local import LocalBackend
-from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -72,9 +71,6 @@ class Mine(LocalBackend):
     """A backend for local models."""
 
     name: ClassVar[str] = "mine"
-
-    def __init__(self, settings: Settings, pool: ModelPool) -> None:
-        super().__init__(pool, settings)
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         return None

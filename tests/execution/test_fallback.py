@@ -263,7 +263,9 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
 
     monkeypatch.setattr(AttemptFiles, "cleanup", cleaned)
     pool = ModelPool(10**9)
-    late = chain([model("a")], Local(pool) if place == "model" else Scripted(Clock(), a="ok"), retries=0)
+    late = chain(
+        [model("a")], Local(Settings(), pool) if place == "model" else Scripted(Clock(), a="ok"), retries=0
+    )
     if place == "adapter":
         monkeypatch.setattr(fallback, "adapt", lambda spec, raw, call: write_late(call))
     late.new_path = RunDirectory(Settings(), tmp_path).new_path

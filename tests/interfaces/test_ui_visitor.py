@@ -224,8 +224,8 @@ class Writer(LocalBackend):
 
     name, local = "fake", True
 
-    def __init__(self, pool: ModelPool, settings: Settings) -> None:
-        super().__init__(pool, settings)
+    def __init__(self, settings: Settings, pool: ModelPool) -> None:
+        super().__init__(settings, pool)
         self.entered, self.go = threading.Event(), threading.Event()
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> None:
@@ -245,7 +245,7 @@ async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path)
     agent = JarvisAgent(
         ScriptedLLM({"plan": DESCRIBE, "respond": "A cat."}),
         sources=[FakeSource([fake_candidate("image-to-text")])],
-        backends=[lambda settings, pool: Writer(pool, settings)],
+        backends=[Writer],
         settings=Settings(output_dir=home / "outputs"),
     )
     writer = agent.registry.backends["fake"]

@@ -1,6 +1,6 @@
 """Run models of the Hub with diffusers: images, videos, sounds and shapes from texts and images.
 
-    backend = DiffusersBackend(pool, settings)
+    backend = DiffusersBackend(settings, pool)
     backend.unsupported_reason(spec, candidate)       # None, or why it cannot run this candidate
     raw = await backend.run(call)
 

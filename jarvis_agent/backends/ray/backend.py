@@ -1,6 +1,6 @@
 """RayBackend: a local backend whose models run on the nodes of a Ray cluster.
 
-backend = RayBackend(TransformersBackend(pool, settings), "ray://head:10001")
+backend = RayBackend(TransformersBackend(settings, pool), "ray://head:10001")
 raw = await backend.run(call)
 
 Inputs travel as bytes, and raw outputs come back. Loaded models belong to the cluster, and stay there.

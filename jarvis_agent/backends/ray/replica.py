@@ -42,7 +42,7 @@ class ExpertReplica:
         if not (isinstance(kind, type) and issubclass(kind, LocalBackend)):
             raise ImportError(f"{backend} is not installed on this node")
         self._memory = memory
-        self._backend = kind(ModelPool(memory), Settings())
+        self._backend = kind(Settings(), ModelPool(memory))
         node = ray.get_runtime_context().get_node_id()[:8]
         self._node = f"{ray.util.get_node_ip_address()} ({node})"
         self._calls: Counter[Key] = Counter()

@@ -1,6 +1,6 @@
 """Run models of the Hub with transformers.
 
-    backend = TransformersBackend(pool, settings)
+    backend = TransformersBackend(settings, pool)
     backend.unsupported_reason(spec, candidate)       # None, or why it cannot run this candidate
     raw = await backend.run(call)
 
