@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.hosted.errors import combine_errors, expert_error, reply_timeout
 from jarvis_agent.backends.hosted.provider_calls import CALLS, run_call
+from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
 from jarvis_agent.backends.shared import circuit_breaker
 from jarvis_agent.core.errors import (
     BadInputError,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.hosted.errors import reply_timeout, status_error
+from jarvis_agent.backends.http_errors import reply_timeout, status_error
 from jarvis_agent.core.errors import (
     BadInputError,
     ExpertError,

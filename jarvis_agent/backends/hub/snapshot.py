@@ -32,7 +32,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 from jarvis_agent.backends.devices import computes_in_half
-from jarvis_agent.backends.hosted.errors import expert_error
+from jarvis_agent.backends.http_errors import expert_error
 from jarvis_agent.backends.jobs import is_cancelled, listed
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import JarvisError, TransientError, UnsupportedError
