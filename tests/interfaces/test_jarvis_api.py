@@ -10,12 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from served import ANSWER, BASE, CAT, Served, agent_of, plan_for, serving
+from served import ANSWER, BASE, Served, agent_of, plan_for, serving
 
-from jarvis_agent.interfaces.common.settings import ServerSettings
-
-PAGE = "http://localhost:9999"
-"""The origin of the original's web page, which `npm run dev` serves."""
 IMAGES = re.compile(r"(?:https?:|/)[/|.\S:-]*?\.(?:jpg|jpeg|tiff|gif|png)")
 """What the page shows as images, after its own pattern."""
 
@@ -116,27 +112,3 @@ def test_a_malformed_request_is_refused(served: Served, body: Any) -> None:
     answer = served.client.post("/hugginggpt", json=body)
     assert answer.status_code == 422
     assert answer.json()["detail"]
-
-
-def test_the_page_on_another_port_may_use_the_server(tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
-
-    from jarvis_agent.interfaces.server import create_app
-
-    settings = ServerSettings(allowed_origins=(PAGE,))
-    with TestClient(create_app(agent_of(tmp_path, {"plan": "[]"}), settings), base_url=BASE) as client:
-        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
-        preflight = client.options("/hugginggpt", headers={"Origin": PAGE, **asked})
-        assert preflight.headers["access-control-allow-origin"] == PAGE
-        body = {"messages": [{"role": "user", "content": "Good morning!"}]}
-        answer = client.post("/hugginggpt", json=body, headers={"Origin": PAGE})
-        assert answer.headers["access-control-allow-origin"] == PAGE
-
-
-def test_files_of_this_machine_are_not_read(served: Served, tmp_path: Path) -> None:
-    secret = tmp_path / "secret.jpg"
-    secret.write_bytes(CAT.read_bytes())
-    served.script["plan"] = plan_for(str(secret))
-    reply = post(served, "/results", f"What is in {secret}?").json()
-    assert all("error" in result["inference result"] for result in reply.values())
-    assert not served.backend.calls

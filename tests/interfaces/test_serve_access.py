@@ -1,11 +1,13 @@
-"""Who may use a server: keys, owners, pages of other origins, and limits."""
+"""Who may use a server: keys, owners, pages of other origins, and limits; each route by itself."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,8 +26,10 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Run, Settings
+from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import SERVER_SETTINGS, misspelt_variables
+from jarvis_agent.interfaces.common import limits
 from jarvis_agent.interfaces.common.access import ApiKey, KeyAuthentication
 from jarvis_agent.interfaces.common.listen import accepted_hosts
 from jarvis_agent.interfaces.common.settings import ServerSettings
@@ -33,6 +37,26 @@ from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.interfaces.server.app import health_routes
 
 ADA, BOB = "key-of-ada-1234567890", "key-of-bob-1234567890"
+ROUTES = [
+    (method, path)
+    for path, methods in create_app(agent_of(Path("unused"), {})).openapi()["paths"].items()
+    for method in methods
+]
+HIDDEN = [("get", "/agent/playground/"), ("get", "/healthz/../v1/models"), ("get", "/nowhere")]
+ASKING = [path for method, path in ROUTES if method == "post" and not re.match("/files|/runs/", path)]
+"""The routes that start a run or call a task."""
+
+
+def body_of(path: str, file: str | None = None) -> dict[str, Any]:
+    """A request to a route of ASKING, perhaps about a file."""
+    request: dict[str, Any] = {"input": f"What is in {file}?" if file else "Hello", "files": []}
+    if path == "/runs":
+        return request
+    if path.startswith("/tools"):
+        request = {"image": file or "none.jpg"}
+    if path.startswith(("/agent", "/tools")):
+        return {"input": request, "inputs": [request]}
+    return {"model": "jarvis", "messages": [{"role": "user", "content": request["input"]}]}
 
 
 @dataclass
@@ -41,7 +65,15 @@ class Guarded:
 
     entered: TestClient
     script: dict[str, Any]
-    outputs: Path
+    agent: JarvisAgent
+
+    @property
+    def outputs(self) -> Path:
+        return self.agent.settings.output_dir
+
+    @property
+    def backend(self) -> Any:
+        return self.agent.registry.backends["fake"]
 
     def client(self, key: str | None = None, **headers: str) -> TestClient:
         if key:
@@ -50,10 +82,14 @@ class Guarded:
         client.portal = self.entered.portal  # the event loop in which the database was opened
         return client
 
-    def routes(self) -> list[tuple[str, str]]:
-        """The methods and paths of the documentation."""
-        paths = self.client().get("/openapi.json").json()["paths"]
-        return [(method, path) for path, methods in paths.items() for method in methods]
+    def ask(self, key: str, path: str, file: str | None = None, **headers: str) -> httpx.Response:
+        """What a route answers to a request, perhaps about a file; a run is awaited."""
+        client = self.client(key, **headers)
+        answer = client.post(path.replace("{task}", "image-to-text"), json=body_of(path, file))
+        while path == "/runs" and answer.is_success and answer.json()["status"] in ("queued", "running"):
+            time.sleep(0.01)
+            answer = client.get(f"/runs/{answer.json()['id']}")
+        return answer
 
     def remote(self, key: str, **headers: str) -> RemoteRunnable:
         return remote(self.client(), {"Authorization": f"Bearer {key}"} | headers)
@@ -69,9 +105,9 @@ class Guarded:
 @contextmanager
 def guarding(outputs: Path, keys: tuple[str, ...] = (ADA, BOB), **settings: Any) -> Iterator[Guarded]:
     script = {"plan": "[]"}
-    app = create_app(agent_of(outputs, script), ServerSettings(api_keys=keys, **settings))
-    with TestClient(app) as entered:
-        yield Guarded(entered, script, outputs)
+    agent = agent_of(outputs, script)
+    with TestClient(create_app(agent, ServerSettings(api_keys=keys, **settings))) as entered:
+        yield Guarded(entered, script, agent)
 
 
 @pytest.fixture(scope="module")
@@ -90,33 +126,107 @@ def statuses(*answers: httpx.Response) -> list[int]:
     return [answer.status_code for answer in answers]
 
 
-@pytest.mark.parametrize(
-    ("header", "challenge", "said"),
-    [
-        (None, "Bearer", "an API key is needed"),
-        ("Bearer wrong", 'Bearer error="invalid_token"', "the API key is not valid"),
-        (f"Bearer {ADA}x", 'Bearer error="invalid_token"', "the API key is not valid"),
-        ("Bearer", 'Bearer error="invalid_token"', "the API key is not valid"),
-        ("Bearer ключ", 'Bearer error="invalid_token"', "the API key is not valid"),
-        (f"Basic {ADA}", 'Bearer error="invalid_token"', "the API key is not valid"),
-    ],
-)
-def test_without_a_valid_key_nothing_is_served(
-    guarded: Guarded, header: str | None, challenge: str, said: str
+@pytest.mark.parametrize(("method", "path"), [*ROUTES, *HIDDEN])
+def test_a_route_needs_a_valid_key_and_no_page_of_another_origin(
+    guarded: Guarded, method: str, path: str
 ) -> None:
-    headers = {"Authorization": header.encode()} if header else {}
-    hidden = [("get", "/agent/playground/"), ("get", "/healthz/../v1/models"), ("get", "/nowhere")]
-    for method, path in [*guarded.routes(), *hidden]:
-        if path == "/healthz":
-            continue
-        answer = guarded.client().request(method, path, headers=headers)
-        assert answer.status_code == 401, path
-        assert answer.headers["www-authenticate"] == challenge
-        assert said in answer.json()["detail"]
-    assert guarded.client().get("/healthz").json() == {
-        "status": "ok",
-        "parts": {"files": "ok", "database": "ok"},
-    }
+    for header in (None, "Bearer wrong", f"Bearer {ADA}x", "Bearer", "Bearer ключ", f"Basic {ADA}"):
+        answer = guarded.client().request(
+            method, path, headers={"Authorization": header.encode()} if header else {}
+        )
+        assert answer.status_code == (200 if path == "/healthz" else 401)
+        if answer.status_code == 401:
+            challenge = 'Bearer error="invalid_token"' if header else "Bearer"
+            assert answer.headers["www-authenticate"] == challenge
+            assert answer.json()["error"]["code"] == "invalid_api_key"
+    answer = guarded.client(ADA).request(method, path, headers={"Origin": "https://evil.example"})
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("path", ASKING)
+def test_a_body_has_limits(guarded: Guarded, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """LangServe reads a body of any type and encoding as JSON."""
+    monkeypatch.setattr(limits, "_MAX_JSON_VALUES", 150)
+    ada, url = guarded.client(ADA), path.replace("{task}", "image-to-text")
+    long = body_of(path) | {"more": [[0] * 80, {f'\\",[{number}': 0 for number in range(80)}]}
+    deep: Any = 0
+    for _ in range(100):
+        deep = [deep]
+    refused = [ada.post(url, content=content) for content in (b" " * 300_000, iter([b" " * 1_000] * 300))]
+    for body in (long, {"more": deep}):
+        for kind, encoding in (("application/json", "utf-16"), ("multipart/form-data; boundary=x", "utf-8")):
+            headers = {"Content-Type": kind}
+            refused.append(ada.post(url, content=json.dumps(body).encode(encoding), headers=headers))
+    assert statuses(*refused) == [413] * 6
+    assert {answer.json()["error"]["type"] for answer in refused} == {"invalid_request_error"}
+    for more in ([0] * 80, '"[{,' * 200, "\\"):
+        assert ada.post(url, json={**body_of(path), "more": more}).status_code != 413
+
+
+@pytest.mark.parametrize("path", ASKING)
+def test_a_body_of_the_wrong_form_is_refused_and_not_repeated(guarded: Guarded, path: str) -> None:
+    """Python's JSON has numbers that JSON lacks, and halves of characters that UTF-8 lacks."""
+    broken = [b"{", b'{"input": "\xff"}', b'{"input": ' + b"9" * 5_000 + b"}"]
+    other = [b"NaN", b"[]", b'{"other": "\\ud800"}', b'{"\\ud800": "a secret"}']
+    for content in broken + other:
+        answer = guarded.client(ADA).post(
+            path.replace("{task}", "image-to-text"),
+            content=content,
+            headers={"Content-Type": "application/json"},
+        )
+        assert answer.status_code in (400, 422), content
+        assert "a secret" not in answer.text
+
+
+@pytest.mark.parametrize("path", [path for path in ASKING if path != "/tasks"])
+def test_a_request_reads_the_files_of_its_owner_and_no_other(guarded: Guarded, path: str) -> None:
+    name, secret = guarded.upload(ADA), guarded.outputs.parent / "secret.jpg"
+    shutil.copy(CAT, secret)
+    draw = guarded.client(ADA).post("/tools/canny-control/invoke", json={"input": {"image": name}})
+    outline = draw.json()["output"]["artifact"]["resources"][0]["path"]
+    made = guarded.outputs / "served" / ApiKey(ADA).owner / outline.removeprefix("/outputs/")
+
+    def is_read(key: str, file: str) -> bool:
+        guarded.script["plan"] = plan_for(file)
+        guarded.backend.calls.clear()
+        answer = guarded.ask(key, path, file)
+        assert str(guarded.outputs) not in answer.text
+        return bool(guarded.backend.calls)
+
+    assert is_read(ADA, name)
+    for file in (str(secret), f"file://{secret}", "../../../secret.jpg", f"/outputs/../../{secret.name}"):
+        assert not is_read(ADA, file), file
+    for file in (name, outline, str(made)):
+        assert not is_read(BOB, file), file
+
+
+@pytest.mark.parametrize("path", ASKING)
+def test_an_error_of_the_server_shows_no_details(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    async def broken(self: PipelineStages) -> Any:
+        raise RuntimeError("the key sk-live-12345 was refused")
+
+    monkeypatch.setattr(PipelineStages, "runners", broken)
+    monkeypatch.setattr(PipelineStages, "callable_tools", broken)
+    answer = guarded.ask(ADA, path)
+    assert "Internal Server Error" in answer.text
+    assert not re.search(f"sk-live|Traceback|{guarded.outputs}", answer.text)
+
+
+def test_a_run_of_another_key_is_not_found(guarded: Guarded) -> None:
+    run = guarded.ask(ADA, "/runs").json()["id"]
+    for method, path in [(method, path) for method, path in ROUTES if path.startswith("/runs/")]:
+        for found in (path.replace("{run}", run), path.replace("{run}", "%00")):
+            answer = guarded.client(BOB).request(method, found, json={"decision": True})
+            assert answer.status_code == 404, found
+
+
+def test_each_route_counts_for_the_limit_of_runs(tmp_path: Path) -> None:
+    with guarding(tmp_path, runs_per_minute=1) as guarded:
+        assert guarded.ask(ADA, "/agent/invoke").status_code == 200
+        assert {path: guarded.ask(ADA, path).status_code for path in ASKING} == dict.fromkeys(ASKING, 429)
+    assert {"/agent/stream", "/tools/{task}/invoke", "/v1/chat/completions", "/tasks", "/runs"} <= {*ASKING}
 
 
 def test_every_key_is_compared_in_constant_time(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,10 +255,6 @@ def test_what_one_key_uploads_and_makes_is_useless_to_another(guarded: Guarded) 
 
     with pytest.raises(httpx.HTTPStatusError, match="upload the file"):
         guarded.remote(BOB).invoke(request)
-    for mentioned in (name, str(outline)):
-        guarded.script["plan"] = plan_for(mentioned)
-        theirs = Run.model_validate(guarded.remote(BOB).invoke(f"What is in {mentioned}?"))
-        assert [result.status for result in theirs.results if result.status == "ok"] == []
 
 
 def test_threads_of_the_same_name_are_not_shared(guarded: Guarded) -> None:
@@ -419,24 +525,6 @@ def test_no_more_runs_start_in_a_minute_than_allowed(tmp_path: Path) -> None:
         assert 1 <= int(answers[2].headers["retry-after"]) <= 60
         assert statuses(ada.get("/agent/input_schema"), ada.get("/v1/models")) == [200, 200]
         assert guarded.client(BOB).post("/agent/invoke", json=body).status_code == 200
-
-
-def test_every_route_that_starts_a_run_is_limited(tmp_path: Path) -> None:
-    run = {"input": "Hello"}
-    any_other = run | {"inputs": [], "model": "jarvis", "messages": [{"role": "user", "content": "Hello"}]}
-    with guarding(tmp_path, runs_per_minute=1) as guarded:
-        ada = guarded.client(ADA)
-        assert ada.post("/agent/invoke", json=run).status_code == 200
-        others = re.compile("/files|/runs/.*")
-        paths = [path for method, path in guarded.routes() if method == "post" and not others.fullmatch(path)]
-        refused = {
-            path: ada.post(
-                path.replace("{task}", "image-to-text"), json=run if path == "/runs" else any_other
-            ).status_code
-            for path in paths
-        }
-    assert {"/agent/stream", "/tools/{task}/invoke", "/v1/chat/completions", "/tasks", "/runs"} <= set(paths)
-    assert refused == dict.fromkeys(paths, 429)
 
 
 def test_the_log_does_not_hold_the_signature_of_a_url(

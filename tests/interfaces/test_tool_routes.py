@@ -9,8 +9,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langserve import RemoteRunnable
-from PIL import Image
-from served import BASE, CAT, Served, _InProcess, agent_of
+from served import BASE, Served, _InProcess
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Settings
@@ -79,35 +78,6 @@ async def test_events_show_the_models_that_are_tried(served: Served) -> None:
     assert "fake/image-to-text" in [e["name"] for e in events if e["event"] == "on_chain_start"]
     assert "image-to-text" in [e["name"] for e in events if e["event"] == "on_tool_end"]
     assert str(served.outputs) not in str(events)
-
-
-@pytest.mark.parametrize("place", ["{outputs}/../cat.jpg", "../cat.jpg", "/outputs/../../cat.jpg"])
-def test_a_call_reads_no_other_file(served: Served, place: str) -> None:
-    Image.open(CAT).save(served.outputs.parent / "cat.jpg")
-    served.upload()
-    refused = remote_tool(served.client, "image-to-text").invoke(
-        {"image": place.format(outputs=served.outputs)}
-    )
-    assert refused.status == "error"
-    assert not served.backend.calls
-
-
-def test_another_keys_results_are_not_read(tmp_path: Path) -> None:
-    from jarvis_agent.interfaces.common.settings import ServerSettings
-
-    app = create_app(agent_of(tmp_path, {}), ServerSettings(api_keys=("one", "two")))
-    with TestClient(app, base_url=BASE) as client:
-        mine, other = ({"Authorization": f"Bearer {key}"} for key in ("one", "two"))
-        name = client.post("/files", files={"file": CAT.open("rb")}, headers=mine).json()["name"]
-
-        def call(task: str, image: str, headers: dict[str, str]) -> Any:
-            body = {"input": {"image": image}}
-            return client.post(f"/tools/{task}/invoke", json=body, headers=headers).json()["output"]
-
-        path = call("canny-control", name, mine)["artifact"]["resources"][0]["path"]
-        assert call("image-to-text", path, mine)["status"] == "success"
-        for image in (name, path, Path(path).name):
-            assert call("image-to-text", image, other)["status"] == "error"
 
 
 def test_an_unknown_task_is_answered_with_similar_names(served: Served) -> None:
