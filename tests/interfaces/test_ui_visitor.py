@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from PIL import Image
 from small_agents import DESCRIBE, picture, plan, small_agent
 
@@ -112,6 +115,16 @@ async def test_a_new_request_ends_the_plan_that_waits(home: Path) -> None:
 )
 def test_html_in_a_text_is_shown_as_text(text: str, shown: str) -> None:
     assert escape(text) == shown
+
+
+@given(
+    st.lists(st.sampled_from(["`", "```", "~~~", "<b>", "<!--", "![a](b)", "\\", "\n", "> ", "- ", " ", "c"]))
+)
+def test_no_text_becomes_html_or_an_image(words: list[str]) -> None:
+    text = escape("".join(words))
+    html = MarkdownIt("commonmark", {"html": True}).render(text)
+    assert html == MarkdownIt("commonmark", {"html": False}).render(text)
+    assert "<img" not in html
 
 
 async def test_a_chat_goes_on_from_its_files(home: Path) -> None:

@@ -49,7 +49,14 @@ Message = dict[str, Any]
 Publish = Callable[[Path], str]
 """Copies a file to where the browser gets it from, and returns its path there."""
 
-_CODE_OR_MARKUP = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`)|[<&]", re.DOTALL)
+_CODE_OR_MARKUP = re.compile(
+    r"""(
+        ^\ {0,3}(?P<fence>`{3,}(?=[^`\n]*$)|~{3,}).*?(?:^\ {0,3}(?P=fence)[`~]*[ \t]*$|\Z)  # fenced code
+        | \\[\\`]                                                                       # no code begins here
+        | (?<!`)(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)                           # code in a line
+    ) | (?P<open>`+|!\[) | [<&]""",
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
+)
 
 _DATA = Path(__file__).parent / "data"
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
@@ -311,8 +318,10 @@ class ChatView:
 
 
 def escape(text: str) -> str:
-    """Markdown whose HTML is shown as it is written: "<resource>-0" is no element, and nothing is hidden."""
-    return _CODE_OR_MARKUP.sub(lambda found: found[1] or html.escape(found[0]), text)
+    """Markdown whose HTML and images are shown as they are written: nothing is hidden, and nothing loaded."""
+    return _CODE_OR_MARKUP.sub(
+        lambda match: match[1] or re.sub(r"([`[])", r"\\\1", match["open"] or html.escape(match[0])), text
+    )
 
 
 def export_chat(visitor: Visitor, text: Texts) -> str:
