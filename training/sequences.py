@@ -1,0 +1,491 @@
+"""A request as a row of tokens, and its plan as a row of actions that point into it.
+
+prompt = Prompt(vocabulary, PlanRequest.of("Describe cat.jpg in French"))
+actions = prompt.actions_of(tasks, left_out=())      # None if a value is not in the request
+tasks, left_out = prompt.plan_of(actions)
+prompt.allowed(actions, specs)                       # which actions may follow: a mask
+
+An action is a symbol (a task type, an argument, a result, a number, a word) or a pointer to a token: to a
+file or an earlier answer, or to the first and then the last token of words that are copied. A plan reads
+
+    image-to-text image →cat.jpg  translation text #0 tgt_lang →French →French  END
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jarvis_agent.core.languages import LANGUAGES, find_language
+from jarvis_agent.core.references import ref, refs_in
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.core.types import Task
+from jarvis_agent.planning.inputs import PlanRequest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+MOST_FILES, MOST_TURNS, MOST_RESULTS = 16, 3, 16
+MOST_NAME, MOST_TURN, MOST_BEGIN, MOST_END = 8, 40, 160, 60
+"""Tokens of a file's name, of a turn's request or answer, and of the request's begin and end."""
+MOST_COPIED = 150
+
+NUMBERS = (
+    *range(32),
+    40,
+    45,
+    50,
+    60,
+    64,
+    90,
+    100,
+    120,
+    128,
+    180,
+    200,
+    256,
+    270,
+    300,
+    360,
+    365,
+    400,
+    500,
+    512,
+)
+NUMBERS += (600, 640, 720, 768, 800, 1000, 1024, 1080, 1200, 1280, 1920, 2048, -90)
+WORDS = {
+    "image-to-text": ("read",),
+    "edit-image": ("horizontal", "vertical", "png", "jpeg", "webp", "gif", "bmp", "tiff"),
+    **dict.fromkeys(
+        ("image-text-to-text", "video-text-to-text", "audio-text-to-text", "any-to-any"), ("describe",)
+    ),
+}
+"""Values that are no words of the request, by task type."""
+
+_ARGS = list(dict.fromkeys(arg.name for spec in TASKS.values() for arg in spec.inputs))
+SYMBOLS = [
+    *("START", "END", "LEFT", "/"),
+    *TASKS,
+    *(f"{name}=" for name in _ARGS),
+    *(f"#{number}" for number in range(MOST_RESULTS)),
+    *(f"{number}" for number in NUMBERS),
+    *dict.fromkeys(word for words in WORDS.values() for word in words),
+    *(language.name for language in LANGUAGES),
+]
+CODE = {symbol: code for code, symbol in enumerate(SYMBOLS)}
+START, END, LEFT, SLASH = range(4)
+
+KINDS = ("text", "image", "audio", "video", "table", "3d", "data", "file")
+MARKERS = [
+    "",
+    *(f"file:{kind}" for kind in KINDS),
+    *(f"mention:{kind}" for kind in KINDS),
+    *("request", "turn", "answer"),
+    *(f"number {number}" for number in range(MOST_FILES)),
+    *(f"ago {number}" for number in range(MOST_TURNS + 1)),
+]
+MARK = {marker: row for row, marker in enumerate(MARKERS)}
+CLS, SEP, NO_WORD, MASK = 101, 102, 1, 103
+_HAN = re.compile("[\u3400-\u9fff]")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_RESULT = re.compile(r"<resource>-(\d+)")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokenizer of MiniLM, and the rows of our own table: markers, then Chinese letters and pairs."""
+
+    tokenizer: Tokenizer
+    chinese: Mapping[str, int]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, chinese: Iterable[str]) -> Vocabulary:
+        """Of the Chinese letters and pairs of letters, in the order of their rows."""
+        return cls(tokenizer, {text: len(MARKERS) + row for row, text in enumerate(chinese)})
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token: its word in MiniLM's vocabulary, four rows of our own table that are added, and its place.
+
+    `run` counts stretches of text in which words can be copied; -1 is no text. `key` tells equal
+    tokens: words that MiniLM does not know differ by their letters.
+    """
+
+    word: int
+    rows: tuple[int, int, int, int] = (0, 0, 0, 0)
+    run: int = -1
+    start: int = 0
+    end: int = 0
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a value: a result, a file, an earlier answer, a word or number, or copied tokens."""
+
+    kind: str
+    value: Any
+    last: int = -1
+
+
+@dataclass
+class Step:
+    """A task of a plan as it is written: for each argument a list of values, each of pieces."""
+
+    task: str
+    args: dict[str, list[list[Piece]]] = field(default_factory=dict)
+
+
+@dataclass
+class Written:
+    """What a row of actions says so far; `open` is "value" after an argument, "span" within copied words."""
+
+    steps: list[Step] = field(default_factory=list)
+    left: list[Piece] = field(default_factory=list)
+    open: str = ""
+    in_left: bool = False
+
+
+class Prompt:
+    """A request in tokens."""
+
+    def __init__(self, vocabulary: Vocabulary, request: PlanRequest) -> None:
+        self._vocabulary = vocabulary
+        self.tokens = [Token(CLS)]
+        self.texts: list[str] = []
+        self.targets: dict[int, tuple[str, str]] = {}
+        """What a pointer to a token stands for: the kind and the name of a file, or "answer" and its text."""
+        turns = request.turns[-MOST_TURNS:]
+        ages = {file.name: (file.kind, 0) for file in request.files}
+        for ago, turn in enumerate(reversed(turns), 1):
+            for file in reversed(turn.resources):
+                ages.setdefault(file.name, (file.kind, ago))
+        self.files = dict(list(ages.items())[:MOST_FILES])
+        self._numbers = {name: number for number, name in enumerate(self.files)}
+        names = sorted(filter(None, self.files), key=len, reverse=True)
+        guarded = (rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])" for name in names)
+        self._named = re.compile("|".join(guarded)) if names else None
+        for name, (kind, ago) in self.files.items():
+            self._target(f"file:{kind}", ago, (kind, name), number=self._numbers[name])
+            base = re.split(r"[/\\]", name)[-1].rpartition(".")
+            for word in self._encode(base[0] or base[2])[:MOST_NAME]:
+                self.tokens.append(Token(word.word, (*word.rows[:3], MARK[f"ago {ago}"])))
+        for ago, turn in reversed(list(enumerate(reversed(turns), 1))):
+            self._target("turn", ago)
+            self._add_text(turn.request, ago, MOST_TURN, 0)
+            if turn.answer:
+                self._target("answer", ago, ("answer", turn.answer))
+                self._add_text(turn.answer, ago, MOST_TURN, 0)
+        self._target("request", 0)
+        self.body = len(self.texts)
+        self._add_text(request.text, 0, MOST_BEGIN, MOST_END)
+        self.tokens.append(Token(SEP))
+
+    def _target(self, marker: str, ago: int, target: tuple[str, str] | None = None, number: int = -1) -> None:
+        if target:
+            self.targets[len(self.tokens)] = target
+        tag = MARK[f"number {number}"] if number >= 0 else 0
+        self.tokens.append(Token(NO_WORD, (MARK[marker], tag, 0, MARK[f"ago {ago}"])))
+
+    def _add_text(self, text: str, ago: int, begin: int, end: int) -> None:
+        tokens = self._encode(text)
+        self.texts.append(text)
+        if len(tokens) > begin + end:
+            tokens = [*tokens[:begin], *tokens[len(tokens) - end :]]
+        for one in tokens:
+            rows = (*one.rows[:3], MARK[f"ago {ago}"])
+            self.tokens.append(replace(one, rows=rows, run=len(self.texts) - 1))
+
+    def _encode(self, text: str) -> list[Token]:
+        """Tokens of a text; a file's name in it is one token."""
+        tokens, at = [], 0
+        for name in self._named.finditer(text) if self._named else ():
+            tokens += self._encode_words(text, at, name.start())
+            number, (kind, _) = self._numbers[name[0]], self.files[name[0]]
+            rows = (MARK[f"mention:{kind}"], MARK[f"number {number}"], 0, 0)
+            tokens.append(Token(NO_WORD, rows, 0, name.start(), name.end(), name[0]))
+            at = name.end()
+        return tokens + self._encode_words(text, at, len(text))
+
+    def _encode_words(self, text: str, start: int, end: int) -> list[Token]:
+        chinese = self._vocabulary.chinese
+        read = self._vocabulary.tokenizer.encode(text[start:end], add_special_tokens=False)
+        tokens = []
+        for word, (first, last) in zip(read.ids, read.offsets, strict=True):
+            rows, at = (0, 0, 0, 0), start + first
+            if last - first == 1 and _HAN.match(text[at]):
+                before, after = (text[at - 1 : at + 1] if at else ""), text[at : at + 2]
+                found = (chinese.get(text[at], 0), chinese.get(before, 0), chinese.get(after, 0), 0)
+                rows, word = found, NO_WORD if found[0] else word
+            tokens.append(Token(word, rows, 0, at, start + last, text[at : start + last].casefold()))
+        return tokens
+
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The words (n,) and rows (n, 4)."""
+        return np.array([t.word for t in self.tokens]), np.array([t.rows for t in self.tokens])
+
+    # From a plan to actions
+
+    def actions_of(self, tasks: Sequence[Task], left_out: Sequence[str] = ()) -> list[int] | None:
+        """The actions that write a plan, without START; None if one of its values cannot be written."""
+        places = {task.id: place for place, task in enumerate(tasks)}
+        actions: list[int] = []
+        for task in tasks:
+            actions.append(CODE[task.task])
+            for arg in TASKS[task.task].inputs:
+                value = task.args.get(arg.name)
+                if value is None:
+                    continue
+                actions.append(CODE[f"{arg.name}="])
+                is_list = arg.many and isinstance(value, list | tuple)
+                for number, one in enumerate(value if is_list else [value]):
+                    written = self._value(task.task, arg, one, places)
+                    if written is None:
+                        return None
+                    actions += [SLASH, *written] if number else written
+        for words in left_out:
+            span = self._spans(words, self.body)
+            if span is None or len(span) != 2:
+                return None
+            actions += [LEFT, *span]
+        return [*actions, END]
+
+    def _value(self, task: str, arg: Arg, value: Any, places: Mapping[int, int]) -> list[int] | None:
+        if arg.kind == "data" and not refs_in(value) and (numbers := _numbers(value)) and not arg.many:
+            return self._number(numbers)
+        text = str(value)
+        if arg.name in ("src_lang", "tgt_lang") and (known := find_language(text)):
+            said = self._spans(known.name, self.body)
+            return said if said and len(said) == 2 else [CODE[known.name]]
+        if text in WORDS.get(task, ()):
+            return [CODE[text]]
+        for place, (_, target) in self.targets.items():
+            if target == text:
+                return [len(SYMBOLS) + place]
+        if arg.kind in MEDIA and not refs_in(text):
+            return None
+        actions: list[int] = []
+        for number, part in enumerate(_RESULT.split(text)):
+            if number % 2:
+                actions.append(CODE[f"#{places[int(part)]}"])
+            elif part.strip():
+                spans = self._spans(part.strip())
+                if spans is None:
+                    return None
+                actions += spans
+        return actions or None
+
+    def _number(self, numbers: list[float]) -> list[int] | None:
+        run = [(p, t) for p, t in enumerate(self.tokens) if t.run == self.body]
+        text = self.texts[self.body]
+        for first, (place, token) in enumerate(run):
+            if not text[token.start].isdigit():
+                continue
+            for last, other in run[first : first + 16]:
+                if _numbers(text[token.start : other.end]) == numbers:
+                    return [len(SYMBOLS) + place, len(SYMBOLS) + last]
+        if len(numbers) == 1 and str(int(numbers[0])) in CODE:
+            return [CODE[str(int(numbers[0]))]]
+        return None
+
+    def _spans(self, text: str, run: int | None = None) -> list[int] | None:
+        """The first and last tokens of the longest stretches that make up a text, in its order."""
+        wanted = [token.key for token in self._encode(text)]
+        have = [token.key for token in self.tokens]
+        actions: list[int] = []
+        at, after = 0, 0
+        while at < len(wanted):
+            best = (0, False, False, 0)
+            for place, token in enumerate(self.tokens):
+                if have[place] != wanted[at] or token.run < 0 or (run is not None and token.run != run):
+                    continue
+                length = 1
+                while (
+                    at + length < len(wanted)
+                    and place + length < len(have)
+                    and have[place + length] == wanted[at + length]
+                    and self.tokens[place + length].run == token.run
+                ):
+                    length += 1
+                best = max(best, (length, token.run == self.body, place >= after, -place))
+            if not best[0] or len(actions) >= 12:
+                return None
+            first, last = -best[3], -best[3] + best[0] - 1
+            actions += [len(SYMBOLS) + first, len(SYMBOLS) + last]
+            at, after = at + best[0], last
+        return actions or None
+
+    # From actions to a plan
+
+    def read(self, actions: Sequence[int]) -> Written:
+        """What actions say; they need not be complete, but each must have been allowed."""
+        written = Written()
+        pieces: list[Piece] = []
+        for action in actions:
+            symbol = SYMBOLS[action] if action < len(SYMBOLS) else ""
+            place = action - len(SYMBOLS)
+            if written.open == "span":
+                start = pieces.pop() if not written.in_left else written.left.pop()
+                whole = Piece("span", start.value, place)
+                (written.left if written.in_left else pieces).append(whole)
+                written.open = ""
+            elif action == LEFT:
+                written.in_left, written.open = True, "value"
+            elif symbol in TASKS:
+                written.steps.append(Step(symbol))
+            elif symbol.endswith("="):
+                pieces = []
+                written.steps[-1].args[symbol[:-1]] = [pieces]
+                written.open = "value"
+            elif action == SLASH:
+                pieces = []
+                list(written.steps[-1].args.values())[-1].append(pieces)
+                written.open = "value"
+            elif action >= len(SYMBOLS):
+                if place in self.targets and not written.in_left:
+                    kind, target = self.targets[place]
+                    pieces.append(Piece("answer" if kind == "answer" else "file", target))
+                    written.open = ""
+                else:
+                    (written.left if written.in_left else pieces).append(Piece("span", place))
+                    written.open = "span"
+            elif action not in (START, END):
+                is_result = symbol.startswith("#")
+                pieces.append(Piece("result", int(symbol[1:])) if is_result else Piece("word", symbol))
+                written.open = ""
+        return written
+
+    def allowed(self, actions: Sequence[int], specs: Mapping[str, TaskSpec]) -> NDArray[np.bool_]:
+        """Which actions may follow some that were allowed: (symbols + tokens,)."""
+        mask = np.zeros(len(SYMBOLS) + len(self.tokens), bool)
+        written, base = self.read(actions), len(SYMBOLS)
+        if written.open == "span":
+            start = actions[-1] - base
+            run = self.tokens[start].run
+            for place in range(start, min(len(self.tokens), start + MOST_COPIED)):
+                mask[base + place] = self.tokens[place].run == run
+            return mask
+        steps = written.steps
+        if written.in_left:
+            if written.open:
+                self._allow_spans(mask, self.body)
+            else:
+                mask[[LEFT, END]] = True
+            return mask
+        spec = TASKS[steps[-1].task] if steps else None
+        if written.open == "value":
+            assert spec
+            self._allow_values(mask, spec, spec.arg(list(steps[-1].args)[-1]), steps[:-1])
+            return mask
+        if spec:
+            given = list(steps[-1].args)
+            place = [arg.name for arg in spec.inputs].index(given[-1]) + 1 if given else 0
+            for arg in spec.inputs[place:]:
+                mask[CODE[f"{arg.name}="]] = self._has_values(arg, steps[:-1])
+                if arg.required:
+                    break
+            if given:
+                arg = spec.arg(given[-1])
+                pieces = steps[-1].args[given[-1]][-1]
+                mask[SLASH] = bool(arg and arg.many)
+                if arg and arg.kind == "text" and len(pieces) < 6 and pieces[-1].kind in ("span", "result"):
+                    self._allow_results(mask, arg, steps[:-1])
+                    self._allow_spans(mask)
+            if set(spec.required) - set(given):
+                return mask
+        mask[[LEFT, END]] = True
+        if len(steps) < MOST_RESULTS:
+            for name in specs:
+                if name in CODE:
+                    needs = [arg for arg in TASKS[name].inputs if arg.required]
+                    mask[CODE[name]] = all(self._has_values(arg, steps) for arg in needs)
+        return mask
+
+    def _allow_spans(self, mask: NDArray[np.bool_], run: int | None = None) -> None:
+        for place, token in enumerate(self.tokens):
+            if token.run >= 0 and run in (None, token.run):
+                mask[len(SYMBOLS) + place] = True
+
+    def _allow_results(self, mask: NDArray[np.bool_], arg: Arg, steps: Sequence[Step]) -> None:
+        for number, step in enumerate(steps):
+            mask[CODE[f"#{number}"]] |= _fits(TASKS[step.task], arg)
+
+    def _files(self, arg: Arg) -> list[int]:
+        kinds = KINDS if arg.kind == "file" else (arg.kind,)
+        return [place for place, (kind, _) in self.targets.items() if kind in kinds]
+
+    def _has_values(self, arg: Arg, steps: Sequence[Step]) -> bool:
+        if arg.kind not in MEDIA:
+            return True
+        return bool(self._files(arg)) or any(_fits(TASKS[step.task], arg) for step in steps)
+
+    def _allow_values(
+        self, mask: NDArray[np.bool_], spec: TaskSpec, arg: Arg | None, steps: Sequence[Step]
+    ) -> None:
+        assert arg
+        self._allow_results(mask, arg, steps)
+        mask[[len(SYMBOLS) + place for place in self._files(arg)]] = True
+        if arg.kind in MEDIA:
+            return
+        self._allow_spans(mask)
+        if arg.name in ("src_lang", "tgt_lang"):
+            mask[[CODE[language.name] for language in LANGUAGES]] = True
+        elif arg.kind == "text":
+            mask[[CODE[word] for word in WORDS.get(spec.name, ())]] = True
+            mask[[len(SYMBOLS) + p for p, (kind, _) in self.targets.items() if kind == "answer"]] = True
+        elif not arg.many:
+            mask[[CODE[str(number)] for number in NUMBERS]] = True
+
+    def plan_of(self, actions: Sequence[int]) -> tuple[list[Task], list[str]]:
+        """The tasks that actions write, and the words that they leave out."""
+        written = self.read([action for action in actions if action != END])
+        tasks = []
+        for number, step in enumerate(written.steps):
+            spec = TASKS[step.task]
+            args: dict[str, Any] = {}
+            for name, values in step.args.items():
+                arg = spec.arg(name)
+                assert arg
+                read = [self._text_of(pieces) for pieces in values]
+                args[name] = read if arg.many else read[0]
+                if name in ("src_lang", "tgt_lang") and (known := find_language(str(read[0]))):
+                    args[name] = known.name
+                elif arg.kind == "data" and not arg.many and not refs_in(read[0]):
+                    numbers = _numbers(read[0])
+                    args[name] = (numbers if len(numbers) > 1 else numbers[0]) if numbers else read[0]
+            tasks.append(Task(task=step.task, id=number, dep=refs_in(args) or [-1], args=args))
+        return tasks, [self._text_of([piece]) for piece in written.left]
+
+    def _text_of(self, pieces: Sequence[Piece]) -> str:
+        texts = []
+        for piece in pieces:
+            if piece.kind == "result":
+                texts.append(ref(piece.value))
+            elif piece.kind == "span":
+                first, last = self.tokens[piece.value], self.tokens[piece.last]
+                texts.append(self.texts[first.run][first.start : last.end].strip())
+            else:
+                texts.append(str(piece.value))
+        return " ".join(texts)
+
+
+def _fits(maker: TaskSpec, arg: Arg) -> bool:
+    if arg.kind == "file":
+        return True
+    return any(map(maker.makes, ("text", "data") if arg.kind == "data" else (arg.kind,)))
+
+
+def _numbers(value: Any) -> list[float]:
+    if isinstance(value, str):
+        found = [float(number) for number in _NUMBER.findall(value)]
+        return [int(one) if one.is_integer() else one for one in found]
+    if isinstance(value, list | tuple):
+        return [float(one) for one in value if isinstance(one, int | float)]
+    return [float(value)] if isinstance(value, int | float) else []

