@@ -18,7 +18,6 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import is_out_of_memory
 from jarvis_agent.core.errors import ExpertError, JarvisError, OutOfMemoryError, describe_error
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.limits import check_task_limits
 
 logger = logging.getLogger(__name__)
 
@@ -164,7 +163,6 @@ def _run_job(expert: Any, job: Job, retry: Retry) -> Outcome:
         return None, closed_error("not run")  # cancelled while its model was loaded
     try:
         with running((job,)):
-            check_task_limits(job.call.spec.name, job.call.inputs)
             return retry(lambda: expert(job.call)), None
     except BaseException as error:
         return None, as_expert_error(error, job.call)

@@ -11,6 +11,7 @@ class TransformersBackend(FileBackend):
 
 from __future__ import annotations
 
+import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
@@ -27,6 +28,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.media.limits import check_task_limits
 
 _CALL_OPTIONS = {"options", "providers"}
 """Metadata of a candidate that changes its calls, and not the model that is loaded."""
@@ -67,8 +69,13 @@ class LocalBackend(ABC):
         return (self.name, spec.name, candidate.id, candidate.revision or "")
 
     async def run(self, call: Call) -> Any:
-        """Run the model, loaded once for each folder, device, dtype and trust level, in a worker thread."""
+        """Run the model, loaded once for each folder, device, dtype and trust level, in a worker thread.
+
+        Raises:
+            UnsupportedError: the inputs exceed a limit of the task; the model is not loaded for them.
+        """
         spec, candidate, settings = call.spec, call.candidate, call.settings
+        await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
         key = self.pool_key(spec, candidate, settings)
         return await self.pool.run(key, lambda: self.load(spec, candidate, settings), call)
 

@@ -32,7 +32,15 @@ _TASK_LIMITS: tuple[tuple[str, dict[Measure, int]], ...] = (
     ("sentence-similarity text-ranking", {"characters": 2_000_000, "texts": 10_000}),
     # A model reads the input once for each label.
     ("zero-shot-classification", {"characters": 100_000, "texts": 200}),
-    ("zero-shot-image-classification zero-shot-object-detection", {"texts": 200}),
+    ("zero-shot-image-classification zero-shot-object-detection", {"texts": 200, "pixels": 64_000_000}),
+    # Several copies of the whole image are in memory before a model's size is reached.
+    ("image-classification object-detection keypoint-detection edit-image", {"pixels": 64_000_000}),
+    ("image-feature-extraction visual-question-answering image-text-to-text", {"pixels": 64_000_000}),
+    ("image-to-image image-to-video image-to-3d image-text-to-image", {"pixels": 64_000_000}),
+    ("image-text-to-video canny-text-to-image hed-text-to-image", {"pixels": 64_000_000}),
+    ("mlsd-text-to-image scribble-text-to-image depth-text-to-image", {"pixels": 64_000_000}),
+    ("normal-text-to-image openpose-text-to-image seg-text-to-image", {"pixels": 64_000_000}),
+    ("crop-image resize-image", {"pixels": 100_000_000}),  # they make an image small enough for the others
     # A larger page is illegible in the size in which a model reads it.
     ("image-to-text document-question-answering", {"pixels": 40_000_000}),
     ("visual-document-retrieval", {"pixels": 40_000_000, "images": 100}),
@@ -42,7 +50,8 @@ _TASK_LIMITS: tuple[tuple[str, dict[Measure, int]], ...] = (
     ("canny-control hed-control mlsd-control scribble-control", {"pixels": 40_000_000}),
     ("automatic-speech-recognition voice-activity-detection", {"seconds": 3600}),
     ("audio-to-audio", {"seconds": 1200}),
-    ("audio-text-to-text any-to-any", {"seconds": 600}),
+    ("audio-text-to-text", {"seconds": 600}),
+    ("any-to-any", {"seconds": 600, "pixels": 64_000_000}),
     ("table-question-answering", {"rows": 1_000}),
     ("tabular-classification tabular-regression time-series-forecasting", {"rows": 100_000}),
 )
@@ -79,11 +88,16 @@ def check_pixels(path: Path, limit: int) -> None:
     Raises:
         InputError: it is too large, or its header is unreadable.
     """
-    width, height = _image_size(path)
+    width, height = image_size(path)
     _check_size(path, "", width, height, limit)
 
 
-def _image_size(path: Path) -> tuple[int, int]:
+def image_size(path: Path) -> tuple[int, int]:
+    """The width and height of an image in pixels as its header states them, not turned upright.
+
+    Raises:
+        InputError: the header is unreadable.
+    """
     from PIL import Image
 
     try:
@@ -162,7 +176,7 @@ def _pixels(inputs: Mapping[str, Any]) -> int:
     largest = 0
     for path in _paths(inputs, "image"):
         with suppress(InputError):  # the model's own error says more
-            width, height = _image_size(path)
+            width, height = image_size(path)
             largest = max(largest, width * height)
     return largest
 

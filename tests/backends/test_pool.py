@@ -16,10 +16,12 @@ import pytest
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import MAX_BATCH, MAX_PREFETCHES, ModelPool
 from jarvis_agent.core.errors import BadInputError, ExpertError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.limits import TASK_LIMITS
 
@@ -345,13 +347,23 @@ async def test_close_stops_a_running_batch(pool: ModelPool) -> None:
     assert all(isinstance(other, ExpertError) for other in others)
 
 
-async def test_an_input_that_exceeds_a_limit_is_refused_before_the_model_sees_it(pool: ModelPool) -> None:
+async def test_no_model_is_loaded_for_an_input_that_exceeds_a_limit(pool: ModelPool) -> None:
     model = Model()
-    limit = TASK_LIMITS["text-generation"]["characters"]
+
+    class Local(LocalBackend):
+        name = "scripted"
+
+        def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+            return None
+
+        def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Model:
+            return model.load()
+
+    backend, limit = Local(Settings(), pool), TASK_LIMITS["text-generation"]["characters"]
     with pytest.raises(UnsupportedError, match=f"at most {limit:,} characters"):
-        await start(pool, model.load, text="a" * (limit + 1))
-    assert model.most_inside == 0
-    assert await start(pool, model.load, text="a" * limit) == "a"
+        await backend.run(call_of(text="a" * (limit + 1)))
+    assert (model.loads, pool.keys) == (0, [])
+    assert await backend.run(call_of(text="a" * limit)) == "a"
 
 
 def test_small_inputs_fit_in_a_batch(tmp_path: Path) -> None:

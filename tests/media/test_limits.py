@@ -176,6 +176,8 @@ async def test_an_attachment_is_measured_before_it_is_decoded(
 
 def test_a_task_has_limits_on_its_inputs(tmp_path: Path) -> None:
     assert TASKS.keys() >= TASK_LIMITS.keys()
+    read_images = {name for name, spec in TASKS.items() if any(arg.kind == "image" for arg in spec.inputs)}
+    assert [name for name in sorted(read_images) if "pixels" not in TASK_LIMITS.get(name, {})] == []
     page, table, sound = tmp_path / "page.png", tmp_path / "a.csv", tmp_path / "a.wav"
     Image.new("L", (7000, 7000)).save(page)
     table.write_text("a\n" + "1\n" * 2000)

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, whole_number
 from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.media.limits import image_size
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from jarvis_agent.core.types import Resource
 
 _BOX_FORMS = '[xmin, ymin, xmax, ymax] in pixels, a detection that has a box, or a part such as "left half"'
 
@@ -64,11 +67,11 @@ def resize(call: Call) -> Image:
     """
     from PIL import Image as Images
 
-    image: Image = call.inputs["image"].to_pil()
     limit = call.settings.max_pixels
     wide, high = whole_number(call, "width", limit), whole_number(call, "height", limit)
     if wide is None and high is None:
         raise BadInputError("resize-image needs a width or a height in pixels, such as 512")
+    image: Image = call.inputs["image"].to_pil()
     width = wide or max(1, round(image.width * (high or 0) / image.height))
     height = high or max(1, round(image.height * width / image.width))
     _check_pixels(width, height, limit)
@@ -165,12 +168,16 @@ def edit(call: Call) -> Image | dict[str, Any]:
     Raises:
         BadInputError: no edit or an unknown one is named, or the image would be too large.
     """
-    image: Image = call.inputs["image"].to_pil()
     edits = {name: call.inputs.get(name) for name in ("rotate", "flip", "greyscale", "format")}
     if all(value in (None, "") for value in edits.values()):
         raise BadInputError(f"edit-image needs one of {', '.join(edits)}, such as rotate: 90")
-    if edits["rotate"] not in (None, ""):
-        image = _rotated(image, _degrees(edits["rotate"]), call.settings.max_pixels)
+    source: Resource = call.inputs["image"]
+    degrees = 0.0 if edits["rotate"] in (None, "") else _degrees(edits["rotate"])
+    if source.path is not None and degrees:
+        _check_rotation(image_size(source.path), degrees, call.settings.max_pixels)
+    image = source.to_pil()
+    if degrees:
+        image = _rotated(image, degrees)
     if edits["flip"] not in (None, ""):
         image = image.transpose(_flip(edits["flip"]))
     if str(edits["greyscale"] or "").strip().lower() not in ("", "0", "false", "no", "none"):
@@ -190,15 +197,16 @@ def _degrees(given: Any) -> float:
     return -degrees if way in _COUNTERCLOCKWISE else degrees
 
 
-def _rotated(image: Image, degrees: float, limit: int) -> Image:
+def _check_rotation(size: tuple[int, int], degrees: float, limit: int) -> None:
+    """Refuse a rotation before the image is decoded. Whether it is upright changes no number of pixels."""
+    width, height = size
+    sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
+    _check_pixels(math.ceil(width * cosine + height * sine), math.ceil(width * sine + height * cosine), limit)
+
+
+def _rotated(image: Image, degrees: float) -> Image:
     from PIL import Image as Images
 
-    sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
-    _check_pixels(
-        math.ceil(image.width * cosine + image.height * sine),
-        math.ceil(image.width * sine + image.height * cosine),
-        limit,
-    )
     corners = "white" if image.mode == "RGB" else (0, 0, 0, 0)
     return image.rotate(-degrees, Images.Resampling.BICUBIC, expand=True, fillcolor=corners)
 
