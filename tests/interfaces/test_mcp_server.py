@@ -32,8 +32,7 @@ from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.types import Resource
 from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.mcp import run_http, run_stdio
-from jarvis_agent.interfaces.mcp.server import _working_directory, make_http_app
-from jarvis_agent.interfaces.mcp.session import Session
+from jarvis_agent.interfaces.mcp.server import Session, _working_directory, make_http_app
 from jarvis_agent.testing import ScriptedLLM
 
 ROOT = Path(__file__).parents[2]
@@ -203,11 +202,16 @@ async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(t
         assert drawn.structuredContent is not None
         (made,) = (await client.list_resources()).resources
         assert (await client.read_resource(made.uri)).contents
-        told = await client.call_tool("image-to-text", {"image": str(made.uri).removeprefix("jarvis://")})
+        told = await client.call_tool("image-to-text", {"image": f" {made.uri}".replace("jarvis://", "")})
         assert texts(told) == "a tabby cat"
         script["plan"] = plan_for(Path(str(made.uri)).name)
         asked = await client.call_tool("jarvis", {"request": "What is it?", "files": [str(made.uri)]})
         assert texts(asked).startswith(ANSWER)
+        assert isinstance(agent.model, ScriptedLLM)
+        agent.model.calls.clear()
+        await client.call_tool("jarvis", {"request": f"What is in {made.uri}?"})
+        (path,) = (tmp_path / "out" / "mcp").rglob(Path(str(made.uri)).name)
+        assert f"What is in {path}?" in agent.model.calls[0].prompt
 
         assert (await other.list_resources()).resources == []
         for uri in (str(made.uri), secret.as_uri(), "file:///etc/passwd", "jarvis:x"):

@@ -1,16 +1,20 @@
 """The MCP server: lists and calls the tools, and reads the files that they made; over stdio or HTTP.
 
-server = make_server(lambda: Session(agent, output_dir))
-await server.run(read_stream, write_stream, server.create_initialization_options())
+    server = make_server(lambda: Session(agent, output_dir))
+    await server.run(read_stream, write_stream, server.create_initialization_options())
+
+A file has the URI "jarvis:///outputs/<run>/<name>". It stands for the file in the arguments of later calls.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import os
 import secrets
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
@@ -20,6 +24,7 @@ from contextlib import (
     contextmanager,
     nullcontext,
 )
+from dataclasses import dataclass, field
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -48,12 +53,11 @@ from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.types import Resource
 from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
-from jarvis_agent.interfaces.common.files import SWEEP_S, delete_expired, find_output
+from jarvis_agent.interfaces.common.files import SWEEP_S, delete_expired, find_output, to_paths
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits, max_json_bytes
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.progress import answered, format_event
 from jarvis_agent.interfaces.common.settings import ServerSettings
-from jarvis_agent.interfaces.mcp.session import URI, Session
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 
 logger = logging.getLogger(__name__)
@@ -63,6 +67,50 @@ Report = Callable[[float, float | None, str], Awaitable[None]]
 
 _AGENT = "jarvis"
 _NOT_FOUND = -32002  # MCP, "Resources", "Error Handling"
+
+MAX_INLINE_BYTES = 10_000_000
+"""Larger images and recordings are resource links."""
+_MAX_LISTED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one client may read, and the files that its calls have made.
+
+    Attributes:
+        agent: reads the directories of the session alone, and writes to `output_dir`.
+        output_dir: the directory of its runs.
+        links: the files that its calls have made, the latest ones.
+    """
+
+    agent: JarvisAgent
+    output_dir: Path
+    links: deque[types.ResourceLink] = field(default_factory=lambda: deque(maxlen=_MAX_LISTED))
+
+    def blocks(self, resources: Iterable[Resource]) -> list[types.ContentBlock]:
+        """The files that a call has made as content. Inputs are left out, and files that are gone. Blocks."""
+        paths = {resource.path: resource for resource in resources if resource.path is not None}
+        own = self.output_dir.resolve()
+        return [
+            self._block(path, resource)
+            for path, resource in paths.items()
+            if path.is_file() and path.resolve().is_relative_to(own)
+        ]
+
+    def _block(self, path: Path, resource: Resource) -> types.ContentBlock:
+        mime = resource.mime or "application/octet-stream"
+        link = types.ResourceLink(
+            type="resource_link",
+            uri=AnyUrl(f"jarvis:///outputs/{path.parent.name}/{path.name}"),
+            name=path.name,
+            mimeType=mime,
+            size=path.stat().st_size,
+        )
+        self.links.append(link)
+        if resource.kind not in ("image", "audio") or (link.size or 0) > MAX_INLINE_BYTES:
+            return link
+        data = base64.b64encode(path.read_bytes()).decode()
+        return _block({"type": resource.kind, "base64": data, "mime_type": mime})
 
 
 def make_server(
@@ -103,8 +151,8 @@ def make_server(
         return list(session().links)
 
     async def read_resource(uri: AnyUrl) -> Iterable[ReadResourceContents]:
-        named = URI.fullmatch(str(uri))
-        file = find_output(session().output_dir, *named[1].split("/")) if named else None
+        parts = str(uri).removeprefix("jarvis:///outputs/").split("/")
+        file = find_output(session().output_dir, *parts) if len(parts) == 2 else None
         if file is None:
             raise McpError(types.ErrorData(code=_NOT_FOUND, message=f"no file of this session: {uri}"))
         return [ReadResourceContents(await asyncio.to_thread(file.path.read_bytes), file.mime)]
@@ -144,7 +192,7 @@ async def _call(
     tool = (await _tools(session)).get(name)
     if tool is None:
         raise ToolException(f"there is no tool {name!r} here; the list of tools has the names")
-    arguments = session.to_paths(arguments)
+    arguments = to_paths(arguments, session.output_dir, "jarvis://")
     if name == _AGENT:
         return await _ask(session, arguments, report)
     call = {"type": "tool_call", "name": name, "args": arguments, "id": "mcp"}
