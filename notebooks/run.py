@@ -50,7 +50,12 @@ def run(path: Path, timeout: int = 240) -> Any:
     settings["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory(prefix="jarvis-notebook-") as folder:
         copy = Path(folder).resolve()
-        settings |= {"HF_HOME": str(copy / "hub"), "HF_HUB_OFFLINE": "1", "XDG_STATE_HOME": os.devnull}
+        settings |= {
+            "HF_HOME": str(copy / "hub"),
+            "HF_HUB_OFFLINE": "1",
+            "XDG_STATE_HOME": os.devnull,
+            "XDG_CONFIG_HOME": os.devnull,
+        }
         shutil.copytree(ROOT / "examples", copy / "examples", ignore=shutil.ignore_patterns("outputs"))
         (copy / "notebooks").mkdir()
         client = NotebookClient(

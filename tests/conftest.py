@@ -35,6 +35,7 @@ for _name in [name for name in os.environ if name.startswith(_FOREIGN)]:
 os.environ.update(
     HF_HOME=_HF_HOME.name,
     HF_HUB_OFFLINE="1",
+    XDG_CONFIG_HOME=os.devnull,  # the machine's user may have installed a model
     XDG_STATE_HOME=os.devnull,  # nobody is told twice, so that no test depends on the one before
     HF_HUB_DISABLE_TELEMETRY="1",
     HF_HUB_DISABLE_XET="1",

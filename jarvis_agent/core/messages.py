@@ -52,8 +52,8 @@ class Phrases:
         "Read the text in page.png aloud, then transcribe the recording",
     )
     set_up: str = (
-        "No language model is set up, so only plain requests are understood. To have one, set OPENAI_API_KEY "
-        "or HF_TOKEN, or JARVIS_BASE_URL and JARVIS_MODEL for a server of your own."
+        "No language model is set up, so only plain requests are understood. `jarvis setup` installs one "
+        "here; or set OPENAI_API_KEY or HF_TOKEN, or JARVIS_BASE_URL and JARVIS_MODEL for your own server."
     )
     no_answer: str = "The language model could not write the answer ({error}), so this is a plain report."
     broke_off: str = "The answer broke off here: {error} What was done:"

@@ -12,6 +12,7 @@
    process, and precede JARVIS_BASE_URL.
 3. OPENAI_API_KEY: OpenAI.
 4. HF_TOKEN: the OpenAI-compatible router of Hugging Face's Inference Providers, unless `offline` is set.
+5. The model that `jarvis setup` installed.
 
 What a chat model and its server support: a JSON schema, a token limit, event loops, long prompts.
 
@@ -21,9 +22,12 @@ schema_options(model, settings, "plan", {…})    # {"response_format": {"type":
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
@@ -33,8 +37,6 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.llm.budget import DEFAULT_WINDOW, context_window
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from langchain_core.language_models import BaseChatModel
 
     from jarvis_agent.core.settings import Settings
@@ -193,7 +195,8 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
         return _openai(OPENAI_MODEL, settings)
     if settings.hf_token and not settings.offline:
         return _openai(ROUTER_MODEL, settings, ROUTER_URL, settings.hf_token.get_secret_value())
-    return None
+    installed = installed_model()
+    return resolve_model(installed, settings) if installed else None
 
 
 def _named(name: str, settings: Settings) -> BaseChatModel:
@@ -208,6 +211,36 @@ def _named(name: str, settings: Settings) -> BaseChatModel:
         why = _NO_PROVIDER if "infer model provider" in str(error) else str(error)
         why = f"{why.rstrip('.')}. {_OTHERWISE}" if _ABOUT_KEY.search(why) else why
         raise ConfigError(f'the language model "{name}" cannot be created: {why}') from error
+
+
+def config_file() -> Path:
+    """The user's configuration, which `jarvis setup` writes."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "jarvis_agent" / "config.toml"
+
+
+def installed_model() -> str | None:
+    """The name of the model that `jarvis setup` installed; None if there is none.
+
+    Raises:
+        ConfigError: the configuration is damaged.
+    """
+    try:
+        name = tomllib.loads(config_file().read_text("utf-8")).get("model")
+    except (OSError, RuntimeError):  # `Path.home` raises RuntimeError
+        return None
+    except ValueError as error:
+        raise ConfigError(f"{config_file()} is damaged: {error}; run `jarvis setup` again") from error
+    return name if isinstance(name, str) else None
+
+
+def store_installed_model(path: Path) -> Path:
+    """Store a GGUF file as the model of this user; returns the configuration. Raises OSError."""
+    file = config_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    name = json.dumps(f"{GGUF}{path.absolute()}", ensure_ascii=False)  # also a string of TOML
+    file.write_text(f"model = {name}\n", "utf-8")
+    return file
 
 
 def local_model(path: Path, settings: Settings) -> ChatGGUF:

@@ -95,6 +95,8 @@ class LlamaCpp:
         params.verbosity = -1
         params.api_keys = [self.key]
         params.ui = False
+        # Small models think for minutes, to little effect. A template without this argument ignores it.
+        params.default_template_kwargs = {"enable_thinking": "false"}
         try:
             return xllamacpp.Server(params)
         except RuntimeError as error:
@@ -219,7 +221,7 @@ def gguf_path(name: str, settings: Settings) -> Path:
         path = Path(name).expanduser()
         if not path.is_file():
             raise ConfigError(
-                f'there is no file {path}; name a GGUF file, or "org/repo:file.gguf" of the Hub'
+                f'there is no file {path}; name one, or "org/repo:file.gguf", or run `jarvis setup`'
             )
         return path
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache

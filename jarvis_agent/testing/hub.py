@@ -236,7 +236,7 @@ class HubDouble:
                 {"provider": provider, "providerId": id, "status": "live", "task": pipeline_tag, **entry}
                 for provider, entry in (providers or {}).items()
             ],
-            "siblings": [{"rfilename": name, "size": len(data)} for name, data in content.items()],
+            "siblings": [_sibling(name, data) for name, data in content.items()],
             **info,
         }
         self.models[id] = HubModel(said, content)
@@ -313,6 +313,14 @@ class HubDouble:
             and set(query.get("filter", [])) <= {*model.info["tags"], model.info.get("library_name")}
         ]
         return _json(found[: int(query.get("limit", ["1000"])[0])])
+
+
+def _sibling(name: str, data: bytes) -> dict[str, Any]:
+    """A file as the API lists it; a GGUF file has a SHA-256, since it is in Git LFS."""
+    sibling: dict[str, Any] = {"rfilename": name, "size": len(data)}
+    if name.endswith(".gguf"):
+        sibling["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 135}
+    return sibling
 
 
 def _file(model: HubModel, name: str, asked: Mapping[str, str]) -> Reply:

@@ -3,7 +3,7 @@
     jarvis "Transcribe speech.wav"                        the same as: jarvis ask "…"
     jarvis "Describe it" --file a.jpg --json
     jarvis - < request.txt
-    jarvis chat | tasks | models TASK | doctor | serve | ui | mcp | eval
+    jarvis setup | chat | tasks | models TASK | doctor | serve | ui | mcp | eval
 
 Exit codes: 0 answered, 1 nothing could be done, 2 usage error, 130 interrupted.
 """
@@ -137,6 +137,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def shared(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
@@ -146,7 +147,7 @@ def shared(
     ] = False,
 ) -> None:
     """Plan a request, run its tasks on expert models, and answer."""
-    _set_up_output(debug)
+    _set_up_output(debug, shows_downloads=context.invoked_subcommand == "setup")
 
 
 @app.command()
@@ -258,6 +259,23 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 @app.command()
+def setup(
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="M", help="A GGUF file, or org/repo:file.gguf of the Hub."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Download without asking.")] = False,
+) -> None:
+    """Install a language model that runs on this machine."""
+    from jarvis_agent.interfaces.cli.setup import set_up
+
+    if not (yes or sys.stdin.isatty()):
+        fail("there is no terminal to ask in; --yes agrees to the download", USAGE_ERROR)
+    ask = partial(typer.confirm, default=True)
+    _exit_unless(set_up(_settings(), model, ask=(lambda _: True) if yes else ask, say=typer.echo))
+
+
+@app.command()
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
@@ -341,7 +359,7 @@ def main() -> None:
         sys.exit(FAILED)
 
 
-def _set_up_output(debug: bool) -> None:
+def _set_up_output(debug: bool, shows_downloads: bool = False) -> None:
     """Silence the warnings and progress bars of libraries, except with --debug."""
     import logging
     import warnings
@@ -350,8 +368,10 @@ def _set_up_output(debug: bool) -> None:
     if debug:
         return
     warnings.filterwarnings("ignore")
-    quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
-    for name, value in {**quiet, "TOKENIZERS_PARALLELISM": "false"}.items():
+    quiet = {"TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
+    if not shows_downloads:
+        quiet |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
+    for name, value in quiet.items():
         os.environ.setdefault(name, value)
 
 

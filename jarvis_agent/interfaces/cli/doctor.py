@@ -90,7 +90,8 @@ def check_model(settings: Settings) -> Check:
         "JARVIS_BASE_URL": settings.base_url,
         "JARVIS_MODEL": settings.model,
         "OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY"),
-        "the Hugging Face token": True,
+        "the Hugging Face token": settings.hf_token and not settings.offline,
+        "`jarvis setup`": True,
     }
     source = next(name for name, value in given.items() if value)
     try:
@@ -99,7 +100,10 @@ def check_model(settings: Settings) -> Check:
         return check(name, False, str(error), f"change or unset {source}", needed=True)
     if model is None:
         why = " (JARVIS_MODEL=none)" if settings.model == NO_MODEL else ""
-        advice = "set OPENAI_API_KEY, or JARVIS_MODEL and JARVIS_BASE_URL for your own server, or HF_TOKEN"
+        advice = (
+            "run `jarvis setup`, or set OPENAI_API_KEY or HF_TOKEN, or JARVIS_MODEL and JARVIS_BASE_URL for "
+            "your own server"
+        )
         return check(name, False, f"none{why}; requests are planned offline", "" if why else advice)
     described = describe_model(model)
     try:
