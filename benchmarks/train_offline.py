@@ -18,8 +18,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from jarvis_agent.backends.starter.backend import MINILM
 from jarvis_agent.backends.starter.embeddings import load_embedder
-from jarvis_agent.backends.starter.models import MINILM
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.offline.classifier import (
     CLAUSES_MODEL,

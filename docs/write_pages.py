@@ -19,7 +19,7 @@ from jarvis_agent.backends.algorithms.backend import ALGORITHMS
 from jarvis_agent.backends.diffusers import backend as diffusers_tasks
 from jarvis_agent.backends.hosted.openai_compatible import PROMPTS
 from jarvis_agent.backends.hosted.provider_calls import CALLS
-from jarvis_agent.backends.starter.models import STARTERS
+from jarvis_agent.backends.starter.backend import STARTERS
 from jarvis_agent.backends.tabular import sklearn
 from jarvis_agent.backends.tabular import time_series as chronos
 from jarvis_agent.backends.transformers import pipelines as transformers_tasks

@@ -101,7 +101,7 @@ def test_every_requirement_is_pinned_in_the_constraints() -> None:
 def test_the_noise_filter_is_required_where_it_has_wheels() -> None:
     from packaging.requirements import Requirement
 
-    from jarvis_agent.backends.starter.deepfilter import LIBRARIES
+    from jarvis_agent.backends.starter.speech import LIBRARIES
 
     platforms = {
         ("linux", "x86_64"): True,

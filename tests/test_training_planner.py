@@ -10,7 +10,7 @@ import pytest
 import sequences
 from tokenizers import Tokenizer
 
-from jarvis_agent.backends.starter.models import MINILM, STARTERS, fetch_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.evaluation.requests import judge, same_plan

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sequences import END, MARKERS, START, SYMBOLS, Prompt, Vocabulary
 
-from jarvis_agent.backends.starter.models import MINILM, STARTERS, fetch_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan

@@ -29,7 +29,7 @@ from torch import Tensor, distributed, nn
 from torch.nn import functional
 from transformers import AutoModel
 
-from jarvis_agent.backends.starter.models import MINILM, STARTERS, fetch_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.inputs import PlanRequest
 

@@ -14,8 +14,8 @@ from langchain_core.embeddings import Embeddings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import Job, running
 from jarvis_agent.backends.starter import embeddings
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights
 from jarvis_agent.backends.starter.embeddings import load_embedder
-from jarvis_agent.backends.starter.models import MINILM, STARTERS, find_weights
 from jarvis_agent.core.errors import ExpertError, MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS

@@ -17,10 +17,9 @@ from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import Generation, Job, running
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.starter import deepfilter, piper, smollm, whisper
-from jarvis_agent.backends.starter.backend import StarterBackend, load_expert
-from jarvis_agent.backends.starter.models import STARTERS
-from jarvis_agent.backends.starter.ocr import running_text
+from jarvis_agent.backends.starter import smollm, speech
+from jarvis_agent.backends.starter.backend import STARTERS, StarterBackend, load_expert
+from jarvis_agent.backends.starter.images import running_text
 from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -120,8 +119,7 @@ async def test_an_uncertain_reading_is_noted(tmp_path: Path) -> None:
 
 @pytest.mark.starter
 async def test_a_cancelled_reading_stops_between_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = next(model for model in STARTERS.values() if model.reader == "ocr")
-    read = load_expert(row, SETTINGS)
+    read = load_expert(STARTERS["PP-OCRv6-small"], SETTINGS)
     job = Job(
         Call(
             TASKS["image-to-text"],
@@ -139,16 +137,16 @@ async def test_a_cancelled_reading_stops_between_lines(monkeypatch: pytest.Monke
 def test_a_long_recording_is_cut_where_it_is_quiet() -> None:
     import numpy as np
 
-    sound = np.ones(whisper.PART * 2 + 5, np.float32)
-    quiet = whisper.PART - 5 * whisper.RATE  # a second of silence, in the middle of the last ten
-    sound[quiet : quiet + whisper.RATE] = 0
-    parts = list(whisper.parts(sound))
+    sound = np.ones(speech.MAX_SAMPLES * 2 + 5, np.float32)
+    quiet = speech.MAX_SAMPLES - 5 * speech.SPEECH_RATE  # a second of silence, in the middle of the last ten
+    sound[quiet : quiet + speech.SPEECH_RATE] = 0
+    parts = list(speech.recording_parts(sound))
     assert sum(len(part) for _, part in parts) == len(sound)
-    assert max(len(part) for _, part in parts) <= whisper.PART
-    assert [start for start, _ in parts[:2]] == [0, pytest.approx(quiet / whisper.RATE, abs=1.0)]
-    assert quiet <= len(parts[0][1]) <= quiet + whisper.RATE
-    ((start, whole),) = whisper.parts(sound[: whisper.PART])
-    assert (start, len(whole)) == (0, whisper.PART)
+    assert max(len(part) for _, part in parts) <= speech.MAX_SAMPLES
+    assert [start for start, _ in parts[:2]] == [0, pytest.approx(quiet / speech.SPEECH_RATE, abs=1.0)]
+    assert quiet <= len(parts[0][1]) <= quiet + speech.SPEECH_RATE
+    ((start, whole),) = speech.recording_parts(sound[: speech.MAX_SAMPLES])
+    assert (start, len(whole)) == (0, speech.MAX_SAMPLES)
 
 
 @pytest.mark.starter
@@ -210,15 +208,15 @@ def test_speech_of_a_text_without_full_stops_needs_little_memory() -> None:
     code = """if True:
         import itertools, pathlib, re
         from jarvis_agent.backends.base import Call
-        from jarvis_agent.backends.starter import piper
-        from jarvis_agent.backends.starter.models import STARTERS, find_weights
+        from jarvis_agent.backends.starter import speech
+        from jarvis_agent.backends.starter.backend import STARTERS, find_weights
         from jarvis_agent.core.settings import Settings
         from jarvis_agent.core.tasks.registry import TASKS
         from jarvis_agent.core.types import Candidate
-        model = next(model for model in STARTERS.values() if model.reader == "piper")
-        speak = piper.load(find_weights(model), Settings())
+        model = STARTERS["rhasspy/piper-voices"]
+        speak = speech.load_voice(find_weights(model), Settings())
         chunks = itertools.count()
-        piper.is_cancelled = lambda: next(chunks) == 2  # the others need no more memory, but time
+        speech.is_cancelled = lambda: next(chunks) == 2  # the others need no more memory, but time
         text = "word and other " * 140
         speak(Call(TASKS["text-to-speech"], Candidate(id="a", task=""), {"text": text}, pathlib.Path, None))
         # Unlike the peak of getrusage, this one does not include that of the process that started this one.
@@ -235,7 +233,7 @@ def test_phonemes_are_cut_at_punctuation_then_at_spaces_then_anywhere() -> None:
         ("abc def ghi", ["abc ", "def ", "ghi"]),
         ("abcdefghijklmno", ["abcdef", "ghijkl", "mno"]),
     ):
-        assert ["".join(part) for part in piper.cut_phonemes(sentence, 6)] == parts
+        assert ["".join(part) for part in speech.cut_phonemes(sentence, 6)] == parts
 
 
 @pytest.mark.starter
@@ -293,15 +291,15 @@ async def test_the_small_language_model_answers_and_shows_its_text(
 
 @pytest.mark.starter
 def test_only_the_pinned_native_library_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    sums = set(deepfilter.LIBRARIES.values())
-    assert len(sums) == len(deepfilter.LIBRARIES)
+    sums = set(speech.LIBRARIES.values())
+    assert len(sums) == len(speech.LIBRARIES)
     assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in sums)
-    monkeypatch.setattr(deepfilter, "LIBRARIES", dict.fromkeys(deepfilter.LIBRARIES, "0" * 64))
+    monkeypatch.setattr(speech, "LIBRARIES", dict.fromkeys(speech.LIBRARIES, "0" * 64))
     with pytest.raises(ConfigError, match="SHA-256"):
-        deepfilter.load(Path("model.tar.gz"), SETTINGS)
-    monkeypatch.setattr(deepfilter, "LIBRARIES", {})
+        speech.load_denoiser(Path("model.tar.gz"), SETTINGS)
+    monkeypatch.setattr(speech, "LIBRARIES", {})
     with pytest.raises(UnsupportedError, match="no library for"):
-        deepfilter.load(Path("model.tar.gz"), SETTINGS)
+        speech.load_denoiser(Path("model.tar.gz"), SETTINGS)
 
 
 def test_lines_are_joined_to_running_text() -> None:

@@ -15,7 +15,7 @@ from doubles.openai_server import OpenAIDouble
 from rich.console import Console
 
 from jarvis_agent.backends.hub import packaged
-from jarvis_agent.backends.starter import models as starter
+from jarvis_agent.backends.starter import backend as starter
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.cli import doctor
 from jarvis_agent.interfaces.cli.doctor import Check, Report, check_hub, check_model, examine

@@ -5,7 +5,7 @@
     embeddings.embed_documents(["one", "two"])
 
 LangChain's `Embeddings` interface. sentence-transformers reads the same weights and returns the same vectors,
-but takes seconds to import. The weights are those of the starter model (see models.py).
+but takes seconds to import. The weights are those of the starter model, which compares texts with them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 
+from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
-from jarvis_agent.backends.starter.models import MINILM, STARTERS, fetch_weights
-from jarvis_agent.core.errors import MissingExtraError, TransientError
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
+from jarvis_agent.core.errors import BadInputError, MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import replace_surrogates
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+
 
 LAYERS, HEADS, MAX_TOKENS, SIZE = 6, 12, 256, 384
 BATCH = 16
@@ -197,3 +199,51 @@ def _gelu(x: Floats) -> Floats:
     inner: Floats = np.float32((2 / np.pi) ** 0.5) * (x + np.float32(0.044715) * x * x * x)
     activated: Floats = x * (1 + np.tanh(inner)) * np.float32(0.5)
     return activated
+
+
+def load_text_comparison(weights: Path, settings: Settings) -> Expert:
+    """The embeddings, and comparisons of texts by their cosine similarity.
+
+    Raw outputs by task:
+        feature-extraction        [[[…384 numbers…]]] as in transformers, with one vector for the whole text
+        sentence-similarity       [score of each sentence], cosines in [-1, 1]
+        text-ranking              [{"index": int, "text": str, "score": float}], best first
+        zero-shot-classification  [{"label": str, "similarity": float}]: cosines, which are no probabilities
+    """
+    encode = load_embedder(settings).encode
+
+    def expert(call: Call) -> Any:
+        task, text = call.spec.name, call.inputs["text"]
+        if not text.strip():
+            raise BadInputError(f"{task} needs a text, and this one is empty")
+        if task == "feature-extraction":
+            return [encode([text]).tolist()]
+        others = _texts(call, "labels" if task == "zero-shot-classification" else "sentences")
+        if task == "zero-shot-classification":
+            cosines = _cosines(encode([text, *(f"It is {label}." for label in others)])).tolist()
+            return [{"label": label, "similarity": each} for label, each in zip(others, cosines, strict=True)]
+        scores = _cosines(encode([text, *others])).tolist()
+        if task == "sentence-similarity":
+            return scores
+        rows = zip(range(len(others)), others, scores, strict=True)
+        ranked = [{"index": index, "text": other, "score": score} for index, other, score in rows]
+        return sorted(ranked, key=lambda row: -row["score"])
+
+    return expert
+
+
+def _texts(call: Call, name: str) -> list[str]:
+    """The texts of an argument; labels also from one text with commas, and without duplicates."""
+    given = call.inputs[name]
+    texts = [given] if isinstance(given, str) else [str(item) for item in given]
+    if name == "labels":
+        labels = (label.strip() for text in texts for label in text.split(","))
+        texts = list(dict.fromkeys(label for label in labels if label))
+    if not texts:
+        raise BadInputError(f"{call.spec.name} needs {name}, and there are none")
+    return texts
+
+
+def _cosines(vectors: Any) -> Any:
+    """Cosines of the first vector and each of the others; vectors have length 1."""
+    return vectors[1:] @ vectors[0]

@@ -20,7 +20,7 @@ from jarvis_agent.llm.chat_model import local_model
 MAX_NEW_TOKENS = 200
 
 
-def load(weights: Path, settings: Settings) -> Expert:
+def load_text_generator(weights: Path, settings: Settings) -> Expert:
     """The model in the GGUF file `weights`."""
     model = local_model(weights, settings)
     model.load()

@@ -160,10 +160,9 @@ def answer_from_pixels(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
 
 def load_ocr(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
     """Return {"reader": …}: the starter models' OCR, for models that answer from the words of a page."""
-    from jarvis_agent.backends.starter.backend import load_expert
-    from jarvis_agent.backends.starter.models import STARTERS
+    from jarvis_agent.backends.starter.backend import STARTERS, load_expert
 
-    reader = next(model for model in STARTERS.values() if model.reader == "ocr")
+    reader = STARTERS["PP-OCRv6-small"]
     if any(find_spec(module) is None for module in reader.needs):
         raise MissingExtraError(f"{candidate.id}, which answers from the words of a page,", "starter")
     return {"reader": load_expert(reader, settings)}

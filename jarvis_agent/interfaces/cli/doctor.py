@@ -22,7 +22,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jarvis_agent.backends.starter.models import MINILM, STARTERS, find_weights, may_download
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights, may_download
 from jarvis_agent.core.errors import ConfigError, JarvisError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean

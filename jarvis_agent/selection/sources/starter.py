@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import ClassVar
 
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
-from jarvis_agent.backends.starter.models import STARTERS, StarterModel, find_weights, may_download
+from jarvis_agent.backends.starter.backend import STARTERS, StarterModel, find_weights, may_download
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate

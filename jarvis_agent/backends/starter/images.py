@@ -1,0 +1,216 @@
+"""Starter models for images: EfficientNet-Lite0 classifies photos, PP-OCRv6 reads printed text."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.hub.packaged import packaged_file
+from jarvis_agent.backends.jobs import closed_error, is_cancelled
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.settings import Settings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+BEST = 5
+SIDE = 224
+EPSILON = 1e-3
+STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
+
+
+def load_classifier(weights: Path, settings: Settings) -> Expert:
+    """EfficientNet-Lite0: image-classification into the 1,000 classes of ImageNet, in float32 on the CPU.
+
+    Raw output: [{"label": str, "score": float}], the five best, best first.
+
+    The network (Tan and Le, 2019; Lite: ReLU6, no squeeze-excitation) is a function of its weights, whose
+    shapes define everything but the strides. The weights are a state dict, read without unpickling code, and
+    are converted from TensorFlow's, hence padding and epsilon.
+    """
+    import torch
+
+    state = torch.load(weights, map_location="cpu", weights_only=True)
+    labels = imagenet_classes()
+
+    def expert(call: Call) -> list[dict[str, Any]]:
+        pixels = _classifier_input(call.inputs["image"].to_pil().convert("RGB"))
+        with torch.inference_mode():
+            scores, places = _logits(state, pixels).softmax(-1)[0].topk(BEST)
+        found = zip(scores.tolist(), places.tolist(), strict=True)
+        return [{"label": labels[place], "score": score} for score, place in found]
+
+    return expert
+
+
+@lru_cache(maxsize=1)
+def imagenet_classes() -> tuple[str, ...]:
+    """The names of ImageNet's 1,000 classes, in the order of the network's outputs."""
+    text = files("jarvis_agent.backends.starter").joinpath("data/imagenet_classes.txt").read_text("utf-8")
+    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def _classifier_input(image: Image) -> Any:
+    """The middle of an image (7/8 of its shorter side), as a tensor of shape (1, 3, 224, 224)."""
+    import numpy as np
+    import torch
+    from PIL.Image import Resampling
+
+    edge = min(image.size) * SIDE / (SIDE + 32)
+    left, top = (image.width - edge) / 2, (image.height - edge) / 2
+    square = image.resize((SIDE, SIDE), Resampling.BICUBIC, box=(left, top, left + edge, top + edge))
+    values = (np.asarray(square, np.float32) - 127.0) / 128.0
+    return torch.from_numpy(values.transpose(2, 0, 1).copy())[None]
+
+
+def _logits(state: dict[str, Any], pixels: Any) -> Any:
+    from torch.nn.functional import linear, relu6
+
+    x = relu6(_convolved(state, "_conv_stem", "_bn0", pixels, stride=2))
+    for number, stride in enumerate(STRIDES):
+        x = _block(state, f"_blocks.{number}.", x, stride)
+    x = relu6(_convolved(state, "_conv_head", "_bn1", x))
+    return linear(x.mean((2, 3)), state["_fc.weight"], state["_fc.bias"])
+
+
+def _block(state: dict[str, Any], name: str, x: Any, stride: int) -> Any:
+    """An inverted residual: expand (except in the first block), depthwise convolution, project."""
+    from torch.nn.functional import relu6
+
+    y = x
+    if f"{name}_expand_conv.weight" in state:
+        y = relu6(_convolved(state, f"{name}_expand_conv", f"{name}_bn0", y))
+    y = relu6(_convolved(state, f"{name}_depthwise_conv", f"{name}_bn1", y, stride))
+    y = _convolved(state, f"{name}_project_conv", f"{name}_bn2", y)
+    return x + y if x.shape == y.shape else y
+
+
+def _convolved(state: dict[str, Any], conv: str, norm: str, x: Any, stride: int = 1) -> Any:
+    """A convolution with TensorFlow's "same" padding, and its batch normalisation."""
+    from torch.nn.functional import batch_norm, conv2d, pad
+
+    kernel = state[f"{conv}.weight"]
+    edges: list[int] = []
+    for size in (x.shape[-1], x.shape[-2]):
+        missing = max((-(-size // stride) - 1) * stride + kernel.shape[-1] - size, 0)
+        edges += [missing // 2, missing - missing // 2]
+    y = conv2d(pad(x, edges), kernel, stride=stride, groups=x.shape[1] // kernel.shape[1])
+    mean, variance = state[f"{norm}.running_mean"], state[f"{norm}.running_var"]
+    return batch_norm(y, mean, variance, state[f"{norm}.weight"], state[f"{norm}.bias"], eps=EPSILON)
+
+
+_DETECTOR = ("models/PP-OCRv6_det_small.onnx", "090f04abcd9d9a74")
+_DIRECTION = ("models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "e47acedf663230f8")
+_SURE = 0.8
+"""The score that the best line of a printed text has at least; what has less is often no text."""
+_CJK = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
+
+
+def load_text_reader(weights: Path, settings: Settings) -> Expert:
+    """PP-OCRv6 through RapidOCR: image-to-text of printed text.
+
+    Raw output: {"generated_text": str, "lines": [{"text", "score", "box": {"xmin", …}}]}, boxes in
+    pixels of the upright image. Columns are not detected.
+    """
+    from rapidocr import RapidOCR
+
+    engine = RapidOCR(
+        params={
+            "Global.log_level": "critical",
+            # All models are given, so that none is downloaded.
+            "Det.model_path": _ocr_model(*_DETECTOR),
+            "Cls.model_path": _ocr_model(*_DIRECTION),
+            "Rec.model_path": str(weights),
+        }
+    )
+    recogniser = engine._load_rec_model()
+    recognise = recogniser.session
+
+    def recognise_unless_cancelled(lines: Any) -> Any:
+        # It is called for every six lines, of which a full page has hundreds.
+        if is_cancelled():
+            raise closed_error("stopped")
+        return recognise(lines)
+
+    recogniser.session = recognise_unless_cancelled
+
+    def expert(call: Call) -> dict[str, Any]:
+        import numpy as np
+
+        rgb = np.asarray(call.inputs["image"].to_pil().convert("RGB"))
+        found = engine(rgb[:, :, ::-1])
+        if found.txts is None:
+            return {"generated_text": "", "lines": []}
+        if max(found.scores) < _SURE:
+            call.notes.append("the reading is uncertain: the image may have no text")
+        rows = _rows([_line(*row) for row in zip(found.txts, found.scores, found.boxes, strict=True)])
+        return {"generated_text": running_text(_page(rows)), "lines": [line for row in rows for line in row]}
+
+    return expert
+
+
+def _rows(lines: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Lines grouped into rows of lines side by side, from top to bottom."""
+    rows: list[list[dict[str, Any]]] = []
+    below = 0.0
+    for line in sorted(lines, key=_middle):
+        if rows and _middle(line) < below:
+            rows[-1].append(line)
+        else:
+            rows.append([line])
+        below = line["box"]["ymax"]
+    return [sorted(row, key=lambda line: line["box"]["xmin"]) for row in rows]
+
+
+def _middle(line: dict[str, Any]) -> float:
+    return float(line["box"]["ymin"] + line["box"]["ymax"]) / 2
+
+
+def _page(rows: list[list[dict[str, Any]]]) -> str:
+    """A line of text for each row, and a blank line where a row or more would fit between two."""
+    text, last = "", None
+    for row in rows:
+        box = row[0]["box"]
+        if last is not None:
+            wide = box["ymin"] - last["ymax"] > 1.2 * (box["ymax"] - box["ymin"])
+            text += "\n\n" if wide else "\n"
+        text += " ".join(line["text"] for line in row)
+        last = box
+    return text
+
+
+def running_text(page: str) -> str:
+    """The lines of a page as running text: a line of nearly full length continues in the next one.
+
+    Hyphenated words are joined. Blank lines, which separate paragraphs, are kept.
+    """
+    rows = page.strip().splitlines()
+    full = 0.8 * max(map(len, rows), default=0)
+    text = "".join(rows[:1])
+    for above, below in pairwise(rows):
+        if not below or len(above) < full:
+            text += "\n" + below
+        elif re.search(r"[a-z]-$", above) and below[0].islower():
+            text = text[:-1] + below
+        else:
+            text += ("" if _CJK.match(above[-1]) and _CJK.match(below) else " ") + below
+    return text
+
+
+def _line(text: str, score: float, corners: Any) -> dict[str, Any]:
+    sides = [round(side) for side in (*corners.min(axis=0).tolist(), *corners.max(axis=0).tolist())]
+    box = dict(zip(("xmin", "ymin", "xmax", "ymax"), sides, strict=True))
+    return {"text": text.strip(), "score": float(score), "box": box}
+
+
+def _ocr_model(file: str, sha256: str) -> str:
+    path = packaged_file("rapidocr", file, sha256)
+    if path is None:
+        raise ConfigError(f'rapidocr lacks its {file}: pip install --force-reinstall "rapidocr==3.10.0"')
+    return str(path)
