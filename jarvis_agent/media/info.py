@@ -19,7 +19,7 @@ from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import probe_audio
 from jarvis_agent.media.detect import DOCX, EPUB, OLE, PDF, detect_media_type
 from jarvis_agent.media.documents import count_pages, load_text
-from jarvis_agent.media.tables import read_table
+from jarvis_agent.media.tables import table_shape
 from jarvis_agent.media.video import probe_video
 
 _FORMATS = {
@@ -53,12 +53,11 @@ def media_info(resource: Resource, notes: list[str]) -> dict[str, Any]:
 
     Args:
         resource: has a path.
-        notes: receives why a text could not be read; its other facts are returned.
+        notes: receives why the content could not be read; the other facts are returned.
 
     Raises:
-        BadInputError: it is damaged, or has no file.
+        BadInputError: it has no file.
         InputError: it is missing, empty, or of an unknown type.
-        MissingExtraError: no installed library reads this format.
     """
     path = resource.path
     if path is None:
@@ -68,14 +67,14 @@ def media_info(resource: Resource, notes: list[str]) -> dict[str, Any]:
         kind, mime = detect_media_type(path)
     name = _FORMATS.get(mime) or mime.partition("/")[2].removeprefix("x-").upper()
     info = {"name": resource.name or path.name, "format": name, "bytes": path.stat().st_size}
-    if read := _READERS.get(kind):
-        info |= read(path)
-    if kind in ("text", "data"):
-        try:
+    try:
+        if read := _READERS.get(kind):
+            info |= read(path)
+        elif kind in ("text", "data"):
             info |= {"pages": count_pages(path)} if mime == PDF else {}
             info |= _text(kind, load_text(path) if info["bytes"] else "")
-        except (InputError, MissingExtraError) as error:
-            notes.append(str(error))
+    except (BadInputError, InputError, MissingExtraError) as error:
+        notes.append(str(error))
     return info
 
 
@@ -117,8 +116,8 @@ def _video(path: Path) -> dict[str, Any]:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    columns = read_table(Resource(kind="table", path=path))
-    return {"rows": len(next(iter(columns.values()))), "columns": list(columns)}
+    rows, columns = table_shape(path)
+    return {"rows": rows, "columns": columns}
 
 
 def _text(kind: str, text: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraErro
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import probe_audio
+from jarvis_agent.media.tables import table_shape
 from jarvis_agent.media.video import duration_of, opened
 
 Measure = Literal["characters", "texts", "images", "pixels", "seconds", "rows"]
@@ -188,8 +189,8 @@ def _seconds(inputs: Mapping[str, Any]) -> float:
 def _rows(inputs: Mapping[str, Any]) -> int:
     largest = 0
     for path in _paths(inputs, "table"):
-        with suppress(OSError), path.open("rb") as file:
-            largest = max(largest, sum(1 for _ in file) - 1)
+        with suppress(BadInputError):  # the model's own error says more
+            largest = max(largest, table_shape(path)[0])
     return largest
 
 

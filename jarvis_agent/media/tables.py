@@ -1,6 +1,7 @@
 """Tables as columns by name, read from CSV dialects and written as plain CSV.
 
 columns = read_table(resource)            # {"month": [1, 2], "city": ["Oslo", None], "sales": [3.5, 4.0]}
+rows, names = table_shape(path)           # (2, ["month", "city", "sales"])
 write_table(Path("forecast.csv"), columns)
 
 The delimiter (comma, semicolon, tab or bar) is detected, and so is the encoding: UTF-8, UTF-16 with a byte
@@ -14,10 +15,10 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from jarvis_agent.core.errors import BadInputError
 
@@ -35,6 +36,9 @@ MAX_ROWS, MAX_CELLS, MAX_LINE = 1_000_000, 20_000_000, 1_000_000
 
 _DELIMITERS = ",;\t|"
 _SAMPLE = 20
+_START = 8192
+"""Bytes that tell the encoding."""
+_ERRORS = {"utf-8-sig": "strict"}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MISSING = frozenset({"", "-", "n/a", "na", "nan", "none", "null"})
@@ -54,9 +58,48 @@ def read_table(resource: Resource) -> Columns:
         text = _decoded(path.read_bytes(), path.name)
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
-    if any(len(line) > MAX_LINE for line in io.StringIO(text, newline="")):
-        raise BadInputError(f"{path.name} has a line of more than {MAX_LINE:,} characters; it is not a table")
     return _parse(text, path.name)
+
+
+def table_shape(path: Path) -> tuple[int, list[str]]:
+    """The number of rows of a CSV file of any size, and the names of its columns. No table is built.
+
+    Raises:
+        BadInputError: the file is missing or not text, or has a line that is too long.
+    """
+    try:
+        with path.open("rb") as file:
+            encoding = _encoding(file.read(_START), path.name)
+        try:
+            return _shape(path, encoding)
+        except UnicodeDecodeError:
+            return _shape(path, "cp1252")
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _shape(path: Path, encoding: str) -> tuple[int, list[str]]:
+    with path.open(encoding=encoding, errors=_ERRORS.get(encoding, "replace"), newline="") as file:
+        delimiter = _delimiter(file.read(MAX_LINE))
+        file.seek(0)
+        reader = csv.reader(_lines(file, path.name), delimiter=delimiter)
+        try:
+            rows = filter(None, reader)
+            names = [name.strip() for name in next(rows, [])]
+            return sum(1 for _ in rows), names
+        except csv.Error as error:
+            raise _unreadable(reader.line_num, path.name, error) from error
+
+
+def _unreadable(line: int, name: str, error: csv.Error) -> BadInputError:
+    return BadInputError(f"line {line} of {name} cannot be read: {error}")
+
+
+def _lines(file: TextIO, name: str) -> Iterator[str]:
+    while line := file.readline(MAX_LINE + 1):
+        if len(line) > MAX_LINE:
+            raise BadInputError(f"{name} has a line of more than {MAX_LINE:,} characters; it is not a table")
+        yield line
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
@@ -72,20 +115,26 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
         writer.writerows(zip(*columns.values(), strict=True))
 
 
-def _decoded(content: bytes, name: str) -> str:
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return content.decode("utf-16", errors="replace")
-    if b"\0" in content[:8192]:
+def _encoding(start: bytes, name: str) -> str:
+    """The encoding by the first bytes; what is not UTF-8 further on is Windows-1252."""
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if b"\0" in start:
         raise BadInputError(f"{name} is not text; export the table as CSV")
+    return "utf-8-sig"
+
+
+def _decoded(content: bytes, name: str) -> str:
+    encoding = _encoding(content[:_START], name)
     try:
-        return content.decode("utf-8-sig")
+        return content.decode(encoding, _ERRORS.get(encoding, "replace"))
     except UnicodeDecodeError:
         return content.decode("cp1252", errors="replace")
 
 
 def _parse(text: str, name: str) -> Columns:
-    delimiter = _delimiter(text)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    delimiter = _delimiter(text[:MAX_LINE])
+    reader = csv.reader(_lines(io.StringIO(text, newline=""), name), delimiter=delimiter)
     lines = filter(None, reader)
     rows: list[list[str]] = []
     try:
@@ -104,7 +153,7 @@ def _parse(text: str, name: str) -> Columns:
                 if count > limit:
                     raise BadInputError(f"{name} has more than {limit:,} {what}; give a part of it")
     except csv.Error as error:
-        raise BadInputError(f"line {reader.line_num} of {name} cannot be read: {error}") from error
+        raise _unreadable(reader.line_num, name, error) from error
     if not header:
         raise BadInputError(f"{name} is empty; its first line must name the columns")
     if twice := [column for column, count in Counter(header).items() if count > 1]:

@@ -11,10 +11,9 @@ from langchain_core.tools import tool
 from PIL import Image
 
 from jarvis_agent import JarvisAgent, Plan, Settings, hf_tools
-from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.text import count_words
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.media import documents
+from jarvis_agent.media import documents, tables
 from jarvis_agent.media.audio import write_audio
 from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.media.info import media_info
@@ -49,8 +48,9 @@ def test_an_image_has_a_size_as_it_is_shown_and_a_number_of_frames(tmp_path: Pat
     assert info_of(tmp_path / "a.jpg") == ({"format": "JPEG", "width": 4, "height": 6}, [])
     assert info_of(tmp_path / "b.gif")[0] == {"format": "GIF", "width": 6, "height": 4, "frames": 3}
     (tmp_path / "c.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"garbage" * 9)
-    with pytest.raises(BadInputError, match=r"c\.png cannot be read as an image"):
-        info_of(tmp_path / "c.png")
+    info, (note,) = info_of(tmp_path / "c.png")
+    assert info == {"format": "PNG"}
+    assert "c.png cannot be read as an image" in note
 
 
 def test_texts_tables_and_data_are_counted(tmp_path: Path) -> None:
@@ -67,6 +67,22 @@ def test_texts_tables_and_data_are_counted(tmp_path: Path) -> None:
     info, (note,) = info_of(tmp_path / "e.json")
     assert info == {"format": "JSON"}
     assert "not valid JSON" in note
+
+
+def test_rows_are_counted_in_a_table_that_is_too_large_to_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "MAX_ROWS", 50)
+    path = tmp_path / "a.csv"
+    names = ["stadt", "größe"]
+    for encoding in ("cp1252", "utf-16", "utf-8"):
+        path.write_bytes(("stadt;größe\n" + '"Köln\nam Rhein";1\n\n' * 60).encode(encoding))
+        assert tables.table_shape(path) == (60, names)
+    assert info_of(path) == ({"format": "CSV", "rows": 60, "columns": names}, [])
+    path.write_text('a,b\n1,2\n3,"' + "4" * 200_000)
+    info, (note,) = info_of(path)
+    assert info == {"format": "CSV"}
+    assert "line 3 of a.csv cannot be read" in note
 
 
 def test_sound_alone_in_a_container_of_videos_is_a_recording(tmp_path: Path) -> None:

@@ -199,6 +199,10 @@ def test_a_task_has_limits_on_its_inputs(tmp_path: Path) -> None:
     for task, inputs, message in cases:
         with pytest.raises(UnsupportedError, match=rf"{task} .*at most {message}.*hosted"):
             check_task_limits(task, inputs)
+    for line in ("1\r", "1\r\n", "1\n"):
+        table.write_text("a" + line[1:] + line * 1001, newline="")
+        with pytest.raises(UnsupportedError, match="has 1,001"):
+            check_task_limits("table-question-answering", {"text": "a", "table": rows})
     check_task_limits("text-to-speech", {"text": "a" * 20_000})
     check_task_limits("automatic-speech-recognition", {"audio": speech})
     check_task_limits("time-series-forecasting", {"table": rows, "horizon": 3})
