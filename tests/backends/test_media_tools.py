@@ -289,6 +289,9 @@ def test_an_image_that_would_become_too_large_is_not_turned(tmp_path: Path) -> N
     call = a_call(TASKS["edit-image"], tmp_path, image=strip, rotate=45)
     with pytest.raises(BadInputError, match="more than 9,000"):
         ALGORITHMS["edit-image"].run(replace(call, settings=Settings(max_pixels=9000)))
+    path.write_bytes(b"damaged")
+    with pytest.raises(BadInputError, match="cannot be read as an image"):
+        ALGORITHMS["edit-image"].run(call)
 
 
 def test_an_image_is_converted_and_what_was_transparent_is_white_in_a_jpeg(

@@ -6,10 +6,11 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, whole_number
-from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.media.limits import image_size
 
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ def edit(call: Call) -> Image | dict[str, Any]:
     source: Resource = call.inputs["image"]
     degrees = 0.0 if edits["rotate"] in (None, "") else _degrees(edits["rotate"])
     if source.path is not None and degrees:
-        _check_rotation(image_size(source.path), degrees, call.settings.max_pixels)
+        with suppress(InputError):  # that of `to_pil` is a BadInputError
+            _check_rotation(image_size(source.path), degrees, call.settings.max_pixels)
     image = source.to_pil()
     if degrees:
         image = _rotated(image, degrees)
