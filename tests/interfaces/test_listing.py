@@ -164,9 +164,12 @@ def test_models_of_the_hub_are_available_if_it_answers(
 
 def test_one_task_is_shown_in_detail_and_output_to_a_pipe_is_not_wrapped() -> None:
     shown = CliRunner().invoke(app, ["tasks", "asr"]).stdout
-    assert "task        automatic-speech-recognition\n" in shown
-    assert "runs here   Systran/faster-whisper-tiny.en (starter)\n" in shown
-    assert f"does        {TASKS['automatic-speech-recognition'].description}\n" in shown
+    for text in (
+        "automatic-speech-recognition",
+        "Systran/faster-whisper-tiny.en (starter)",
+        TASKS["automatic-speech-recognition"].description,
+    ):
+        assert f" {text}\n" in shown
     rows = CliRunner().invoke(app, ["tasks"]).stdout.splitlines()
     assert [row.split()[1] for row in rows if row.startswith(("✓", "✗"))] == list(TASKS)
     assert not any(row.endswith(" ") for row in rows)

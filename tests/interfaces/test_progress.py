@@ -41,8 +41,9 @@ def selected(task: Task, model: str, reason: str) -> Event:
     return Event(kind="selected", task=task, selection=Selection(model=model, reason=reason))
 
 
-def test_terminal_control_sequences_are_removed() -> None:
-    rows = [
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
         ("plain\ttext\n", "plain\ttext\n"),
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b]0;title\x07after", "after"),
@@ -54,8 +55,10 @@ def test_terminal_control_sequences_are_removed() -> None:
         ("ends with \x1b", "ends with "),
         ("fine \u202eesrever", "fine esrever"),
         ("日本語 é 🐱", "日本語 é 🐱"),
-    ]
-    assert [clean(text) for text, _ in rows] == [shown for _, shown in rows]
+    ],
+)
+def test_terminal_control_sequences_are_removed(text: str, shown: str) -> None:
+    assert clean(text) == shown
 
 
 def test_json_stays_the_same_value_without_raw_control_characters() -> None:

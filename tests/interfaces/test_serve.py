@@ -200,22 +200,24 @@ CALLS: dict[str, Callable[[RemoteRunnable, Any], Any]] = {
 }
 
 
-BAD_REQUESTS: list[tuple[Any, str]] = [
-    ("", "the request is empty"),
-    ({"input": "Read it", "files": ["/etc/passwd"]}, "passwd: files of this machine are not read"),
-    ({"input": "Read it", "files": ["../../../../../../etc/passwd"]}, "files of this machine are not"),
-    ({"input": "Read it", "files": [f"{'0' * 32}/cat.jpg"]}, "upload the file"),
-    ({"messages": [HumanMessage([{"type": "image", "url": "file:///etc/passwd"}])]}, "files of this machine"),
-    ({"question": "What animal is this?"}, "422"),
-]
-
-
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_bad_request_is_answered_with_422_and_the_reason(served: Served, call: Callable[..., Any]) -> None:
-    for request, complaint in BAD_REQUESTS:
-        with pytest.raises(HTTPError, match=complaint) as caught:
-            call(served.remote(), request)
-        assert caught.value.response.status_code == 422
+@pytest.mark.parametrize(
+    ("request_", "complaint"),
+    [
+        ("", "empty"),
+        ({"input": "Read it", "files": ["/etc/passwd"]}, "passwd: files of this machine"),
+        ({"input": "Read it", "files": ["../../../../../../etc/passwd"]}, "files of this machine"),
+        ({"input": "Read it", "files": [f"{'0' * 32}/cat.jpg"]}, "upload the file"),
+        ({"messages": [HumanMessage([{"type": "image", "url": "file:///etc/passwd"}])]}, "of this machine"),
+        ({"question": "What animal is this?"}, "422"),
+    ],
+)
+def test_a_bad_request_is_answered_with_422_and_the_reason(
+    served: Served, call: Callable[..., Any], request_: Any, complaint: str
+) -> None:
+    with pytest.raises(HTTPError, match=complaint) as caught:
+        call(served.remote(), request_)
+    assert caught.value.response.status_code == 422
 
 
 @pytest.mark.parametrize("call", [CALLS["invoke"], CALLS["stream"]], ids=["invoke", "stream"])

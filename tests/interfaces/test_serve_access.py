@@ -244,19 +244,6 @@ def test_every_key_is_compared_in_constant_time(guarded: Guarded, monkeypatch: p
     assert {len(value) for pair in compared for value in pair} == {32}, "digests tell no length"
 
 
-def test_what_one_key_uploads_and_makes_is_useless_to_another(guarded: Guarded) -> None:
-    name = guarded.upload(ADA)
-    request = {"input": "What animal is this?", "files": [name]}
-    run = Run.model_validate(guarded.remote(ADA).invoke(request))
-    (outline,) = run.results[1].paths()
-    assert str(outline).startswith("/outputs/")
-    assert guarded.client(ADA).get(str(outline)).status_code == 200
-    assert guarded.client(BOB).get(str(outline)).status_code == 404
-
-    with pytest.raises(httpx.HTTPStatusError, match="upload the file"):
-        guarded.remote(BOB).invoke(request)
-
-
 def test_threads_of_the_same_name_are_not_shared(guarded: Guarded) -> None:
     name = guarded.upload(ADA)
     ada, bob = (guarded.remote(key, **{"X-Thread-Id": "one"}) for key in (ADA, BOB))

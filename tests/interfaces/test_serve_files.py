@@ -226,29 +226,29 @@ async def test_a_full_database_is_told_from_one_that_does_not_answer(error: Exce
     assert answer.status_code == status
 
 
-HOSTILE = {
-    "../../etc/passwd": "passwd",
-    "..\\..\\boot.ini": "boot.ini",
-    "..": "file",
-    ".htaccess": "htaccess",
-    "-rf.jpg": "rf.jpg",
-    "a\0\tb.jpg": "a-b.jpg",
-    "<script>$(reboot);'.jpg": "script-reboot-.jpg",
-    "\u202egpj.exe": "gpj.exe",
-    "кот.jpg": "кот.jpg",
-    "x" * 500 + ".jpg": "x" * 56 + ".jpg",
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name)[:20])
-def test_a_hostile_file_name_becomes_a_plain_one(served: Served, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("..\\..\\boot.ini", "boot.ini"),
+        ("..", "file"),
+        (".htaccess", "htaccess"),
+        ("-rf.jpg", "rf.jpg"),
+        ("a\0\tb.jpg", "a-b.jpg"),
+        ("<script>$(reboot);'.jpg", "script-reboot-.jpg"),
+        ("\u202egpj.exe", "gpj.exe"),
+        ("кот.jpg", "кот.jpg"),
+        ("x" * 500 + ".jpg", "x" * 56 + ".jpg"),
+    ],
+)
+def test_a_hostile_file_name_becomes_a_plain_one(served: Served, name: str, plain: str) -> None:
     head = f'--end\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
     form = {"Content-Type": "multipart/form-data; boundary=end"}
     body = head.encode() + CAT.read_bytes() + b"\r\n--end--\r\n"
     answer = served.client.post("/files", content=body, headers=form)
     assert answer.status_code == 201
-    token, _, plain = answer.json()["name"].partition("/")
-    assert plain == HOSTILE[name]
+    token, _, stored_name = answer.json()["name"].partition("/")
+    assert stored_name == plain
     assert (served.uploads / token / plain).read_bytes() == CAT.read_bytes()
 
 
@@ -275,28 +275,30 @@ def test_only_files_of_runs_are_given_out(served: Served) -> None:
 
 
 SCRIPT = b"<script>alert(1)</script>"
-OUTPUTS = [
-    ("0-text-to-3d.glb", b"glTF\x02\0\0\0", "model/gltf-binary", "attachment"),
-    ("0-forecast.csv", b"step,sales\n1,2\n", "text/csv", "attachment"),
-    ("0-text-to-video.mp4", b"\0\0\0\x18ftypisom\0\0\0\0isomiso2", "video/mp4", "inline"),
-    ("page.html", SCRIPT, "application/octet-stream", "attachment"),
-    ("picture.svg", b"<svg>" + SCRIPT + b"</svg>", "application/octet-stream", "attachment"),
-    ("cat.jpg", SCRIPT, "application/octet-stream", "attachment"),
-    ("bytes.bin", SCRIPT + b"\0", "application/octet-stream", "attachment"),
-]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "mime", "disposition"),
+    [
+        ("0-text-to-3d.glb", b"glTF\x02\0\0\0", "model/gltf-binary", "attachment"),
+        ("0-forecast.csv", b"step,sales\n1,2\n", "text/csv", "attachment"),
+        ("0-text-to-video.mp4", b"\0\0\0\x18ftypisom\0\0\0\0isomiso2", "video/mp4", "inline"),
+        ("page.html", SCRIPT, "application/octet-stream", "attachment"),
+        ("picture.svg", b"<svg>" + SCRIPT + b"</svg>", "application/octet-stream", "attachment"),
+        ("cat.jpg", SCRIPT, "application/octet-stream", "attachment"),
+        ("bytes.bin", SCRIPT + b"\0", "application/octet-stream", "attachment"),
+    ],
+)
 def test_outputs_have_the_media_type_of_their_content_and_active_content_is_only_downloaded(
-    served: Served,
+    served: Served, name: str, content: bytes, mime: str, disposition: str
 ) -> None:
     (served.runs / "made").mkdir(parents=True)
-    for name, content, mime, disposition in OUTPUTS:
-        (served.runs / "made" / name).write_bytes(content)
-        got = served.get(f"/outputs/made/{name}")
-        assert got.content == content
-        assert got.headers["content-type"].partition(";")[0] == mime, name
-        assert got.headers["content-disposition"].startswith(disposition), name
-        assert got.headers["x-content-type-options"] == "nosniff"
+    (served.runs / "made" / name).write_bytes(content)
+    got = served.get(f"/outputs/made/{name}")
+    assert got.content == content
+    assert got.headers["content-type"].partition(";")[0] == mime
+    assert got.headers["content-disposition"].startswith(disposition)
+    assert got.headers["x-content-type-options"] == "nosniff"
 
 
 def stored(folder: Path, age: float) -> Path:
