@@ -22,7 +22,7 @@ from langchain_core.runnables.config import merge_configs
 from pydantic import TypeAdapter
 
 from jarvis_agent.agent.approval import REJECTED, Ask, approve
-from jarvis_agent.agent.checkpoints import DECISION, CheckpointedSteps
+from jarvis_agent.agent.checkpointed_steps import DECISION, CheckpointedSteps
 from jarvis_agent.agent.stages import AddTask, PipelineStages, ask_planner, write_answer
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,

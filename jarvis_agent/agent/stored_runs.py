@@ -23,7 +23,7 @@ from langgraph.constants import START
 from langgraph.types import Command
 
 from jarvis_agent.agent.approval import to_json
-from jarvis_agent.agent.checkpoints import DECISION, stored_steps
+from jarvis_agent.agent.checkpointed_steps import DECISION, stored_steps
 from jarvis_agent.agent.graph import GraphInput, JarvisGraph
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.request import Request
