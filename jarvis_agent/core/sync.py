@@ -16,12 +16,15 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
+
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.core.concurrency import cancel_and_wait, limits, start_daemon_thread
 
@@ -158,3 +161,39 @@ def iterate_sync(function: Callable[..., AsyncIterator[T]], *args: object) -> It
         call.done.result()
     finally:
         call.stop()
+
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class AsyncRunnable(Runnable[In, Out]):
+    """A Runnable whose other methods, sync and async, follow from `astream`.
+
+    The context variables of a sync call, and with them the parent's config, are visible in `astream`.
+    """
+
+    @abstractmethod
+    def astream(
+        self,
+        input: In,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[Out, None]:
+        """The output in chunks. Close it (`aclosing`) unless it is read to the end."""
+
+    @abstractmethod
+    def join(self, chunks: list[Out]) -> Out:
+        """The whole output, from its chunks."""
+
+    async def ainvoke(self, input: In, config: RunnableConfig | None = None, **kwargs: Any) -> Out:  # noqa: A002
+        """The whole output."""
+        return self.join([chunk async for chunk in self.astream(input, config, **kwargs)])
+
+    def invoke(self, input: In, config: RunnableConfig | None = None, **kwargs: Any) -> Out:  # noqa: A002
+        """The whole output."""
+        return run_sync(partial(self.ainvoke, **kwargs), input, config)
+
+    def stream(self, input: In, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Out]:  # noqa: A002
+        """The output in chunks."""
+        yield from iterate_sync(partial(self.astream, **kwargs), input, config)

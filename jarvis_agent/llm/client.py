@@ -28,10 +28,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
-from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.concurrency import yielding
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, read_settings
+from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.llm.chat_model import (
     MAX_TOKENS,
     SCHEMA,

@@ -27,10 +27,10 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, e
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, Field
 
-from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.settings import Settings, read_settings
+from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task

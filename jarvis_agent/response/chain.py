@@ -24,12 +24,12 @@ from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator
 from langchain_core.runnables.graph import Graph
 
-from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.errors import LLMError, describe_error
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings, read_settings
+from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.llm.budget import (
     context_window,

@@ -19,9 +19,9 @@ from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, Promp
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import BaseModel, Field, ValidationError
 
-from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.errors import InputError, describe_error
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Frozen, Task

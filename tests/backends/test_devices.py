@@ -15,8 +15,7 @@ import pytest
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import computes_in_half, gpu_limits, pick_dtype, place
 from jarvis_agent.backends.jobs import is_cancelled
-from jarvis_agent.backends.memory import measure
-from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.pool import ModelPool, measure
 from jarvis_agent.core.errors import ExpertError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS

@@ -18,8 +18,11 @@ transformers = pytest.importorskip("transformers")
 from model_bench import Bench  # noqa: E402
 
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
-from jarvis_agent.backends.transformers.keypoints import DETECTOR, load_detector  # noqa: E402
-from jarvis_agent.backends.transformers.vision import predicts_distance  # noqa: E402
+from jarvis_agent.backends.transformers.vision import (  # noqa: E402
+    DETECTOR,
+    load_detector,
+    predicts_distance,
+)
 from jarvis_agent.media.video import write_video  # noqa: E402
 
 pytestmark = pytest.mark.slow

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from jarvis_agent.backends.algorithms import image_tools, media_tools, opencv
-from jarvis_agent.backends.algorithms.opencv import control_map
+from jarvis_agent.backends.algorithms import media_tools
+from jarvis_agent.backends.algorithms.control_maps import canny, control_map, lines, scribble, soft_edges
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import MissingExtraError
@@ -42,16 +42,16 @@ class Algorithm:
 
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "canny-control": Algorithm("opencv/canny", "cv2", "Canny edges.", control_map(opencv.canny)),
-    "hed-control": Algorithm("opencv/soft-edge", "cv2", "Soft edges.", control_map(opencv.soft_edges)),
-    "mlsd-control": Algorithm("opencv/lines", "cv2", "Straight lines.", control_map(opencv.lines)),
-    "scribble-control": Algorithm("opencv/scribble", "cv2", "Bold strokes.", control_map(opencv.scribble)),
+    "canny-control": Algorithm("opencv/canny", "cv2", "Canny edges.", control_map(canny)),
+    "hed-control": Algorithm("opencv/soft-edge", "cv2", "Soft edges.", control_map(soft_edges)),
+    "mlsd-control": Algorithm("opencv/lines", "cv2", "Straight lines.", control_map(lines)),
+    "scribble-control": Algorithm("opencv/scribble", "cv2", "Bold strokes.", control_map(scribble)),
     "combine-video-audio": Algorithm("pyav/combine", "av", "Replaces a video's sound.", media_tools.combine),
     "extract-audio": Algorithm("pyav/audio", "av", "Extracts the sound.", media_tools.extract_audio),
     "extract-frames": Algorithm("pyav/frames", "av", "Extracts frames.", media_tools.extract_frames),
-    "resize-image": Algorithm("pillow/resize", "PIL", "Resizes an image.", image_tools.resize),
-    "crop-image": Algorithm("pillow/crop", "PIL", "Crops an image.", image_tools.crop),
-    "edit-image": Algorithm("pillow/edit", "PIL", "Edits an image.", image_tools.edit),
+    "resize-image": Algorithm("pillow/resize", "PIL", "Resizes an image.", media_tools.resize),
+    "crop-image": Algorithm("pillow/crop", "PIL", "Crops an image.", media_tools.crop),
+    "edit-image": Algorithm("pillow/edit", "PIL", "Edits an image.", media_tools.edit),
     "media-info": Algorithm("pillow/info", "PIL", "Reads facts of a file.", media_tools.info),
 }
 """By task. Control maps of depth, normals, poses and segments need a model."""

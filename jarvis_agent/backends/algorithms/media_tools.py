@@ -1,13 +1,25 @@
-"""Media tools without a model: sound and frames of videos with PyAV, facts of files."""
+"""Media tools without a model: sound and frames of videos with PyAV, images with Pillow, facts of files."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, whole_number
-from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.media.info import media_info
+from jarvis_agent.media.limits import image_size
 from jarvis_agent.media.video import encode_sound, join_mp4, opened, spread_frames
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from jarvis_agent.core.types import Resource
+
 
 FRAMES = 8
 """Frames that are extracted by default."""
@@ -81,3 +93,234 @@ def info(call: Call) -> dict[str, Any]:
         MissingExtraError: no installed library reads its format.
     """
     return media_info(call.inputs["file"], call.notes)
+
+
+_BOX_FORMS = '[xmin, ymin, xmax, ymax] in pixels, a detection that has a box, or a part such as "left half"'
+
+_SIDES = {
+    **dict.fromkeys(("left", "左"), (0, 0.0)),
+    **dict.fromkeys(("right", "右"), (0, 1.0)),
+    **dict.fromkeys(("top", "upper", "上"), (1, 0.0)),
+    **dict.fromkeys(("bottom", "lower", "下"), (1, 1.0)),
+}
+"""Axis and place of the sides in the name of a part."""
+
+_MIDDLE = frozenset({"centre", "center", "central", "middle", "中"})
+_SHARES = {"third": 1 / 3, "三分之一": 1 / 3, "quarter": 1 / 4, "四分之一": 1 / 4}
+_FILLERS = ("the", "of", "half", "side", "part", "corner", "hand", "image", "picture", "photo")
+_CHINESE_FILLERS = "半边部分角侧面间央的图片像"
+_WORDS = re.compile(r"[a-z]+|[三四]分之一|[^\W_]")
+
+_FLIPS = {
+    **dict.fromkeys(("horizontal", "horizontally", "left-right", "mirror"), "FLIP_LEFT_RIGHT"),
+    **dict.fromkeys(("vertical", "vertically", "top-bottom", "upside down"), "FLIP_TOP_BOTTOM"),
+}
+_FORMATS = {
+    "png": "PNG",
+    "jpg": "JPEG",
+    "jpeg": "JPEG",
+    "webp": "WEBP",
+    "gif": "GIF",
+    "bmp": "BMP",
+    "tif": "TIFF",
+    "tiff": "TIFF",
+}
+"""Image formats that are written, by their spellings."""
+
+_QUALITY = 92
+"""Of JPEG and WebP files."""
+
+_TURN = re.compile(r"(?:(?P<degrees>[+-]?[0-9]{1,6}(?:\.[0-9]{1,6})?) *(?:°|degrees?)?)? *(?P<way>[a-z -]*)")
+_CLOCKWISE = frozenset({"", "clockwise", "right", "to the right"})
+_COUNTERCLOCKWISE = frozenset(
+    {"counterclockwise", "counter-clockwise", "anticlockwise", "left", "to the left"}
+)
+
+
+def resize(call: Call) -> Image:
+    """Resize an image to `width` and `height` in pixels; a missing side keeps the aspect ratio.
+
+    Raises:
+        BadInputError: no side is given, one is not a positive whole number, or the image would be too large.
+    """
+    from PIL import Image as Images
+
+    limit = call.settings.max_pixels
+    wide, high = whole_number(call, "width", limit), whole_number(call, "height", limit)
+    if wide is None and high is None:
+        raise BadInputError("resize-image needs a width or a height in pixels, such as 512")
+    image: Image = call.inputs["image"].to_pil()
+    width = wide or max(1, round(image.width * (high or 0) / image.height))
+    height = high or max(1, round(image.height * width / image.width))
+    _check_pixels(width, height, limit)
+    return image.resize((width, height), Images.Resampling.LANCZOS)
+
+
+def _check_pixels(width: int, height: int, limit: int) -> None:
+    if width * height > limit:
+        size = f"an image of {width} × {height} pixels"
+        raise BadInputError(f"{size} has more than {limit:,} (JARVIS_MAX_PIXELS); use a smaller size")
+
+
+def crop(call: Call) -> Image:
+    """The part of an image inside `box`; of several detections the one with the best score.
+
+    `box`: [xmin, ymin, xmax, ymax], {xmin, …}, a detection, a list of detections, or those as text; or the
+    name of a part: "left half", "top third", "bottom right corner", "右半边".
+
+    Raises:
+        BadInputError: the box cannot be read, or lies outside the image.
+    """
+    image: Image = call.inputs["image"].to_pil()
+    box = call.inputs.get("box")
+    given = (_part(box, *image.size) if isinstance(box, str) else None) or _box(box)
+    left, top = (max(0, math.floor(side)) for side in given[:2])
+    right, bottom = min(image.width, math.ceil(given[2])), min(image.height, math.ceil(given[3]))
+    if left >= right or top >= bottom:
+        size = f"{image.width} × {image.height} pixels"
+        raise BadInputError(f"the box {list(given)} lies outside the image ({size})")
+    return image.crop((left, top, right, bottom))
+
+
+def _part(name: str, width: int, height: int) -> tuple[float, float, float, float] | None:
+    """The box of a named part in pixels; None if the name has other words or no side.
+
+    One side means its half, third or quarter; two sides mean a corner, with half of each side.
+    """
+    words = _WORDS.findall(name[:100].lower())
+    places = dict(_SIDES[word] for word in words if word in _SIDES)
+    shares = [_SHARES[word] for word in words if word in _SHARES]
+    is_centred = not _MIDDLE.isdisjoint(words)
+    known = {*_SIDES, *_MIDDLE, *_SHARES, *_FILLERS, *_CHINESE_FILLERS}
+    sides = sum(word in _SIDES for word in words)
+    if not known.issuperset(words) or sides != len(places) or len(shares) > 1 or not (places or is_centred):
+        return None
+    if is_centred:  # The middle third is as high as the image; the centre is away from all sides.
+        places = {0: 0.5} if shares and not places else {0: 0.5, 1: 0.5, **places}
+    share = shares[0] if shares and len(places) == 1 else 1 / 2
+    left, top, right, bottom = 0.0, 0.0, float(width), float(height)
+    if 0 in places:
+        left = places[0] * (1 - share) * width
+        right = left + share * width
+    if 1 in places:
+        top = places[1] * (1 - share) * height
+        bottom = top + share * height
+    return round(left), round(top), round(right), round(bottom)
+
+
+def _box(given: Any) -> tuple[float, float, float, float]:
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):  # four bare numbers: "10, 20, 200, 220"
+            given = given.strip(" <>()").replace(",", " ").split()
+    if isinstance(given, list | tuple) and any(isinstance(row, Mapping) for row in given):
+        boxed = [row for row in given if isinstance(row, Mapping) and row.get("box")]
+        if not boxed:
+            raise BadInputError(f"none of the {len(given)} detections has a box; give {_BOX_FORMS}")
+        given = max(boxed, key=_score)
+    if isinstance(given, Mapping):
+        given = given.get("box", given)
+    if isinstance(given, Mapping):
+        given = [given.get(side) for side in ("xmin", "ymin", "xmax", "ymax")]
+    try:
+        left, top, right, bottom = (float(side) for side in given)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadInputError(f"{str(given)[:80]!r} is not a box; give {_BOX_FORMS}") from error
+    if not all(map(math.isfinite, (left, top, right, bottom))):
+        raise BadInputError(f"the box {str(given)[:80]} has sides that are not finite numbers")
+    return min(left, right), min(top, bottom), max(left, right), max(top, bottom)
+
+
+def _score(row: Mapping[str, Any]) -> float:
+    score = row.get("score")
+    return float(score) if isinstance(score, int | float) else 0.0
+
+
+def edit(call: Call) -> Image | dict[str, Any]:
+    """Turn, mirror and convert an image, in this order; {path} of a file for a `format` other than PNG.
+
+    Inputs: `rotate`, degrees clockwise or a text such as "90 degrees to the left"; `flip`, "horizontal" or
+    "vertical"; `greyscale`, true or 1; `format`, one of `_FORMATS`.
+
+    Raises:
+        BadInputError: no edit or an unknown one is named, or the image would be too large.
+    """
+    edits = {name: call.inputs.get(name) for name in ("rotate", "flip", "greyscale", "format")}
+    if all(value in (None, "") for value in edits.values()):
+        raise BadInputError(f"edit-image needs one of {', '.join(edits)}, such as rotate: 90")
+    source: Resource = call.inputs["image"]
+    degrees = 0.0 if edits["rotate"] in (None, "") else _degrees(edits["rotate"])
+    if source.path is not None and degrees:
+        with suppress(InputError):  # that of `to_pil` is a BadInputError
+            _check_rotation(image_size(source.path), degrees, call.settings.max_pixels)
+    image = source.to_pil()
+    if degrees:
+        image = _rotated(image, degrees)
+    if edits["flip"] not in (None, ""):
+        image = image.transpose(_flip(edits["flip"]))
+    if str(edits["greyscale"] or "").strip().lower() not in ("", "0", "false", "no", "none"):
+        image = _grey(image)
+    return image if edits["format"] in (None, "") else _converted(image, str(edits["format"]), call)
+
+
+def _degrees(given: Any) -> float:
+    """Degrees clockwise, from a number or a text ("90°", "90 degrees to the left", "left")."""
+    turn = None if isinstance(given, bool) else _TURN.fullmatch(str(given)[:60].strip().lower())
+    way = turn["way"].strip() if turn else "?"
+    if turn is None or way not in _CLOCKWISE | _COUNTERCLOCKWISE or not (turn["degrees"] or way):
+        raise BadInputError(
+            f"{str(given)[:80]!r} is not a rotation; give degrees clockwise, such as 90 or -90"
+        )
+    degrees = float(turn["degrees"] or 90) % 360
+    return -degrees if way in _COUNTERCLOCKWISE else degrees
+
+
+def _check_rotation(size: tuple[int, int], degrees: float, limit: int) -> None:
+    """Refuse a rotation before the image is decoded. Whether it is upright changes no number of pixels."""
+    width, height = size
+    sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
+    _check_pixels(math.ceil(width * cosine + height * sine), math.ceil(width * sine + height * cosine), limit)
+
+
+def _rotated(image: Image, degrees: float) -> Image:
+    from PIL import Image as Images
+
+    corners = "white" if image.mode == "RGB" else (0, 0, 0, 0)
+    return image.rotate(-degrees, Images.Resampling.BICUBIC, expand=True, fillcolor=corners)
+
+
+def _flip(given: Any) -> Any:
+    from PIL import Image as Images
+
+    name = _FLIPS.get(str(given).strip().lower())
+    if name is None:
+        raise BadInputError(f'{str(given)[:80]!r} is not a way to flip; give "horizontal" or "vertical"')
+    return Images.Transpose[name]
+
+
+def _grey(image: Image) -> Image:
+    """The image without colours; what was transparent stays so."""
+    from PIL import Image as Images
+
+    grey = image.convert("L")
+    return Images.merge("RGBA", (grey, grey, grey, image.getchannel("A"))) if image.mode == "RGBA" else grey
+
+
+def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
+    from PIL import Image as Images
+
+    suffix = wanted.strip().lower().removeprefix("image/").removeprefix(".")
+    if suffix not in _FORMATS:
+        raise BadInputError(f"images cannot be written as {wanted[:80]!r}; give one of {', '.join(_FORMATS)}")
+    name = _FORMATS[suffix]
+    if name == "PNG":
+        return image
+    if name == "JPEG" and image.mode == "RGBA":  # JPEG has no transparency.
+        image = Images.alpha_composite(Images.new("RGBA", image.size, "white"), image).convert("RGB")
+    path = call.new_path(f".{suffix}")
+    try:
+        image.save(path, format=name, quality=_QUALITY)
+    except (ValueError, OSError) as error:
+        raise BadInputError(f"the image cannot be written as {name}: {error}") from error
+    return {"path": path}

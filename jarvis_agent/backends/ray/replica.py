@@ -20,8 +20,7 @@ from ray import serve
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.local import LocalBackend
-from jarvis_agent.backends.memory import Key
-from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.pool import Key, ModelPool
 from jarvis_agent.backends.ray.cluster import GATEWAY, NAMESPACE, actor_name
 from jarvis_agent.backends.ray.protocol import read_call, write_reply
 from jarvis_agent.backends.ray.wire import Parts, fetch, store

@@ -17,7 +17,6 @@ from typing import Any
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder
 from jarvis_agent.backends.local import FileBackend
-from jarvis_agent.backends.transformers.keypoints import CONTROL_MAPS
 from jarvis_agent.backends.transformers.loading import (
     LoadedModel,
     PipelineSpec,
@@ -27,6 +26,7 @@ from jarvis_agent.backends.transformers.loading import (
     silence_library,
 )
 from jarvis_agent.backends.transformers.pipelines import PIPELINES
+from jarvis_agent.backends.transformers.vision import CONTROL_MAPS
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

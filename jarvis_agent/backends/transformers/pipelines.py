@@ -8,9 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from jarvis_agent.backends.transformers import audio as audio
-from jarvis_agent.backends.transformers import keypoints as keypoints
 from jarvis_agent.backends.transformers import multimodal as multimodal
-from jarvis_agent.backends.transformers import segmentation as segmentation
 from jarvis_agent.backends.transformers import text as text
 from jarvis_agent.backends.transformers import vision as vision
 from jarvis_agent.backends.transformers.loading import PipelineSpec as Spec
@@ -90,16 +88,16 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
         _Exact("ZeroShotObjectDetection", _WHOLE, vision.detect_zero_shot),
     ),
     "mask-generation": (
-        _Exact("MaskGeneration", _PIXELS, segmentation.mask_everything, only=("sam",)),
-        _Exact("MaskGeneration", _PIXELS, segmentation.mask_by_pipeline, "mask-generation"),
+        _Exact("MaskGeneration", _PIXELS, vision.mask_everything, only=("sam",)),
+        _Exact("MaskGeneration", _PIXELS, vision.mask_by_pipeline, "mask-generation"),
     ),
     "keypoint-detection": (
         _Exact(
             "PoseEstimation",
             _PIXELS,
-            keypoints.find_poses,
+            vision.find_poses,
             only=("vitpose",),
-            prepare=keypoints.load_detector,
+            prepare=vision.load_detector,
         ),
     ),
     "image-feature-extraction": (Spec("", _PIXELS, vision.embed),),
@@ -148,4 +146,4 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
     ),
 }
 
-PIPELINES.update({name: PIPELINES[TASKS[name].models_of] for name in keypoints.CONTROL_MAPS})
+PIPELINES.update({name: PIPELINES[TASKS[name].models_of] for name in vision.CONTROL_MAPS})

@@ -1,21 +1,35 @@
 """Image and video tasks with transformers: functions of a loaded model and a call that return the raw output.
 
 kept = non_max_suppression(boxes, scores, 0.7)      # indices of the boxes to keep, best first
+
+SAM makes masks of everything: it is prompted at each point of a grid. Masks are filtered at the model's
+resolution and only the remaining ones are resized, so that memory does not grow with the image. transformers'
+own pipeline needs torchvision; this code does not.
+
+ViTPose needs the box of each person, so a detector runs first: the one in the candidate's metadata
+("detector": an id or a path), or DETECTOR for models of the Hub. For a model in a folder that names none, the
+whole image counts as one person. A new control map is a function and a row of CONTROL_MAPS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis_agent.backends.algorithms import control_maps
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.transformers.loading import LoadedModel
+from jarvis_agent.backends.hub.snapshot import model_folder
+from jarvis_agent.backends.transformers.loading import LoadedModel, PipelineSpec, load_model
 from jarvis_agent.backends.transformers.text import MAX_LABELS, labels_of, top_labels
 from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.video import spread_frames
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
 
 MIN_SCORE = 0.5
 """Lowest score of a detected object."""
@@ -194,3 +208,211 @@ def non_max_suppression(boxes: Any, scores: Any, overlap: float) -> list[int]:
     areas = np.hstack([corners[:, :2], corners[:, 2:] - corners[:, :2]])  # x, y, width, height
     kept = cv2.dnn.NMSBoxes(areas.tolist(), [float(score) for score in scores], 0.0, overlap)
     return [int(place) for place in kept]
+
+
+POINTS = 32
+"""Points along each side of the grid."""
+
+BATCH = 64
+"""Points per forward pass."""
+
+MIN_MASK_SCORE = 0.88
+"""Lowest predicted quality of a mask (SAM, Kirillov et al., 2023)."""
+
+MIN_STABILITY = 0.95
+"""Lowest share of a mask that stays when the threshold moves by one logit either way (the same paper)."""
+
+MASK_OVERLAP = 0.7
+"""Intersection over union of boxes above which only the better of two masks is kept."""
+
+
+def mask_everything(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return [{mask: PIL image in mode L of the image's size, score}], best first."""
+    import torch
+
+    image = image_of(call)
+    processor = loaded.parts["image_processor"]
+    batch = processor(image, return_tensors="pt")
+    height, width = batch["reshaped_input_sizes"][0].tolist()
+    with torch.inference_mode():
+        pixels = loaded.inputs({"pixel_values": batch["pixel_values"]})
+        embeddings = loaded.model.get_image_embeddings(**pixels)
+        answers = [_prompt(loaded, embeddings, points) for points in _grid(width, height).split(BATCH)]
+    masks, scores = (torch.cat(part) for part in zip(*answers, strict=True))
+    masks = _crop_padding(masks, (height, width), processor.pad_size)
+    good = _is_stable(masks) & (scores > MIN_MASK_SCORE)
+    masks, scores = masks[good], scores[good]
+    kept = non_max_suppression([_box(mask > 0) for mask in masks], scores, MASK_OVERLAP)
+    return [{"mask": _resized_mask(masks[n], image.size), "score": min(float(scores[n]), 1.0)} for n in kept]
+
+
+def _grid(width: int, height: int) -> Any:
+    """Return float (POINTS², 2): the centres of the cells of a grid over the resized image."""
+    import torch
+
+    centres = (torch.arange(POINTS) + 0.5) / POINTS
+    down, across = torch.meshgrid(centres * height, centres * width, indexing="ij")
+    return torch.stack([across, down], dim=-1).reshape(-1, 2)
+
+
+def _prompt(loaded: LoadedModel, embeddings: Any, points: Any) -> tuple[Any, Any]:
+    """Return mask logits (n, h, w) and scores (n,): three masks a point, from a part to the whole object."""
+    import torch
+
+    prompts = loaded.inputs(
+        {"input_points": points[None, :, None, :], "input_labels": torch.ones(1, len(points), 1).long()}
+    )
+    output = loaded.model(**prompts, image_embeddings=embeddings, multimask_output=True)
+    return output.pred_masks[0].flatten(0, 1).float().cpu(), output.iou_scores[0].flatten().float().cpu()
+
+
+def _crop_padding(masks: Any, size: tuple[int, int], padded: Any) -> Any:
+    """Return the part of the masks that shows the image, which lies in the top left corner."""
+    mask_height, mask_width = masks.shape[-2:]
+    height = max(round(mask_height * size[0] / padded["height"]), 1)
+    width = max(round(mask_width * size[1] / padded["width"]), 1)
+    return masks[:, :height, :width]
+
+
+def _is_stable(masks: Any) -> Any:
+    """Return bool (n,): whether a mask is not empty and depends little on the exact threshold."""
+    smaller, larger = (masks > 1).sum((1, 2)), (masks > -1).sum((1, 2))
+    return (smaller > 0) & (smaller / larger.clamp(min=1) > MIN_STABILITY)
+
+
+def _box(mask: Any) -> list[int]:
+    rows, columns = mask.any(1).nonzero(), mask.any(0).nonzero()
+    return [int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1]
+
+
+def _resized_mask(mask: Any, size: tuple[int, int]) -> Any:
+    """Return mask logits as a PIL image in mode L with values 0 and 255."""
+    import torch
+    from PIL import Image
+
+    whole = torch.nn.functional.interpolate(
+        mask[None, None], size[::-1], mode="bilinear", align_corners=False
+    )
+    return Image.fromarray(((whole[0, 0] > 0) * 255).to(torch.uint8).numpy())
+
+
+def mask_by_pipeline(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return the result of `mask_everything` for models whose image processor needs torchvision (SAM 2)."""
+    found = loaded.pipe(image_of(call))
+    return [
+        {"mask": mask, "score": min(float(score), 1.0)}
+        for mask, score in zip(found["masks"], found["scores"], strict=True)
+    ]
+
+
+DETECTOR = "PekingU/rtdetr_r50vd"
+"""Default detector of people: 172 MB, Apache 2.0."""
+
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_DETECTION = PipelineSpec("ObjectDetection", ("image_processor",), detect, "object-detection", exact=True)
+
+
+def load_detector(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
+    """Return {"detector": pipeline}, or {} for a model in a folder that names none.
+
+    Raises:
+        ExpertError: the detector is not available.
+    """
+    named = candidate.metadata.get("detector") or (None if candidate.path else DETECTOR)
+    if named is None:
+        return {}
+    path = Path(named).expanduser()
+    detector = Candidate(
+        id=str(named),
+        task="object-detection",
+        local=settings.offline or candidate.local,
+        path=path if path.exists() else None,
+    )
+    folder = model_folder(detector, settings)
+    return {"detector": load_model(_DETECTION, folder, detector, settings).pipe}
+
+
+def find_poses(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return {score, box, keypoints: [{label, x, y, score}], edges: [[i, j]]} for each person (ViTPose)."""
+    import torch
+
+    image = image_of(call)
+    people = _people(loaded, image)
+    if not people:
+        return []
+    boxes = [[[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in people]]
+    processor, config = loaded.parts["image_processor"], loaded.model.config
+    batch = dict(processor(image, boxes=boxes, return_tensors="pt"))
+    if getattr(config.backbone_config, "num_experts", 1) > 1:
+        batch["dataset_index"] = torch.zeros(len(people), dtype=torch.int64)  # the expert for COCO joints
+    poses = processor.post_process_pose_estimation(loaded.forward(batch), boxes=boxes)[0]
+    edges = [list(edge) for edge in getattr(config, "edges", None) or ()]
+    return [
+        {
+            **_person(pose, config.id2label, image.size),
+            "box": dict(zip(_SIDES, box, strict=True)),
+            "edges": edges,
+        }
+        for pose, box in zip(poses, people, strict=True)
+    ]
+
+
+def _people(loaded: LoadedModel, image: Image) -> list[tuple[float, ...]]:
+    """Return the people's boxes; without a detector, one box of the whole image."""
+    detector = loaded.extras.get("detector")
+    if detector is None:
+        return [(0.0, 0.0, float(image.width), float(image.height))]
+    found = [row for row in detector(image, threshold=MIN_SCORE) if row["label"] == "person"]
+    return [tuple(row["box"][side] for side in _SIDES) for row in found]
+
+
+def _person(pose: Mapping[str, Any], names: Mapping[int, str], size: tuple[int, int]) -> dict[str, Any]:
+    """Return {score, keypoints} of a pose, with joints within the image."""
+    import numpy as np
+
+    # Positions of invisible joints may lie far outside the image, or be NaN.
+    places = np.nan_to_num(pose["keypoints"].numpy()).clip(0, np.array(size) - 1).tolist()
+    scores = np.nan_to_num(pose["scores"].numpy()).clip(0, 1).tolist()
+    joints = [
+        {"label": names.get(n, str(n)), "x": x, "y": y, "score": score}
+        for n, ((x, y), score) in enumerate(zip(places, scores, strict=True))
+    ]
+    return {"score": sum(scores) / len(scores), "keypoints": joints}
+
+
+def _draw_depth(raw: Any, loaded: LoadedModel, call: Call) -> Image:
+    return _resized_map(control_maps.depth_map(_nearness(raw)), call)
+
+
+def _draw_normals(raw: Any, loaded: LoadedModel, call: Call) -> Image:
+    return _resized_map(control_maps.normal_map(_nearness(raw)), call)
+
+
+def _draw_pose(raw: Any, loaded: LoadedModel, call: Call) -> Image:
+    names = loaded.model.config.id2label
+    if "nose" not in names.get(0, "").lower() or "shoulder" not in names.get(5, "").lower():
+        raise UnsupportedError(f"{loaded.id} does not find the joints of people (COCO's 17) of a pose map")
+    return control_maps.pose_map(raw, image_of(call).size)
+
+
+def _draw_segments(raw: Any, loaded: LoadedModel, call: Call) -> Image:
+    segments = [(str(row["label"]), row["mask"]) for row in raw]
+    return control_maps.segment_map(segments, image_of(call).size)
+
+
+def _nearness(raw: Any) -> Any:
+    return control_maps.nearness(raw["predicted_depth"].float().cpu(), distance=raw["metric"])
+
+
+def _resized_map(drawing: Image, call: Call) -> Image:
+    size = image_of(call).size
+    return drawing if drawing.size == size else drawing.resize(size)
+
+
+CONTROL_MAPS: dict[str, Callable[[Any, LoadedModel, Call], Image]] = {
+    "depth-control": _draw_depth,
+    "normal-control": _draw_normals,
+    "openpose-control": _draw_pose,
+    "seg-control": _draw_segments,
+}
+"""Task type → function that draws the map from the raw output of the task in `TaskSpec.models_of`."""
