@@ -162,6 +162,32 @@ def test_a_private_directory_that_is_a_link_has_two_private_names(tmp_path: Path
         assert redactor.clean(f"{root}/uploads/local/9f0c/cat.jpg") == "9f0c/cat.jpg"
 
 
+def test_a_guessed_path_is_shortened_like_one_that_exists(tmp_path: Path) -> None:
+    redactor = PathRedactor(tmp_path / "served", tmp_path / "uploads", private=[tmp_path / "home"])
+    said = (
+        "read {}/x",
+        "x{}/x",
+        "{}/x",
+        "file://{}/x",
+        "https://a.org{}/x",
+        'a "{}/x"',
+        "文件{}/x",
+        "a\n{}/x",
+    )
+    for text in (*said, *map(json.dumps, said)):
+        folders = [
+            tmp_path / "home",
+            tmp_path / "other",
+            *map(Path, ("/root", "/home/ada", "/srv/b", "/tmp")),
+        ]
+        is_kept = "x{}" in text or "https" in text
+        for folder in folders:
+            given = text.format(folder)
+            assert redactor.clean(given) == (given if is_kept else text.format("…"))
+    for text in ("/outputs/8f0c/0-a.png", '"path":"/logs/plan"', "and/or", "https://a.org/tmp/x", "/9j/4AAQ"):
+        assert redactor.clean(text) == text
+
+
 def test_a_thread_has_a_memory_that_others_cannot_read(served: Served) -> None:
     request = {"input": "What animal is this?", "files": [served.uploaded_cat()]}
     first = Run.model_validate(served.remote("one").invoke(request))

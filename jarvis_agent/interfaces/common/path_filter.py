@@ -4,7 +4,7 @@
 
     "/home/ada/outputs/served/local/8f0c…/0-canny.png"    # becomes "/outputs/8f0c…/0-canny.png": its URL
     "/home/ada/outputs/uploads/local/9f0c…/cat.jpg"       # "9f0c…/cat.jpg", the name of the upload
-    "/home/ada/.venv/lib/model.onnx"                      # "…/model.onnx"
+    "/home/ada/.venv/lib/model.onnx"                      # "…/model.onnx", whether it exists or not
 
 This is the only place that knows what is private: results, events, candidates and errors all pass it.
 """
@@ -29,6 +29,15 @@ _JSON = ("application/json", "text/event-stream")
 _SLASH = r"(?:/|\\\\)"
 _OWNER = rf"{_SLASH}+\w+{_SLASH}+"
 _REST = rf"(?:{_SLASH}+[^/\\\"'\s:,;<>()]+)*"
+_TOP = (
+    "app bin boot code data dev etc home lib lib64 media mnt opt private proc project projects repo root run "
+    "sbin src srv sys tmp usr var work workspace workspaces Applications Library System Users Volumes"
+)
+"""Usual names of directories below "/"."""
+_ROUTES = frozenset({"outputs", "logs", "runs", "agent", "files", "v1"})
+"""First parts of URLs of the server and of JSON patches."""
+_INSIDE = re.compile(r"(?<=[A-Za-z0-9_.+/<~-])(?<!\\[nrt])(?<!\\u[0-9a-fA-F]{4})(?<!file://)")
+"""Before what is part of a URL, a relative path or base64, and no absolute path; letters may be escapes."""
 _VARIABLES = re.compile(r" \(JARVIS_[A-Z_]+\)|\bJARVIS_[A-Z_]+(?:=\w+)?")
 
 
@@ -48,13 +57,15 @@ class PathRedactor:
     def __init__(self, runs: Path, uploads: Path, private: Iterable[Path]) -> None:
         """`runs` and `uploads` hold a directory of each owner's files; `private` are any others.
 
-        "/" is left out of them, since it begins every path.
+        "/" is left out of them, since it begins every path. Other paths below usual directories are replaced
+        too: else a client could find out which directories exist by naming them.
         """
         roots = [path for path in private if len(path.parts) > 1]
+        tops = {*_TOP.split(), *(path.absolute().parts[1] for path in roots)} - _ROUTES
         self._paths = re.compile(
             # The groups are empty: an alternative that begins with a group is ten times as slow.
             rf"(?:{_any_of([runs])})(?P<run>){_OWNER}|(?:{_any_of([uploads])})(?P<upload>){_OWNER}"
-            rf"|(?:{_any_of(roots)})(?![\w-]){_REST}"
+            rf"|(?:{_any_of([*roots, *(Path('/', top) for top in tops)])})(?![\w-]){_REST}"
         )
 
     def clean(self, text: str) -> str:
@@ -102,4 +113,6 @@ def _any_of(paths: Iterable[Path]) -> str:
 def _public(found: re.Match[str]) -> str:
     if found["run"] is not None:
         return "/outputs/"
+    if found["upload"] is None and _INSIDE.match(found.string, found.start()):
+        return found[0]
     return "" if found["upload"] is not None else f"…/{re.split(_SLASH, found[0])[-1]}"
