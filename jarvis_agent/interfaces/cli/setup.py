@@ -149,7 +149,8 @@ def set_up(
         if not ask(f"Install {one} ({parameters}{file.license or 'licence unknown'}, {where})?"):
             return False
         return _use(file.download(settings), settings, say)
-    raise ConfigError(f"the Hub has none of these: {', '.join(names)}; name another one with --model")
+    gone = ", ".join(names)
+    raise ConfigError(f"the Hub has none of these: {gone}; name another with --model org/repo:file.gguf")
 
 
 class _HubFile(Frozen):
@@ -256,7 +257,6 @@ def _find(name: str, settings: Settings) -> _HubFile | Path | None:
 def _use(path: Path, settings: Settings, say: Say) -> bool:
     """Have the model write a few words, and store it as the user's choice."""
     model = local_model(path, settings)
-    model.load()
     reply = model.stream("Count from 1 to 30.", max_tokens=32)
     times = [time.perf_counter() for chunk in reply if chunk.text]
     speed = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else 0
