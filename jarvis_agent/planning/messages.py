@@ -30,8 +30,7 @@ from jarvis_agent.llm.budget import (
     to_json_line,
     truncate_json,
 )
-from jarvis_agent.llm.chat_history import format_chat_history, shorten_history
-from jarvis_agent.llm.prompts import fill, uses
+from jarvis_agent.llm.prompts import fill, format_chat_history, shorten_history, uses
 from jarvis_agent.llm.usage import STAGE_KEY
 from jarvis_agent.planning.examples import Example, available_names
 from jarvis_agent.planning.inputs import PlanRequest, name_of

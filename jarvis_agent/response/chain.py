@@ -40,9 +40,8 @@ from jarvis_agent.llm.budget import (
     to_json_line,
     truncate_json,
 )
-from jarvis_agent.llm.chat_history import shorten_history
 from jarvis_agent.llm.client import open_client
-from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, load_prompts
+from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, load_prompts, shorten_history
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.answer_checker import contains

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis_agent.backends.hub.packaged import packaged_file
+from jarvis_agent.backends.starter.backend import packaged_file
 from jarvis_agent.core.errors import ConfigError
 
 FILE = ("carries_weights", "model/weights.bin")

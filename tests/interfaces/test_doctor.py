@@ -14,7 +14,6 @@ import pytest
 from doubles.openai_server import OpenAIDouble
 from rich.console import Console
 
-from jarvis_agent.backends.hub import packaged
 from jarvis_agent.backends.starter import backend as starter
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.cli import doctor
@@ -34,8 +33,7 @@ def offline(folder: Path, **fields: Any) -> Settings:
 @pytest.fixture
 def no_starters(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without any starter package."""
-    for module in (packaged, starter):
-        monkeypatch.setattr(module, "packaged_file", lambda *_: None)
+    monkeypatch.setattr(starter, "packaged_file", lambda *_: None)
 
 
 @pytest.fixture

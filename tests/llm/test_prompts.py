@@ -28,8 +28,14 @@ from jarvis_agent.llm.budget import (
     truncate,
     truncate_json,
 )
-from jarvis_agent.llm.chat_history import format_chat_history, shorten_history
-from jarvis_agent.llm.prompts import STAGES, fill, load_prompts, variable_of
+from jarvis_agent.llm.prompts import (
+    STAGES,
+    fill,
+    format_chat_history,
+    load_prompts,
+    shorten_history,
+    variable_of,
+)
 from jarvis_agent.planning.examples import load_examples
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.messages import plan_variables

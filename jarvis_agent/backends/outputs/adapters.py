@@ -31,7 +31,6 @@ from jarvis_agent.backends.outputs.classification import (
     transcript,
 )
 from jarvis_agent.backends.outputs.detection import objects, people, segments, unlabelled_masks
-from jarvis_agent.backends.outputs.files import written_file
 from jarvis_agent.backends.outputs.media import (
     depth,
     edited_picture,
@@ -41,6 +40,7 @@ from jarvis_agent.backends.outputs.media import (
     picture,
     sound,
     video,
+    written_file,
 )
 from jarvis_agent.backends.outputs.tables import forecast, labelled_rows, numbered_rows
 from jarvis_agent.backends.outputs.validators import (

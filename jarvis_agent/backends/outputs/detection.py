@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.outputs.files import save_image, to_image
+from jarvis_agent.backends.outputs.media import save_image, to_image
 from jarvis_agent.backends.outputs.validators import (
     Adapted,
     UnexpectedError,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.hub.packaged import packaged_file
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
+from jarvis_agent.backends.starter.backend import packaged_file
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.hub.packaged import packaged_file
 from jarvis_agent.backends.jobs import is_cancelled
+from jarvis_agent.backends.starter.backend import packaged_file
 from jarvis_agent.core.errors import BadInputError, ConfigError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.audio import read_audio
