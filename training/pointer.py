@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sequences import END, MARKERS, START, SYMBOLS, Prompt, Vocabulary
@@ -29,12 +28,9 @@ HEADS, DECODER_HEADS, LAYERS, DECODER_LAYERS, SIZE = 12, 6, 6, 3, 384
 BEAM, LONGEST = 4, 150
 
 
-@dataclass(frozen=True)
-class _Beam:
+class _Beam(NamedTuple):
     score: float
     actions: tuple[int, ...]
-    cache: Floats
-    """(layers, 2, actions, 384): keys and values."""
 
 
 class PointerPlanner:
@@ -95,59 +91,57 @@ class PointerPlanner:
         return states
 
     def _search(self, prompt: Prompt, states: Floats, request: PlanRequest) -> _Beam:
-        tokens = [
-            np.split(self._linear(f"layers.{number}.tokens", states), 2, -1)
-            for number in range(DECODER_LAYERS)
-        ]
+        read = (self._linear(f"layers.{number}.tokens", states) for number in range(DECODER_LAYERS))
+        tokens = [np.split(both, 2, -1) for both in read]
         pointed, copied = self._linear("pointed", states), self._linear("copied", states)
-        beams = [_Beam(0.0, (START,), np.zeros((DECODER_LAYERS, 2, 0, SIZE), np.float32))]
-        done: list[_Beam] = []
-        while beams and len(beams[0].actions) < LONGEST:
-            grown: list[tuple[float, _Beam, int, Floats]] = []
-            for beam in beams:
-                logs, cache = self._step(beam, tokens, pointed, copied)
-                mask = prompt.allowed(beam.actions[1:], request.specs)
-                logs = np.where(mask, logs, -np.inf)
-                grown += [
-                    (beam.score + float(logs[action]), beam, int(action), cache)
-                    for action in np.argsort(logs)[-BEAM:]
-                    if np.isfinite(logs[action])
-                ]
-            grown.sort(key=lambda one: -one[0])
+        beams, done = [_Beam(0.0, (START,))], [_Beam(-np.inf, (START, END))]
+        cache = np.zeros((DECODER_LAYERS, 2, 1, 0, SIZE), np.float32)
+        while beams and len(beams[0].actions) < LONGEST and done[-1].score < beams[0].score:
+            logs, cache = self._step([beam.actions for beam in beams], cache, tokens, pointed, copied)
+            masks = [prompt.allowed(beam.actions[1:], request.specs) for beam in beams]
+            scores = np.where(masks, logs, -np.inf) + np.array([[beam.score] for beam in beams])
+            best = [divmod(int(place), scores.shape[1]) for place in np.argsort(-scores, axis=None)[:BEAM]]
             made = [
-                _Beam(score, (*beam.actions, action), cache) for score, beam, action, cache in grown[:BEAM]
+                (row, _Beam(float(scores[row, action]), (*beams[row].actions, action)))
+                for row, action in best
+                if np.isfinite(scores[row, action])
             ]
-            done += [beam for beam in made if beam.actions[-1] == END]
-            beams = [beam for beam in made if beam.actions[-1] != END]
-            if done and beams and max(beam.score for beam in done) >= beams[0].score:
-                break
-        none = _Beam(-np.inf, (START, END), np.zeros(0, np.float32))
-        return max(done, key=lambda beam: beam.score, default=none)
+            done = sorted(
+                [*done, *(beam for _, beam in made if beam.actions[-1] == END)], key=lambda beam: beam.score
+            )
+            cache = cache[:, :, [row for row, beam in made if beam.actions[-1] != END]]
+            beams = [beam for _, beam in made if beam.actions[-1] != END]
+        return done[-1]
 
     def _step(
-        self, beam: _Beam, tokens: Sequence[Any], pointed: Floats, copied: Floats
+        self,
+        written: Sequence[tuple[int, ...]],
+        cache: Floats,
+        tokens: Sequence[Any],
+        pointed: Floats,
+        copied: Floats,
     ) -> tuple[Floats, Floats]:
-        """Logarithms of the probabilities of the next action, and the longer cache."""
-        weights, last = self._weights, beam.actions[-1]
-        is_pointer = last >= len(SYMBOLS)
-        x = copied[last - len(SYMBOLS)] if is_pointer else weights["actions.weight"][last]
-        x = (x + weights["places.weight"][len(beam.actions) - 1])[None]
-        caches = []
+        """Log-probabilities of the next action; keys and values (layers, 2, beams, actions, 384)."""
+        weights, grown = self._weights, []
+        table = np.concatenate([weights["actions.weight"], copied])
+        x = table[[actions[-1] for actions in written]] + weights["places.weight"][len(written[0]) - 1]
         for number in range(DECODER_LAYERS):
             layer = f"layers.{number}"
             query, key, value = np.split(self._linear(f"{layer}.own", self._norm(f"{layer}.norm1", x)), 3, -1)
-            cache = np.concatenate([beam.cache[number], np.stack([key, value])], 1)
-            caches.append(cache)
-            x = x + self._linear(f"{layer}.own_out", _attend(query, cache[0], cache[1], DECODER_HEADS))
+            own = np.concatenate([cache[number], np.stack([key, value])[:, :, None]], 2)
+            grown.append(own)
+            pairs = zip(query, own[0], own[1], strict=True)
+            mixed = np.concatenate([_attend(q[None], k, v, DECODER_HEADS) for q, k, v in pairs])
+            x = x + self._linear(f"{layer}.own_out", mixed)
             query = self._linear(f"{layer}.query", self._norm(f"{layer}.norm2", x))
             x = x + self._linear(f"{layer}.tokens_out", _attend(query, *tokens[number], DECODER_HEADS))
             inner = self._linear(f"{layer}.inner", self._norm(f"{layer}.norm3", x))
             x = x + self._linear(f"{layer}.outer", _gelu(inner))
         x = self._norm("norm", x)
         pointers = self._linear("pointer", x) @ pointed.T / np.float32(SIZE**0.5)
-        logits = np.concatenate([self._linear("symbols", x), pointers], -1)[0]
-        logits -= logits.max()
-        return logits - np.log(np.exp(logits).sum()), np.stack(caches)
+        logits = np.concatenate([self._linear("symbols", x), pointers], -1)
+        logits -= logits.max(-1, keepdims=True)
+        return logits - np.log(np.exp(logits).sum(-1, keepdims=True)), np.stack(grown)
 
     def _linear(self, name: str, x: Floats) -> Floats:
         return x @ self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
