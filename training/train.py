@@ -197,15 +197,6 @@ def batch_of(batch: Sequence[Sample]) -> tuple[Tensor, ...]:
     return words, rows, mask, actions, wanted
 
 
-def loss_of(logits: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
-    """Cross entropy; a part of the mass is spread over the likely half of the actions."""
-    lost = functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-100)
-    if not smoothing:
-        return lost
-    spread = -torch.log_softmax(logits, -1).clamp(min=-12).mean(-1)[wanted >= 0].mean()
-    return (1 - smoothing) * lost + smoothing * spread
-
-
 @torch.no_grad()
 def check(network: Network, held: Sequence[Sample]) -> str:
     """Loss and share of plans of which every action is the likeliest one, given those before."""
@@ -258,13 +249,12 @@ def main() -> None:
     parser.add_argument(
         "--joined", type=float, default=0.25, help="share of samples that are two requests or more"
     )
-    parser.add_argument("--smoothing", type=float, default=0.02)
-    parser.add_argument("--rate", type=float, default=6e-4)
-    parser.add_argument("--encoder-rate", type=float, default=1.5e-4)
+    parser.add_argument("--rate", type=float, default=9e-4)
+    parser.add_argument("--encoder-rate", type=float, default=2.5e-4)
     parser.add_argument(
         "--frozen", type=int, default=0, help="layers of the encoder, from below, that stay as they are"
     )
-    parser.add_argument("--batch", type=int, default=24)
+    parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--all", action="store_true", help="learn from the development voices too")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--port", type=int, default=29511, help="of this machine, where the processes meet")
@@ -315,6 +305,7 @@ def work(rank: int, given: argparse.Namespace) -> None:
     average = {name: weight.detach().clone() for name, weight in network.state_dict().items()}
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     began, seen, step, running, spoken, progress = time.monotonic(), 0, 0, 0.0, 0.0, 0.0
+    averaged = 0
     network.train()
     torch.manual_seed(given.seed + 1000 * rank)
     while progress < 1:
@@ -327,7 +318,7 @@ def work(rank: int, given: argparse.Namespace) -> None:
             *inputs, wanted = batch_of(batch)
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 logits = network(*inputs)
-            loss = loss_of(logits, wanted, given.smoothing)
+            loss = functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-100)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(weights, 1.0)
@@ -342,9 +333,10 @@ def work(rank: int, given: argparse.Namespace) -> None:
         for weight in weights:
             weight.data.copy_(shared[at : at + weight.numel()].view_as(weight))
             at += weight.numel()
+        averaged = averaged + 1 if progress > 0.8 else 1  # the last fifth counts, each time alike
         for name, weight in network.state_dict().items():
             if weight.is_floating_point():
-                average[name].lerp_(weight, 0.1 if progress > 0.4 else 1.0)
+                average[name].lerp_(weight, 1 / averaged)
         if rank == 0 and time.monotonic() - spoken > 100:
             spoken = time.monotonic()
             say(f"{spoken - began:.0f} s, {seen} samples, loss {running:.3f}; {check(network, checked)}")
