@@ -93,6 +93,7 @@ class HFTaskRunner:
             hints=task_hints(call.task, call.context),
             attempts=call.attempts,
             config=config,
+            fallback_on=self.registry.fallback_on,
         )
         done = await chain.run({k: v for k, v in call.inputs.items() if spec.arg(k) is not None})
         return TaskResult(

@@ -32,11 +32,13 @@ from langchain_core.tools import BaseTool, ToolException
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
+from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.display import is_pil_image, png_of
 from jarvis_agent.core.errors import BadInputError, ExpertError
 from jarvis_agent.core.redaction import redact
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.text import brief_text
@@ -63,6 +65,9 @@ class LangChainTask:
     async def select(self, task: Task, context: RunContext) -> Selection | None:
         """None: a tool has no choice of models."""
         return None
+
+    def prepare(self, selection: Selection, settings: Settings, depth: int, notify: Notify) -> None:
+        """Do nothing: a tool has no model to load."""
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         """Call the tool; if it returns an error message, that is the task's error.

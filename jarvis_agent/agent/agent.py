@@ -16,17 +16,18 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 from langchain_core.runnables.config import patch_config
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from jarvis_agent.agent.memory import ChatMemory, read_history, update_history
+from jarvis_agent.agent.memory import MAX_TURNS, ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import make_stages
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core.errors import ConfigError, InputError
+from jarvis_agent.core.context import ChatTurn, turns_of
+from jarvis_agent.core.errors import ConfigError, FallbackOn, InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
@@ -69,6 +70,8 @@ class JarvisAgent(Runnable[Any, Run]):
             planner, the ranking or the report takes its place.
         sources, backends: instead of those in the settings. A backend is an instance, or a factory that takes
             the settings and the process's model pool (see `default_backends`).
+        fallback_on: the errors of a model (see `core.errors`) after which the next candidate is tried: an
+            error class, a tuple of them, or a function of the error. None: by ERROR_POLICIES.
         settings: limits, policies, directories; a dict of some of them; None: from the environment.
         checkpointer: a LangGraph checkpointer. Runs then need a thread id and can be resumed: `invoke(None,
             config)` continues the thread's last run.
@@ -89,6 +92,7 @@ class JarvisAgent(Runnable[Any, Run]):
         responder: Any = None,
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
+        fallback_on: FallbackOn | None = None,
         settings: Settings | Mapping[str, Any] | None = None,
         checkpointer: BaseCheckpointSaver[Any] | None = None,
         approve: bool = False,
@@ -113,10 +117,12 @@ class JarvisAgent(Runnable[Any, Run]):
             models=models,
             sources=sources,
             backends=backends,
+            fallback_on=fallback_on,
         )
         self.checkpointer = checkpointer
         self.approve = approve
-        self.memory = ChatMemory()
+        self._memory = ChatMemory()
+        self._history: tuple[ChatTurn, ...] = ()
         self._observer: Observer | None = None
 
     InputType: Any = Input
@@ -142,7 +148,7 @@ class JarvisAgent(Runnable[Any, Run]):
         """The agent as a LangGraph graph, sync and async, with `messages` in its state."""
         from jarvis_agent.agent.graph import build_graph
 
-        return build_graph(self.stages, self.checkpointer, approve=self.approve)
+        return build_graph(self.stages, self.checkpointer, approve=self.approve, history=self._history)
 
     def plan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """The plan of a request; nothing is run."""
@@ -151,7 +157,7 @@ class JarvisAgent(Runnable[Any, Run]):
     async def aplan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """As `plan`."""
         request, _ = await read_history(request)
-        turns = self.memory.turns(_thread(ensure_config(config)))
+        turns = self._turns(_thread(ensure_config(config)))
         return await RunPipeline(self.stages, config, turns=turns).plan(Request.of(request))
 
     async def events(self, request: Any, config: RunnableConfig | None = None) -> AsyncGenerator[Event, None]:
@@ -291,6 +297,20 @@ class JarvisAgent(Runnable[Any, Run]):
         )
         return self._copy(stages=stages)
 
+    def with_history(self, turns: Iterable[ChatTurn | BaseMessage]) -> Self:
+        """Return a copy of this agent whose chats begin with these turns, e.g. those of a stored chat.
+
+        `agent.with_history([HumanMessage("Draw a zoo"), AIMessage("It is in /out/zoo.png.")])`. The copy
+        shares loaded models with this agent (close this one, not the copy), and has its own chat memory.
+        """
+        return self._copy(_history=turns_of(turns))
+
+    async def history(self, config: RunnableConfig) -> tuple[ChatTurn, ...]:
+        """The turns of a thread's chat, oldest first, with the files that they made."""
+        if self.checkpointer is None:
+            return self._turns(_thread(config))
+        return await self._stored_runs.history(config) or self._history
+
     def with_checkpointer(
         self, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: bool = False
     ) -> Self:
@@ -310,9 +330,9 @@ class JarvisAgent(Runnable[Any, Run]):
     def _copy(self, **changes: Any) -> Self:
         """Return a copy with these attributes, and a chat memory and a graph of its own."""
         twin = copy.copy(self)
-        vars(twin).update(memory=ChatMemory(), **changes)
-        for made in ("graph", "_stored_runs"):
-            vars(twin).pop(made, None)
+        vars(twin).update(_memory=ChatMemory(), **changes)
+        for cached in ("graph", "_stored_runs"):
+            vars(twin).pop(cached, None)
         return twin
 
     def close(self) -> None:
@@ -347,9 +367,12 @@ class JarvisAgent(Runnable[Any, Run]):
         if self.checkpointer is not None or self.approve:
             return self._stored_runs.events(request, config)
         thread = _thread(config)
-        remember = partial(self.memory.add, thread) if thread else None
-        pipeline = RunPipeline(self.stages, config, turns=self.memory.turns(thread), remember=remember)
+        remember = partial(self._memory.add, thread) if thread else None
+        pipeline = RunPipeline(self.stages, config, turns=self._turns(thread), remember=remember)
         return pipeline.events(Request.of(request))
+
+    def _turns(self, thread: str) -> tuple[ChatTurn, ...]:
+        return (*self._history, *self._memory.turns(thread))[-MAX_TURNS:]
 
     async def _run(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
         config = patch_config(config, callbacks=run_manager.get_child())

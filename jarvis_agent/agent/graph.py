@@ -13,7 +13,7 @@ streamed as JSON with `stream_mode="custom"`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, cast
 
@@ -80,6 +80,11 @@ class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
         yield from iterate_sync(lambda: self.astream(input, with_threaded_saver(config), **kwargs))
 
 
+def turns_in(state: Mapping[str, Any]) -> list[ChatTurn]:
+    """The turns of the chat in a state of the graph, oldest first."""
+    return _TURNS.validate_python(state.get("turns") or [])
+
+
 def _request_of(state: GraphState) -> dict[str, Any]:
     """The fields of the state that make a request, with the newest messages only."""
     given: dict[str, Any] = {key: state.get(key) for key in GraphInput.__annotations__ if state.get(key)}
@@ -89,7 +94,11 @@ def _request_of(state: GraphState) -> dict[str, Any]:
 
 
 def build_graph(
-    stages: PipelineStages, checkpointer: BaseCheckpointSaver[Any] | None = None, *, approve: bool = False
+    stages: PipelineStages,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    *,
+    approve: bool = False,
+    history: Sequence[ChatTurn] = (),
 ) -> JarvisGraph:
     """The graph of an agent.
 
@@ -98,12 +107,13 @@ def build_graph(
         checkpointer: None inside a larger graph or on a platform, which have their own.
         approve: stop with an interrupt that shows the plan. `Command(resume=…)` continues: True runs the
             plan, False rejects it, a list of tasks replaces it.
+        history: turns with which each chat begins.
 
     Running it raises RequestError for a request that cannot be used.
     """
 
     async def jarvis(state: GraphState, config: RunnableConfig) -> dict[str, Any]:
-        turns = _TURNS.validate_python(state.get("turns") or [])
+        turns = turns_in(state) or list(history)
         steps, ask = steps_of_node(config), interrupt if approve else None
         pipeline = RunPipeline(
             stages, config, turns=tuple(turns), steps=steps, ask=ask, remember=turns.append

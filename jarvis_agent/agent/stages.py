@@ -21,7 +21,14 @@ from langchain_core.tools import BaseTool
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout, yielding
-from jarvis_agent.core.errors import ConfigError, JarvisError, PlanError, describe_error, log_error
+from jarvis_agent.core.errors import (
+    ConfigError,
+    FallbackOn,
+    JarvisError,
+    PlanError,
+    describe_error,
+    log_error,
+)
 from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -109,6 +116,7 @@ def make_stages(
     models: Mapping[str, str] | None = None,
     sources: Iterable[ModelSource] | None = None,
     backends: Iterable[Backend | Factory] | None = None,
+    fallback_on: FallbackOn | None = None,
 ) -> PipelineStages:
     """The given stages, else those of the language model, else those without one.
 
@@ -134,7 +142,13 @@ def make_stages(
         fallback_planner=offline if client or planner else None,
         replanner=replanning_chain(client, settings=settings) if client and not planner else None,
         registry=ModelRegistry(
-            settings, sources=sources, backends=backends, selector=selector, llm=client, pins=models
+            settings,
+            sources=sources,
+            backends=backends,
+            selector=selector,
+            llm=client,
+            pins=models,
+            fallback_on=fallback_on,
         ),
         tools=runners,
         responder=responder or default_responder,

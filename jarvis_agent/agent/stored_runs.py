@@ -24,7 +24,8 @@ from langgraph.types import Command
 
 from jarvis_agent.agent.approval import to_json
 from jarvis_agent.agent.checkpointed_steps import DECISION, stored_steps
-from jarvis_agent.agent.graph import GraphInput, JarvisGraph
+from jarvis_agent.agent.graph import GraphInput, JarvisGraph, turns_in
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
@@ -40,6 +41,10 @@ class StoredRuns:
         self._approve = approve
         self._running: WeakValueDictionary[str, Future[None]] = WeakValueDictionary()
         self._lock = threading.Lock()
+
+    async def history(self, config: RunnableConfig) -> tuple[ChatTurn, ...]:
+        """The turns of the thread's chat, oldest first."""
+        return tuple(turns_in((await self._graph.aget_state(config)).values))
 
     async def events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
         """The events of a run. "done" is last, unless the run stops for approval.

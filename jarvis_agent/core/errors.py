@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -162,6 +163,10 @@ ERROR_POLICIES: dict[type[JarvisError], ErrorPolicy] = {
     AllCandidatesFailedError: ErrorPolicy(fallback="none"),
 }
 """The policy of each error class; a class without a row has that of its nearest parent."""
+
+
+FallbackOn = Callable[[JarvisError], bool] | type[JarvisError] | tuple[type[JarvisError], ...]
+"""The errors of a model after which the next candidate is tried: their classes, or a predicate."""
 
 
 def policy_for(error: JarvisError | type[JarvisError]) -> ErrorPolicy:

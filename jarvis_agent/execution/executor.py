@@ -21,6 +21,7 @@ from graphlib import CycleError, TopologicalSorter
 from time import perf_counter
 from typing import Any, Literal, Protocol, Self
 
+from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.core.concurrency import StageTimeoutError, cancel_and_wait, run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
@@ -44,11 +45,7 @@ Emit = Callable[[Event], None]
 
 
 class TaskRunner(Protocol):
-    """Runs the tasks of one type: an HFTaskRunner, or a LangChainTask around any other tool.
-
-    A runner may have `prepare(selection, settings, depth, notify)`, as HFTaskRunner has. It is called while a
-    task with a model waits for its inputs; the function that it returns is called when the task ends.
-    """
+    """Runs the tasks of one type: an HFTaskRunner, or a LangChainTask around any other tool."""
 
     @property
     def spec(self) -> TaskSpec:
@@ -57,6 +54,20 @@ class TaskRunner(Protocol):
 
     async def select(self, task: Task, context: RunContext) -> Selection | None:
         """Choose the model, as soon as the task is known; None if the runner has no choice of models."""
+        ...
+
+    def prepare(
+        self, selection: Selection, settings: Settings, depth: int, notify: Notify
+    ) -> Callable[[], None] | None:
+        """Have the selected model loaded while a task waits for its inputs; None: there is nothing to load.
+
+        Args:
+            depth: how many tasks run before it, one after the other.
+            notify: may be called from any thread with "loading" and "loaded".
+
+        Returns:
+            The function that the executor calls when the task ends.
+        """
         ...
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
@@ -238,8 +249,8 @@ class Executor:
                 loop.call_soon_threadsafe(emit, kind)
 
         try:
-            prepare = getattr(self._runner(state.task), "prepare", None)
-            if release := prepare and prepare(chosen, self._settings, state.depth, notify):
+            prepare = self._runner(state.task).prepare
+            if release := prepare(chosen, self._settings, state.depth, notify):
                 prepared.callback(release)
         except Exception as error:
             # The task's own call loads the model again, and its attempt records what is wrong with it.

@@ -3,8 +3,8 @@
     done = await FallbackChain(spec, selection, backends, settings, new_path, clock).run(inputs)
     done.output, done.error, done.attempts
 
-`ERROR_POLICIES` (core/errors.py) says what follows each error. `FallbackChain.run` decides on the next
-candidate, and `FallbackChain._run_candidate` on retries.
+`ERROR_POLICIES` (core/errors.py) says what follows each error, unless `fallback_on` does. `FallbackChain.run`
+decides on the next candidate, and `FallbackChain._run_candidate` on retries.
 
 Time: a candidate may use two thirds of what is left of `task_timeout`, the last one nearly all of it, and
 none more than `attempt_timeout`. Retries start in the first half of that.
@@ -34,6 +34,7 @@ from jarvis_agent.core.errors import (
     AttemptTimeoutError,
     ConfigError,
     ExpertError,
+    FallbackOn,
     JarvisError,
     NoCandidateError,
     RateLimitedError,
@@ -83,6 +84,7 @@ class FallbackChain:
         hints: facts about the request for the backends.
         attempts: every attempt is appended here, also if the chain is cancelled.
         config: LangChain config for the attempts' runs.
+        fallback_on: the errors after which the next candidate is tried; None: by ERROR_POLICIES.
     """
 
     spec: TaskSpec
@@ -94,6 +96,7 @@ class FallbackChain:
     hints: Mapping[str, Any] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     config: RunnableConfig | None = None
+    fallback_on: FallbackOn | None = None
 
     async def run(self, inputs: Mapping[str, Any]) -> FallbackResult:
         """Run the candidates in order. `inputs` are the task's bound arguments."""
@@ -107,11 +110,10 @@ class FallbackChain:
             try:
                 output, resources = await self._run_candidate(call, min(share, self.settings.attempt_timeout))
             except JarvisError as error:
-                others = policy_for(error).fallback
-                if others == "none":
+                if not self._falls_back(error):
                     return FallbackResult(self.attempts, error=error)
                 failures.append((candidate, str(error)))
-                if others == "smaller":
+                if policy_for(error).fallback == "smaller":
                     skipped = [one for one in remaining if self._is_as_large(one, candidate)]
                     why = f"it is no smaller than {candidate.id}, which does not fit into memory"
                     failures += [(one, why) for one in skipped]
@@ -119,6 +121,14 @@ class FallbackChain:
             else:
                 return FallbackResult(self.attempts, output, resources, notes=call.notes)
         return FallbackResult(self.attempts, error=_all_failed(self.spec, failures))
+
+    def _falls_back(self, error: JarvisError) -> bool:
+        """Whether another candidate is tried after an error."""
+        if self.fallback_on is None:
+            return policy_for(error).fallback != "none"
+        if isinstance(self.fallback_on, type | tuple):
+            return isinstance(error, self.fallback_on)
+        return self.fallback_on(error)
 
     def _is_as_large(self, candidate: Candidate, failed: Candidate) -> bool:
         """Whether a candidate needs at least the local memory of one that did not fit."""

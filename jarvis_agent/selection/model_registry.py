@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
+from jarvis_agent.core.errors import ConfigError, FallbackOn
 from jarvis_agent.core.plugins import check_plugin
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -72,6 +73,7 @@ class ModelRegistry:
 
     Args:
         selector, llm, pins: as for `ModelSelector`.
+        fallback_on: as for `JarvisAgent`.
         clock: returns seconds; for tests.
 
     Raises:
@@ -87,9 +89,14 @@ class ModelRegistry:
         selector: Any = None,
         llm: LLMClient | None = None,
         pins: Mapping[str, str] | None = None,
+        fallback_on: FallbackOn | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        kinds = fallback_on if isinstance(fallback_on, tuple) else (fallback_on,)
+        if not (fallback_on is None or all(map(callable, kinds))):
+            raise ConfigError(f"fallback_on takes error classes or a function, not {fallback_on!r}")
         self.settings = settings
+        self.fallback_on = fallback_on
         self._closed = False
         self._clock = clock
         self._available: tuple[Sequence[TaskSpec], float, Mapping[str, TaskSpec]] | None = None

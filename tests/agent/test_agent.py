@@ -17,7 +17,7 @@ from PIL import Image, ImageChops
 from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, Row, block, hub_tools, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Plan, Request, Run, Settings, Task
-from jarvis_agent.core.errors import ConfigError, InputError
+from jarvis_agent.core.errors import BadInputError, ConfigError, InputError
 from jarvis_agent.media.audio import write_audio
 from jarvis_agent.selection import model_registry as experts
 from jarvis_agent.testing import ScriptedLLM, first_candidate
@@ -191,6 +191,36 @@ def test_every_stage_sees_the_chat_history_of_the_request_or_of_its_thread_only(
         agent.invoke("What is my name?")
     found = ["My name is Ada." in call.prompt for call in llm.calls if call.stage == "plan"]
     assert found == [True, True, False, False]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_copy_of_the_agent_begins_its_chats_with_a_history(stored: bool) -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    agent, llm, _ = small_agent("[]", checkpointer=InMemorySaver() if stored else None)
+    thread: Any = {"configurable": {"thread_id": "ada"}}
+    with agent:
+        twin = agent.with_history([HumanMessage("My name is Ada."), AIMessage("Hello Ada!")])
+        for _ in range(2):
+            twin.invoke("What is my name?", thread)
+        turns = asyncio.run(twin.history(thread))
+        assert [turn.request for turn in turns] == ["My name is Ada.", *["What is my name?"] * 2]
+        assert [call.prompt.count("My name is Ada.") for call in llm.calls if call.stage == "plan"] == [1, 1]
+        llm.calls.clear()
+        agent.invoke("What is my name?", {"configurable": {"thread_id": "bob"}})
+    assert not any("My name is Ada." in call.prompt for call in llm.calls)
+
+
+def test_the_caller_says_after_which_errors_the_next_model_is_tried() -> None:
+    experts = {"image-to-text/first": BadInputError("a broken image"), "image-to-text/second": CAPTION}
+    names = {"models": ("first", "second"), "select": first_candidate}
+    for fallback_on, models in ((None, 1), (BadInputError, 2)):
+        agent, _, backend = small_agent(experts=experts, **names, fallback_on=fallback_on)
+        with agent:
+            agent.invoke("Describe a.jpg")
+        assert backend.models() == [*experts][:models]
+    with pytest.raises(ConfigError, match="error classes or a function, not 'ValueError'"):
+        JarvisAgent(ScriptedLLM("[]"), fallback_on="ValueError")  # type: ignore[arg-type]
 
 
 # Runnable.

@@ -44,6 +44,11 @@ class EchoRunner:
         await _ready(self.choose(task))
         return Selection(model="org/echo", reason="it is the only one", chosen_by="only")
 
+    def prepare(
+        self, selection: Selection, settings: Settings, depth: int, notify: Any
+    ) -> Callable[[], None] | None:
+        return None
+
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         self.inputs.append(dict(call.inputs))
         await _ready(self.gate(call))

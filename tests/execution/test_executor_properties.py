@@ -86,6 +86,9 @@ class ScriptedRunner:
             raise behaviour.error("it failed")
         return None
 
+    def prepare(self, *args: Any) -> None:
+        raise AssertionError("without a model there is nothing to prepare")
+
     async def run(self, selection: Selection | None, call: TaskCall) -> Any:
         number, behaviour = call.task.id, self.behaviours[call.task.id]
         assert self.needs[number] <= self.done, "it ran before its dependencies had succeeded"

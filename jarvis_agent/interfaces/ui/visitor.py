@@ -20,10 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from pydantic import TypeAdapter
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import InputError, JarvisError, format_traceback
@@ -46,7 +44,6 @@ _PAUSE_S = 0.05
 CHAT_FILE = "chat.jsonl"
 """The turns of a chat, in its directory; the first line has the first request."""
 
-_TURNS = TypeAdapter(list[ChatTurn])
 _FOLDER = re.compile(r"/outputs/(?:\d{8}-\d{6}-\w+/)?")
 """What PathRedactor leaves of the folder of an upload, or of a run's file."""
 _COMMAND = r"(?:`jarvis |pip install |hf download )"
@@ -189,16 +186,11 @@ class Visitor:
         if plan is not None:
             agent = agent.with_plan(plan, models)
         config = RunnableConfig(configurable={"thread_id": self._thread})
-        turns = [turn.memory for turn in self.turns if turn.memory is not None]
-        for turn in turns:
-            agent.memory.add(self._thread, turn)
+        agent = agent.with_history([turn.memory for turn in self.turns if turn.memory is not None])
         if choices.ask_first:
             from langgraph.checkpoint.memory import InMemorySaver
 
-            # The run has a checkpoint of its own, which starts with the turns of the chat.
             agent = agent.with_checkpointer(InMemorySaver(), approve=True)
-            stored = _TURNS.dump_python(turns[-MAX_TURNS:], mode="json")
-            agent.graph.update_state(config, {"turns": stored}, as_node="jarvis")
         for waiting in self.turns[-1:]:
             waiting.is_stopped = waiting.is_stopped or waiting.proposal is not None
             waiting.proposal = None
@@ -296,11 +288,8 @@ class Visitor:
         """Keep the plan that waits, or what later turns have to know."""
         if turn.run is None:
             turn.proposal = await turn.agent.waiting(turn.config)
-        elif turn.agent.approve:
-            state = await turn.agent.graph.aget_state(turn.config)
-            turn.memory = _TURNS.validate_python(state.values["turns"])[-1]
         else:
-            turn.memory = turn.agent.memory.turns(self._thread)[-1]
+            turn.memory = (await turn.agent.history(turn.config))[-1]
 
     def _save(self) -> None:
         """Store the turns that are over, unless the chat was deleted meanwhile."""
