@@ -79,7 +79,12 @@ class TestStandardUnit(_Abilities, ChatModelUnitTests):  # type: ignore[misc]
 
 @pytest.mark.slow
 class TestStandardIntegration(_Abilities, ChatModelIntegrationTests):  # type: ignore[misc]
-    chat_model_params: ClassVar[dict[str, Any]] = {"path": WEIGHTS, "max_tokens": 200, "extra_body": PENALTY}
+    # What the cache holds changes how a prompt is computed, and so, rarely, what this very small model writes.
+    chat_model_params: ClassVar[dict[str, Any]] = {
+        "path": WEIGHTS,
+        "max_tokens": 200,
+        "extra_body": {**PENALTY, "cache_prompt": False},
+    }
 
     @pytest.mark.xfail(reason=NO_V1)
     def test_structured_output_pydantic_2_v1(self, *args: Any) -> None:
