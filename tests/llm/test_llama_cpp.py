@@ -79,7 +79,7 @@ class TestStandardUnit(_Abilities, ChatModelUnitTests):  # type: ignore[misc]
 
 @pytest.mark.slow
 class TestStandardIntegration(_Abilities, ChatModelIntegrationTests):  # type: ignore[misc]
-    # What the cache holds changes how a prompt is computed, and so, rarely, what this very small model writes.
+    # What the cache holds changes how a prompt is computed and so, rarely, what this small model writes.
     chat_model_params: ClassVar[dict[str, Any]] = {
         "path": WEIGHTS,
         "max_tokens": 200,
