@@ -4,7 +4,7 @@
     files = await gather_limited(store.grant, names, limit=16)
     result = await run_in_daemon_thread(work, 1, 2)     # a call that may never return
     async with repeating(work, 60, "the work"): ...     # now, and every minute
-    async for token in yielding(tokens): ...            # tokens that never wait block nobody else
+    async for token in yielding(tokens): ...            # tokens that never wait block no others
     plan = await run_cpu_bound(work, 1, 2)              # two at a time; the work calls check_cancelled()
 
 A cancelled coroutine gets `limits.CANCEL_GRACE_S` seconds to finish. After that it is abandoned and logged.

@@ -61,7 +61,7 @@ class LlamaCpp:
 
     @classmethod
     def of(cls, weights: Path, n_ctx: int, n_gpu_layers: int) -> LlamaCpp:
-        """The model of a file with these parameters, new if nobody has it."""
+        """The model of a file with these parameters, new if no other user has it."""
         with cls._sharing:
             key = (weights.resolve(), n_ctx, n_gpu_layers)
             return cls._shared.setdefault(key, cls(weights, n_ctx, n_gpu_layers))
