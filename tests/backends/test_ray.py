@@ -271,7 +271,7 @@ async def test_the_progress_on_a_node_is_shown_here(backend: RayBackend, tmp_pat
 
 
 async def test_large_inputs_and_outputs_go_through_the_object_store(backend: RayBackend) -> None:
-    text = "x" * (2 * INLINE_BYTES)
+    text = "é" * (INLINE_BYTES * 3 // 4)
     assert (await backend.run(call(f"echo {text}"))).startswith(f"{text} by")
 
 
@@ -292,8 +292,8 @@ async def test_models_are_evicted_when_the_memory_of_a_replica_is_full(backend: 
 async def test_a_driver_outside_the_cluster_shares_it(backend: RayBackend) -> None:
     code = f"""if True:
         import asyncio, test_ray as t
-        backend = t.RayBackend(t.CommandBackend(t.ModelPool(0)), "ray://127.0.0.1:{PORT}")
-        text = "echo other" + t.INLINE_BYTES * "!"
+        backend = t.RayBackend(t.CommandBackend(t.Settings(), t.ModelPool(0)), "ray://127.0.0.1:{PORT}")
+        text = "echo other!!!" + t.INLINE_BYTES * 3 // 4 * "é"
         print(asyncio.run(t.with_retries(backend, text, [])).output["generated_text"])"""
     env = os.environ | {"PYTHONPATH": os.pathsep.join(FOLDERS)}
     command = [sys.executable, "-c", code]

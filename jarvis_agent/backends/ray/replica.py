@@ -69,12 +69,10 @@ class ExpertReplica:
         key = self._key(call)
         self._calls[key] += 1
         try:
-            running = asyncio.create_task(self._backend.run(call))
-            await asyncio.sleep(0)  # the call is in the pool's queue now, and takes the place of loads
-            for loaded in self._loads.pop(key, ()):
-                loaded.set()
-            return await running
+            return await self._backend.run(call)
         finally:
+            for loaded in self._loads.pop(key, ()):  # ended earlier, they would stop what the call waits for
+                loaded.set()
             self._calls -= Counter([key])  # removes it at 0
 
     async def load(self, request: Parts) -> Parts:
