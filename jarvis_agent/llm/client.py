@@ -249,7 +249,8 @@ class _Outcome:
                 f"the language model wrote more than {MAX_REPLY_CHARS:,} characters and was stopped. "
                 "Try again, or use another model."
             )
-        self.usage = add_usage(self.usage, chunk.usage_metadata) if chunk.usage_metadata else self.usage
+        if "input_tokens" in (chunk.usage_metadata or {}):  # a cached reply may have no more than its cost, 0
+            self.usage = add_usage(self.usage, chunk.usage_metadata)
         metadata = chunk.response_metadata or {}
         self.reason = str(metadata.get("finish_reason") or metadata.get("stop_reason") or self.reason)
         self.refusal += str(chunk.additional_kwargs.get("refusal") or "")

@@ -14,13 +14,26 @@ from langchain_community.cache import SQLiteCache
 from langchain_core.caches import InMemoryCache
 from small_agents import DESCRIBE, plan, small_agent
 
+from jarvis_agent import Run
+from jarvis_agent.core.types import Usage
+from jarvis_agent.testing import ScriptedLLM
+
 pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 
+def without_usage(pieces: Any) -> Any:
+    """The pieces of a scripted reply without the last one, which has the token counts."""
+    return list(pieces)[:-1]
+
+
+@pytest.mark.parametrize("reports_usage", [True, False], ids=["usage", "no usage"])
 @pytest.mark.parametrize("name", ["memory", "sqlite"])
 def test_with_an_llm_cache_an_identical_run_makes_no_llm_call(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, reports_usage: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not reports_usage:
+        write = ScriptedLLM._pieces
+        monkeypatch.setattr(ScriptedLLM, "_pieces", lambda *given: without_usage(write(*given)))
     cache = InMemoryCache() if name == "memory" else SQLiteCache("cache.db")
     monkeypatch.setattr("langchain_core.globals._llm_cache", cache)
     made = "0-text-to-speech.wav"
@@ -31,13 +44,15 @@ def test_with_an_llm_cache_an_identical_run_makes_no_llm_call(
     with agent:
         first = agent.invoke("Say hello")
         calls = len(llm.calls)
-        second = agent.invoke("Say hello")
+        second, third = agent.invoke("Say hello"), sum(agent.stream("Say hello"), Run())
     assert (calls, len(llm.calls)) == (3, 3)
-    for run in (first, second):
+    assert bool(first.usage["plan"].input_tokens) == reports_usage
+    for run in (first, second, third):
+        assert run.plan.notes == []
         assert run.answer == f"It is in {run.results[0].resources[0].path}."
     assert first.answer != second.answer
-    counted = {stage: (usage.calls, usage.cached) for stage, usage in second.usage.items()}
-    assert counted == {"plan": (0, 1), "select": (0, 1), "respond": (0, 1)}
+    for run in (second, third):
+        assert run.usage == dict.fromkeys(("plan", "select", "respond"), Usage(cached=1))
 
 
 @pytest.fixture(params=["file", "sqlite", "postgres"])
