@@ -24,6 +24,7 @@ OUTPUT = {
         r"edge image of \S+cat\.jpg\. → Here are its edges\. \S+/canny-control\.png \(451, 300\)\n"
         r"Now .* → Here is a scribble of them\. \S+/scribble-control\.png \(451, 300\)"
     ),
+    "see_results": r"^I see: text, image$",
     "approve_plan": r"planned: canny-control\nrun: scribble-control ok\n.*/0-scribble-control\.png",
     "recommend_model": (
         r"tables in this report\? microsoft/table-transformer-detection: It finds .*"

@@ -8,6 +8,7 @@ HFTaskRunner is the same task for the executor, which selects the model before t
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.callbacks import run_as_tool
 from jarvis_agent.execution.fallback import FallbackChain
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
+from jarvis_agent.llm.content import message_content
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.hints import task_hints
 from jarvis_agent.selection.model_registry import ModelRegistry
@@ -115,8 +117,9 @@ class HFTaskTool(BaseTool):
     It also reads what tools made together with it produced, public URLs and data URIs. `settings` replace the
     registry's; with `allow_request_paths=False` it does not read the working directory.
 
-    The content is a short text for a language model; the artifact is plain JSON: `output` in the shape of
-    huggingface_hub's inference types, `resources`, `model`, `reason`, `placement` and `attempts`.
+    The content is a short text for a language model, followed by content blocks of the files whose kinds are
+    in `visible`. The artifact is plain JSON: `output` in the shape of huggingface_hub's inference types,
+    `resources`, `model`, `reason`, `placement` and `attempts`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -124,6 +127,7 @@ class HFTaskTool(BaseTool):
     runner: HFTaskRunner = Field(exclude=True, repr=False)
     settings: Settings | None = Field(default=None, exclude=True, repr=False)
     files: tuple[str, ...] = ()
+    visible: frozenset[str] = frozenset()
     produced: Any = Field(default_factory=lambda: deque(maxlen=MAX_PRODUCED), exclude=True, repr=False)
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
@@ -136,6 +140,7 @@ class HFTaskTool(BaseTool):
         files: Sequence[str],
         produced: deque[Resource],
         settings: Settings | None = None,
+        visible: frozenset[str] = frozenset(),
     ) -> Self:
         """The tool of a task type; tools that share `produced` read each other's files."""
         return cls(
@@ -145,6 +150,7 @@ class HFTaskTool(BaseTool):
             runner=HFTaskRunner(spec, registry),
             settings=settings,
             files=tuple(files),
+            visible=visible,
             produced=produced,
             metadata={"category": spec.category, "outputs": list(spec.outputs)},
         )
@@ -164,15 +170,15 @@ class HFTaskTool(BaseTool):
         """The function from whose annotations LangGraph learns that it can inject `runtime`."""
         return self._run
 
-    def _run(self, runtime: _Injected = None, **args: Any) -> tuple[str, dict[str, Any]]:
+    def _run(self, runtime: _Injected = None, **args: Any) -> tuple[Any, dict[str, Any]]:
         return run_sync(self._answer, last_human_message(runtime), args, ensure_config())
 
-    async def _arun(self, runtime: _Injected = None, **args: Any) -> tuple[str, dict[str, Any]]:
+    async def _arun(self, runtime: _Injected = None, **args: Any) -> tuple[Any, dict[str, Any]]:
         return await self._answer(last_human_message(runtime), args, ensure_config())
 
     async def _answer(
         self, request: str, args: Mapping[str, Any], config: RunnableConfig
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         """Select and run outside a plan, below the tool's run in traces.
 
         Args:
@@ -191,7 +197,8 @@ class HFTaskTool(BaseTool):
             raise ToolException(str(error)) from error
         if result.status != "ok":
             raise ToolException(result.error)
-        return content_of(result), artifact_of(result)
+        text, files = content_of(result), result.resources
+        return await asyncio.to_thread(message_content, text, files, self.visible), artifact_of(result)
 
     async def _result(self, request: str, args: Mapping[str, Any], config: RunnableConfig) -> TaskResult:
         settings = self.settings or self.registry.settings

@@ -24,6 +24,7 @@ from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
+from jarvis_agent.llm.content import ContentForm, visible_kinds
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import MAX_PRODUCED, HFTaskTool
@@ -39,6 +40,7 @@ def hf_tools(
     backends: Iterable[Backend | Factory] | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
     files: str | PurePath | Sequence[str | PurePath] = (),
+    content: ContentForm = "text",
 ) -> list[BaseTool]:
     """One LangChain tool for each task type of the Hub; they share their models.
 
@@ -51,6 +53,9 @@ def hf_tools(
         settings: a dict of some is enough; None: from the environment.
         files: paths or URLs that the tools may read, beside the working directory and
             `settings.allowed_dirs`; a single one needs no list.
+        content: what the calling model gets: "text", which has the paths of files; "blocks": the files too,
+            as content blocks, images scaled down; "auto": the images, if `model`, which is then the calling
+            model too, takes them in tool messages by its `profile`.
 
     Raises:
         ConfigError: an unknown task name, an invalid setting, or a file that is no path.
@@ -72,7 +77,11 @@ def hf_tools(
         offered = run_sync(experts.available_tasks)
         specs = [spec for spec in specs if spec.name in offered]
     produced: deque[Resource] = deque(maxlen=MAX_PRODUCED)
-    return [HFTaskTool.of(spec, experts, [str(name) for name in names], produced) for spec in specs]
+    visible = visible_kinds(content, chat)
+    return [
+        HFTaskTool.of(spec, experts, [str(name) for name in names], produced, visible=visible)
+        for spec in specs
+    ]
 
 
 class JarvisToolkit(BaseToolkit):

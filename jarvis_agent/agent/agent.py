@@ -8,6 +8,7 @@ chain = prompt | agent | str                    # str(run) is the answer
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -33,6 +34,7 @@ from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.execution.run import Event, Run, run_chunks
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
+from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.model_registry import ModelRegistry
@@ -219,23 +221,33 @@ class JarvisAgent(Runnable[Any, Run]):
                 yield chunk
 
     def as_tool(  # type: ignore[override]
-        self, *, name: str = "jarvis", description: str = _TOOL_DESCRIPTION
+        self,
+        *,
+        name: str = "jarvis",
+        description: str = _TOOL_DESCRIPTION,
+        content: ContentForm = "text",
     ) -> BaseTool:
         """This agent as a tool for another one. The content is the answer, the artifact is the Run.
+
+        With `content="blocks"`, the files of the run follow the answer as content blocks; with "auto", the
+        images, if the agent's model takes images in tool messages by its `profile`.
 
         A request or file that cannot be used is a tool error, whose message goes to the other agent's model.
         """
 
-        async def arun(request: str, files: list[str] | None = None) -> tuple[str, Run]:
+        visible = visible_kinds(content, self.model)
+
+        async def arun(request: str, files: list[str] | None = None) -> tuple[Any, Run]:
             # This run is no turn of the other agent's thread.
             config: RunnableConfig = {**ensure_config(), "configurable": {}}
             try:
                 answered = await self.ainvoke({"input": request, "files": files or []}, config)
             except InputError as error:
                 raise ToolException(str(error)) from error
-            return answered.answer, answered
+            shown = await asyncio.to_thread(message_content, answered.answer, answered.resources, visible)
+            return shown, answered
 
-        def run(request: str, files: list[str] | None = None) -> tuple[str, Run]:
+        def run(request: str, files: list[str] | None = None) -> tuple[Any, Run]:
             return run_sync(arun, request, files)
 
         return StructuredTool.from_function(

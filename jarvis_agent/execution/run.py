@@ -17,6 +17,7 @@ from pydantic import Field
 from jarvis_agent.core.references import ref, substitute
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Frozen, Resource, Selection, Status, Task, TaskResult, Usage
+from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
 from jarvis_agent.planning.plan import Plan
 
 _GANTT_TAGS: dict[Status, str] = {"ok": "done", "failed": "crit", "skipped": "milestone"}
@@ -64,8 +65,16 @@ class Run(Frozen):
 
         A node of a graph with `messages` in its state can return it as it is.
         """
+        return [self.to_message()]
+
+    def to_message(self, content: ContentForm = "text", model: Any = None) -> AIMessage:
+        """The message of `messages`; with "blocks", the files follow the answer as content blocks.
+
+        With "auto", these are the images, if `model`, which reads the message next, can see them.
+        """
         files = [r.model_dump(mode="json", exclude_none=True) for r in self.resources if r.path is not None]
-        return [AIMessage(self.answer, additional_kwargs={"artifacts": files})]
+        shown = message_content(self.answer, self.resources, visible_kinds(content, model))
+        return AIMessage(shown, additional_kwargs={"artifacts": files})
 
     @property
     def resources(self) -> list[Resource]:
