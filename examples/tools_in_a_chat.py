@@ -1,7 +1,7 @@
 """`hf_tools` in `create_agent`, with the files of the conversation: python examples/tools_in_a_chat.py
 
 A set of tools reads the files that it was given and those that it made, so that a later message can refer to
-an earlier result. Make one set for each conversation.
+an earlier result. The files belong to the thread, so that one set serves all conversations.
 """
 
 from pathlib import Path

@@ -25,6 +25,10 @@ OUTPUT = {
         r"Now .* → Here is a scribble of them\. \S+/scribble-control\.png \(451, 300\)"
     ),
     "see_results": r"^I see: text, image$",
+    "tool_progress": (
+        r"image-classification: selecting\nimage-classification: running\n"
+        r"(?:image-classification: \S+: loading\n)?It is a cat\.$"
+    ),
     "approve_plan": r"planned: canny-control\nrun: scribble-control ok\n.*/0-scribble-control\.png",
     "recommend_model": (
         r"tables in this report\? microsoft/table-transformer-detection: It finds .*"

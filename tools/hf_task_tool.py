@@ -10,15 +10,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool, InjectedToolArg, ToolException
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.core.concurrency import StageTimeoutError, run_in_daemon_thread, run_with_timeout
@@ -36,12 +46,19 @@ from jarvis_agent.llm.content import message_content
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.hints import task_hints
 from jarvis_agent.selection.model_registry import ModelRegistry
-from jarvis_agent.tools.injection import last_human_message
+from jarvis_agent.tools.injection import last_human_message, messages_in
+from jarvis_agent.tools.progress import reporting
 
-_Injected = Annotated[Any, InjectedToolArg]
+if TYPE_CHECKING:
+    from langchain.tools import ToolRuntime
+else:  # LangGraph, which injects it by its name, takes 0.5 s to import.
+    ToolRuntime = Annotated[Any, InjectedToolArg]
 
 MAX_PRODUCED = 1000
-"""Files that a set of tools can read because it produced them: the latest."""
+"""Files that a set of tools can read because it produced them: the latest, of all threads together."""
+
+Produced = deque[tuple[str, Resource]]
+"""The latest files that a set of tools has produced, each with its thread; "" where no thread exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +131,10 @@ class HFTaskRunner:
 class HFTaskTool(BaseTool):
     """One task type as a tool. It reads the working directory, `allowed_dirs` and `files`.
 
-    It also reads what tools made together with it produced, public URLs and data URIs. `settings` replace the
-    registry's; with `allow_request_paths=False` it does not read the working directory.
+    It also reads public URLs, data URIs, and what tools have produced in the same thread: those made together
+    with it, and those whose results are in the messages of the graph's state. Without a thread, it reads what
+    tools made together with it produced outside a graph. `settings` replace the registry's; with
+    `allow_request_paths=False` it does not read the working directory.
 
     The content is a short text for a language model, followed by content blocks of the files whose kinds are
     in `visible`. The artifact is plain JSON: `output` in the shape of huggingface_hub's inference types,
@@ -138,7 +157,7 @@ class HFTaskTool(BaseTool):
         spec: TaskSpec,
         registry: ModelRegistry,
         files: Sequence[str],
-        produced: deque[Resource],
+        produced: Produced,
         settings: Settings | None = None,
         visible: frozenset[str] = frozenset(),
     ) -> Self:
@@ -170,26 +189,31 @@ class HFTaskTool(BaseTool):
         """The function from whose annotations LangGraph learns that it can inject `runtime`."""
         return self._run
 
-    def _run(self, runtime: _Injected = None, **args: Any) -> tuple[Any, dict[str, Any]]:
-        return run_sync(self._answer, last_human_message(runtime), args, ensure_config())
+    def _run(
+        self,
+        runtime: ToolRuntime = None,  # type: ignore[assignment]
+        **args: Any,
+    ) -> tuple[Any, dict[str, Any]]:
+        return run_sync(self._answer, runtime, args, ensure_config())
 
-    async def _arun(self, runtime: _Injected = None, **args: Any) -> tuple[Any, dict[str, Any]]:
-        return await self._answer(last_human_message(runtime), args, ensure_config())
+    async def _arun(
+        self,
+        runtime: ToolRuntime = None,  # type: ignore[assignment]
+        **args: Any,
+    ) -> tuple[Any, dict[str, Any]]:
+        return await self._answer(runtime, args, ensure_config())
 
     async def _answer(
-        self, request: str, args: Mapping[str, Any], config: RunnableConfig
+        self, runtime: ToolRuntime | None, args: Mapping[str, Any], config: RunnableConfig
     ) -> tuple[Any, dict[str, Any]]:
         """Select and run outside a plan, below the tool's run in traces.
-
-        Args:
-            request: what the user said last in the conversation; "" without one.
 
         Raises:
             ToolException: it failed; the message goes to the caller's model.
         """
         seconds = self.registry.settings.task_timeout
         try:
-            result = await run_with_timeout(seconds, self._result(request, args, config), self.name)
+            result = await run_with_timeout(seconds, self._result(runtime, args, config), self.name)
         except StageTimeoutError as error:
             limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
             raise ToolException(f"{self.name} did not finish within {limit}") from error
@@ -200,27 +224,35 @@ class HFTaskTool(BaseTool):
         text, files = content_of(result), result.resources
         return await asyncio.to_thread(message_content, text, files, self.visible), artifact_of(result)
 
-    async def _result(self, request: str, args: Mapping[str, Any], config: RunnableConfig) -> TaskResult:
+    async def _result(
+        self, runtime: ToolRuntime | None, args: Mapping[str, Any], config: RunnableConfig
+    ) -> TaskResult:
         settings = self.settings or self.registry.settings
         store = ResourceStore(settings, for_tool=True)
-        store.admit(self.produced)
+        thread = str(config.get("configurable", {}).get("thread_id") or "")
+        if thread or runtime is None:
+            store.admit(file for owner, file in tuple(self.produced) if owner == thread)
+        store.admit(await asyncio.to_thread(files_in, messages_in(runtime), settings))
         task = Task(task=self.spec.name, id=0, args={k: v for k, v in args.items() if v is not None})
-        context = RunContext(request=request, config=config)
+        context = RunContext(request=last_human_message(runtime), config=config)
         began = perf_counter()
         try:
             for name in self.files:
                 await store.grant(name)
-            selection = await self.runner.select(task, context)
-            call = TaskCall(
-                task=task,
-                inputs=await bind_inputs(task, self.spec, {}, store),
-                context=context,
-                new_path=lambda suffix: store.directory.new_path(suffix, self.spec.name),
-                clock=lambda: perf_counter() - began,
-                settings=settings,
-            )
-            result = await self.runner.run_candidates(selection, call, config)
-            self.produced.extend(made for made in result.resources if made.path is not None)
+            async with reporting(self.name, runtime, config) as report:
+                await report("selecting")
+                selection = await self.runner.select(task, context)
+                call = TaskCall(
+                    task=task,
+                    inputs=await bind_inputs(task, self.spec, {}, store),
+                    context=context,
+                    new_path=lambda suffix: store.directory.new_path(suffix, self.spec.name),
+                    clock=lambda: perf_counter() - began,
+                    settings=settings,
+                )
+                await report("running", model=selection.model)
+                result = await self.runner.run_candidates(selection, call, config)
+            self.produced.extend((thread, made) for made in result.resources if made.path is not None)
             return result
         finally:
             # A disk that does not answer must not block the event loop.
@@ -283,6 +315,24 @@ def _as_list(value: Any) -> Any:
 def _split_labels(value: Any) -> Any:
     """Labels in one text, "cat, dog", as a list."""
     return [label.strip() for label in value.split(",") if label.strip()] if isinstance(value, str) else value
+
+
+def files_in(messages: Iterable[Any], settings: Settings) -> list[Resource]:
+    """The files that the tool messages of a conversation say were produced in it. Blocks.
+
+    A client of a server may send such messages too, so only files in directories of runs count, whose names
+    nobody can guess.
+    """
+    root, found = settings.output_dir.expanduser().resolve(), list[Resource]()
+    for message in messages:
+        artifact = message.artifact if isinstance(message, ToolMessage) else None
+        for made in artifact.get("resources") or () if isinstance(artifact, Mapping) else ():
+            with suppress(ValidationError):
+                file = Resource.model_validate(made)
+                real = file.path.resolve() if file.path is not None else root
+                if real.is_relative_to(root) and len(real.relative_to(root).parts) > 1:
+                    found.append(file)
+    return found
 
 
 def content_of(result: TaskResult) -> str:

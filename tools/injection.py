@@ -7,7 +7,7 @@ last_human_message(runtime)        # "Describe a.jpg"
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -52,11 +52,16 @@ def injected_arguments(tool: BaseTool, call: TaskCall) -> dict[str, Any]:
     return found
 
 
-def last_human_message(runtime: Any) -> str:
-    """The text of the last human message in an injected ToolRuntime's state; "" without one."""
+def messages_in(runtime: Any) -> Sequence[Any]:
+    """The messages in the state of an injected ToolRuntime: of a mapping, an object, or a list of them."""
     state = getattr(runtime, "state", None)
     messages = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", state)
-    found = (message for message in reversed(messages or ()) if isinstance(message, HumanMessage))
+    return messages or ()
+
+
+def last_human_message(runtime: Any) -> str:
+    """The text of the last human message in an injected ToolRuntime's state; "" without one."""
+    found = (message for message in reversed(messages_in(runtime)) if isinstance(message, HumanMessage))
     return next((str(message.text) for message in found), "")
 
 

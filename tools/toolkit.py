@@ -21,13 +21,12 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import TASKS, known_task
-from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.content import ContentForm, visible_kinds
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.tools.hf_task_tool import MAX_PRODUCED, HFTaskTool
+from jarvis_agent.tools.hf_task_tool import MAX_PRODUCED, HFTaskTool, Produced
 
 
 def hf_tools(
@@ -76,7 +75,7 @@ def hf_tools(
     if available_only:
         offered = run_sync(experts.available_tasks)
         specs = [spec for spec in specs if spec.name in offered]
-    produced: deque[Resource] = deque(maxlen=MAX_PRODUCED)
+    produced: Produced = deque(maxlen=MAX_PRODUCED)
     visible = visible_kinds(content, chat)
     return [
         HFTaskTool.of(spec, experts, [str(name) for name in names], produced, visible=visible)

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import is_out_of_memory
@@ -38,9 +38,13 @@ Notify = Callable[[Literal["loading", "loaded"]], None]
 
 
 class Activity(Protocol):
-    """Work on a model that takes long, and prints as a line of a progress display."""
+    """Work on a model that takes long, and prints as a line of a progress display.
+
+    `state` says in a word what is done: "downloading", "loading", "writing".
+    """
 
     model: str
+    state: ClassVar[str]
 
 
 _unshown: list[Activity] = []
@@ -100,13 +104,25 @@ def add_note(text: str) -> None:
 
 
 @dataclass(eq=False, slots=True)
-class Generation:
-    """A text that a model is writing: `done` of at most `limit` tokens; `text` if it is known so far."""
+class Loading:
+    """A model that is being loaded."""
 
     model: str
-    limit: int
+    state: ClassVar[str] = "loading"
+
+    def __str__(self) -> str:
+        return f"{self.model}: loading"
+
+
+@dataclass(eq=False, slots=True)
+class Generation:
+    """A text that a model is writing: `done` of at most `total` tokens; `text` if it is known so far."""
+
+    model: str
+    total: int
     done: int = 0
     text: str = ""
+    state: ClassVar[str] = "writing"
 
     def add(self, text: str) -> None:
         """Count a token and append its text."""
@@ -114,7 +130,7 @@ class Generation:
         self.text += text
 
     def __str__(self) -> str:
-        written = f"{self.model}: {self.done} of at most {self.limit} tokens written"
+        written = f"{self.model}: {self.done} of at most {self.total} tokens written"
         return f"{written}: …{' '.join(self.text[-60:].split())}" if self.text else written
 
 

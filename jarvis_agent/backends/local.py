@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import is_out_of_memory
 from jarvis_agent.backends.hub.snapshot import refusal
-from jarvis_agent.backends.jobs import Notify
+from jarvis_agent.backends.jobs import Loading, Notify, listed
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import JarvisError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -77,7 +77,12 @@ class LocalBackend(ABC):
         spec, candidate, settings = call.spec, call.candidate, call.settings
         await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
         key = self.pool_key(spec, candidate, settings)
-        return await self.pool.run(key, lambda: self.load(spec, candidate, settings), call)
+
+        def load() -> Expert:
+            with listed(Loading(candidate.id)):
+                return self.load(spec, candidate, settings)
+
+        return await self.pool.run(key, load, call)
 
     def prepare(
         self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify

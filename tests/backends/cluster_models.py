@@ -42,7 +42,7 @@ class CommandExpert:
     def hold(self, folder: str) -> None:
         """Name its node in the folder, and wait for the file "go" in it, or to be cancelled."""
         Path(folder, str(os.getppid())).touch()
-        with listed(Generation("org/model", limit=9, done=4)):
+        with listed(Generation("org/model", total=9, done=4)):
             while not Path(folder, "go").exists():
                 if is_cancelled():
                     Path(folder, "cancelled").touch()

@@ -29,7 +29,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from jarvis_agent.backends.devices import computes_in_half
 from jarvis_agent.backends.http_errors import expert_error
@@ -354,6 +354,7 @@ class Download:
     total: int
     done: int = 0
     stopped: bool = False
+    state: ClassVar[str] = "downloading"
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __str__(self) -> str:

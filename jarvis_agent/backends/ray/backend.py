@@ -37,6 +37,7 @@ class RemoteActivity:
 
     model: str
     text: str = ""
+    state: ClassVar[str] = "remote"
 
     def __str__(self) -> str:
         return self.text
