@@ -5,25 +5,34 @@
     agent.graph.invoke({"messages": [HumanMessage("Transcribe a.wav")]}, thread)    # stops at an interrupt
     agent.graph.invoke(Command(resume=True), thread)["messages"][-1]                # the answer
 
-The graph has one node, which runs the pipeline. With a checkpointer, of its own or of a larger graph, every
-step of the pipeline is stored: the plan, the decision on it, each task's result, the answer. A killed run
-resumes with `invoke(None, thread)` and repeats only steps without a stored result. Each event of the run is
-streamed as JSON with `stream_mode="custom"`.
+The graph has one node, which runs the pipeline: between nodes, LangGraph waits until each has ended, and no
+task could run while the plan is still written. `get_graph(xray=True)` draws what is inside. With a
+checkpointer, of its own or of a larger graph, every step of the pipeline is stored: the plan, the decision on
+it, each task's result, the answer. A killed run resumes with `invoke(None, thread)` and repeats only steps
+without a stored result.
+
+`stream_mode="messages"` streams the answer, checked, and nothing else that a language model writes; "custom"
+streams each event of the run as JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
+from itertools import pairwise
 from typing import Annotated, Any, cast
+from uuid import uuid4
 
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.graph import Graph
 from langgraph.channels import EphemeralValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_stream_writer
+from langgraph.constants import TAG_NOSTREAM
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
+from langgraph.graph.message import add_messages, push_message
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import interrupt
 from pydantic import TypeAdapter
@@ -75,6 +84,25 @@ class GraphState(GraphInput, GraphOutput, total=False):
 class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose sync methods run its async nodes in the event loop for sync calls."""
 
+    stages: list[str]
+    """The names of the stages inside its node, in order."""
+
+    def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+        """The graph to draw; with `xray`, the stages that its node runs."""
+        if not xray:
+            return super().get_graph(config)
+        graph = Graph()
+        names = [START, *self.stages, END]
+        nodes = [graph.add_node(None, name) for name in names]
+        for source, target in pairwise(nodes):
+            graph.add_edge(source, target)
+        graph.add_edge(nodes[1], nodes[-2], "nothing to run", conditional=True)
+        return graph
+
+    async def aget_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+        """As `get_graph`."""
+        return self.get_graph(config, xray=xray)
+
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
         """As `astream`. A synchronous checkpointer of a larger graph is called in threads."""
         yield from iterate_sync(lambda: self.astream(input, with_threaded_saver(config), **kwargs))
@@ -115,24 +143,26 @@ def build_graph(
     async def jarvis(state: GraphState, config: RunnableConfig) -> dict[str, Any]:
         turns = turns_in(state) or list(history)
         steps, ask = steps_of_node(config), interrupt if approve else None
-        pipeline = RunPipeline(
-            stages, config, turns=tuple(turns), steps=steps, ask=ask, remember=turns.append
-        )
+        quiet = merge_configs(config, {"tags": [TAG_NOSTREAM]})
+        pipeline = RunPipeline(stages, quiet, turns=tuple(turns), steps=steps, ask=ask, remember=turns.append)
         given = _request_of(state)
-        write, run = get_stream_writer(), Run()
+        write, run, message_id = get_stream_writer(), Run(), str(uuid4())
         try:
             request = Request.of(given)
             async with aclosing(pipeline.events(request)) as events:
                 async for event in events:
                     write(event.model_dump(mode="json"))
+                    if event.kind == "token":
+                        push_message(AIMessageChunk(content=event.text, id=message_id), state_key=None)
                     run = event.run or run
         except ForbiddenError as error:
             raise ForbiddenRequestError(*error.args) from error
         except InputError as error:
             raise RequestError(*error.args) from error
         new: list[BaseMessage] = [HumanMessage(request.text)] if state.get("input") else []
+        answer = run.to_message().model_copy(update={"id": message_id})
         return {
-            "messages": [*new, *run.messages],
+            "messages": [*new, answer],
             "run": run.model_dump(mode="json"),
             "turns": _TURNS.dump_python(turns[-MAX_TURNS:], mode="json"),
         }
@@ -142,4 +172,5 @@ def build_graph(
     saver = threaded(checkpointer) if checkpointer is not None else None
     graph = builder.compile(checkpointer=saver, name="JarvisAgent")
     graph.__class__ = JarvisGraph
+    graph.stages = ["plan", *(["approve"] if approve else []), "execute", "respond"]  # type: ignore[attr-defined]
     return cast("JarvisGraph", graph)

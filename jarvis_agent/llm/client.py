@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_NO_STREAM = "nostream"
+"""LangGraph's tag, `TAG_NOSTREAM`, of calls that `stream_mode="messages"` leaves out."""
+
 MAX_REPLY_CHARS = 1_000_000
 """Maximum length of a reply, thinking included."""
 
@@ -97,8 +100,12 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     def for_stage(
         self, stage: str, *, schema: Mapping[str, Any] | None = None
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """This client for one stage: its calls carry the stage's name in their tags and metadata."""
-        config: RunnableConfig = {"tags": [f"jarvis:{stage}"], "metadata": {STAGE_KEY: stage}}
+        """This client for one stage: its calls carry the stage's name in their tags and metadata.
+
+        LangGraph streams no plan and no selection as a message.
+        """
+        tags = [f"jarvis:{stage}", *([] if stage in ("respond", "chat") else [_NO_STREAM])]
+        config: RunnableConfig = {"tags": tags, "metadata": {STAGE_KEY: stage}}
         return self.bind(schema=schema).with_config(config)
 
     async def astream(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,54 @@ def test_the_agent_is_a_node_that_streams_and_whose_run_a_checkpoint_keeps() -> 
     pieces = [chunk.text for chunk, metadata in streamed if metadata.get("jarvis_stage") == "respond"]
     assert len([piece for piece in pieces if piece]) > 1
     assert "".join(pieces) == "A cat on a mat."
+    assert {metadata.get("jarvis_stage") for _, metadata in streamed} == {"respond", None}
+    assert not any(chunk.text.startswith("[{") for chunk, _ in streamed)
     assert state["messages"][-1].text.startswith("A cat on a mat.")
     assert Run.model_validate(state["run"]).results[0].resources[0].to_pil().size == (8, 8)
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["alone", "nested"])
+async def test_the_graph_streams_the_checked_answer_once_and_no_other_text(nested: bool) -> None:
+    """The second model is chosen, and the path in the answer is corrected: two further texts of the model."""
+    agent, llm, _ = small_agent(
+        plan(("canny-control", [], {"image": CAT})),
+        DRAW,
+        models=["a", "b"],
+        select='{"id": "canny-control/b"}',
+        respond="Here it is: 0-canny-control.png",
+    )
+    graph: Any = agent.graph
+    if nested:
+        builder = StateGraph(MessagesState).add_node("jarvis", graph)
+        graph = builder.add_edge(START, "jarvis").compile(checkpointer=InMemorySaver())
+    given = {"stream_mode": ["messages", "values"], "subgraphs": True, "config": IN_THREAD}
+    pieces, state = [], {}
+    async for _, mode, piece in graph.astream(message(f"Make a canny edge image of {CAT}"), **given):
+        if mode == "messages":
+            pieces.append(piece[0])
+        else:
+            state = piece
+    *_, answer = state["messages"]
+    assert {"plan", "select", "respond"} == set(llm.stages())
+    assert len(pieces) > 1
+    assert {piece.id for piece in pieces} == {answer.id}
+    assert "".join(piece.text for piece in pieces) == answer.text
+    assert answer.additional_kwargs["artifacts"][0]["path"] in answer.text
+
+
+def test_the_stages_inside_the_graph_can_be_drawn() -> None:
+    agent, _, _ = small_agent()
+    drawn = agent.graph.get_graph(xray=True).draw_mermaid()
+    assert re.findall(r"^\t(\w+) --> (\w+);", drawn, re.MULTILINE) == [
+        ("__start__", "plan"),
+        ("plan", "execute"),
+        ("execute", "respond"),
+        ("respond", "__end__"),
+    ]
+    approving = agent.with_checkpointer(None, approve=True).graph
+    larger = StateGraph(MessagesState).add_node("jarvis", approving).add_edge(START, "jarvis").compile()
+    assert "approve" in larger.get_graph(xray=True).draw_mermaid()
+    assert "jarvis" in agent.graph.get_graph().draw_mermaid()
 
 
 def message(text: str = f"What is in {CAT}?") -> dict[str, list[BaseMessage]]:
