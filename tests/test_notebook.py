@@ -32,7 +32,7 @@ KEY_OUTPUTS = {
         "<th>prediction</th>",
         "virginica",
     ),
-    "evaluation": ("| three words |", "expected: 0 openpose-control", "| most downloaded |"),
+    "evaluation": ("| three words |", "expected: 0 openpose-control"),
     "serving": ("sentence-similarity", "tiger cat", "refund (0.50)", "image-classification image-to-text"),
     "extending": ("22", "The colour #", "it is the first of 2 candidates"),
 }

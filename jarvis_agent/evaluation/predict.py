@@ -46,8 +46,8 @@ class Prediction(Frozen):
     error: str | None = None
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """Read a file of JSON lines, or a JSON array, of objects with an `id`. Empty lines are skipped.
+def read_records(path: Path, key: str = "id") -> list[dict[str, Any]]:
+    """Read a file of JSON lines, or a JSON array, of objects with this key. Empty lines are skipped.
 
     Raises:
         InputError: the file cannot be read, or a record is invalid; the message names its line.
@@ -64,8 +64,8 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         except ValueError as error:
             raise InputError(f"{path}, line {number}, is not JSON: {error}") from error
         for record in found if isinstance(found, list) else [found]:
-            if not isinstance(record, dict) or "id" not in record:
-                raise InputError(f"{path}, line {number}, is not an object with an `id`")
+            if not isinstance(record, dict) or key not in record:
+                raise InputError(f"{path}, line {number}, is not an object with an `{key}`")
             records.append(record)
     return records
 

@@ -1,29 +1,31 @@
-"""Model selection, scored on our own cases: invented candidates, and the defects of each.
+"""Model selection, scored on requests of others: the Hugging Face part of APIBench (Patil et al., 2023).
 
-    chosen = [await choose(case, llm=None) for case in read_cases()]     # None: the ranking decides
-    reports = score_choices(chosen, "no model")
-    reports[0].figures[0]         # Figure("right", 0.69, 0.53, 0.84)
+    bench = read_folder(Path("apibench"), half="test")
+    ranked = [await rank_models(one, bench, settings) async for one in bench.requests]
+    selection_report("no model", ranked).figures[0]      # Figure("first", 0.31, 0.27, 0.35)
 
-The choice goes through the real ModelSelector, with a source and backends made for the case.
+A folder holds `huggingface_eval.json`, requests with the model that fits each, and `huggingface_api.jsonl`,
+descriptions of models by domain. The candidates for a request are all models of its domain. They go through
+the real ModelSelector. Downloads are unknown, so that only purpose counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.errors import NoCandidateError
+from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task, Usage
-from jarvis_agent.evaluation.predict import named_files, read_records
+from jarvis_agent.evaluation.predict import Prediction, read_records
 from jarvis_agent.evaluation.report import EvaluationReport, Ratios, report_on
-from jarvis_agent.evaluation.requests import data_file
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.selection.chain import selection_chain
 from jarvis_agent.selection.selector import ModelSelector
@@ -32,163 +34,164 @@ from jarvis_agent.testing.backend import FakeBackend, FakeSource
 if TYPE_CHECKING:
     from jarvis_agent.llm.client import LLMClient
 
-Defect = Literal["gate", "library", "download", "place", "language", "domain", "licence", "size"]
+SHOWN = 8
+"""Candidates that are shown to a language model."""
 
-CANNOT_RUN: frozenset[Defect] = frozenset({"gate", "library", "download", "place"})
-"""Defects of a model that cannot run; with the others it does not suit the request."""
-
+_REQUESTS, _MODELS = "huggingface_eval.json", "huggingface_api.jsonl"
+_INSTRUCTION = re.compile(r"Instruction:\s*(.*?)\s*(?:###\s*)?Output", re.DOTALL)
+_UNKNOWN = {"", "n/a", "none", "null"}
 _SETTINGS: dict[str, Any] = {
     "policy": "local-first",
     "policies": {},
     "licenses": (),
     "offline": False,
-    "max_download": 5_000_000_000,
-    "top_k": 5,
+    "top_k": SHOWN,
 }
-"""Used in every case, whatever the environment says."""
+"""Used for every request, whatever the environment says."""
 
 
-class Offer(Frozen):
-    """A candidate with its defects; one without any is a correct choice."""
+class SelectionRequest(Frozen):
+    """A request with its domain and the id of the model that fits; `line` counts from 1."""
 
-    candidate: Candidate
-    wrong: frozenset[Defect]
-
-
-class SelectionCase(Frozen):
-    """A task of a request with candidates. If all of them have defects, refusing is correct."""
-
-    id: str
+    line: int
     request: str
-    task: Task
-    settings: dict[str, Any] = Field(default_factory=dict)
-    offers: list[Offer]
-    reason: str
-
-    @property
-    def right(self) -> list[str]:
-        """Return the ids of the correct models."""
-        return [offer.candidate.id for offer in self.offers if not offer.wrong]
-
-    @property
-    def most_downloaded(self) -> str:
-        """Return the id of the most downloaded model."""
-        return max((offer.candidate for offer in self.offers), key=lambda one: one.downloads).id
+    domain: str
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """The choice for a case: a model id, or None if the selector refused. `by` is "llm" or "rank"."""
+class SelectionBench:
+    """The requests, and the models of each domain."""
 
-    case: SelectionCase
-    model: str | None
+    requests: list[SelectionRequest]
+    models: Mapping[str, list[Candidate]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The models in the order of a selection, at most SHOWN; `by` is "rank", "only" or "llm"."""
+
+    asked: SelectionRequest
+    order: tuple[str, ...]
+    by: str
     reason: str
-    by: str = ""
-    usage: Usage = field(default_factory=Usage)
+    seconds: float
+    usage: Usage
 
-    @property
-    def defects(self) -> frozenset[Defect]:
-        """Return the defects of the chosen model."""
-        return next((o.wrong for o in self.case.offers if o.candidate.id == self.model), frozenset())
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the model is correct, or none was chosen where none is."""
-        return self.model in self.case.right or (self.model is None and not self.case.right)
+    def among(self, count: int) -> tuple[float, float]:
+        """Whether the right model is among the first, as a part of a ratio."""
+        return float(self.asked.model in self.order[:count]), 1.0
 
     def as_failure(self) -> dict[str, Any]:
-        """Return the choice beside the expected one, as `--failures` lists it."""
-        case = self.case
-        expected, got = [*case.right, case.reason], self.model or "a refusal"
-        found = {"id": case.id, "request": case.request, "expected": expected, "got": got}
-        return {**found, "defects": sorted(self.defects), "reason": self.reason}
+        """Return the order beside the right model, as `--failures` lists it."""
+        asked = self.asked
+        named = {"id": str(asked.line), "request": asked.request, "expected": asked.model}
+        return {**named, "got": list(self.order), "reason": self.reason}
 
 
-def read_cases() -> list[SelectionCase]:
-    """Read the cases of this package."""
-    return [_case(**record) for record in read_records(data_file("selection.jsonl"))]
+def read_folder(folder: Path, half: Literal["dev", "test", "all"] = "all") -> SelectionBench:
+    """Read a folder of APIBench; "dev" are the odd lines of the requests, "test" the even ones.
+
+    Lines without an instruction are skipped.
+
+    Raises:
+        InputError: a file cannot be read or is not of APIBench; the message names it and its line.
+    """
+    models: dict[str, dict[str, Candidate]] = {}
+    for record in read_records(folder / _MODELS, "api_name"):
+        domain, name = str(record.get("domain")), str(record["api_name"])
+        models.setdefault(domain, {}).setdefault(name, _candidate(record))
+    requests = []
+    for line, record in enumerate(read_records(folder / _REQUESTS, "code"), 1):
+        gold = record.get("api_data")
+        gold = gold if isinstance(gold, dict) else {}
+        domain, name = str(gold.get("domain")), str(gold.get("api_name"))
+        if name not in models.get(domain, {}):
+            raise InputError(f"{folder / _REQUESTS}, line {line}, names a model that {_MODELS} does not have")
+        instruction = _INSTRUCTION.search(str(record["code"]))
+        if instruction and half in ("all", "dev" if line % 2 else "test"):
+            requests.append(SelectionRequest(line=line, request=instruction[1], domain=domain, model=name))
+    return SelectionBench(requests, {domain: list(known.values()) for domain, known in models.items()})
 
 
-def _case(task: str, args: dict[str, Any], candidates: list[dict[str, Any]], **fields: Any) -> SelectionCase:
-    offers = [
-        Offer(wrong=one.pop("wrong"), candidate=Candidate(task=task, **one)) for one in map(dict, candidates)
-    ]
-    return SelectionCase(task=Task(task=task, id=0, args=args), offers=offers, **fields)
-
-
-async def choose(case: SelectionCase, llm: LLMClient | None) -> Chosen:
-    """Let the selector choose a model for a case; without `llm` the ranking decides."""
-    settings = _CaseSettings(**{**_SETTINGS, **case.settings})
-    selector = ModelSelector(
-        [FakeSource(offer.candidate for offer in case.offers)],
-        [_LocalModels({}, "local models"), _HostedModels({}, "hosted models", local=False)],
-        settings,
-        selection_chain(llm, settings=settings) if llm is not None else None,
+def _candidate(record: Mapping[str, Any]) -> Candidate:
+    """Return a description of APIBench as a candidate, as if its card had the same parts."""
+    function = _text(record.get("functionality"))
+    datasets = [f"dataset:{name}" for name in _datasets(record.get("performance"))]
+    return Candidate(
+        id=str(record["api_name"]),
+        task=_spec(str(record.get("domain"))).name,
+        source="fake",
+        local=True,
+        description=_text(record.get("description")),
+        tags=(*([function] if function else []), *datasets),
+        metadata={"examples": _text(record.get("example_code"))},
     )
+
+
+def _text(value: Any) -> str:
+    text = str(value or "").strip()
+    return "" if text.lower() in _UNKNOWN else text
+
+
+def _datasets(performance: Any) -> list[str]:
+    """Return the names of data sets in any of the forms that APIBench has for them."""
+    value = performance.get("dataset") if isinstance(performance, dict) else None
+    entries = list(value) if isinstance(value, list | dict) else [value]
+    names = [_text(one.get("name") if isinstance(one, dict) else one) for one in entries]
+    return [name for name in names if name and not name.lower().startswith("not ")]
+
+
+def _spec(domain: str) -> TaskSpec:
+    """Return the task type with whose name a domain ends, or one of that name without arguments."""
+    words = domain.split()
+    found = (find_task(" ".join(words[start:])) for start in range(len(words)))
+    known = next(filter(None, found), None)
+    return known or TaskSpec(name=domain, category="tool", description=domain, inputs=(), outputs=("any",))
+
+
+async def rank_models(
+    asked: SelectionRequest, bench: SelectionBench, settings: Settings, llm: LLMClient | None = None
+) -> Ranked:
+    """Let the selector order the models of a request's domain; without `llm` the ranking decides."""
+    settings = settings.model_copy(update=_SETTINGS)
+    spec = _spec(asked.domain)
+    chain = selection_chain(llm, settings=settings) if llm is not None else None
+    backend = FakeBackend({spec.name: None})
+    selector = ModelSelector([_AllModels(bench.models[asked.domain])], [backend], settings, chain)
     meter = UsageMeter()
-    files = tuple(named_files(case.request))
-    context = RunContext(case.request, files, specs=TASKS, config={"callbacks": [meter]})
-    try:
-        found = await selector.select(case.task, TASKS[case.task.task], context)
-    except NoCandidateError as error:
-        return Chosen(case, None, str(error), usage=meter.total)
-    return Chosen(case, found.model, found.reason, found.chosen_by, meter.total)
+    context = RunContext(asked.request, specs=TASKS, config={"callbacks": [meter]})
+    start = perf_counter()
+    found = await selector.select(Task(task=spec.name, id=0), spec, context)
+    seconds = perf_counter() - start
+    order = tuple(candidate.id for candidate in found.candidates)
+    return Ranked(asked, order, found.chosen_by, found.reason, seconds, meter.total)
 
 
-class _CaseSettings(Settings):
-    @property
-    def token(self) -> str | None:
-        """None, so that a token of the environment opens no gated model."""
-        return None
+class _AllModels(FakeSource):
+    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
+        """All of them, however few are asked for."""
+        return self._candidates
 
 
-class _LocalModels(FakeBackend):
-    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """None for models of transformers and diffusers."""
-        known = candidate.library in ("transformers", "diffusers")
-        return None if known else f"no backend for models of {candidate.library}"
-
-
-class _HostedModels(FakeBackend):
-    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """None for models that a provider serves."""
-        return None if candidate.providers else "no provider serves it"
-
-
-def _without(defect: Defect) -> Callable[[Chosen], tuple[float, float]]:
-    """Choices without a defect, among the cases where a model has it and another model is right."""
-
-    def part(one: Chosen) -> tuple[float, float]:
-        if not one.case.right or not any(defect in offer.wrong for offer in one.case.offers):
-            return 0.0, 0.0
-        return float(one.model is not None and defect not in one.defects), 1.0
-
-    return part
-
-
-def _can_run(one: Chosen) -> tuple[float, float]:
-    is_choice = one.model is not None or not one.case.right
-    return float(is_choice and not one.defects & CANNOT_RUN), 1.0
-
-
-FIGURES: Ratios[Chosen] = {
-    "right": lambda one: (float(one.is_right), 1.0),
-    "runs": _can_run,
-    "language": _without("language"),
-    "domain": _without("domain"),
-    "licence": _without("licence"),
-    "size": _without("size"),
-    "by the LLM": lambda one: (float(one.by == "llm"), 1.0),
+FIGURES: Ratios[Ranked] = {
+    "first": lambda one: one.among(1),
+    "among 5": lambda one: one.among(5),
+    "among 8": lambda one: one.among(8),
 }
-"""The LLM chooses only where the filters leave several models, and where it answers in time."""
 
 
-def score_choices(chosen: Sequence[Chosen], name: str) -> list[EvaluationReport]:
-    """Return a report on the choices, and one on always taking the most downloaded model."""
-    popular = [Chosen(one.case, one.case.most_downloaded, "most downloads") for one in chosen]
-    reports = []
-    for label, choices in ((name, chosen), ("most downloaded", popular)):
-        refused = sum(one.model is None and bool(one.case.right) for one in choices)
-        report = report_on(label, choices, FIGURES, unanswered=refused)
-        reports.append(report.model_copy(update={"usage": sum((one.usage for one in choices), Usage())}))
-    return reports
+def selection_report(name: str, ranked: Sequence[Ranked]) -> EvaluationReport:
+    """Return how often the right model is first, among five and among eight, with the time of a selection."""
+    timed = [Prediction(id=str(one.asked.line), seconds=one.seconds) for one in ranked]
+    usage = sum((one.usage for one in ranked), Usage())
+    return report_on(name, ranked, FIGURES, timed).model_copy(update={"usage": usage})
+
+
+def domain_reports(ranked: Sequence[Ranked]) -> list[EvaluationReport]:
+    """Return a report on each domain, the most frequent first."""
+    domains: dict[str, list[Ranked]] = {}
+    for one in ranked:
+        domains.setdefault(one.asked.domain, []).append(one)
+    by_size = sorted(domains.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [selection_report(domain, items) for domain, items in by_size]

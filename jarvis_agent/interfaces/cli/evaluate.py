@@ -2,7 +2,7 @@
 
 jarvis eval taskbench data_huggingface --model none --limit 100
 jarvis eval plans --model none --half dev --failures
-jarvis eval selection --model openai:gpt-5-mini
+jarvis eval selection apibench --half test
 
 Progress goes to stderr, the table (or JSON) to stdout. The exit code is 1 if every request failed.
 """
@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from jarvis_agent.core.errors import InputError
+
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from jarvis_agent.core.settings import Settings
     from jarvis_agent.evaluation.predict import Prediction
     from jarvis_agent.evaluation.report import EvaluationReport, Figure
+    from jarvis_agent.evaluation.selection import Ranked
+    from jarvis_agent.llm.client import LLMClient
 
 eval_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Score planning and model selection."
@@ -78,29 +82,69 @@ def plans(
 
 
 @eval_app.command()
-def selection(model: Model = None, failures: Failures = False, as_json: AsJson = False) -> None:
-    """Score how often the models chosen in our cases run and suit."""
-    from rich.progress import track
-
+def selection(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="APIBench's huggingface_eval.json and huggingface_api.jsonl in one folder."
+        ),
+    ],
+    model: Model = "none",
+    half: Half = "all",
+    limit: Limit = None,
+    failures: Failures = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score how often the model that fits a request is chosen, or among the first."""
     from jarvis_agent.core.settings import load_settings
-    from jarvis_agent.evaluation.selection import choose, read_cases, score_choices
-    from jarvis_agent.interfaces.common.progress import make_console
+    from jarvis_agent.evaluation.selection import (
+        domain_reports,
+        rank_models,
+        read_folder,
+        selection_report,
+    )
+    from jarvis_agent.interfaces.common.progress import echo_json, make_console
     from jarvis_agent.llm.client import LLMClient
 
     settings = load_settings()
+    bench = read_folder(folder, half)
+    asked = bench.requests[:limit]
+    if not asked:
+        raise InputError(f"{folder} has no requests to score")
     chat, name = _chat_model(model, settings)
     llm = LLMClient(chat, settings) if chat is not None else None
-    cases = track(read_cases(), "selecting", console=make_console(stderr=True), transient=True)
 
-    async def choose_all() -> list[Any]:
-        return [await choose(case, llm) for case in cases]
+    async def rank_all(label: str, llm: LLMClient | None) -> list[Ranked]:
+        from rich.progress import track
 
-    chosen = asyncio.run(choose_all())
-    wrong = [one.as_failure() for one in chosen if failures and not one.is_right]
-    _print_table("model selection", score_choices(chosen, name), wrong, as_json)
-    if llm is not None and not any(one.by == "llm" for one in chosen):
+        await rank_models(asked[0], bench, settings)  # weights are loaded at the first selection
+        shown = track(asked, label, console=make_console(stderr=True), transient=True)
+        return [await rank_models(one, bench, settings, llm) for one in shown]
+
+    ranked = asyncio.run(rank_all("ranking", None))
+    chosen = asyncio.run(rank_all(name, llm)) if llm is not None else []
+    total, domains = selection_report("no model", ranked), domain_reports(ranked)
+    by_llm = [selection_report(name, chosen)] if chosen else []
+    wrong = [one.as_failure() for one in chosen or ranked if failures and not one.among(1)[0]]
+    if as_json:
+        scores = {**_scores(total), "by_domain": {one.name: _scores(one) for one in domains}}
+        with_llm = [{"model": one.name, **_scores(one), "usage": one.usage.model_dump()} for one in by_llm]
+        echo_json({**scores, "llm": next(iter(with_llm), None), "failures": wrong})
+    else:
+        _print_table(f"model selection, half {half}", [*by_llm, total, *domains], wrong, as_json)
+    if chosen and not any(one.by == "llm" for one in chosen):
         typer.echo(f"{name} chose nothing: it failed, was too slow, or named no candidate", err=True)
         raise typer.Exit(1)
+
+
+def _scores(report: EvaluationReport) -> dict[str, Any]:
+    """Return the figures in percent, and median and 95th percentile of the time in seconds."""
+    percent = {
+        figure.name.replace(" ", "_"): round(100 * figure.value, 1)
+        for figure in report.figures
+        if figure.value is not None
+    }
+    return {"requests": report.requests, **percent, "seconds": report.seconds}
 
 
 def _chat_model(model: str | None, settings: Settings) -> tuple[BaseChatModel | None, str]:
@@ -178,7 +222,7 @@ def _print_table(
         console.print(Text(f"most frequent error: {clean(first.reason)}"))
     for one in wrong:
         console.print(Text(clean(f"\n{one['id']}: {one['request']}"), "bold"))
-        for label in ("expected", "got", "defects", "reason"):
+        for label in ("expected", "got", "reason"):
             values = one.get(label) or []
             for value in [values] if isinstance(values, str) else values:
                 console.print(Text(f"  {label:<9} {clean(str(value))}"))

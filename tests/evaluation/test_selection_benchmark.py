@@ -1,0 +1,99 @@
+"""A folder of APIBench is read as it is, and orders of models get the figures that are computed by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Usage
+from jarvis_agent.evaluation.selection import (
+    Ranked,
+    SelectionRequest,
+    domain_reports,
+    rank_models,
+    read_folder,
+    selection_report,
+)
+
+VISION, GAMES = "Computer Vision Object Detection", "Reinforcement Learning"
+
+
+def described(name: str, domain: str, **fields: Any) -> dict[str, Any]:
+    return {"api_name": name, "domain": domain, "description": f"About {name}.", **fields}
+
+
+MODELS = [
+    described("one", VISION, performance={"dataset": [{"name": "COCO"}], "accuracy": "N/A"}),
+    described("two", VISION, functionality="Detection", performance={"dataset": "N/A"}),
+    described("two", VISION, description="The same again."),
+    described("poca", GAMES, example_code="env = 'SoccerTwos'", performance=None),
+]
+
+
+def write(folder: Path, *asked: tuple[str, dict[str, Any]]) -> Path:
+    (folder / "huggingface_api.jsonl").write_text("\n".join(map(json.dumps, MODELS)))
+    lines = [json.dumps({"code": code, "api_data": gold}) for code, gold in asked]
+    (folder / "huggingface_eval.json").write_text("\n".join(lines))
+    return folder
+
+
+def ranked(right: str, *order: str, domain: str = VISION) -> Ranked:
+    asked = SelectionRequest(line=1, request="?", domain=domain, model=right)
+    return Ranked(asked, order, "rank", "", 0.1, Usage())
+
+
+def test_a_folder_gives_requests_and_each_model_once(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        ("###Instruction: Find cats.\n###Output: <<<domain>>>", MODELS[0]),
+        ("Instruction: Play soccer.\nOutput: <<<domain>>>", MODELS[3]),
+        ("nothing of the kind", MODELS[0]),
+    )
+    bench = read_folder(folder)
+    assert [(one.line, one.request, one.model) for one in bench.requests] == [
+        (1, "Find cats.", "one"),
+        (2, "Play soccer.", "poca"),
+    ]
+    one, two = bench.models[VISION]
+    assert (one.tags, two.tags, two.description) == (("dataset:COCO",), ("Detection",), "About two.")
+    assert (one.task, bench.models[GAMES][0].task) == ("object-detection", GAMES)
+    assert [each.line for each in read_folder(folder, "dev").requests] == [1]
+    assert [each.line for each in read_folder(folder, "test").requests] == [2]
+
+
+async def test_a_domain_that_is_no_task_type_is_ranked_too(tmp_path: Path) -> None:
+    bench = read_folder(write(tmp_path, ("Instruction: Play soccer.\nOutput:", MODELS[3])))
+    found = await rank_models(bench.requests[0], bench, Settings())
+    assert (found.order, found.by) == (("poca",), "only")
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [({"code": "x", "api_data": {"domain": VISION, "api_name": "three"}}, "line 1"), ({"text": "x"}, "code")],
+)
+def test_files_of_another_kind_are_refused(record: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (write(tmp_path) / "huggingface_eval.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match=said):
+        read_folder(tmp_path)
+
+
+def test_figures_agree_with_hand_computed_ones() -> None:
+    items = [
+        ranked("a", "a", "b"),
+        ranked("c", *"abcdefgh"),
+        ranked("h", *"abcdefgh"),
+        ranked("z", *"abcdefgh", domain=GAMES),
+    ]
+    report = selection_report("ours", items)
+    assert {one.name: one.value for one in report.figures} == {
+        "first": 0.25,
+        "among 5": 0.5,
+        "among 8": 0.75,
+    }
+    assert report.seconds == (0.1, 0.1)
+    assert [(one.name, one.requests) for one in domain_reports(items)] == [(VISION, 3), (GAMES, 1)]
