@@ -19,12 +19,67 @@ from jarvis_agent.core.languages import detect_script
 _SLOT = re.compile(r"\\{(\w+)\\}")
 _ONE_WORD = ("model", "task", "number")
 
+_ANSWER = "The answer is: {text}"
+_FOUND = "{inside} I found {text}."
+_RANKED = "The ranking{of}, best first: {text}"
+_STATEMENTS = {
+    "audio-text-to-text": _ANSWER,
+    "automatic-speech-recognition": "What is said{inside}: {text}",
+    "document-question-answering": _ANSWER,
+    "image-segmentation": _FOUND,
+    "image-to-text": "What can be seen{inside}: {text}",
+    "keypoint-detection": _FOUND,
+    "mask-generation": _FOUND,
+    "media-info": "The facts{of}: {text}",
+    "question-answering": _ANSWER,
+    "reading": "The text{inside} reads: {text}",
+    "sentence-similarity": _RANKED,
+    "summarization": "The summary{of}: {text}",
+    "table-question-answering": _ANSWER,
+    "text-ranking": _RANKED,
+    "token-classification": _FOUND,
+    "translation": "The translation{of}: {text}",
+    "visual-document-retrieval": _RANKED,
+    "visual-question-answering": _ANSWER,
+    "voice-activity-detection": _FOUND,
+    "zero-shot-classification": _RANKED,
+}
+"""Sentences on texts by their task."""
+
+_NOUNS = {
+    "text": "text",
+    "image": "picture",
+    "audio": "sound",
+    "video": "video",
+    "table": "table",
+    "3d": "3D model",
+    "data": "result",
+    "file": "file",
+    "any": "result",
+    "text-to-speech": "speech",
+    "depth-estimation": "depth map",
+    "resize-image": "resized picture",
+    "crop-image": "cropped picture",
+    "edit-image": "edited picture",
+    "object-detection": "marked picture",
+    "zero-shot-object-detection": "marked picture",
+    "keypoint-detection": "marked picture",
+    "canny-control": "canny edge image",
+    "hed-control": "soft edge image",
+    "mlsd-control": "straight line image",
+    "scribble-control": "scribble drawing",
+    "depth-control": "depth map",
+    "normal-control": "normal map",
+    "openpose-control": "body pose",
+    "seg-control": "segmentation map",
+}
+"""What tasks make, by the kind of output or the task."""
+
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
     """The texts of a report, in English by default; names in braces are filled in."""
 
-    found: str = "Here is what came out:"
     nothing: str = "I could not do this."
     total: str = "In all pictures together: {counts}"
     how: str = "How it was done:"
@@ -39,7 +94,6 @@ class Phrases:
     notes: str = "About the plan:"
     note: str = "Note: {text}"
     empty: str = "(no text)"
-    result_of: str = "result of {tasks}"
     seconds: str = "{number:.1f} s"
     more_files: str = "and {number} more files beside it"
     more_text: str = "… ({number} more characters; the run holds the whole text)"
@@ -59,6 +113,34 @@ class Phrases:
     broke_off: str = "The answer broke off here: {error} What was done:"
     not_run: str = "No expert worked on this: {notes}"
     rejected: str = "The plan was rejected, so nothing was run."
+    unanswered: str = "What came out does not answer this: {question}"
+    comma: str = ", "
+    and_: str = " and "
+    or_: str = " or "
+    gap: str = ""
+    it: str = "it"
+    output_of: str = "the {noun}{of}"
+    inside: str = " in {subject}"
+    of: str = " of {subject}"
+    made_from: str = " made from {subject}"
+    yes: str = "Yes: {said}"
+    no: str = "No: {said}"
+    sure: str = "{it} is {best}."
+    probable: str = "{it} is probably {best}{others}."
+    unsure: str = "{it} is hard to name: perhaps {best}{others}."
+    others: str = "; it could also be {others}"
+    percent: str = " ({number}\u00a0%)"
+    objects: str = "{inside} I found {text}."
+    no_objects: str = "{inside} I found no objects."
+    count: str = "{number} {label}"
+    measure: str = ""
+    more: str = "{number} others"
+    file: str = "Here is the {noun}{made_from}: {path}"
+    files: str = "Here are the files{made_from}:"
+    tool: str = "{task}: {text}"
+    statements: Mapping[str, str] = field(default_factory=lambda: _STATEMENTS, hash=False)
+    nouns: Mapping[str, str] = field(default_factory=lambda: _NOUNS, hash=False)
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     sentences: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def translated(self, text: str) -> str:

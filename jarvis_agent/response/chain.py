@@ -226,7 +226,7 @@ def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
     used = {i for result in done for i in refs_in(result.task.args)}
     final = [result for result in done if result.task.id not in used]
     missing = [result for result in final if not contains(answer, result, inputs["input"])]
-    parts = (found(plan, missing, words) if missing else "", troubles(plan, results, words, answer))
+    parts = (found("", plan, missing, words) if missing else "", troubles(plan, results, words, answer))
     return "\n\n".join(filter(None, parts))
 
 

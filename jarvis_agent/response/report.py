@@ -1,9 +1,7 @@
 """A report on a run, written without a language model.
 
-Here is what came out:
-- image-classification (cat.jpg): Egyptian cat 61 %, tabby 20 %
-- canny-control (cat.jpg): /home/me/outputs/20261105-120000/canny-control.png
-
+examples/cat.jpg is probably a tiger cat (38 %); it could also be an Egyptian cat (35 %).
+…
 What did not work:
 - text-to-video: failed: no model can do text-to-video here
 What helps: with HF_TOKEN set, hosted models can be used
@@ -17,22 +15,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from jarvis_agent.core.messages import Phrases, phrases
-from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.tasks.spec import MEDIA
-from jarvis_agent.core.types import TaskResult
+from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.answer_checker import admits
-from jarvis_agent.response.results import detections, totals
+from jarvis_agent.response.questions import find_questions, is_answered
+from jarvis_agent.response.results import totals
+from jarvis_agent.response.sentences import bullets, count_of, sentences, subject
 from jarvis_agent.selection.advice import HELP
 
-_LABELS = 5
-_ZERO = "0\u00a0%"
-_FILES = 8
 _COUNTS = 8
-_LONGEST = 3000
 NO_MODEL = "no model for it is available"
 """Is in the note on a task that has no model."""
 
@@ -51,7 +44,7 @@ def report(
         details: whether to say how each task was done, and what was repaired in the plan.
     """
     words = phrases(request)
-    outcome = _on_results(plan, results, words) if plan.tasks else _on_nothing(plan, words)
+    outcome = _on_results(request, plan, results, words) if plan.tasks else _on_nothing(plan, words)
     technical = _details(plan, results, words) if plan.tasks and details else ()
     whole = [paragraph for paragraph in (*outcome, note, *technical) if paragraph]
     for place, paragraph in enumerate(whole):
@@ -63,15 +56,15 @@ def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
     if _UNAVAILABLE.search(said):
         yield _list(words.nothing if _NOT_UNDERSTOOD.search(said) else words.unavailable, notes)
         return
-    if {note.endswith("asks for no task") for note in plan.notes} != {True}:
+    if {"asks for no" in note for note in plan.notes} != {True}:
         yield _list(words.not_understood, notes)
     title, *examples = words.examples
     yield _list(title, examples)
 
 
-def _on_results(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> Iterator[str]:
+def _on_results(request: str, plan: Plan, results: Sequence[TaskResult], words: Phrases) -> Iterator[str]:
     done = [result for result in results if result.status == "ok"]
-    yield found(plan, done, words) if done else words.nothing
+    yield found(request, plan, done, words) if done else words.nothing
     yield _sum_over_images(results, words)
     yield troubles(plan, results, words)
 
@@ -81,10 +74,15 @@ def _details(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> Itera
     yield _list(words.notes, [words.translated(note) for note in plan.notes if note not in plan.removed])
 
 
-def found(plan: Plan, results: Iterable[TaskResult], words: Phrases) -> str:
-    """What these tasks produced."""
-    names = {task.id: task.task for task in plan.tasks}
-    return _list(words.found, [f"{_title(one, names, words)}:{_answer(one, words)}" for one in results])
+def found(request: str, plan: Plan, results: Sequence[TaskResult], words: Phrases) -> str:
+    """What these tasks produced; first the questions that it does not answer."""
+    questions = find_questions(request)
+    unanswered = [
+        words.unanswered.format(question=question.text)
+        for question in questions
+        if not is_answered(question, results)
+    ]
+    return "\n\n".join([*unanswered, sentences(results, plan.tasks, questions, words)])
 
 
 def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: str = "") -> str:
@@ -96,7 +94,6 @@ def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: 
     Args:
         answer: what it admits is left out.
     """
-    names = {task.id: task.task for task in plan.tasks}
     alike: dict[tuple[str, str], list[TaskResult]] = {}
     waiting: dict[tuple[str, str], list[TaskResult]] = {}
     causes: dict[int, tuple[str, str]] = {}
@@ -108,7 +105,7 @@ def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: 
         (waiting if others else alike).setdefault(cause, []).append(result)
 
     def titles(several: Iterable[TaskResult]) -> str:
-        return ", ".join(_title(result, names, words) for result in several)
+        return ", ".join(_title(result.task, plan.tasks, words) for result in several)
 
     lines, helps, said = list[str](), dict[str, None](), set[str]()
     for cause, failed in alike.items():
@@ -121,7 +118,7 @@ def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: 
         reason = words.translated(_unsaid(reason.rstrip("."), said))
         line = words.trouble.format(titles=titles(failed), state=state, reason=reason)
         after = words.skipped_too.format(tasks=titles(waiting[cause])) if cause in waiting else ""
-        lines.append(f"{line}\n  {after}".rstrip())
+        lines.append(f"{line}\n{after}".rstrip())
     missing = [note for note in plan.removed if not admits(answer, _QUOTED.findall(note), note)]
     lines += map(words.translated, missing)
     listed = _list(words.troubles, lines)
@@ -151,66 +148,12 @@ def _list(title: str, lines: Iterable[str]) -> str:
     listed = list(lines)
     if not listed:
         return "" if title.endswith((":", "：")) else title
-    return "\n".join([title, *(f"- {line}" for line in listed)])
+    return f"{title}\n{bullets(listed)}"
 
 
-def _title(result: TaskResult, names: dict[int, str], words: Phrases) -> str:
-    """The task and its inputs: files, and results of other tasks."""
-    args = result.task.args
-    used = list(dict.fromkeys(names.get(i, str(i)) for i in refs_in(args)))
-    media = [args[name] for name in args if name in MEDIA]
-    files = [file for value in media for file in (value if isinstance(value, list) else [value])]
-    given = [str(file) for file in files if not refs_in(file)]
-    given[_FILES:] = ["…"] if len(given) > _FILES else []
-    subjects = [*given, *([words.result_of.format(tasks=", ".join(used))] if used else [])]
-    return result.task.task + (f" ({', '.join(subjects)})" if subjects else "")
-
-
-def _answer(result: TaskResult, words: Phrases) -> str:
-    """Labels with scores or the text, then the files: one line beside the title, more lines below it."""
-    text = _labels(result.output) or _text(result, words)
-    files = _files(result, words)
-    if boxes := detections(result):
-        files.append(_labels([{"label": box["label"], "score": box.get("score")} for box in boxes]))
-    further = [words.note.format(text=words.translated(note)) for note in result.all_notes]
-    first, *below = [*text.splitlines(), *files] or [words.empty]
-    if "\n" in text or (not text and below):
-        return "\n  ".join(["", first, *below, *further])
-    return "\n  ".join([f" {first}", *below, *further])
-
-
-def _labels(output: Any) -> str:
-    """The best labels of a classification with their scores, none with 0 %; "" for any other output."""
-    if not isinstance(output, list) or not output:
-        return ""
-    if not all(isinstance(row, dict) and row.keys() == {"label", "score"} for row in output):
-        return ""
-    percents = [(row["label"], _percent(row["score"])) for row in output]
-    scored = [f"{label} {percent}".strip() for label, percent in percents if percent != _ZERO]
-    return ", ".join(scored[:_LABELS]) + (", …" if len(scored) > _LABELS else "") or str(percents[0][0])
-
-
-def _percent(score: Any) -> str:
-    return f"{100 * score:.0f}\u00a0%" if isinstance(score, int | float) else ""
-
-
-def _text(result: TaskResult, words: Phrases) -> str:
-    found = result.resource("text")
-    if found is None or found.text is None:
-        return ""
-    text = found.text.strip()
-    rest = len(text) - _LONGEST
-    return (text if rest <= 0 else text[:_LONGEST] + words.more_text.format(number=rest)) or words.empty
-
-
-def _files(result: TaskResult, words: Phrases) -> list[str]:
-    """The paths of the files, each with its duration, or with its name if there are several."""
-    seconds = totals([result]).get("seconds", {})
-    paths = [str(path) for path in dict.fromkeys(result.paths())]
-    notes = {str(made.path): made.name for made in result.resources if made.path} if len(paths) > 1 else {}
-    notes |= {path: words.seconds.format(number=length) for path, length in seconds.items()}
-    lines = [path + (f" ({notes[path]})" if notes.get(path) else "") for path in paths[:_FILES]]
-    return lines + ([words.more_files.format(number=len(paths) - _FILES)] if len(paths) > _FILES else [])
+def _title(task: Task, tasks: Sequence[Task], words: Phrases) -> str:
+    about = subject(task, tasks, words)
+    return task.task + (f" ({about})" if about else "")
 
 
 def _sum_over_images(results: Sequence[TaskResult], words: Phrases) -> str:
@@ -221,7 +164,7 @@ def _sum_over_images(results: Sequence[TaskResult], words: Phrases) -> str:
     counts = []
     for label, count in Counter(found.get("labels", {})).most_common(_COUNTS):
         places = ", ".join(f"{file}: {seen.get(label, 0)}" for file, seen in by_file.items())
-        counts.append(f"{label} {count} ({places})")
+        counts.append(f"{count_of(label, count, words)} ({places})")
     return words.total.format(counts="; ".join(counts) or "0")
 
 

@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jarvis_agent.core.types import TaskResult
+from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.budget import count_tokens, truncate, truncate_json
 
 _NOTE_TOKENS = 200
@@ -88,6 +90,13 @@ def model_assignment(results: Iterable[TaskResult]) -> dict[str, dict[str, str]]
     return chosen
 
 
+def input_files(task: Task) -> list[str]:
+    """The files that a task was given; not those that other tasks make."""
+    media = [value for name, value in task.args.items() if name in MEDIA]
+    files = [file for value in media for file in (value if isinstance(value, list) else [value])]
+    return [str(file) for file in files if not refs_in(file)]
+
+
 def totals(results: Sequence[TaskResult]) -> dict[str, Any]:
     """Sums over the results of a run; empty ones are left out.
 
@@ -122,6 +131,17 @@ def detections(result: TaskResult) -> list[dict[str, Any]] | None:
         return [] if "object-detection" in result.task.task else None
     is_detection = all(isinstance(box, dict) and "label" in box and box.get("box") for box in result.output)
     return result.output if is_detection else None
+
+
+def scored_labels(result: TaskResult) -> list[tuple[str, float | None]]:
+    """The labels that exclude each other, or the words for a gap, best first; [] if the output is another."""
+    rows = result.output if isinstance(result.output, list) else []
+    for row in rows:
+        is_one = isinstance(row, dict) and (row.keys() == {"label", "score"} or "token_str" in row)
+        if not is_one or not isinstance(row.get("score"), int | float | None):
+            return []
+    labels = [(str(row.get("label", row.get("token_str"))).strip(), row.get("score")) for row in rows]
+    return sorted(labels, key=lambda label: -(label[1] or 0.0))
 
 
 def _durations(result: TaskResult) -> Iterable[tuple[str, float]]:

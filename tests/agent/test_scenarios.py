@@ -97,8 +97,6 @@ def test_a_case_study_is_planned_run_and_answered(
             assert str(path) in run.answer
         for row in result.output if isinstance(result.output, list) else []:
             assert str(row.get("label", row.get("answer"))) in run.answer
-            if row.get("box"):
-                assert has_score(row["score"], run.answer)
     assert "(no such file)" not in run.answer
     assert respond is tells_all or "a dead line" in run.answer
 
@@ -119,10 +117,6 @@ def check_inputs(scenario: Scenario, run: Run, backend: FakeBackend) -> None:
                 assert got[name] == meant
 
 
-def has_score(score: float, answer: str) -> bool:
-    return str(score) in answer or f"{100 * score:.0f}\N{NO-BREAK SPACE}%" in answer
-
-
 def test_the_three_tasks_on_the_new_image_run_at_the_same_time() -> None:
     """Each of them ends only when all of them have begun."""
     barrier = asyncio.Barrier(3)
@@ -141,7 +135,7 @@ def test_the_three_tasks_on_the_new_image_run_at_the_same_time() -> None:
 def test_zebras_are_added_up_over_the_images(respond: Any) -> None:
     run, _ = play(SCENARIOS["zebras"], SCENARIOS["zebras"].written, respond)
     by_file = ", ".join(f"{file}: {count}" for file, count in ZEBRAS.items())
-    assert f"zebra 6 ({by_file})" in run.answer or '"labels": {"zebra": 6}' in run.answer
+    assert f"6 zebras ({by_file})" in run.answer or '"labels": {"zebra": 6}' in run.answer
 
 
 def test_without_a_task_that_joins_them_the_video_and_the_speech_are_two_files() -> None:
@@ -267,6 +261,6 @@ def test_a_chinese_request_is_answered_and_reported_in_chinese() -> None:
     assert run.answer.startswith("图片里有一个女孩在看书。")
     assert f"也就是{voice}。" in run.answer
     run, _ = play(chinese, chinese.written, ConnectionError("断了"))
-    for text in ("结果如下：", "处理过程：", str(image_of(run))):
+    for text in ("可以看到：", "处理过程：", str(image_of(run))):
         assert text in run.answer
     assert "Here is" not in run.answer

@@ -29,9 +29,19 @@ def test_reports_are_in_chinese_for_chinese_requests_and_else_in_english() -> No
 
 def test_both_languages_have_the_same_placeholders() -> None:
     english, chinese = asdict(ENGLISH), asdict(CHINESE)
-    for name in english.keys() - {"examples", "kinds", "sentences"}:
-        fields = [{field for _, field, *_ in string.Formatter().parse(w[name])} for w in (english, chinese)]
-        assert fields[0] - {None} == fields[1] - {None}, name
+    texts = {name: (text, chinese[name]) for name, text in english.items() if isinstance(text, str)}
+    for table in ("statements", "nouns"):
+        assert english[table].keys() == chinese[table].keys()
+        texts |= {name: (text, chinese[table][name]) for name, text in english[table].items()}
+    for name, pair in texts.items():
+        fields = [{field for _, field, *_ in string.Formatter().parse(text)} - {None} for text in pair]
+        assert fields[0] == fields[1], name
+
+
+def test_tasks_that_have_their_own_sentence_or_noun_exist() -> None:
+    kinds = {kind for spec in TASKS.values() for kind in spec.outputs}
+    assert ENGLISH.statements.keys() <= TASKS.keys() | {"reading"}
+    assert ENGLISH.nouns.keys() - TASKS.keys() == kinds | {"file", "any"}
 
 
 def test_notes_and_reasons_are_translated_and_the_words_of_users_and_libraries_are_not() -> None:
