@@ -1,8 +1,9 @@
 """A plan that is approved, and edited, before it runs: python examples/approve_plan.py [URL]
 
 `langgraph dev` (pip install "langgraph-cli[inmem]") serves the graphs of langgraph.json and opens them in
-Studio. There "jarvis-approve" stops with its plan: type `true`, `false` or an edited list, and resume.
-This script does the same, with the server at URL (http://127.0.0.1:2024) or without one.
+Studio. There "jarvis-approve" stops with its plan in the format of HumanInTheLoopMiddleware, which Studio and
+Agent Chat UI show. This script decides in the same way, with the server at URL (http://127.0.0.1:2024) or
+without one.
 """
 
 import sys
@@ -31,11 +32,12 @@ if __name__ == "__main__":
     graph, thread = connect(), {"configurable": {"thread_id": str(uuid.uuid4())}}
     graph.invoke({"input": "Make a canny edge image.", "files": [str(CAT)]}, thread)
     (waiting,) = graph.get_state(thread).interrupts
-    plan = waiting.value["plan"]
-    print("planned:", *(task["task"] for task in plan))
+    (action,) = waiting.value["action_requests"]
+    print("planned:", action["description"])
 
-    plan[0]["task"] = "scribble-control"
-    state = graph.invoke(Command(resume=plan), thread)
+    edited = {"name": "scribble-control", "args": action["args"]}
+    decisions = [{"type": "edit", "edited_action": edited}]  # or approve, reject, respond
+    state = graph.invoke(Command(resume={"decisions": decisions}), thread)
     for result in state["run"]["results"]:
         print("run:", result["task"]["task"], result["status"])
     print(state["run"]["answer"])

@@ -29,7 +29,10 @@ OUTPUT = {
         r"image-classification: selecting\nimage-classification: running\n"
         r"(?:image-classification: \S+: loading\n)?It is a cat\.$"
     ),
-    "approve_plan": r"planned: canny-control\nrun: scribble-control ok\n.*/0-scribble-control\.png",
+    "approve_plan": (
+        r"planned: canny-control with opencv/canny, here\nrun: scribble-control ok\n"
+        r".*/0-scribble-control\.png"
+    ),
     "recommend_model": (
         r"tables in this report\? microsoft/table-transformer-detection: It finds .*"
         r"helmet\? keremberke/yolov8m-hard-hat-detection: It knows"

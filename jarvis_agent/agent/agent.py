@@ -22,6 +22,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, e
 from langchain_core.runnables.config import patch_config
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
+from jarvis_agent.agent.approval import Policy
 from jarvis_agent.agent.memory import MAX_TURNS, ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import make_stages
@@ -77,7 +78,8 @@ class JarvisAgent(Runnable[Any, Run]):
         settings: limits, policies, directories; a dict of some of them; None: from the environment.
         checkpointer: a LangGraph checkpointer. Runs then need a thread id and can be resumed: `invoke(None,
             config)` continues the thread's last run.
-        approve: stop before execution until `invoke(Command(resume=True), config)`; needs a checkpointer.
+        approve: stop before execution until `invoke(Command(resume=True), config)`; needs a checkpointer. A
+            function, such as `agent.approval.hosted`, says which tasks need approval.
 
     Raises:
         ConfigError: the model, a setting, a tool, a pinned model or another part cannot be used.
@@ -97,7 +99,7 @@ class JarvisAgent(Runnable[Any, Run]):
         fallback_on: FallbackOn | None = None,
         settings: Settings | Mapping[str, Any] | None = None,
         checkpointer: BaseCheckpointSaver[Any] | None = None,
-        approve: bool = False,
+        approve: Policy = False,
     ) -> None:
         if approve and checkpointer is None:
             raise ConfigError(
@@ -260,7 +262,7 @@ class JarvisAgent(Runnable[Any, Run]):
         )
 
     async def waiting(self, config: RunnableConfig) -> dict[str, Any] | None:
-        """The plan that waits for approval in a thread, as {request, plan, notes}; None if none does."""
+        """What waits for approval in a thread: a HITLRequest with request, plan and notes; else None."""
         return await self._stored_runs.waiting(config)
 
     async def unfinished(self, config: RunnableConfig) -> Request | None:
@@ -324,7 +326,7 @@ class JarvisAgent(Runnable[Any, Run]):
         return await self._stored_runs.history(config) or self._history
 
     def with_checkpointer(
-        self, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: bool = False
+        self, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: Policy = False
     ) -> Self:
         """Return a copy of this agent with another checkpointer. It shares loaded models with this agent.
 
@@ -398,7 +400,7 @@ class JarvisAgent(Runnable[Any, Run]):
         """The Run of a plan that waits for approval. Raises ConfigError after an invalid decision."""
         shown = await self.waiting(config) or {}
         if problem := shown.get("problem"):
-            raise ConfigError(f"{problem}; decide on the plan with Command(resume=True | False | [tasks])")
+            raise ConfigError(f"{problem}; decide with Command(resume=…)")
         return Run(
             plan=Plan.model_validate({"tasks": shown.get("plan", []), "notes": shown.get("notes", [])})
         )

@@ -1,21 +1,38 @@
-"""Approval of a plan before it is run: `Command(resume=True | False | [tasks])` answers the question.
+"""Approval of a plan before it is run, in the format of LangChain's HumanInTheLoopMiddleware.
 
-    plan = approve(plan, context, ask=interrupt)
+The interrupt's value is a `HITLRequest` with an action for each task that needs approval, and the whole plan
+beside it. `Command(resume={"decisions": [{"type": "approve"}, …]})` decides on each action:
 
-A decision may also be a word ("yes", "no"), a plan as JSON text, or a dict with "plan" or "tasks".
+    approve    the task runs
+    edit       it runs with the name and arguments of `edited_action`
+    reject     it does not run, nor do those that need it; `message` says why
+    respond    it does not run; `message` is its result, a text
+
+`True` and `False` decide on all, and a list of tasks replaces the plan.
+
+    JarvisAgent(approve=hosted, …)                  # asks about hosted models only
+    JarvisAgent(approve=lambda step: step.task.task in ("text-to-image", "text-to-video"), …)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
+from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.text import brief_text
+from jarvis_agent.core.types import Frozen, Selection, Task
 from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
+from jarvis_agent.selection.placement import runs_here
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware.human_in_the_loop import ActionRequest, ReviewConfig
 
 Ask = Callable[[dict[str, Any]], Any]
 """Shows a plan, stops the run until it is resumed, and returns the decision (LangGraph's `interrupt`)."""
@@ -28,28 +45,96 @@ _WORDS = dict.fromkeys(("true", "yes", "y", "ok", "okay", "approve", "approved")
 _JSON: TypeAdapter[Any] = TypeAdapter(Any)
 
 
-def approve(plan: Plan, context: RunContext, ask: Ask) -> Plan:
+class PlannedTask(Frozen):
+    """A task before it runs, with what is known about its run.
+
+    Attributes:
+        selection: the model chosen for it; None if it has no choice of models, or none was found.
+        place: "here", "hosted", or "" for a tool, or where no model was found.
+        download: bytes that would be downloaded, as far as known.
+    """
+
+    task: Task
+    selection: Selection | None = None
+    place: Literal["here", "hosted", ""] = ""
+    download: int = 0
+
+    def describe(self) -> str:
+        """In words: "image-to-text with org/model, here, after a download of 1.2 GB"."""
+        parts = [f"{self.task.task} with {self.selection.model}" if self.selection else self.task.task]
+        parts += [self.place] if self.place else []
+        parts += [f"after a download of {self.download / 1e9:.1f} GB"] if self.download else []
+        return ", ".join(parts)
+
+
+def planned_task(task: Task, selection: Selection | None, backends: Mapping[str, Backend]) -> PlannedTask:
+    """A task with the model chosen for it, and where that runs."""
+    chosen = selection.candidates[0] if selection is not None and selection.candidates else None
+    backend = backends.get(chosen.backend or "") if chosen is not None else None
+    if chosen is None or backend is None:
+        return PlannedTask(task=task, selection=selection)
+    here = runs_here(backend, chosen)
+    download = chosen.size or 0 if here and not chosen.local else 0
+    return PlannedTask(task=task, selection=selection, place="here" if here else "hosted", download=download)
+
+
+Policy = bool | Callable[[PlannedTask], bool]
+"""What needs approval: every plan, none, or the tasks for which this function is true."""
+
+
+def hosted(step: PlannedTask) -> bool:
+    """A policy: tasks whose model runs at a provider."""
+    return step.place == "hosted"
+
+
+def downloads_over(size: int) -> Callable[[PlannedTask], bool]:
+    """A policy: tasks whose model has more than `size` bytes that are not on this machine."""
+    return lambda step: step.download > size
+
+
+class Approved(Frozen):
+    """A plan that may run. `answers` are the results, as texts, of tasks that a person did."""
+
+    plan: Plan
+    answers: dict[int, str] = Field(default_factory=dict)
+
+
+class _InvalidDecisionError(Exception):
+    """A decision that cannot be used, and why; `plan` is the valid part of an edited plan."""
+
+    def __init__(self, problem: str, plan: Plan | None = None) -> None:
+        super().__init__(problem)
+        self.plan = plan or Plan()
+
+
+def approve(
+    plan: Plan, steps: Sequence[PlannedTask], context: RunContext, policy: Policy, ask: Ask
+) -> Approved:
     """The approved plan: this one, an edited one, or an empty one with the note REJECTED.
 
     Asks until the decision is valid. An edited plan that needed repairs is shown again with its `problem`: no
     plan is run that was not shown.
+
+    Args:
+        plan: the plan.
+        steps: its tasks, with what is known about them.
+        context: the request, and the tasks that an edited plan may use.
+        policy: which tasks need approval. If none does, nobody is asked.
+        ask: shows the request for approval and returns the decision.
     """
-    if not plan.tasks:
-        return plan
-    shown: dict[str, Any] = {"request": context.request, "plan": _rows(plan), "notes": plan.notes}
+    asked = [step for step in steps if policy is True or (callable(policy) and policy(step))]
+    if not asked:
+        return Approved(plan=plan)
+    shown = _shown(plan, asked, context)
     while True:
         decision = decision_of(ask(shown))
-        if decision is True:
-            return plan
-        if decision is False or decision == []:
-            return Plan(notes=[REJECTED])
-        edited = _edited(decision, context)
-        if edited.tasks and not edited.notes:
-            return edited
-        if edited.tasks:
-            plan = edited
-        shown |= {"plan": _rows(plan), "notes": plan.notes, "given": decision}
-        shown["problem"] = "; ".join(edited.notes)
+        try:
+            return _approved(decision, plan, asked, context)
+        except _InvalidDecisionError as error:
+            if error.plan.tasks:
+                plan = error.plan.model_copy(update={"notes": []})
+                asked = [PlannedTask(task=task) for task in plan.tasks]
+            shown = {**_shown(plan, asked, context), "given": decision, "problem": str(error)}
 
 
 def to_json(decision: Any) -> Any:
@@ -58,7 +143,7 @@ def to_json(decision: Any) -> Any:
 
 
 def decision_of(value: Any) -> Any:
-    """True, False, or an edited plan as JSON."""
+    """True, False, an edited plan as JSON, or a mapping with "decisions"."""
     decision = to_json(value)
     for name in ("plan", "tasks"):
         if isinstance(decision, Mapping):
@@ -68,20 +153,80 @@ def decision_of(value: Any) -> Any:
     return decision
 
 
-def _rows(plan: Plan) -> Any:
-    return json.loads(plan.to_json())
+def _shown(plan: Plan, asked: Sequence[PlannedTask], context: RunContext) -> dict[str, Any]:
+    """The value of the interrupt: a HITLRequest, and the plan, of which it may have a part."""
+    actions: list[ActionRequest] = [
+        {"name": step.task.task, "args": step.task.args, "description": step.describe()} for step in asked
+    ]
+    reviews: list[ReviewConfig] = [
+        {"action_name": step.task.task, "allowed_decisions": ["approve", "edit", "reject", "respond"]}
+        for step in asked
+    ]
+    rows = json.loads(plan.to_json())
+    known = {"request": context.request, "plan": rows, "notes": plan.notes}
+    return {"action_requests": actions, "review_configs": reviews, **known}
+
+
+def _approved(decision: Any, plan: Plan, asked: Sequence[PlannedTask], context: RunContext) -> Approved:
+    """What a decision makes of a plan. Raises _InvalidDecisionError."""
+    if decision is True:
+        return Approved(plan=plan)
+    if decision is False or decision == []:
+        return Approved(plan=Plan(notes=[REJECTED]))
+    if isinstance(decision, Mapping) and "decisions" in decision:
+        return _decided(decision["decisions"], plan, asked, context)
+    return Approved(plan=_edited(decision, context))
+
+
+def _decided(decisions: Any, plan: Plan, asked: Sequence[PlannedTask], context: RunContext) -> Approved:
+    """The plan after a decision on each action. Raises _InvalidDecisionError."""
+    if not isinstance(decisions, list) or len(decisions) != len(asked):
+        count = len(decisions) if isinstance(decisions, list) else repr(decisions)
+        raise _InvalidDecisionError(f"{len(asked)} actions need one decision each, not {count}")
+    rows = {task.id: task for task in plan.tasks}
+    dropped, answers = dict[int, str](), dict[int, str]()
+    for step, decision in zip(asked, decisions, strict=True):
+        kind, task = decision.get("type") if isinstance(decision, Mapping) else decision, step.task
+        message = str(decision.get("message") or "") if isinstance(decision, Mapping) else ""
+        if kind == "edit" and isinstance(action := decision.get("edited_action"), Mapping):
+            rows[task.id] = task.model_copy(
+                update={"task": str(action.get("name", task.task)), "args": dict(action.get("args") or {})}
+            )
+        elif kind == "reject":
+            dropped[task.id] = f"it was rejected{f': {message}' if message else ''}"
+        elif kind == "respond" and message:
+            answers[task.id] = message
+        elif kind != "approve":
+            raise _InvalidDecisionError(
+                'a decision has the type "approve", "edit" with an edited_action, "reject", or "respond" '
+                f"with a message; this is none of them: {brief_text(repr(decision), 100)}"
+            )
+    if any(rows[task.id] != task for task in plan.tasks):
+        plan = _edited([task.model_dump() for task in rows.values()], context)
+    for task in plan.tasks:
+        needed = next((i for i in (*task.deps, *refs_in(task.args)) if i in dropped), None)
+        if needed is not None and task.id not in answers:
+            dropped.setdefault(task.id, f"it needs task {needed}")
+    if dropped.keys() >= {task.id for task in plan.tasks}:
+        return Approved(plan=Plan(notes=[REJECTED]))
+    kept = [task for task in plan.tasks if task.id not in dropped]
+    left_out = [task for task in plan.tasks if task.id in dropped]
+    notes = [f"task {task.id} ({task.task}) was left out: {dropped[task.id]}" for task in left_out]
+    changes = {"tasks": kept, "notes": [*plan.notes, *notes], "removed": [*plan.removed, *notes]}
+    return Approved(plan=plan.model_copy(update=changes), answers=answers)
 
 
 def _edited(decision: Any, context: RunContext) -> Plan:
-    """The plan of a decision; its notes say what is wrong with it."""
+    """The plan that a decision gives in place of the one shown. Raises _InvalidDecisionError."""
     if not isinstance(decision, list | str):
-        return Plan(
-            notes=[
-                "a plan is approved with True, rejected with False, or replaced by a list of tasks; "
-                f"this is none of them: {decision!r}"
-            ]
+        raise _InvalidDecisionError(
+            'a plan is approved with True, rejected with False, decided on with {"decisions": […]}, or '
+            f"replaced by a list of tasks; this is none of them: {decision!r}"
         )
     parser = StreamingPlanParser(context.specs)
     parser.feed(decision if isinstance(decision, str) else json.dumps(decision))
     parser.finish()
-    return Plan(tasks=parser.tasks, notes=parser.notes)
+    edited = Plan(tasks=parser.tasks, notes=parser.notes)
+    if edited.notes or not edited.tasks:
+        raise _InvalidDecisionError("; ".join(edited.notes), edited)
+    return edited

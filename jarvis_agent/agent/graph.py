@@ -38,6 +38,7 @@ from langgraph.types import interrupt
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from jarvis_agent.agent.approval import Policy
 from jarvis_agent.agent.checkpoints import steps_of_node, threaded, with_threaded_saver
 from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.agent.pipeline import RunPipeline
@@ -125,7 +126,7 @@ def build_graph(
     stages: PipelineStages,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     *,
-    approve: bool = False,
+    approve: Policy = False,
     history: Sequence[ChatTurn] = (),
 ) -> JarvisGraph:
     """The graph of an agent.
@@ -133,8 +134,8 @@ def build_graph(
     Args:
         stages: the agent's.
         checkpointer: None inside a larger graph or on a platform, which have their own.
-        approve: stop with an interrupt that shows the plan. `Command(resume=…)` continues: True runs the
-            plan, False rejects it, a list of tasks replaces it.
+        approve: stop with an interrupt that asks about the tasks for which this policy is true; see
+            `agent.approval`. `Command(resume={"decisions": […]})` continues.
         history: turns with which each chat begins.
 
     Running it raises RequestError for a request that cannot be used.
@@ -144,7 +145,9 @@ def build_graph(
         turns = turns_in(state) or list(history)
         steps, ask = steps_of_node(config), interrupt if approve else None
         quiet = merge_configs(config, {"tags": [TAG_NOSTREAM]})
-        pipeline = RunPipeline(stages, quiet, turns=tuple(turns), steps=steps, ask=ask, remember=turns.append)
+        pipeline = RunPipeline(
+            stages, quiet, turns=tuple(turns), steps=steps, ask=ask, policy=approve, remember=turns.append
+        )
         given = _request_of(state)
         write, run, message_id = get_stream_writer(), Run(), str(uuid4())
         try:

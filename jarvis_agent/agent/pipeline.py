@@ -21,7 +21,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from pydantic import TypeAdapter
 
-from jarvis_agent.agent.approval import REJECTED, Ask, approve
+from jarvis_agent.agent.approval import REJECTED, Approved, Ask, PlannedTask, Policy, approve, planned_task
 from jarvis_agent.agent.checkpointed_steps import DECISION, CheckpointedSteps
 from jarvis_agent.agent.stages import AddTask, PipelineStages, ask_planner, write_answer
 from jarvis_agent.core.concurrency import (
@@ -32,12 +32,12 @@ from jarvis_agent.core.concurrency import (
     run_with_timeout,
 )
 from jarvis_agent.core.context import ChatTurn, RunContext, turns_of
-from jarvis_agent.core.errors import DeadlineError, InputError
+from jarvis_agent.core.errors import DeadlineError, InputError, describe_error
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.types import Resource, TaskResult
+from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.llm.client import ask_unavailable_models_once
@@ -51,6 +51,8 @@ _BEGUN = TypeAdapter(tuple[str, float])
 _FILES = TypeAdapter(list[Resource])
 _PLANNED = TypeAdapter(tuple[Plan, float])
 _PLAN = TypeAdapter(Plan)
+_STEPS = TypeAdapter(list[PlannedTask])
+_APPROVED = TypeAdapter(Approved)
 _TEXT = TypeAdapter(str)
 
 
@@ -65,12 +67,14 @@ class RunPipeline:
         turns: Sequence[ChatTurn] = (),
         steps: CheckpointedSteps | None = None,
         ask: Ask | None = None,
+        policy: Policy = True,
         remember: Callable[[ChatTurn], None] | None = None,
     ) -> None:
         """Prepare a run.
 
         `turns` are earlier turns of the chat. `steps` stores the results of steps. `ask` shows the plan and
-        returns the decision on it. `remember` gets the run as a chat turn when it has ended.
+        returns the decision on it, if the `policy` wants one. `remember` gets the run as a chat turn when it
+        has ended.
         """
         self._stages = stages
         self._settings = stages.settings
@@ -79,6 +83,7 @@ class RunPipeline:
         self._config.pop("run_id", None)
         self._turns = turns
         self._ask = ask
+        self._policy = policy
         self._began = perf_counter()
         self._deadline = self._settings.run_timeout
         self._emit: Emit = lambda event: None
@@ -127,7 +132,7 @@ class RunPipeline:
             async with Executor(
                 runners, self._store, context, self._settings, self._emit, self._clock, self._steps
             ) as executor:
-                plan = await self._plan(context, executor)
+                plan = await self._plan(context, executor, runners)
                 results = await executor.join(plan.tasks, self._deadline)
                 plan, results = await self._replan(context, executor, plan, results)
             answer = await self._respond(context, plan, results)
@@ -196,20 +201,60 @@ class RunPipeline:
         )
         return runners, context
 
-    async def _plan(self, context: RunContext, executor: Executor) -> Plan:
+    async def _plan(self, context: RunContext, executor: Executor, runners: Mapping[str, TaskRunner]) -> Plan:
         """The plan. Its tasks are added to the executor as they come; a stored plan's, when it is stored."""
         add: AddTask = (lambda task: None) if self._steps.is_stored else executor.add
-
-        async def decide() -> Plan:
-            return plan if self._ask is None else approve(plan, context, self._ask)
 
         plan, self._timings["plan"] = await self._steps.run_once(
             "plan", lambda: self._write_plan(context, add), _PLANNED
         )
         if self._steps.is_stored:
-            plan = await self._steps.run_once(DECISION, decide, _PLAN)
+            approved, models = await self._approve(plan, context, runners)
+            plan = approved.plan
         self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
+        if self._steps.is_stored:
+            for task in plan.tasks:
+                executor.add(task, models.get(task.id), answer=approved.answers.get(task.id))
         return plan
+
+    async def _approve(
+        self, plan: Plan, context: RunContext, runners: Mapping[str, TaskRunner]
+    ) -> tuple[Approved, dict[int, Selection | None]]:
+        """The plan as it was decided on, and the models that the decision knew, by task."""
+        steps: list[PlannedTask] = []
+
+        async def decide() -> Approved:
+            if self._ask is None:
+                return Approved(plan=plan)
+            return approve(plan, steps, context, self._policy, self._ask)
+
+        if self._ask is not None:
+            steps = await self._steps.run_once(
+                "models", lambda: self._foresee(plan, context, runners), _STEPS
+            )
+        approved = await self._steps.run_once(DECISION, decide, _APPROVED)
+        return approved, {step.task.id: step.selection for step in steps if step.task in approved.plan.tasks}
+
+    async def _foresee(
+        self, plan: Plan, context: RunContext, runners: Mapping[str, TaskRunner]
+    ) -> list[PlannedTask]:
+        """The tasks with the models that are chosen for them, and what their runs will need."""
+
+        async def foresee(task: Task) -> PlannedTask:
+            runner = runners.get(task.task)
+            if runner is None:
+                return PlannedTask(task=task)
+            try:
+                chosen = await run_with_timeout(
+                    self._settings.task_timeout, runner.select(task, context), f"the choice for {task.task}"
+                )
+            except Exception as error:
+                # The task fails with the same error when it runs, and its result says so.
+                logger.debug("no model is known for %s: %s", task.task, describe_error(error))
+                return PlannedTask(task=task)
+            return planned_task(task, chosen, getattr(runner, "registry", self._stages.registry).backends)
+
+        return await gather_limited(foresee, plan.tasks, self._settings.max_parallel)
 
     async def _write_plan(self, context: RunContext, add: AddTask) -> tuple[Plan, float]:
         """The plan, as far as it was written in time, and the seconds it took."""

@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 from langgraph.types import Command
 
-from jarvis_agent.agent.approval import to_json
+from jarvis_agent.agent.approval import Policy, to_json
 from jarvis_agent.agent.checkpointed_steps import DECISION, stored_steps
 from jarvis_agent.agent.graph import GraphInput, JarvisGraph, turns_in
 from jarvis_agent.core.context import ChatTurn
@@ -35,7 +35,7 @@ from jarvis_agent.execution.run import Event, Run
 class StoredRuns:
     """Runs of one thread follow each other; a second one waits for the first."""
 
-    def __init__(self, graph: JarvisGraph, settings: Settings, *, approve: bool) -> None:
+    def __init__(self, graph: JarvisGraph, settings: Settings, *, approve: Policy) -> None:
         self._graph = graph
         self._settings = settings
         self._approve = approve
@@ -84,7 +84,7 @@ class StoredRuns:
             yield Event(kind="done", run=Run.model_validate(state.values["run"]))
 
     async def waiting(self, config: RunnableConfig) -> dict[str, Any] | None:
-        """The plan that waits for approval, as {request, plan, notes}; None if none does.
+        """The plan that waits for approval, as a HITLRequest with request, plan and notes; None if none does.
 
         After an invalid decision it also has the `problem`, and the decision as `given`.
         """
@@ -113,7 +113,9 @@ class StoredRuns:
             dumped["input"] = dumped["input"].replace("\0", "")  # which PostgreSQL cannot store
             return {key: value for key, value in dumped.items() if value}
         if request.resume is None:
-            raise ConfigError("a plan is decided on with Command(resume=…): True, False, or another plan")
+            raise ConfigError(
+                'decide on a plan with Command(resume=…): {"decisions": […]}, True, False, or another plan'
+            )
         if await self.waiting(config) is None:
             raise ConfigError("no plan waits for approval in this thread; None resumes its run")
         return replace(request, resume=to_json(request.resume))

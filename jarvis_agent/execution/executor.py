@@ -34,7 +34,7 @@ from jarvis_agent.core.errors import (
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Attempt, Selection, Status, Task, TaskResult
+from jarvis_agent.core.types import Attempt, Resource, Selection, Status, Task, TaskResult
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
@@ -88,7 +88,11 @@ class ResultStore(Protocol):
 
 @dataclass(slots=True)
 class _TaskState:
-    """The progress of one task. `depth` is the number of tasks that run before it, one after the other."""
+    """The progress of one task.
+
+    `depth` is the number of tasks that run before it, one after the other, and `answer` what a person gave as
+    its result.
+    """
 
     task: Task
     clock: Callable[[], float]
@@ -96,6 +100,7 @@ class _TaskState:
     selection: Selection | None = None
     started: float | None = None
     depth: int = 0
+    answer: str | None = None
     attempts: list[Attempt] = field(default_factory=list)
 
     @property
@@ -156,8 +161,13 @@ class Executor:
     async def __aexit__(self, *error: object) -> None:
         await self._cancel("the run was stopped")
 
-    def add(self, task: Task) -> None:
+    def add(self, task: Task, selection: Selection | None = None, *, answer: str | None = None) -> None:
         """Start a task: its model is selected at once, and it runs when its dependencies have ended.
+
+        Args:
+            task: the task; one that was added before is left alone.
+            selection: the model, if it is chosen already.
+            answer: the result, a text, of a task that does not run.
 
         Raises:
             RuntimeError: called in another thread than the event loop's.
@@ -165,7 +175,8 @@ class Executor:
         if task.id in self._states:
             return
         loop, variables = asyncio.get_running_loop(), self._variables.copy()
-        state = self._states[task.id] = _TaskState(task, self._clock)
+        state = _TaskState(task, self._clock, selection=selection, answer=answer)
+        self._states[task.id] = state
         known = [self._states[i].depth for i in state.needs if i in self._states]
         state.depth = 1 + max(known, default=-1)
         state.running = loop.create_task(self._settle(state), name=f"task {task.id}", context=variables)
@@ -200,6 +211,12 @@ class Executor:
 
     async def _select_and_run(self, state: _TaskState) -> TaskResult:
         """Select while the dependencies run, then run. Errors are in the result."""
+        if state.answer is not None:
+            text = Resource(kind="text", text=state.answer)
+            note = "a person gave this result"
+            return state.finalise(
+                TaskResult(task=state.task, status="ok", resources=[text], output=state.answer, notes=[note])
+            )
         prepared = ExitStack()
         selecting = asyncio.create_task(self._select(state, prepared))
         try:
@@ -228,7 +245,9 @@ class Executor:
 
     async def _select(self, state: _TaskState, prepared: ExitStack) -> None:
         task, name = state.task, f"model selection for {state.task.task}"
-        chosen = await self._limited(self._runner(task).select(task, self._context), name)
+        chosen = state.selection
+        if chosen is None:
+            chosen = await self._limited(self._runner(task).select(task, self._context), name)
         if not (chosen is None or isinstance(chosen, Selection)):
             raise TypeError(f"{name} returned no Selection: {chosen!r}")
         state.selection = chosen

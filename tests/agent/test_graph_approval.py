@@ -12,12 +12,19 @@ import pytest
 pytest.importorskip("langgraph")
 
 from durable_agents import ONE_BY_ONE, THREAD, counting_agent, stop_when
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.middleware.human_in_the_loop import HITLRequest, HITLResponse
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from small_agents import plan
+from pydantic import TypeAdapter
+from small_agents import EXPERTS, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Plan, Run, Task
+from jarvis_agent import JarvisAgent, Plan, Run, Task, hf_tools
+from jarvis_agent.agent.approval import downloads_over, hosted
 from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 TWO = {"task": "count", "id": 0, "dep": [-1], "args": {"text": "two"}}
 UNKNOWN = {"task": "sing", "id": 1, "dep": [-1], "args": {"text": "la"}}
@@ -133,3 +140,133 @@ async def test_a_decision_holds_whether_or_not_the_resuming_agent_asks(tmp_path:
         run = await second.ainvoke(None, THREAD)
         assert [result.output for result in run.results] == ["one!", "one!!"]
         assert calls == ["one", "one!", "one!"]
+
+
+ROWS = [
+    ("image-to-text", [], {"image": "a.jpg"}),
+    ("text-to-speech", [0], {"text": "<resource>-0"}),
+    ("object-detection", [], {"image": "a.jpg"}),
+    ("translation", [0], {"text": "<resource>-0", "tgt_lang": "fr"}),
+]
+LOOK = "Look at a.jpg"
+APPROVE, REJECT = {"type": "approve"}, {"type": "reject", "message": "too loud"}
+
+
+def asking_agent(*rows: Any, approve: Any = True, **options: Any) -> tuple[JarvisAgent, Any, Any]:
+    agent, llm, backend = small_agent(plan(*rows), **options)
+    return agent.with_checkpointer(InMemorySaver(), approve=approve), llm, backend
+
+
+@pytest.mark.usefixtures("home")
+def test_the_interrupt_is_a_request_of_langchain_and_takes_its_decisions() -> None:
+    agent, llm, backend = asking_agent(*ROWS, models=["a", "b"], select='{"id": "2"}')
+    (interrupt,) = agent.graph.invoke({"input": LOOK}, THREAD)["__interrupt__"]
+    request: Any = {key: interrupt.value[key] for key in HITLRequest.__annotations__}
+    TypeAdapter(HITLRequest).validate_python(request)
+    assert [(action["name"], action["args"]) for action in request["action_requests"]] == [
+        (name, args) for name, _, args in ROWS
+    ]
+    assert request["action_requests"][0]["description"] == "image-to-text with image-to-text/a, here"
+    selections = llm.stages().count("select")
+    edit = {"type": "edit", "edited_action": {"name": "image-to-text", "args": {"image": "a.jpg"}}}
+    response: HITLResponse = {"decisions": [{"type": "respond", "message": "a dog"}, REJECT, edit, APPROVE]}  # type: ignore[list-item]
+    state = agent.graph.invoke(Command(resume=response), THREAD)
+    run = Run.model_validate(state["run"])
+    assert [(result.task.task, result.status) for result in run.results] == [
+        ("image-to-text", "ok"),
+        ("image-to-text", "ok"),
+        ("translation", "ok"),
+    ]
+    assert run.results[0].output == "a dog"
+    inputs = {call.spec.name: call.inputs for call in backend.calls}
+    assert inputs.keys() == {"image-to-text", "translation"}
+    assert inputs["translation"]["text"] == "a dog"
+    note = "task 1 (text-to-speech) was left out: it was rejected: too loud"
+    assert (run.plan.notes, run.plan.removed, run.ok) == ([note], [note], False)
+    assert note in run.answer
+    assert llm.stages().count("select") == selections + 1, "only the edited task needs another model"
+
+
+@pytest.mark.usefixtures("home")
+def test_what_needs_a_rejected_task_is_left_out_too() -> None:
+    agent, _, backend = asking_agent(*ROWS)
+    agent.invoke(LOOK, THREAD)
+    run = agent.invoke(Command(resume={"decisions": [REJECT, APPROVE, APPROVE, APPROVE]}), THREAD)
+    assert [task.task for task in run.plan.tasks] == ["object-detection"]
+    assert len(backend.calls) == 1
+    assert [note.split(": ", 1)[1] for note in run.plan.notes] == [
+        "it was rejected: too loud",
+        "it needs task 0",
+        "it needs task 0",
+    ]
+
+
+async def test_decisions_that_cannot_be_used_are_asked_for_again(
+    waiting: JarvisAgent, calls: list[str]
+) -> None:
+    edit = {"type": "edit", "edited_action": {"name": "sing", "args": {"text": "la"}}}
+    cases: list[tuple[list[Any], str]] = [
+        ([], "1 actions need one decision each, not 0"),
+        ([{"type": "maybe"}], "none of them: {'type': 'maybe'}"),
+        ([{"type": "respond"}], "a message"),
+        ([edit], "sing"),
+    ]
+    for decisions, problem in cases:
+        with pytest.raises(ConfigError, match=problem):
+            await decide(waiting, {"decisions": decisions})
+    assert calls == []
+    await decide(waiting, {"decisions": [APPROVE]})
+    assert calls == ["one"]
+
+
+@pytest.mark.usefixtures("home")
+def test_a_policy_says_which_tasks_need_approval() -> None:
+    far = FakeBackend(EXPERTS, "far", local=False)
+    models = [
+        fake_candidate("image-to-text", backend="far", local=False, providers=("far",)),
+        fake_candidate("object-detection", local=False, size=1_500_000_000),
+        fake_candidate("text-to-speech"),
+    ]
+    cases: list[tuple[Any, list[str]]] = [
+        (True, ["image-to-text", "text-to-speech", "object-detection"]),
+        (hosted, ["image-to-text"]),
+        (downloads_over(1_000_000_000), ["object-detection"]),
+        (downloads_over(2_000_000_000), []),
+        (lambda step: step.task.task == "text-to-speech", ["text-to-speech"]),
+    ]
+    for policy, expected in cases:
+        agent, _, _ = asking_agent(
+            *ROWS[:3],
+            approve=policy,
+            sources=[FakeSource(models)],
+            backends=[FakeBackend(EXPERTS), far],
+            settings={"offline": False},
+        )
+        run = agent.invoke(LOOK, THREAD)
+        shown = agent.graph.get_state(THREAD).interrupts
+        asked = [action["name"] for one in shown for action in one.value["action_requests"]]
+        assert asked == expected
+        assert bool(run.results) == (not expected)
+        if expected:
+            run = agent.invoke(Command(resume={"decisions": [APPROVE] * len(expected)}), THREAD)
+        assert [result.error for result in run.results] == [None] * 3
+
+
+@pytest.mark.usefixtures("home")
+def test_the_middleware_of_langchain_asks_about_tools_of_the_hub() -> None:
+    call = {"name": "translation", "args": {"text": "hello", "tgt_lang": "fr"}, "id": "1"}
+    llm = ScriptedLLM([AIMessage("", tool_calls=[call]), "Done."])
+    backend = FakeBackend(EXPERTS)
+    tools = hf_tools(
+        tasks=["translation"], sources=[FakeSource([fake_candidate("translation")])], backends=[backend]
+    )
+    middleware = HumanInTheLoopMiddleware(interrupt_on={"translation": True})
+    agent = create_agent(llm, tools, middleware=[middleware], checkpointer=InMemorySaver())
+    (interrupt,) = agent.invoke({"messages": "Translate hello"}, THREAD)["__interrupt__"]
+    (action,) = interrupt.value["action_requests"]
+    assert (action["name"], backend.calls) == ("translation", [])
+    edited = {"name": "translation", "args": {"text": "good day", "tgt_lang": "fr"}}
+    decisions = {"decisions": [{"type": "edit", "edited_action": edited}]}
+    state = agent.invoke(Command(resume=decisions), THREAD)
+    assert [call.inputs["text"] for call in backend.calls] == ["good day"]
+    assert state["messages"][-2].text.endswith("une phrase")

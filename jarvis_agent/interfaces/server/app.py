@@ -129,7 +129,7 @@ def _agent_routes(
         if "thread_id" not in configurable:
             return agent
         runs: StartedRuns = app.state.runs
-        return runs.agent(configurable["owner"], approve=agent.approve)
+        return runs.agent(configurable["owner"], approve=bool(agent.approve))
 
     router = APIRouter(
         route_class=ErrorReportingRoute, dependencies=[Depends(limits.check), Depends(claim_thread)]

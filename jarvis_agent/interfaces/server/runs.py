@@ -315,7 +315,9 @@ class StartedRuns:
         self._hold = hold
         self._workspaces = workspaces
         self._agents = {
-            (owner, approve): workspace.agent.with_checkpointer(database.saver, approve=approve)
+            (owner, approve): workspace.agent.with_checkpointer(
+                database.saver, approve=approve and (workspace.agent.approve or True)
+            )
             for owner, workspace in workspaces.items()
             for approve in (True, False)
         }
@@ -389,7 +391,8 @@ class StartedRuns:
             if not name.startswith(("http:", "https:", "data:")):
                 with name_errors(policy.shown(name)):
                     await asyncio.to_thread(policy.open_requested, name)
-        given = {"approve": self._workspaces[owner].agent.approve, **request.model_dump(exclude_none=True)}
+        asks = bool(self._workspaces[owner].agent.approve)
+        given = {"approve": asks, **request.model_dump(exclude_none=True)}
         info = RunInfo.model_validate(given)
         async with AsyncExitStack() as held:
             await self._claim(held, owner, info)
