@@ -33,6 +33,9 @@ OUTPUT = {
         r"planned: canny-control with opencv/canny, here\nrun: scribble-control ok\n"
         r".*/0-scribble-control\.png"
     ),
+    "saved_plan": (
+        r"^reads: cat\.jpg\ncat\.jpg → tiger cat \(0 calls .*\)\nstreet\.jpg → malamute \(0 calls "
+    ),
     "recommend_model": (
         r"tables in this report\? microsoft/table-transformer-detection: It finds .*"
         r"helmet\? keremberke/yolov8m-hard-hat-detection: It knows"

@@ -38,6 +38,7 @@ from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
 from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.planning.plan import Plan
+from jarvis_agent.response.chain import template_responder
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 
@@ -53,6 +54,9 @@ Input = str | dict[str, Any] | Request
 
 Observer = Callable[[AsyncGenerator[Event, None]], AsyncGenerator[Event, None]]
 """Passes on the events of a run."""
+
+REPLAY_REQUEST = "Run the plan."
+"""The request of a run of a saved plan."""
 
 _TOOL_DESCRIPTION = (
     "Works on images, audio, video and text with expert models: describe, detect, read, transcribe, speak, "
@@ -310,6 +314,40 @@ class JarvisAgent(Runnable[Any, Run]):
             self.stages, planner=planner, fallback_planner=None, replanner=None, registry=registry
         )
         return self._copy(stages=stages)
+
+    def run_plan(
+        self,
+        plan: Plan,
+        files: Sequence[str] | Mapping[str, str] | None = None,
+        config: RunnableConfig | None = None,
+    ) -> Run:
+        """Run a plan, such as a saved or approved one, without any language model: the answer is a report.
+
+        `agent.run_plan(Plan.load(Path("plan.json").read_text()), files=["new.jpg"])`. Nobody is asked, and
+        nothing is stored.
+
+        Args:
+            plan: the plan.
+            files: other files in place of `plan.inputs`, as `Plan.with_inputs` takes them; None: the same.
+            config: LangChain's.
+
+        Raises:
+            InputError: the files do not fit the plan, or one of them cannot be used.
+        """
+        return run_sync(self.arun_plan, plan, files, config)
+
+    async def arun_plan(
+        self,
+        plan: Plan,
+        files: Sequence[str] | Mapping[str, str] | None = None,
+        config: RunnableConfig | None = None,
+    ) -> Run:
+        """As `run_plan`."""
+        plan = plan if files is None else plan.with_inputs(files)
+        agent = self.with_settings(selection="rank").with_plan(plan).with_checkpointer(None)
+        stages = replace(agent.stages, responder=template_responder())
+        request = {"input": REPLAY_REQUEST, "files": plan.inputs}
+        return await agent._copy(model=None, stages=stages).ainvoke(request, config)
 
     def with_history(self, turns: Iterable[ChatTurn | BaseMessage]) -> Self:
         """Return a copy of this agent whose chats begin with these turns, e.g. those of a stored chat.

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pydantic import Field
 
+from jarvis_agent.core.errors import InputError, describe_error
+from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Frozen, Task
 from jarvis_agent.planning.inputs import Tools, task_specs
 from jarvis_agent.planning.parser import StreamingPlanParser
@@ -45,6 +50,47 @@ class Plan(Frozen):
         parser.feed(text)
         parser.finish()
         return cls(tasks=parser.tasks, notes=parser.notes, removed=parser.removed)
+
+    @classmethod
+    def load(cls, text: str) -> Plan:
+        """Read a saved plan: the JSON of a plan, of its tasks, or of a Run.
+
+        Raises:
+            InputError: the text is no such JSON, or its tasks are no plan.
+        """
+        try:
+            rows: Any = json.loads(text)
+            for name in ("plan", "tasks"):
+                rows = rows.get(name, rows) if isinstance(rows, dict) else rows
+            return cls.model_validate({"tasks": rows})
+        except ValueError as error:
+            forms = "it is the JSON of a plan, as `jarvis --plan-only --json` prints it, or of a run"
+            raise InputError(f"this plan cannot be read; {forms}: {describe_error(error)}") from error
+
+    @property
+    def inputs(self) -> list[str]:
+        """The files and URLs that the tasks read and no task makes, each once."""
+        found: dict[str, None] = {}
+        for task in self.tasks:
+            _replace_inputs(task, lambda name: found.setdefault(name) or name)
+        return list(found)
+
+    def with_inputs(self, files: Sequence[str] | Mapping[str, str]) -> Plan:
+        """This plan for other files: one for each of `inputs`, in their order, or a mapping of some of them.
+
+        Raises:
+            InputError: there are more or fewer files, or a name is not an input.
+        """
+        names = self.inputs
+        if not isinstance(files, Mapping):
+            if len(files) != len(names):
+                known = f"has {len(names)} inputs ({', '.join(names)})" if names else "has no inputs"
+                raise InputError(f"the plan {known}, and {len(files)} files are given; give one for each")
+            files = dict(zip(names, files, strict=True))
+        if unknown := [name for name in files if name not in names]:
+            raise InputError(f"{unknown[0]!r} is no input of the plan; these are: {', '.join(names)}")
+        tasks = [_replace_inputs(task, lambda name: files.get(name, name)) for task in self.tasks]
+        return self.model_copy(update={"tasks": tasks})
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -82,6 +128,24 @@ class Plan(Frozen):
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
         diagram = diagram_of(self.tasks) if self.tasks else "<p>no tasks</p>"
         return diagram + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def _replace_inputs(task: Task, replace: Callable[[str], str]) -> Task:
+    """The task with the files in its arguments replaced. A text is one if it is nothing but a file's name."""
+    spec = TASKS.get(task.task)
+
+    def replaced(value: Any, is_file: bool) -> Any:
+        if isinstance(value, list):
+            return [replaced(item, is_file) for item in value]
+        if not isinstance(value, str) or refs_in(value):
+            return value
+        return replace(value) if is_file or mentions(value) == [value] else value
+
+    args = {
+        name: replaced(value, (arg := spec.arg(name) if spec else None) is not None and arg.kind in MEDIA)
+        for name, value in task.args.items()
+    }
+    return task.model_copy(update={"args": args})
 
 
 def _mermaid_text(text: str) -> str:

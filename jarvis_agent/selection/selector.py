@@ -157,6 +157,8 @@ class ModelSelector:
         """Return a copy with another policy, other filters and limits."""
         twin = copy.copy(self)
         twin._settings = _with_known_tasks(settings)
+        if settings.selection == "rank" and isinstance(self._chain, SelectionChain):
+            twin._chain = None
         return twin
 
     def with_pins(self, pins: Mapping[str, str]) -> Self:

@@ -196,6 +196,40 @@ def ask(
 
 
 @app.command()
+def run(
+    context: typer.Context,
+    plan: Annotated[
+        str, typer.Argument(metavar="PLAN", help="JSON file of a plan or a run, as --json prints them.")
+    ],
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", metavar="F", help="Files in place of those in the plan, in their order."),
+    ] = None,
+    policy: Policy = None,
+    cluster: Cluster = None,
+    out: Out = None,
+    mcp: Mcp = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a saved plan, also on other files, without a language model."""
+    from pathlib import Path
+
+    from jarvis_agent.agent.agent import REPLAY_REQUEST
+    from jarvis_agent.interfaces.cli.ask import one_shot
+    from jarvis_agent.llm.chat_model import NO_MODEL
+    from jarvis_agent.planning.plan import Plan
+
+    try:
+        text = sys.stdin.read() if plan == "-" else Path(plan).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{plan} cannot be read: {error}", USAGE_ERROR)
+    saved = Plan.load(text)
+    saved = saved.with_inputs(file) if file else saved
+    agent = _agent(NO_MODEL, _terminal_settings(policy, out, cluster), context, mcp).with_plan(saved)
+    _exit_unless(one_shot(agent, {"input": REPLAY_REQUEST, "files": saved.inputs}, as_json=as_json))
+
+
+@app.command()
 def chat(
     context: typer.Context,
     model: Model = None,

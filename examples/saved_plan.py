@@ -1,0 +1,23 @@
+"""A plan that is saved, and runs on other files without a language model: python examples/saved_plan.py
+
+The command line does the same: jarvis "…" --plan-only --json > plan.json; jarvis run plan.json --file new.jpg
+"""
+
+from pathlib import Path
+
+from jarvis_agent import JarvisAgent, Plan
+
+HERE = Path(__file__).parent
+
+if __name__ == "__main__":
+    # Without a key it plans by rules. A language model, which is asked once: model="openai:gpt-5-mini"
+    with JarvisAgent() as agent:
+        plan = agent.plan(f"What animal is in {HERE / 'cat.jpg'}?")
+        Path("plan.json").write_text(plan.model_dump_json(), encoding="utf-8")
+
+        saved = Plan.load(Path("plan.json").read_text(encoding="utf-8"))
+        print("reads:", *(Path(name).name for name in saved.inputs))
+        for name in ("cat.jpg", "street.jpg"):
+            run = agent.run_plan(saved, files=[str(HERE / name)])
+            animal = run.results[0].output[0]["label"]
+            print(name, "→", animal, f"({len(run.usage)} calls of a language model)")
