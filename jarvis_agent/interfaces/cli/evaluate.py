@@ -95,7 +95,7 @@ def selection(
     failures: Failures = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score how often the model that fits a request is chosen, or among the first."""
+    """Score how often a fitting model is chosen, or among the first."""
     from jarvis_agent.core.settings import load_settings
     from jarvis_agent.evaluation.selection import (
         domain_reports,
