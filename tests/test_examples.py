@@ -33,6 +33,10 @@ OUTPUT = {
         r"planned: canny-control with opencv/canny, here\nrun: scribble-control ok\n"
         r".*/0-scribble-control\.png"
     ),
+    "few_tools": (
+        r"^offered: search_tools .*image-to-text.*\nThe page says: It was the best of times, .*"
+        r"tokens of tool schemas: \d+ instead of \d+\n$"
+    ),
     "saved_plan": (
         r"^reads: cat\.jpg\ncat\.jpg → tiger cat \(0 calls .*\)\nstreet\.jpg → malamute \(0 calls "
     ),

@@ -176,6 +176,7 @@ def test_the_public_names_are_fixed_and_importable() -> None:
         "TASKS",
         "TaskSpec",
         "hf_tools",
+        "hf_tools_middleware",
         "register_task",
     ]
     for module in (jarvis_agent, jarvis_agent.tools):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from jarvis_agent.core.tasks.spec import Modality as Modality
     from jarvis_agent.core.tasks.spec import TaskSpec as TaskSpec
     from jarvis_agent.tools.hf_task_tool import HFTaskTool as HFTaskTool
+    from jarvis_agent.tools.middleware import hf_tools_middleware as hf_tools_middleware
     from jarvis_agent.tools.toolkit import JarvisToolkit as JarvisToolkit
     from jarvis_agent.tools.toolkit import hf_tools as hf_tools
 
@@ -23,6 +24,7 @@ _HOME = {
     "TASKS": "jarvis_agent.core.tasks.registry",
     "TaskSpec": "jarvis_agent.core.tasks.spec",
     "hf_tools": "jarvis_agent.tools.toolkit",
+    "hf_tools_middleware": "jarvis_agent.tools.middleware",
     "register_task": "jarvis_agent.core.tasks.registry",
 }
 __all__ = sorted(_HOME)

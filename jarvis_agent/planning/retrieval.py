@@ -140,7 +140,7 @@ def select_tools(
     tokens = {name: count_tokens(task_lines([spec])) for name, spec in request.specs.items()}
     if len(request.specs) <= count and sum(tokens.values()) <= budget:
         return request.specs
-    scores = _tool_scores(request, similarity, steps)
+    scores = tool_scores(request, similarity, steps)
     likely = sorted(request.specs, key=lambda name: -scores[name])
     kept = {*keep, *likely[:count], *(name for name in likely if scores[name] >= _NAMED)}
     for name in sorted(kept, key=lambda name: -scores[name] - (name in keep)):
@@ -150,7 +150,7 @@ def select_tools(
     return {name: spec for name, spec in request.specs.items() if name in kept}
 
 
-def _tool_scores(
+def tool_scores(
     request: PlanRequest, similarity: TextSimilarity, steps: Sequence[PlannedStep]
 ) -> dict[str, float]:
     examples = load_examples("bank")

@@ -1,0 +1,103 @@
+"""The middleware offers a model the few tools that it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import LLMToolSelectorMiddleware
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool
+from small_agents import CAPTION, EXPERTS
+
+from jarvis_agent import hf_tools
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.evaluation.requests import read_requests
+from jarvis_agent.llm.budget import count_tokens
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.tools.middleware import OFFERED, SEARCH, HFToolsMiddleware, hf_tools_middleware
+
+
+@tool
+def clock() -> str:
+    """Tell the time."""
+    return "noon"
+
+
+def call(name: str, **args: Any) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": name, "type": "tool_call"}])
+
+
+def offered(llm: ScriptedLLM) -> list[list[str]]:
+    """The names of the tools that each call of the model was offered."""
+    return [[one["function"]["name"] for one in call.kwargs["tools"]] for call in llm.calls]
+
+
+@pytest.fixture(scope="module")
+def middleware() -> HFToolsMiddleware:
+    return hf_tools_middleware(
+        sources=[FakeSource(map(fake_candidate, EXPERTS))], backends=[FakeBackend(EXPERTS)]
+    )
+
+
+@pytest.mark.usefixtures("home")
+def test_the_model_is_offered_what_fits_and_finds_the_rest(middleware: HFToolsMiddleware) -> None:
+    request = "Describe the image a.jpg"
+    llm = ScriptedLLM(
+        [
+            call("image-to-text", image="a.jpg"),
+            call(SEARCH, query="translate into French"),
+            call("translation", text=CAPTION, tgt_lang="fr"),
+            "Done.",
+        ]
+    )
+    state = create_agent(llm, [clock], middleware=[middleware]).invoke({"messages": request})
+    found = [message for message in state["messages"] if isinstance(message, ToolMessage)]
+    assert [message.status for message in found] == ["success"] * 3
+    assert found[0].content == CAPTION
+    assert "translation: " in found[1].text
+    first, _, third, last = offered(llm)
+    for names in offered(llm):
+        assert {"clock", SEARCH, "image-to-text"} <= set(names)
+        assert len(names) <= 2 + 2 * OFFERED
+    assert len(first) == 2 + OFFERED
+    assert "translation" not in first
+    assert "translation" in third
+    assert "translation" in last
+    assert len(middleware.tools) == 1 + len(TASKS)
+
+
+def test_of_the_right_tools_at_least_95_percent_are_offered_for_a_fifth_of_the_tokens(
+    middleware: HFToolsMiddleware,
+) -> None:
+    requests = [one for one in read_requests("test") if one.kind == "single"]
+
+    async def ask() -> ScriptedLLM:
+        llm = ScriptedLLM(lambda messages: "Done.")
+        agent = create_agent(llm, middleware=[middleware])
+        for one in requests:
+            await agent.ainvoke({"messages": one.request})
+        return llm
+
+    llm = asyncio.run(ask())
+    hits = [
+        any(plan[0].task in names for plan in one.plans)
+        for one, names in zip(requests, offered(llm), strict=True)
+    ]
+    assert sum(hits) / len(hits) >= 0.95
+    tokens = [count_tokens(json.dumps(call.kwargs["tools"])) for call in llm.calls]
+    every = ScriptedLLM(["Done."])
+    create_agent(every, hf_tools(sources=[], backends=[])).invoke({"messages": "Hi"})
+    assert max(tokens) < count_tokens(json.dumps(every.calls[0].kwargs["tools"])) / 5
+
+
+def test_the_tool_selector_of_langchain_works_too() -> None:
+    picks = call("ToolSelectionResponse", tools=["translation"])
+    llm = ScriptedLLM(["Done."])
+    selector = LLMToolSelectorMiddleware(model=ScriptedLLM([picks]), max_tools=3)
+    agent = create_agent(llm, hf_tools(sources=[], backends=[]), middleware=[selector])
+    agent.invoke({"messages": "Translate hello"})
+    assert offered(llm) == [["translation"]]
