@@ -22,7 +22,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, e
 from langchain_core.runnables.config import patch_config
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from jarvis_agent.agent.approval import Policy
+from jarvis_agent.agent.approval import ApprovalPolicy
 from jarvis_agent.agent.memory import MAX_TURNS, ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import make_stages
@@ -103,7 +103,7 @@ class JarvisAgent(Runnable[Any, Run]):
         fallback_on: FallbackOn | None = None,
         settings: Settings | Mapping[str, Any] | None = None,
         checkpointer: BaseCheckpointSaver[Any] | None = None,
-        approve: Policy = False,
+        approve: ApprovalPolicy = False,
     ) -> None:
         if approve and checkpointer is None:
             raise ConfigError(
@@ -364,7 +364,7 @@ class JarvisAgent(Runnable[Any, Run]):
         return await self._stored_runs.history(config) or self._history
 
     def with_checkpointer(
-        self, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: Policy = False
+        self, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: ApprovalPolicy = False
     ) -> Self:
         """Return a copy of this agent with another checkpointer. It shares loaded models with this agent.
 

@@ -78,7 +78,7 @@ def planned_task(task: Task, selection: Selection | None, backends: Mapping[str,
     return PlannedTask(task=task, selection=selection, place="here" if here else "hosted", download=download)
 
 
-Policy = bool | Callable[[PlannedTask], bool]
+ApprovalPolicy = bool | Callable[[PlannedTask], bool]
 """What needs approval: every plan, none, or the tasks for which this function is true."""
 
 
@@ -108,7 +108,7 @@ class _InvalidDecisionError(Exception):
 
 
 def approve(
-    plan: Plan, steps: Sequence[PlannedTask], context: RunContext, policy: Policy, ask: Ask
+    plan: Plan, steps: Sequence[PlannedTask], context: RunContext, policy: ApprovalPolicy, ask: Ask
 ) -> Approved:
     """The approved plan: this one, an edited one, or an empty one with the note REJECTED.
 

@@ -17,10 +17,13 @@ streams each event of the run as JSON.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from itertools import pairwise
-from typing import Annotated, Any, cast
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
 from uuid import uuid4
 
 from langchain_core.messages import AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
@@ -34,20 +37,23 @@ from langgraph.constants import TAG_NOSTREAM
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages, push_message
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import get_runtime
 from langgraph.types import interrupt
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from jarvis_agent.agent.approval import Policy
+from jarvis_agent.agent.approval import ApprovalPolicy
 from jarvis_agent.agent.checkpoints import steps_of_node, threaded, with_threaded_saver
 from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.context import ChatTurn
-from jarvis_agent.core.errors import ForbiddenError, InputError
+from jarvis_agent.core.errors import ConfigError, ForbiddenError, InputError
 from jarvis_agent.core.request import Request
+from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.sync import iterate_sync
 from jarvis_agent.execution.run import Run
+from jarvis_agent.llm.content import ContentForm
 
 _TURNS = TypeAdapter(list[ChatTurn])
 
@@ -80,6 +86,22 @@ class GraphState(GraphInput, GraphOutput, total=False):
     """State of the graph. `turns` are the chat's turns with their files; a caller cannot set them."""
 
     turns: list[Any]
+
+
+class RunOptions(TypedDict, total=False):
+    """Context of the graph: what an assistant of a server, or a caller, may choose for its runs.
+
+    Attributes:
+        policy: where models run. An agent that is confined to one side stays there.
+        models: pinned models by task. Behind a server, these are ids of the Hub.
+        language: language of the answer, such as "French"; else that of the request.
+        content: form of the answer's message: "text", or "blocks" with the files.
+    """
+
+    policy: Policy
+    models: dict[str, str]
+    language: str
+    content: ContentForm
 
 
 class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -122,11 +144,29 @@ def _request_of(state: GraphState) -> dict[str, Any]:
     return given
 
 
+def with_options(stages: PipelineStages, options: RunOptions) -> PipelineStages:
+    """The stages with the options of one run. Raises RequestError for options that cannot be used."""
+    settings, pins = stages.settings, options.get("models") or {}
+    policy = options.get("policy") or settings.policy
+    is_confined = settings.policy.endswith("-only") and policy != settings.policy
+    if policy not in get_args(Policy) or is_confined:
+        raise RequestError(f"the policy {policy!r} is not possible here: the agent has {settings.policy!r}")
+    paths = [name for name in pins.values() if name.startswith(("/", ".", "~")) or Path(name).exists()]
+    if paths and not settings.allow_request_paths:
+        raise RequestError(f"the model {paths[0]!r} is a path; name it by its id on the Hub")
+    settings = settings.model_copy(update={"policy": policy})
+    try:
+        registry = stages.registry.with_settings(settings).with_pins(pins)
+    except ConfigError as error:
+        raise RequestError(str(error)) from error
+    return replace(stages, settings=settings, registry=registry)
+
+
 def build_graph(
     stages: PipelineStages,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     *,
-    approve: Policy = False,
+    approve: ApprovalPolicy = False,
     history: Sequence[ChatTurn] = (),
 ) -> JarvisGraph:
     """The graph of an agent.
@@ -138,15 +178,23 @@ def build_graph(
             `agent.approval`. `Command(resume={"decisions": […]})` continues.
         history: turns with which each chat begins.
 
-    Running it raises RequestError for a request that cannot be used.
+    Running it raises RequestError for a request, or options, that cannot be used.
     """
 
     async def jarvis(state: GraphState, config: RunnableConfig) -> dict[str, Any]:
+        options: RunOptions = get_runtime(RunOptions).context or {}
         turns = turns_in(state) or list(history)
         steps, ask = steps_of_node(config), interrupt if approve else None
         quiet = merge_configs(config, {"tags": [TAG_NOSTREAM]})
         pipeline = RunPipeline(
-            stages, quiet, turns=tuple(turns), steps=steps, ask=ask, policy=approve, remember=turns.append
+            await asyncio.to_thread(with_options, stages, options),
+            quiet,
+            turns=tuple(turns),
+            steps=steps,
+            ask=ask,
+            policy=approve,
+            remember=turns.append,
+            language=options.get("language", ""),
         )
         given = _request_of(state)
         write, run, message_id = get_stream_writer(), Run(), str(uuid4())
@@ -163,14 +211,17 @@ def build_graph(
         except InputError as error:
             raise RequestError(*error.args) from error
         new: list[BaseMessage] = [HumanMessage(request.text)] if state.get("input") else []
-        answer = run.to_message().model_copy(update={"id": message_id})
+        answer = await asyncio.to_thread(run.to_message, options.get("content", "text"))
+        answer = answer.model_copy(update={"id": message_id})
         return {
             "messages": [*new, answer],
             "run": run.model_dump(mode="json"),
             "turns": _TURNS.dump_python(turns[-MAX_TURNS:], mode="json"),
         }
 
-    builder = StateGraph(GraphState, input_schema=GraphInput, output_schema=GraphOutput)
+    builder = StateGraph(
+        GraphState, context_schema=RunOptions, input_schema=GraphInput, output_schema=GraphOutput
+    )
     builder.add_node("jarvis", jarvis).add_edge(START, "jarvis").add_edge("jarvis", END)
     saver = threaded(checkpointer) if checkpointer is not None else None
     graph = builder.compile(checkpointer=saver, name="JarvisAgent")

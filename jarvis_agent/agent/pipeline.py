@@ -21,7 +21,15 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from pydantic import TypeAdapter
 
-from jarvis_agent.agent.approval import REJECTED, Approved, Ask, PlannedTask, Policy, approve, planned_task
+from jarvis_agent.agent.approval import (
+    REJECTED,
+    ApprovalPolicy,
+    Approved,
+    Ask,
+    PlannedTask,
+    approve,
+    planned_task,
+)
 from jarvis_agent.agent.checkpointed_steps import DECISION, CheckpointedSteps
 from jarvis_agent.agent.stages import AddTask, PipelineStages, ask_planner, write_answer
 from jarvis_agent.core.concurrency import (
@@ -67,14 +75,15 @@ class RunPipeline:
         turns: Sequence[ChatTurn] = (),
         steps: CheckpointedSteps | None = None,
         ask: Ask | None = None,
-        policy: Policy = True,
+        policy: ApprovalPolicy = True,
         remember: Callable[[ChatTurn], None] | None = None,
+        language: str = "",
     ) -> None:
         """Prepare a run.
 
         `turns` are earlier turns of the chat. `steps` stores the results of steps. `ask` shows the plan and
         returns the decision on it, if the `policy` wants one. `remember` gets the run as a chat turn when it
-        has ended.
+        has ended. `language` is that of the answer, if it is not the request's.
         """
         self._stages = stages
         self._settings = stages.settings
@@ -90,6 +99,7 @@ class RunPipeline:
         self._store: ResourceStore
         self._timings: dict[str, float] = {}
         self._remember = remember
+        self._language = language
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         """The events of a run as they happen. Closing the generator cancels the run.
@@ -318,6 +328,7 @@ class RunPipeline:
                     results=results,
                     restricted=context.restricted,
                     details=self._settings.report_details,
+                    language=self._language,
                 )
                 limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
                 await write_answer(self._stages.responder, inputs, self._config, show, limit)

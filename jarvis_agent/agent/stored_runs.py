@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 from langgraph.types import Command
 
-from jarvis_agent.agent.approval import Policy, to_json
+from jarvis_agent.agent.approval import ApprovalPolicy, to_json
 from jarvis_agent.agent.checkpointed_steps import DECISION, stored_steps
 from jarvis_agent.agent.graph import GraphInput, JarvisGraph, turns_in
 from jarvis_agent.core.context import ChatTurn
@@ -35,7 +35,7 @@ from jarvis_agent.execution.run import Event, Run
 class StoredRuns:
     """Runs of one thread follow each other; a second one waits for the first."""
 
-    def __init__(self, graph: JarvisGraph, settings: Settings, *, approve: Policy) -> None:
+    def __init__(self, graph: JarvisGraph, settings: Settings, *, approve: ApprovalPolicy) -> None:
         self._graph = graph
         self._settings = settings
         self._approve = approve

@@ -64,7 +64,7 @@ def response_chain(
     """A Runnable that writes the answer from what the tasks produced. Its run is named "respond".
 
     Its input is a dict with "input" (the request), "plan" (a Plan), "results" (TaskResults), and optionally
-    "files" and "chat_history".
+    "files", "chat_history", and "language", that of the answer.
 
     Args:
         llm: a chat model, an `init_chat_model` string, or an LLMClient; None: the configured model.
@@ -240,8 +240,9 @@ def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any
         return replace_texts(value, names)
 
     tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
+    language = f"\n\n(Answer in {inputs['language']}.)" if inputs.get("language") else ""
     return {
-        "input": shorten_text(inputs["input"]),
+        "input": shorten_text(inputs["input"] + language),
         "predictions": shorten_rows(lambda budget: named(predictions(results, budget))),
         "totals": shorten_data(named(totals(results))),
         "model_assignment": shorten_data(model_assignment(results)),

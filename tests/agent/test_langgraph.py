@@ -16,9 +16,11 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from PIL import Image
-from small_agents import plan, small_agent
+from small_agents import EXPERTS, plan, small_agent
 
 from jarvis_agent import Resource, Run, Settings, hf_tools
+from jarvis_agent.agent.graph import RunOptions
+from jarvis_agent.core.errors import InputError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -85,6 +87,59 @@ async def test_the_graph_streams_the_checked_answer_once_and_no_other_text(neste
     assert {piece.id for piece in pieces} == {answer.id}
     assert "".join(piece.text for piece in pieces) == answer.text
     assert answer.additional_kwargs["artifacts"][0]["path"] in answer.text
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["alone", "nested"])
+def test_one_graph_serves_several_assistants(nested: bool) -> None:
+    far = FakeBackend(EXPERTS, "far", local=False)
+    models = [
+        fake_candidate("image-to-text", "org/here", downloads=1),
+        fake_candidate("image-to-text", "org/other", downloads=0),
+        fake_candidate("image-to-text", "org/far", backend="far", local=False, providers=("far",)),
+    ]
+    agent, llm, _ = small_agent(
+        plan(("image-to-text", [], {"image": CAT})),
+        sources=[FakeSource(models)],
+        backends=[FakeBackend(EXPERTS), far],
+        settings={"selection": "rank", "offline": False},
+    )
+    graph: Any = agent.graph
+    schema = graph.get_context_jsonschema()
+    assert schema["properties"].keys() == {"policy", "models", "language", "content"}
+    if nested:
+        builder = StateGraph(MessagesState, context_schema=RunOptions).add_node("jarvis", graph)
+        graph = builder.add_edge(START, "jarvis").compile()
+    contexts: list[tuple[Any, str]] = [
+        (None, "org/here"),
+        ({"policy": "hosted-only"}, "org/far"),
+        ({"models": {"image-to-text": "org/other"}}, "org/other"),
+        ({"language": "French"}, "org/here"),
+    ]
+    for context, model in contexts:
+        stream = graph.stream(message(), stream_mode="custom", subgraphs=True, context=context)
+        chosen = [piece["selection"]["model"] for _, piece in stream if piece["kind"] == "selected"]
+        assert chosen == [model]
+        assert ("(Answer in French.)" in llm.calls[-1].prompt) == ("language" in (context or {}))
+
+
+def test_a_client_cannot_choose_more_than_the_agent_allows() -> None:
+    agent, _, _ = small_agent(settings={"policy": "local-only"})
+    served = agent.restricted().graph
+    contexts: list[tuple[Any, str]] = [
+        ({"policy": "hosted-first"}, "'hosted-first' is not possible here: the agent has 'local-only'"),
+        ({"policy": "anywhere"}, "not possible"),
+        ({"models": {"image-to-text": "/etc"}}, "is a path"),
+        ({"models": {"sing": "org/model"}}, "sing"),
+    ]
+    for context, problem in contexts:
+        with pytest.raises(InputError, match=problem):
+            served.invoke(message("Hello"), context=context)
+
+
+def test_an_assistant_may_have_the_pictures_in_the_answer() -> None:
+    agent, _, _ = small_agent(plan(("canny-control", [], {"image": CAT})), DRAW)
+    state: Any = agent.graph.invoke(message(f"Draw the edges of {CAT}"), context={"content": "blocks"})
+    assert [block["type"] for block in state["messages"][-1].content] == ["text", "image"]
 
 
 def test_the_stages_inside_the_graph_can_be_drawn() -> None:
