@@ -6,7 +6,8 @@
     chain.with_fallbacks([OfflinePlanner()])
 
 For each request it composes `prompt | chat model | PlanOutputParser`. Tasks that rules cannot repair are sent
-back to the model once, with the errors and with what the plan leaves out of the request (see `coverage`).
+back to the model once, with the errors. What the plan leaves out of the request is added where it is sure,
+and else asked for in the same way (see `coverage`).
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from pydantic import ConfigDict, Field
 
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import LLMError
+from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.llm.budget import context_window, count_tokens, prompt_budget
 from jarvis_agent.llm.chat_model import is_small
@@ -65,8 +67,8 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
     Attributes:
         specs: the task types that the plan may use, by name.
         files: the files that the plan may name; None: any.
-        coverage: what the request asks for. Tasks for what the plan leaves out are asked for, and then added.
-            The default compares the plan with nothing.
+        coverage: what the request asks for. Tasks for what the plan leaves out are added if they are sure,
+            and else asked for. The default compares the plan with nothing.
         repair: asked once, with a list of PlanParseErrors, to write again what rules cannot repair, and what
             is left out. Returns text or a message. None: what is broken is left out, with a note.
 
@@ -132,25 +134,31 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             can_repair = False
         if rest:
             yield Plan(tasks=rest)
-        more: list[Task] = []
         gaps = self.coverage.find_errors(parser.tasks)
-        errors = [*parser.errors, *gaps]
+        # What is sure needs no call. If one is due for errors, the model may fill the gaps too.
+        more = self._add_expected(parser) if gaps and not parser.errors else []
+        errors = [*parser.errors, *self.coverage.find_errors(parser.tasks)]
         if can_repair and errors:
             try:
                 reply = _text(await repair(errors))
-                more = parser.apply_repair(reply, lambda draft: self.coverage.lacks(draft, parser.tasks))
+                more += parser.apply_repair(reply, lambda draft: self.coverage.lacks(draft, parser.tasks))
             except LLMError as error:
                 parser.note(f"the language model could not repair its plan: {error}")
         if parser.errors and not parser.tasks:
             is_weak = any(WHAT_IT_NEEDS not in one.error for one in parser.errors)
             raise LLMError(f"{'; '.join(parser.notes)}.{_LARGER_MODEL if is_weak else ''}")
         if gaps or more:
-            for task in parser.add(self.coverage.additions(parser.tasks)):
-                parser.note(f"task {task.id} ({task.task}) was added: the request asks for it")
-                more.append(task)
+            more += self._add_expected(parser)
             for gap in self.coverage.find_errors(parser.tasks):
                 parser.note(f"“{shorten(gap.raw)}” is not planned", is_removal=True)
         yield Plan(tasks=more, notes=parser.notes, removed=parser.removed)
+
+    def _add_expected(self, parser: StreamingPlanParser) -> list[Task]:
+        """Add the tasks that the request asks for without doubt, and the plan lacks."""
+        added = parser.add(self.coverage.additions(parser.tasks))
+        for task in added:
+            parser.note(f"task {task.id} ({task.task}) was added: the request asks for it")
+        return added
 
 
 def _text(chunk: str | BaseMessage) -> str:
@@ -262,17 +270,16 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         request = PlanRequest.of(input, self.specs)
         chain, values = await run_cpu_bound(self._compose, request)
         chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
-        most, copies = max(MAX_TASKS, 4 * len(request.files)), Counter[str]()
+        loop = LoopDetector(request.specs, max(MAX_TASKS, 4 * len(request.files)))
         async with aclosing(chunks):
             async for chunk in chunks:
-                for place, task in enumerate(chunk.tasks):
-                    written = f"{task.task} {task.args}"
-                    if (count := copies.total()) >= most or copies[written] >= MAX_COPIES:
-                        note = f"the model was stopped after {count} tasks"
-                        yield Plan(tasks=chunk.tasks[:place], notes=[note])
-                        return
-                    copies[written] += 1
-                yield chunk
+                tasks = [passed for task in chunk.tasks for passed in loop.feed(task)]
+                if loop.is_found:
+                    yield Plan(tasks=tasks, notes=[f"the model was stopped after {loop.count} tasks"])
+                    return
+                yield chunk.model_copy(update={"tasks": tasks})
+        for task in loop.held:
+            yield Plan(notes=[f"task {task.id} ({task.task}) was written twice and is done once"])
 
     def join(self, chunks: list[Plan]) -> Plan:
         """The sum of the chunks."""
@@ -329,6 +336,56 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         if self.window < LONG_CONTEXT or count_tokens(task_lines(request.specs.values())) > budget:
             return dict(select_tools(request, self.similarity, steps, used, budget))
         return dict(request.specs)
+
+
+class LoopDetector:
+    """Finds out that a model does not end its plan. Small models may write the same tasks again and again.
+
+    A plan is stopped at `most` tasks, at too many equal ones, and when two tasks in a row do with a file what
+    was done with it before. The first of the two is held back until the next one goes on with the plan.
+    What is made from words, such as three pictures of a cat, may be wanted more than once.
+    """
+
+    def __init__(self, specs: Mapping[str, TaskSpec], most: int) -> None:
+        self.specs = specs
+        self.most = most
+        self.count = 0
+        self.held: list[Task] = []
+        self.is_found = False
+        self._copies = Counter[str]()
+        self._first: dict[str, int] = {}
+        self._originals: dict[int, int] = {}
+        self._fixed: set[int] = set()
+
+    def feed(self, task: Task) -> list[Task]:
+        """The tasks that may run now."""
+        # A copy of several tasks refers to its own: compare what these are copies of.
+        args = substitute(task.args, lambda number: ref(self._originals.get(number, number)))
+        form = f"{task.task} {args}"
+        self._originals[task.id] = self._first.setdefault(form, task.id)
+        self._copies[form] += 1
+        if self._is_fixed(task):
+            self._fixed.add(task.id)
+        is_copy = task.id in self._fixed and self._copies[form] > 1
+        is_too_much = self.count >= self.most or self._copies[form] > MAX_COPIES
+        self.is_found = self.is_found or is_too_much or (is_copy and bool(self.held))
+        if self.is_found:
+            return []
+        if is_copy:
+            self.held = [task]
+            return []
+        passed, self.held = [*self.held, task], []
+        self.count += len(passed)
+        return passed
+
+    def _is_fixed(self, task: Task) -> bool:
+        """Whether a file determines the result, directly or by the tasks before."""
+        spec, text = self.specs.get(task.task), task.args.get("text")
+        makes_media = spec is not None and spec.outputs[:1] != () and spec.outputs[0] in MEDIA
+        if makes_media and isinstance(text, str) and not refs_in(text):
+            return False
+        files = [name for name in task.args.keys() & MEDIA if not refs_in(task.args[name])]
+        return bool(files) or not self._fixed.isdisjoint(refs_in(task.args))
 
 
 def _with_shown_args(specs: Mapping[str, TaskSpec], examples: Sequence[Example]) -> dict[str, TaskSpec]:

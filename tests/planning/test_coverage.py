@@ -49,23 +49,18 @@ def calls(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
     return [(each.task, each.args) for each in plan.tasks]
 
 
-def test_what_is_left_out_is_sent_back_and_its_repair_is_added() -> None:
-    rows: list[tuple[str, list[Any], list[Any], list[str]]] = [
-        (BOTH, [LOOK], [CANNY], ["make a canny edge image of it", "0 (image-to-text)"]),
-        ("Find the dogs in a.jpg and b.jpg", [task("object-detection", 0, image="a.jpg")],
-         [task("object-detection", 1, image="b.jpg")], ['"b.jpg"', "no task uses this image"]),
-        ("把 speech.wav 转成文字，再翻译成法语。", [HEAR],
-         [task("translation", 1, 0, text="<resource>-0", tgt_lang="fr")], ["翻译成法语"]),
-    ]  # fmt: skip
-    for request, first, repair, sent in rows:
-        plan, llm = planned(request, first, repair)
-        assert calls(plan) == [(each["task"], each["args"]) for each in [*first, *repair]], request
-        assert plan.notes == []
-        assert llm.stages() == ["plan", "repair"]
-        assert all(part in llm.calls[1].prompt for part in sent), llm.calls[1].prompt[-500:]
+def test_what_is_left_out_and_not_sure_is_sent_back_and_its_repair_is_added() -> None:
+    first, repair = task("object-detection", 0, image="a.jpg"), task("object-detection", 1, image="b.jpg")
+    llm = ScriptedLLM({"plan": json.dumps([first]), "repair": json.dumps([repair])})
+    plan = planning_chain(llm).invoke("Find the dogs in a.jpg and b.jpg")
+    assert calls(plan) == [(each["task"], each["args"]) for each in (first, repair)]
+    assert plan.notes == []
+    assert llm.stages() == ["plan", "repair"]
+    assert '"b.jpg"' in llm.calls[1].prompt
+    assert "no task uses this image" in llm.calls[1].prompt
 
 
-def test_what_is_still_left_out_is_added_by_the_offline_planner() -> None:
+def test_what_is_left_out_and_sure_is_added_without_a_call() -> None:
     rows = {
         BOTH: ([LOOK], [("canny-control", {"image": "a.jpg"})]),
         "Describe a.jpg, then read the description aloud": (
@@ -82,12 +77,19 @@ def test_what_is_still_left_out_is_added_by_the_offline_planner() -> None:
         ),
     }
     for request, (first, added) in rows.items():
-        for repair in ([], first, [task("object-detection", 7, image="a.jpg")], LLMError("too busy")):
-            plan, _ = planned(
-                request, first, (lambda _, e=repair: e) if isinstance(repair, LLMError) else repair
-            )
-            assert calls(plan) == [(first[0]["task"], first[0]["args"]), *added], (request, repair)
-            assert sum("was added: the request asks for it" in note for note in plan.notes) == len(added)
+        plan, llm = planned(request, first)
+        assert calls(plan) == [(first[0]["task"], first[0]["args"]), *added], request
+        assert sum("was added: the request asks for it" in note for note in plan.notes) == len(added)
+        assert llm.stages() == ["plan"]
+
+
+def test_what_is_left_out_is_added_after_a_repair_that_brings_nothing() -> None:
+    broken = task("make-noise", 1)
+    for repair in ([], [LOOK], LLMError("too busy")):
+        reply = (lambda _, e=repair: e) if isinstance(repair, LLMError) else repair
+        plan, llm = planned(BOTH, [LOOK, broken], reply)
+        assert calls(plan) == [("image-to-text", {"image": "a.jpg"}), ("canny-control", {"image": "a.jpg"})]
+        assert llm.stages() == ["plan", "repair"]
 
 
 def test_hints_are_needed_for_steps_and_an_agent_passes_them() -> None:
