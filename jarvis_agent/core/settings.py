@@ -101,7 +101,12 @@ class Settings(EnvironmentSettings):
     models_file: Path | None = Field(
         None, description="YAML file of your own models, which are offered besides all others"
     )
-    top_k: int = Field(5, ge=1, description="candidates that the LLM chooses from")
+    selection_file: Path | Literal["off"] | None = Field(
+        None,
+        description="SQLite file of what selection keeps; `off`: none; None: "
+        "`jarvis_agent/selection.sqlite` in the user's cache directory",
+    )
+    top_k: int = Field(8, ge=1, description="candidates that the LLM chooses from")
     licenses: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="allowed licences, as the Hub spells them; empty: all"
     )

@@ -163,6 +163,7 @@ class Selection(Frozen):
         placement: why it runs here or hosted ("it is on this machine"); "" for an algorithm.
         candidates: the chosen model and its fallbacks, in order. A model that can run both here and hosted
             appears twice, with different backends.
+        factors: points of the candidates in the ranking, by id and name of the factor ("purpose", …).
         rejected: reasons against other models, by id.
         task: name of the task type; differs from the plan's if another task replaces it.
         note: a remark for the user ("no captioner is installed, so the image is classified").
@@ -173,6 +174,7 @@ class Selection(Frozen):
     chosen_by: ChosenBy = "rank"
     placement: str = ""
     candidates: list[Candidate] = Field(default_factory=list)
+    factors: dict[str, dict[str, float]] = Field(default_factory=dict)
     rejected: dict[str, str] = Field(default_factory=dict)
     task: str = ""
     note: str = ""

@@ -1,7 +1,8 @@
 """Model selection, scored on requests of others: the Hugging Face part of APIBench (Patil et al., 2023).
 
     bench = read_folder(Path("apibench"), half="test")
-    ranked = [await rank_models(one, bench, settings) async for one in bench.requests]
+    rank = ModelRanker(bench, settings)
+    ranked = [await rank(one) for one in bench.requests]
     selection_report("no model", ranked).figures[0]      # Figure("first", 0.31, 0.27, 0.35)
 
 A folder holds `huggingface_eval.json`, requests with the model that fits each, and `huggingface_api.jsonl`,
@@ -18,6 +19,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
+from jarvis_agent.backends.hub import model_card
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
@@ -116,14 +118,16 @@ def read_folder(folder: Path, half: Literal["dev", "test", "all"] = "all") -> Se
 
 def _candidate(record: Mapping[str, Any]) -> Candidate:
     """Return a description of APIBench as a candidate, as if its card had the same parts."""
+    name, task = str(record["api_name"]), _spec(str(record.get("domain"))).name
     function = _text(record.get("functionality"))
     datasets = [f"dataset:{name}" for name in _datasets(record.get("performance"))]
     return Candidate(
-        id=str(record["api_name"]),
-        task=_spec(str(record.get("domain"))).name,
+        id=name,
+        task=task,
         source="fake",
         local=True,
         description=_text(record.get("description")),
+        traits=model_card.capabilities(task, name, ()) if task == "translation" else (),
         tags=(*([function] if function else []), *datasets),
         metadata={"examples": _text(record.get("example_code"))},
     )
@@ -150,22 +154,28 @@ def _spec(domain: str) -> TaskSpec:
     return known or TaskSpec(name=domain, category="tool", description=domain, inputs=(), outputs=("any",))
 
 
-async def rank_models(
-    asked: SelectionRequest, bench: SelectionBench, settings: Settings, llm: LLMClient | None = None
-) -> Ranked:
-    """Let the selector order the models of a request's domain; without `llm` the ranking decides."""
-    settings = settings.model_copy(update=_SETTINGS)
-    spec = _spec(asked.domain)
-    chain = selection_chain(llm, settings=settings) if llm is not None else None
-    backend = FakeBackend({spec.name: None})
-    selector = ModelSelector([_AllModels(bench.models[asked.domain])], [backend], settings, chain)
-    meter = UsageMeter()
-    context = RunContext(asked.request, specs=TASKS, config={"callbacks": [meter]})
-    start = perf_counter()
-    found = await selector.select(Task(task=spec.name, id=0), spec, context)
-    seconds = perf_counter() - start
-    order = tuple(candidate.id for candidate in found.candidates)
-    return Ranked(asked, order, found.chosen_by, found.reason, seconds, meter.total)
+class ModelRanker:
+    """Lets the selector order the models of a request's domain; without `llm` the ranking decides."""
+
+    def __init__(self, bench: SelectionBench, settings: Settings, llm: LLMClient | None = None) -> None:
+        settings = settings.model_copy(update=_SETTINGS)
+        chain = selection_chain(llm, settings=settings) if llm is not None else None
+        self._selectors = {
+            domain: ModelSelector(
+                [_AllModels(models)], [FakeBackend({models[0].task: None})], settings, chain
+            )
+            for domain, models in bench.models.items()
+        }
+
+    async def __call__(self, asked: SelectionRequest) -> Ranked:
+        """Return the order for a request."""
+        spec, meter = _spec(asked.domain), UsageMeter()
+        context = RunContext(asked.request, specs=TASKS, config={"callbacks": [meter]})
+        start = perf_counter()
+        found = await self._selectors[asked.domain].select(Task(task=spec.name, id=0), spec, context)
+        seconds = perf_counter() - start
+        order = tuple(candidate.id for candidate in found.candidates)
+        return Ranked(asked, order, found.chosen_by, found.reason, seconds, meter.total)
 
 
 class _AllModels(FakeSource):

@@ -5,11 +5,12 @@
     listed.candidates     # the best first, each with the backend that runs it
     listed.rejected       # {"org/model": "it is gated: ..."}
 
-CHECKS and the placement exclude a candidate; the ranking orders the rest.
+CHECKS and the placement exclude a candidate; the rest are ordered by their factors (see `ranking`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +20,11 @@ from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Task
+from jarvis_agent.selection.card_vectors import CardVectors
 from jarvis_agent.selection.hints import missing_language
 from jarvis_agent.selection.placement import Placement, place, prefers_hosted
+from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose
+from jarvis_agent.selection.ranking import Factors, rate
 from jarvis_agent.selection.sources.registered import RegisteredSource
 
 _LOCATION_FIELDS = ("local", "path", "revision", "size", "backend", "library", "source")
@@ -33,6 +37,7 @@ class SelectionQuery:
     Attributes:
         hints: what the request says about the task, as `hints.task_hints` returns it.
         language: the language of the request, as `core.languages.detect_script` returns it.
+        purpose: what the request says about the task beyond its type.
     """
 
     task: Task
@@ -40,19 +45,33 @@ class SelectionQuery:
     settings: Settings
     hints: Mapping[str, Any] = field(default_factory=dict)
     language: str | None = None
+    purpose: Purpose = NO_PURPOSE
 
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
-    """The allowed candidates as placed, the best first, and why the others are rejected, by id."""
+    """The allowed candidates as placed, the best first, their factors, and why the others are rejected.
+
+    `factors` and `rejected` are by id.
+    """
 
     placements: list[Placement]
     rejected: dict[str, str]
+    factors: dict[str, Factors] = field(default_factory=dict)
 
     @property
     def candidates(self) -> list[Candidate]:
         """The allowed candidates, each with the backend that runs it."""
         return [placement.primary for placement in self.placements]
+
+    def first(self, count: int) -> list[Placement]:
+        """The first of the ranking for five eighths of `count`, the most used ones for the others."""
+        best = self.placements[: max(1, math.ceil(count * 5 / 8))]
+        used = sorted(self.placements, key=lambda one: -one.primary.downloads)
+        used = [one for one in used if one.primary.downloads]
+        kept = {one.primary.id: one for one in (*best, *used[: count - len(best)], *self.placements)}
+        shown = set(list(kept)[:count])
+        return [one for one in self.placements if one.primary.id in shown]
 
 
 def merge_candidates(lists: Iterable[Sequence[Candidate]], settings: Settings) -> list[Candidate]:
@@ -87,9 +106,12 @@ def _merge(first: Candidate, other: Candidate, hosted: bool) -> Candidate:
 
 
 def shortlist(
-    candidates: Iterable[Candidate], query: SelectionQuery, backends: Sequence[Backend]
+    candidates: Iterable[Candidate],
+    query: SelectionQuery,
+    backends: Sequence[Backend],
+    vectors: CardVectors | None = None,
 ) -> Shortlist:
-    """Filter, place and rank the candidates."""
+    """Filter, place and rank the candidates; `vectors` compares their cards with the purpose."""
     found: list[Placement] = []
     rejected: dict[str, str] = {}
     for candidate in candidates:
@@ -104,7 +126,10 @@ def shortlist(
         reason = "it describes images, and the request asks for their text"
         rejected |= {one.primary.id: reason for one in found if one not in readers}
         found = readers
-    return Shortlist(sorted(found, key=lambda placement: _rank(placement, query)), rejected)
+    rated = rate([one.primary for one in found], [one.here for one in found], query.purpose, vectors)
+    factors = {one.primary.id: points for one, points in zip(found, rated, strict=True)}
+    found.sort(key=lambda placement: _rank(placement, query, factors[placement.primary.id]))
+    return Shortlist(found, rejected, factors)
 
 
 def _check_license(candidate: Candidate, query: SelectionQuery) -> str | None:
@@ -155,14 +180,14 @@ def _only_reads(candidate: Candidate) -> bool:
     return "ocr" in candidate.traits and "caption" not in candidate.traits
 
 
-def _rank(placement: Placement, query: SelectionQuery) -> tuple[bool, bool, bool, int]:
+def _rank(placement: Placement, query: SelectionQuery, factors: Factors) -> tuple[bool, bool, bool, float]:
     """Return the sort key of a candidate; smaller is better."""
-    candidate, here = placement.primary, placement.here
+    candidate = placement.primary
     return (
         not query.hints and _only_reads(candidate),
         _lacks_request_language(candidate, query),
-        here if prefers_hosted(query.settings, query.spec) else not (here and candidate.local),
-        -candidate.downloads,
+        placement.here and prefers_hosted(query.settings, query.spec),
+        -factors.total,
     )
 
 

@@ -46,9 +46,11 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
 from jarvis_agent.llm.errors import UnavailableModelError
 from jarvis_agent.selection.advice import advice, no_candidate_error
+from jarvis_agent.selection.card_vectors import CardVectors
 from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
 from jarvis_agent.selection.hints import task_hints
+from jarvis_agent.selection.purpose import purpose_of
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 from jarvis_agent.selection.sources.registered import is_loopback
 
@@ -150,6 +152,7 @@ class ModelSelector:
         if selector is None and llm is not None and settings.selection != "rank":
             selector = selection_chain(llm, settings=settings)
         self._chain = to_runnable(selector, "selector")
+        self._vectors = CardVectors(settings)
         self.pins = read_pins(pins or {})
         self._slots: WeakKeyDictionary[RunContext, asyncio.Semaphore] = WeakKeyDictionary()
 
@@ -170,23 +173,32 @@ class ModelSelector:
     async def select(self, task: Task, spec: TaskSpec, context: RunContext) -> Selection:
         """Return the candidates for a task, the chosen one first.
 
-        Asks every source, applies the hard filters, ranks, and lets the chain choose one of the first
-        `top_k`. A source has half of `settings.select_timeout`, and its errors are recorded in
-        `Selection.rejected`; the chain has what is left, else the ranking decides. At most
+        Asks every source, applies the hard filters, ranks, and lets the chain choose one of `top_k`: those
+        that fit best, and the most used. A source has half of `settings.select_timeout`, and its errors are
+        recorded in `Selection.rejected`; the chain has what is left, else the ranking decides. At most
         `settings.max_parallel` choices of one run are made at the same time.
 
         Raises:
             NoCandidateError: no model passes the filters; the message has the reasons and what would help.
         """
         query = SelectionQuery(
-            task, spec, self._settings, task_hints(task, context), detect_script(context.request)
+            task,
+            spec,
+            self._settings,
+            task_hints(task, context),
+            detect_script(context.request),
+            purpose_of(task, spec, context),
         )
         if pin := self.pins.get(spec.name):
             return await self._select_pinned(pin, query)
         ends = asyncio.get_running_loop().time() + self._settings.select_timeout
         candidates, failed = await self._ask_sources(spec)
-        listed = shortlist(candidates, query, self._backends)
-        listed = replace(listed, rejected={**failed, **listed.rejected})
+        listed = await self._shortlist(candidates, query)
+        listed = replace(
+            listed,
+            placements=listed.first(self._settings.top_k),
+            rejected={**failed, **listed.rejected},
+        )
         if listed.candidates:
             selection = await self._choose(listed, query, context, ends)
             if query.hints.get("ocr") and "ocr" not in selection.candidates[0].traits:
@@ -214,14 +226,20 @@ class ModelSelector:
         lists = [answer for answer in answers if not isinstance(answer, BaseException)]
         return merge_candidates(lists, self._settings), failed
 
+    async def _shortlist(self, candidates: Sequence[Candidate], query: SelectionQuery) -> Shortlist:
+        """Filter and rank, in a thread where cards are compared: those of a new list take a while."""
+        if not query.purpose.text:
+            return shortlist(candidates, query, self._backends)
+        return await asyncio.to_thread(shortlist, candidates, query, self._backends, self._vectors)
+
     async def _choose(
         self, listed: Shortlist, query: SelectionQuery, context: RunContext, ends: float
     ) -> Selection:
-        """Select one of the `top_k`: the only one, the chain's choice until `ends`, or the first by rank."""
-        top = listed.candidates[: self._settings.top_k]
+        """Select one: the only one, the chain's choice until `ends`, or the first by rank."""
+        top = listed.candidates
         if len(top) == 1:
             return _selection(top[0], listed, "it is the only model that can do this", "only", query)
-        by_rank = _reason_of_rank(top)
+        by_rank = _reason_of_rank(listed)
         if self._chain is None:
             return _selection(top[0], listed, by_rank, "rank", query)
         asked = self._ask_chain(self._chain, query, top, context)
@@ -331,13 +349,12 @@ def _explain_failure(error: Exception) -> str:
 def _selection(
     chosen: Candidate, listed: Shortlist, reason: str, chosen_by: ChosenBy, query: SelectionQuery
 ) -> Selection:
-    """The selection: the chosen model, the rest of the `top_k`, then these on their other sides.
+    """The selection: the chosen model, the rest of the list, then these on their other sides.
 
     The other sides come last, because the policy names the preferred one: another model there is tried before
     the same model where it may cost a download or money.
     """
-    placed = listed.placements[: query.settings.top_k]
-    placed.sort(key=lambda placement: placement.primary.id != chosen.id)
+    placed = sorted(listed.placements, key=lambda placement: placement.primary.id != chosen.id)
     return Selection(
         model=chosen.id,
         reason=reason,
@@ -347,6 +364,7 @@ def _selection(
             *(placement.primary for placement in placed),
             *(placement.alternate for placement in placed if placement.alternate),
         ],
+        factors={one.primary.id: listed.factors[one.primary.id].model_dump() for one in placed},
         rejected=listed.rejected,
         task=query.spec.name,
     )
@@ -358,10 +376,16 @@ def _with_known_tasks(settings: Settings) -> Settings:
     return settings.model_copy(update={"policies": policies})
 
 
-def _reason_of_rank(top: Sequence[Candidate]) -> str:
-    first = top[0]
+def _reason_of_rank(listed: Shortlist) -> str:
+    top, factors = listed.candidates, listed.factors
+    first, count = top[0], len(top)
+    if factors[first.id].purpose > 0 and any(
+        factors[one.id].total - factors[one.id].purpose > factors[first.id].total - factors[first.id].purpose
+        for one in top
+    ):
+        return f"of {count} candidates it fits the request best"
     if first.local and not all(candidate.local for candidate in top):
-        return f"of {len(top)} candidates it is on this machine already"
+        return f"of {count} candidates it is on this machine already"
     if first.downloads > 0:
-        return f"of {len(top)} candidates it has the most downloads ({first.downloads:,})"
-    return f"it is the first of {len(top)} candidates"
+        return f"of {count} candidates it has the most downloads ({first.downloads:,})"
+    return f"it is the first of {count} candidates"

@@ -12,10 +12,10 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Usage
 from jarvis_agent.evaluation.selection import (
+    ModelRanker,
     Ranked,
     SelectionRequest,
     domain_reports,
-    rank_models,
     read_folder,
     selection_report,
 )
@@ -68,7 +68,7 @@ def test_a_folder_gives_requests_and_each_model_once(tmp_path: Path) -> None:
 
 async def test_a_domain_that_is_no_task_type_is_ranked_too(tmp_path: Path) -> None:
     bench = read_folder(write(tmp_path, ("Instruction: Play soccer.\nOutput:", MODELS[3])))
-    found = await rank_models(bench.requests[0], bench, Settings())
+    found = await ModelRanker(bench, Settings())(bench.requests[0])
     assert (found.order, found.by) == (("poca",), "only")
 
 

@@ -318,7 +318,7 @@ def hub() -> Iterator[HubDouble]:
 
 async def test_models_of_the_hub_are_ranked_with_the_users_own(hub: HubDouble) -> None:
     own = RegisteredSource({"id": "mine", "task": DETECTION, "downloads": 10})
-    mixed = await select(selector([own, HubSource(Settings(offline=False))]))
+    mixed = await select(selector([own, HubSource(Settings(offline=False))]), request="What is in z.jpg?")
     assert [candidate.id for candidate in mixed.candidates] == ["org/alone", "mine", "org/served"]
 
 

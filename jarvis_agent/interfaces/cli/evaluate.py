@@ -98,8 +98,8 @@ def selection(
     """Score how often a fitting model is chosen, or among the first."""
     from jarvis_agent.core.settings import load_settings
     from jarvis_agent.evaluation.selection import (
+        ModelRanker,
         domain_reports,
-        rank_models,
         read_folder,
         selection_report,
     )
@@ -117,9 +117,9 @@ def selection(
     async def rank_all(label: str, llm: LLMClient | None) -> list[Ranked]:
         from rich.progress import track
 
-        await rank_models(asked[0], bench, settings)  # weights are loaded at the first selection
+        rank = ModelRanker(bench, settings, llm)
         shown = track(asked, label, console=make_console(stderr=True), transient=True)
-        return [await rank_models(one, bench, settings, llm) for one in shown]
+        return [await rank(one) for one in shown]
 
     ranked = asyncio.run(rank_all("ranking", None))
     chosen = asyncio.run(rank_all(name, llm)) if llm is not None else []

@@ -1,0 +1,188 @@
+"""Ranking: how well each model suits a task, as a sum of named factors in points.
+
+    for factors in rate(candidates, here, purpose, CardVectors(settings)):
+        factors.purpose, factors.popularity, factors.evidence, factors.machine, factors.total
+
+All weights stand here. Those of the purpose are fitted by logistic regression on the odd lines of APIBench
+(`jarvis eval selection --half dev`). The others are in proportion to them: where a request names a niche, its
+model gains about five points, which is worth more than the downloads of a general model. Where it names none,
+the purpose is worth nothing, and the general model stays first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from jarvis_agent.core.languages import LANGUAGES
+from jarvis_agent.core.types import Candidate, Frozen
+from jarvis_agent.selection.purpose import FUNCTION_WORDS, WORD, Purpose, languages_in
+
+if TYPE_CHECKING:
+    from jarvis_agent.selection.card_vectors import CardVectors
+
+SIMILARITY, KEYWORDS, OTHER_LANGUAGE = 4.7, 0.58, -1.2
+"""Points of a cosine of 1, of a BM25 score of 1 (its root counts), and of a card for other languages."""
+
+POPULARITY = 0.6
+"""Points of ten times as many downloads."""
+LIKE = 100
+"""Downloads for which a like counts: the median ratio of the two on the Hub is of this order."""
+UNKNOWN_DOWNLOADS = 1_000_000
+"""Downloads of a model on this machine whose downloads are unknown: its user or this project chose it."""
+
+EVIDENCE = 0.3
+"""Points of published results for the task."""
+
+ON_THIS_MACHINE, GIGABYTE = 2.0, -0.5
+"""Points of a model that need not be downloaded, and of each 10⁹ bytes to be loaded here."""
+
+_K1, _B = 1.2, 0.75  # BM25's usual constants
+_GRAM = 4
+_EXAMPLE_CHARS = 600
+_NAME_OF_CODE = {language.code: language.name for language in LANGUAGES}
+_MAX_NAMED_LANGUAGES = 5
+_FILE_TAGS = """
+    transformers pytorch tf jax onnx safetensors diffusers tensorboard endpoints_compatible model-index
+    autotrain_compatible text-embeddings-inference text-generation-inference generated_from_trainer
+    has_space custom_code timm gguf
+"""
+_NO_SUBJECT = frozenset(_FILE_TAGS.split())
+"""Tags about files and libraries."""
+
+
+class Factors(Frozen):
+    """Points for a model; higher is better.
+
+    Attributes:
+        purpose: the card is similar to the request and has its words.
+        popularity: downloads and likes.
+        evidence: published results.
+        machine: it is on this machine; its size.
+    """
+
+    purpose: float = 0.0
+    popularity: float = 0.0
+    evidence: float = 0.0
+    machine: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The sum."""
+        return self.purpose + self.popularity + self.evidence + self.machine
+
+
+def rate(
+    candidates: Sequence[Candidate],
+    here: Sequence[bool],
+    purpose: Purpose,
+    vectors: CardVectors | None = None,
+) -> list[Factors]:
+    """Return the factors of each candidate.
+
+    Args:
+        here: whether each would run on this machine.
+        vectors: compares the request with cards; None: only words are compared.
+    """
+    fits = purpose_scores(candidates, purpose, vectors)
+    return [
+        Factors(
+            purpose=round(fit, 2),
+            popularity=round(_popularity(candidate), 2),
+            evidence=EVIDENCE if candidate.metadata.get("results") else 0.0,
+            machine=round(_machine(candidate) if runs_here else 0.0, 2),
+        )
+        for candidate, runs_here, fit in zip(candidates, here, fits, strict=True)
+    ]
+
+
+def _popularity(candidate: Candidate) -> float:
+    known = candidate.downloads + LIKE * candidate.likes
+    return POPULARITY * math.log10(1 + (known or (UNKNOWN_DOWNLOADS if candidate.local else 0)))
+
+
+def _machine(candidate: Candidate) -> float:
+    return ON_THIS_MACHINE * candidate.local + GIGABYTE * (candidate.size or 0) / 1e9
+
+
+def purpose_scores(
+    candidates: Sequence[Candidate], purpose: Purpose, vectors: CardVectors | None = None
+) -> list[float]:
+    """Return how well each candidate fits a purpose, in points; 0 for each if there is none."""
+    if not purpose.text:
+        return [0.0] * len(candidates)
+    cards = [card_text(candidate) for candidate in candidates]
+    grams = [_grams(f"{card} {_examples(one)}") for card, one in zip(cards, candidates, strict=True)]
+    keywords = bm25(_grams(purpose.text), grams)
+    cosines = vectors.similarities(purpose.text, cards) if vectors else [0.0] * len(cards)
+    return [
+        SIMILARITY * cosine
+        + KEYWORDS * math.sqrt(score)
+        + OTHER_LANGUAGE * _is_for_other_languages(candidate, card, purpose)
+        for candidate, card, score, cosine in zip(candidates, cards, keywords, cosines, strict=True)
+    ]
+
+
+def _is_for_other_languages(candidate: Candidate, card: str, purpose: Purpose) -> bool:
+    named = languages_in(card) | set(candidate.languages)
+    return bool(named - {"en"}) and not named & (purpose.languages or {*candidate.languages} & {"en"})
+
+
+def card_text(candidate: Candidate) -> str:
+    """Return what a candidate says of itself: words of its id, tags, languages, description and data sets."""
+    languages = candidate.languages if len(candidate.languages) <= _MAX_NAMED_LANGUAGES else ()
+    tags = [tag for tag in candidate.tags if _is_subject(tag, candidate)]
+    datasets = [tag.removeprefix("dataset:") for tag in candidate.tags if tag.startswith("dataset:")]
+    about = [_id_words(candidate), *tags, *(_NAME_OF_CODE.get(code, "") for code in languages)]
+    return f"{'. '.join(filter(None, about))}. {candidate.description} {' '.join(datasets)}".strip()
+
+
+def _is_subject(tag: str, candidate: Candidate) -> bool:
+    return not (":" in tag or len(tag) == 2 or tag in _NO_SUBJECT or tag == candidate.task)
+
+
+def _id_words(candidate: Candidate) -> str:
+    """The words of an id, and for a translator its languages: "Helsinki NLP opus mt fr en French English"."""
+    directions = [trait.partition(":")[2] for trait in candidate.traits if trait.startswith(("from:", "to:"))]
+    names = " ".join(_NAME_OF_CODE.get(code, code) for code in directions)
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[^\w.]+|_", " ", f"{candidate.id} {names}").strip()
+
+
+def _examples(candidate: Candidate) -> str:
+    return str(candidate.metadata.get("examples") or "")[:_EXAMPLE_CHARS]
+
+
+@lru_cache(maxsize=4096)
+def _grams(text: str) -> Mapping[str, int]:
+    """Return how often a text has each run of four letters within a word, or two without spaces (Chinese).
+
+    Runs of letters match across forms and compounds ("dogs", "bulldog") without a stemmer.
+    """
+    counts: Counter[str] = Counter()
+    for word in WORD.findall(text.lower()):
+        if word in FUNCTION_WORDS or len(word) < 2:
+            continue
+        size = _GRAM if word.isascii() else 2
+        framed = f"#{word}#" if word.isascii() else word
+        counts.update(framed[start : start + size] for start in range(max(1, len(framed) - size + 1)))
+    return counts
+
+
+def bm25(query: Iterable[str], documents: Sequence[Mapping[str, int]]) -> list[float]:
+    """Return Okapi BM25 of each document (Robertson and Zaragoza, 2009); they alone give the frequencies."""
+    lengths = [sum(document.values()) for document in documents]
+    mean = sum(lengths) / max(1, len(lengths)) or 1.0
+    scores = [0.0] * len(documents)
+    for term in query:
+        having = [place for place, document in enumerate(documents) if term in document]
+        weight = math.log(1 + (len(documents) - len(having) + 0.5) / (len(having) + 0.5))
+        for place in having:
+            count = documents[place][term]
+            scores[place] += (
+                weight * count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * lengths[place] / mean))
+            )
+    return scores

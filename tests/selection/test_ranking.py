@@ -1,0 +1,210 @@
+"""The purpose of a request, and the order of realistic lists of models with and without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.selection.card_vectors import CardVectors
+from jarvis_agent.selection.purpose import Purpose, purpose_of
+from jarvis_agent.selection.ranking import bm25, card_text, rate
+from jarvis_agent.selection.selector import ModelSelector
+from jarvis_agent.selection.store import SelectionStore
+from jarvis_agent.testing import FakeBackend, FakeSource
+
+IMAGE, TEXT, NER, SOUND, DETECT = (
+    "image-classification",
+    "text-classification",
+    "token-classification",
+    "automatic-speech-recognition",
+    "object-detection",
+)
+
+
+def model(id: str, task: str, downloads: int, *tags: str, **fields: Any) -> Candidate:  # noqa: A002
+    return Candidate(id=id, task=task, source="hub", downloads=downloads, tags=tags, **fields)
+
+
+LISTED = [
+    model("google/vit-base-patch16-224", IMAGE, 3_400_000, "vit", "vision", "dataset:imagenet-1k"),
+    model("timm/resnet50.a1_in1k", IMAGE, 18_000_000, "timm", "image-classification"),
+    model("Falconsai/nsfw_image_detection", IMAGE, 60_000_000, "vit"),
+    model("dima806/animal_151_types_image_classification", IMAGE, 900, "vit"),
+    model("lxyuan/vit-xray-pneumonia-classification", IMAGE, 2_000, "vit", "dataset:chest-xray"),
+    model("distilbert-base-uncased-finetuned-sst-2-english", TEXT, 6_000_000, languages=("en",)),
+    model("cardiffnlp/twitter-roberta-base-sentiment-latest", TEXT, 4_000_000, "dataset:tweet_eval"),
+    model("ProsusAI/finbert", TEXT, 1_500_000, "financial-sentiment-analysis", "sentiment-analysis"),
+    model("unitary/toxic-bert", TEXT, 900_000, "dataset:jigsaw_toxicity_pred"),
+    model("dslim/bert-base-NER", NER, 2_000_000, "dataset:conll2003", languages=("en",)),
+    model("d4data/biomedical-ner-all", NER, 90_000, "Token Classification", languages=("en",)),
+    model("pucpr/clinicalnerpt-disease", NER, 700, languages=("pt",), description="NER for clinical texts."),
+    model("openai/whisper-small", SOUND, 1_800_000, languages=("en", "de", "pt", "ru", "sw", "fr", "hu")),
+    model("jonatasgrosman/wav2vec2-large-xlsr-53-hungarian", SOUND, 30_000, languages=("hu",)),
+    model("facebook/detr-resnet-50", DETECT, 900_000, "dataset:coco", "vision"),
+    model("nickmuchi/yolos-small-finetuned-license-plate-detection", DETECT, 5_000, "license-plates"),
+    model("microsoft/table-transformer-detection", DETECT, 2_500_000, description="Detects tables."),
+]  # fmt: skip
+
+
+async def select(task: str, request: str, *more: Candidate, **given: Any) -> Selection:
+    backend = FakeBackend(dict.fromkeys(TASKS, "x"))
+    settings = Settings(**{"offline": False, **given})
+    by = ModelSelector([FakeSource([*LISTED, *more])], [backend], settings)
+    return await by.select(Task(task=task, id=0), TASKS[task], RunContext(request))
+
+
+@pytest.mark.parametrize(
+    ("task", "request_text", "chosen"),
+    [
+        (IMAGE, "Does this chest X-ray show pneumonia?", "lxyuan/vit-xray-pneumonia-classification"),
+        (TEXT, "What is the sentiment of this financial news?", "ProsusAI/finbert"),
+        (NER, "Which diseases does this biomedical abstract name?", "d4data/biomedical-ner-all"),
+        (SOUND, "Transcribe the Hungarian interview", "jonatasgrosman/wav2vec2-large-xlsr-53-hungarian"),
+        (DETECT, "Where is the licence plate?", "nickmuchi/yolos-small-finetuned-license-plate-detection"),
+    ],
+)
+async def test_a_request_that_names_a_niche_gets_its_model(task: str, request_text: str, chosen: str) -> None:
+    found = await select(task, request_text)
+    assert (found.model, found.chosen_by) == (chosen, "rank")
+    assert "fits the request best" in found.reason
+    assert found.factors[chosen]["purpose"] == max(one["purpose"] for one in found.factors.values())
+
+
+@pytest.mark.parametrize(
+    ("task", "request_text", "usual"),
+    [
+        (IMAGE, "What animal is in cat.jpg?", {"Falconsai/nsfw_image_detection", "timm/resnet50.a1_in1k"}),
+        (IMAGE, "What is in the picture?", {"Falconsai/nsfw_image_detection", "timm/resnet50.a1_in1k"}),
+        (NER, "Find the names in this text", {"dslim/bert-base-NER"}),
+        (SOUND, "Transcribe talk.wav", {"openai/whisper-small"}),
+        (DETECT, "How many objects are in street.jpg?", {"microsoft/table-transformer-detection"}),
+    ],
+)
+async def test_a_plain_request_gets_one_of_the_most_used_models(
+    task: str, request_text: str, usual: set[str]
+) -> None:
+    assert (await select(task, request_text)).model in usual
+
+
+async def test_an_installed_model_is_preferred_unless_the_request_names_another_purpose() -> None:
+    installed = Candidate(id="timm/tf_efficientnet_lite0", task=IMAGE, source="starter", local=True)
+    assert (await select(IMAGE, "What animal is in cat.jpg?", installed)).model == installed.id
+    niche = await select(IMAGE, "Does this chest X-ray show pneumonia?", installed)
+    assert niche.model == "lxyuan/vit-xray-pneumonia-classification"
+
+
+async def test_the_shown_models_are_those_that_fit_and_the_most_used() -> None:
+    crowd = [model(f"org/xray-{number}", IMAGE, 10 + number) for number in range(20)]
+    found = await select(IMAGE, "Does this X-ray show pneumonia?", *crowd)
+    shown = {one.id for one in found.candidates}
+    assert len(shown) == 8
+    assert {"Falconsai/nsfw_image_detection", "timm/resnet50.a1_in1k"} < shown
+    assert {"lxyuan/vit-xray-pneumonia-classification", "org/xray-19"} < shown
+
+
+def purpose(task: str, request_text: str, **args: Any) -> Purpose:
+    return purpose_of(Task(task=task, id=0, args=args), TASKS[task], RunContext(request_text))
+
+
+def test_a_purpose_has_the_words_beyond_the_task() -> None:
+    cases: list[tuple[Purpose, set[str], set[str]]] = [
+        (purpose(IMAGE, "What animal is in cat.jpg?", image="cat.jpg"), set(), set()),
+        (purpose(IMAGE, "Classify the chest X-ray scan.png", image="scan.png"), {"chest", "ray"}, set()),
+        (purpose(SOUND, "Transcribe talk.wav, in Brazilian Portuguese"), {"brazilian", "portuguese"}, {"pt"}),
+        (purpose("zero-shot-classification", "Sort it", labels=["refund", "invoice"]), {"refund", "invoice"},
+         set()),
+    ]  # fmt: skip
+    for found, words, languages in cases:
+        assert words <= set(found.words) <= words | {"sort"}
+        assert found.languages == languages
+        assert bool(found.text) == bool(words)
+    both = purpose(IMAGE, "Classify the mushroom in a.jpg and find bicycles in b.jpg", image="a.jpg")
+    assert "mushroom" in both.words
+    assert "bicycles" not in both.words
+    data = "The committee adopted the budget for hospitals after a long debate on Monday evening in town"
+    assert not {"hospitals", "budget"} & set(purpose("summarization", f"Summarize: {data}", text=data).words)
+
+
+def test_factors_add_up_and_say_what_is_known() -> None:
+    plain, proven = model("a/b", IMAGE, 999), model("a/c", IMAGE, 999, metadata={"results": ["top-1"]})
+    here = model("a/d", IMAGE, 0, size=2_000_000_000, local=True)
+    one, two, three = rate([plain, proven, here], [True] * 3, Purpose())
+    assert (one.purpose, one.popularity, one.evidence, one.machine) == (0, 1.8, 0, 0)
+    assert two.total > one.total
+    assert (three.machine, three.popularity) == (1.0, 3.6)
+    (hosted,) = rate([here], [False], Purpose())
+    assert hosted.machine == 0
+
+
+def test_a_card_for_other_languages_loses_points() -> None:
+    russian, plain = model("a/ru", TEXT, 9, languages=("ru",)), model("a/any", TEXT, 9)
+    asked, other = (
+        Purpose("Irony in tweets", ("irony",)),
+        Purpose("Irony in Russian", ("irony",), frozenset({"ru"})),
+    )
+    assert rate([russian], [True], asked)[0].purpose < rate([plain], [True], asked)[0].purpose
+    assert rate([russian], [True], other)[0].purpose > rate([plain], [True], other)[0].purpose
+
+
+def test_a_card_says_its_subject_and_not_its_files() -> None:
+    candidate = model(
+        "Helsinki-NLP/opus-mt-fr-en", "translation", 1, "pytorch", "region:us", "dataset:opus", "marine",
+        languages=("fr", "en"), description="Translates reports.", traits=("from:fr", "to:en"),
+    )  # fmt: skip
+    assert card_text(candidate) == (
+        "Helsinki NLP opus mt fr en French English. marine. French. English. Translates reports. opus"
+    )
+
+
+def test_rare_words_count_more_and_long_texts_less() -> None:
+    rare, common, long = bm25(["x", "y"], [{"x": 1, "z": 1}, {"y": 1, "z": 1}, {"y": 1, "z": 9}])
+    assert rare > common > long > 0
+    assert bm25(["q"], [{"x": 1}]) == [0.0]
+
+
+class Counting:
+    """Embeddings that count the texts they compute."""
+
+    def __init__(self) -> None:
+        self.computed: list[str] = []
+
+    def encode(self, texts: list[str]) -> Any:
+        self.computed += texts
+        vectors = np.array([[1.0, len(text)] for text in texts], np.float32)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_cards_are_embedded_once_also_for_another_process(tmp_path: Path) -> None:
+    def fresh() -> tuple[CardVectors, Counting]:
+        vectors, counting = CardVectors(Settings(), SelectionStore(tmp_path / "new" / "s.sqlite")), Counting()
+        vectors.__dict__["_embeddings"] = counting
+        return vectors, counting
+
+    vectors, counting = fresh()
+    first = vectors.similarities("q", ["a", "bbbb"])
+    assert counting.computed == ["q", "a", "bbbb"]
+    assert first[0] == pytest.approx(1.0, abs=1e-3)
+    assert first[1] < 0.9
+    other, counting = fresh()
+    assert other.similarities("q", ["bbbb", "a", "cc"]) == pytest.approx([*first[::-1], 0.9487], abs=1e-3)
+    assert counting.computed == ["q", "cc"]
+    assert other.similarities("肺炎", ["a"]) == [0.0]
+
+
+def test_a_file_that_cannot_be_used_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = tmp_path / "s.sqlite"
+    broken.write_text("no database")
+    for path in (broken, tmp_path / "s.sqlite" / "below"):
+        store = SelectionStore(path)
+        store.add_vectors([(b"a", b"b")])
+        assert store.vectors([b"a"]) == {}
+    assert len(caplog.messages) == 2
