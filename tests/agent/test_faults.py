@@ -188,7 +188,7 @@ async def test_the_output_of_a_stage_before_its_fault_is_used(
         assert not begun or (run.plan.tasks, statuses(run)) == (first.tasks, ["ok"])
     else:
         assert statuses(run) == ["ok", "ok", "ok"]
-        assert run.answer.startswith("It is " if begun else "Here")
+        assert run.answer.startswith("It is " if begun else "- The summary")
         assert "un chat" in run.answer
 
 
