@@ -50,7 +50,7 @@ from jarvis_agent.selection.card_vectors import CardVectors
 from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
 from jarvis_agent.selection.hints import task_hints
-from jarvis_agent.selection.purpose import purpose_of
+from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, purpose_of
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 from jarvis_agent.selection.sources.registered import is_loopback
 
@@ -113,8 +113,8 @@ def _read(text: str) -> Pin:
 
 logger = logging.getLogger(__name__)
 
-_LIST_FACTOR = 6
-"""A source is asked for `top_k` times this many candidates, because the filters remove most."""
+LISTED, LISTED_HERE = 30, 300
+"""Candidates that a source behind a network is asked for, and one of this machine."""
 
 
 class ModelSelector:
@@ -192,7 +192,7 @@ class ModelSelector:
         if pin := self.pins.get(spec.name):
             return await self._select_pinned(pin, query)
         ends = asyncio.get_running_loop().time() + self._settings.select_timeout
-        candidates, failed = await self._ask_sources(spec)
+        candidates, failed = await self._ask_sources(spec, query.purpose)
         listed = await self._shortlist(candidates, query)
         listed = replace(
             listed,
@@ -211,13 +211,21 @@ class ModelSelector:
             return other
         raise no_candidate_error(spec, self._settings, listed.rejected)
 
-    async def _ask_sources(self, spec: TaskSpec) -> tuple[list[Candidate], dict[str, str]]:
+    async def _ask_sources(
+        self, spec: TaskSpec, purpose: Purpose = NO_PURPOSE
+    ) -> tuple[list[Candidate], dict[str, str]]:
         """Return the candidates of the sources that answered, and the errors of the others."""
-        limit = self._settings.top_k * _LIST_FACTOR
-        answers = await asyncio.gather(
-            *(list_candidates(source, spec, limit, self._settings) for source in self._sources),
-            return_exceptions=True,
+        asked = (
+            list_candidates(
+                source,
+                spec,
+                LISTED if isinstance(source, RemoteSource) else LISTED_HERE,
+                self._settings,
+                purpose,
+            )
+            for source in self._sources
         )
+        answers = await asyncio.gather(*asked, return_exceptions=True)
         failed = {
             _label(source): str(answer) or type(answer).__name__
             for source, answer in zip(self._sources, answers, strict=True)

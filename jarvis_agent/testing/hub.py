@@ -309,7 +309,7 @@ class HubDouble:
             for model in sorted(self.models.values(), key=lambda model: -(model.info.get(order) or 0))
             if tag in (None, model.info["pipeline_tag"])
             and ("inference_provider" not in query or model.info["inferenceProviderMapping"])
-            and query.get("search", [""])[0] in model.info["id"]
+            and query.get("search", [""])[0].lower() in model.info["id"].lower()
             and set(query.get("filter", [])) <= {*model.info["tags"], model.info.get("library_name")}
         ]
         return _json(found[: int(query.get("limit", ["1000"])[0])])

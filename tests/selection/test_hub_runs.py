@@ -70,6 +70,20 @@ def test_a_model_is_listed_selected_downloaded_and_run(
     assert sum(request.path == "/api/models" for request in hub.requests) == 1
 
 
+def test_a_model_made_for_the_text_is_found_downloaded_and_run(
+    hub: HubDouble, classifier: Path, tmp_path: Path
+) -> None:
+    for number in range(40):
+        add_hosted(hub, f"org/general-{number}", downloads=1_000_000 + number)
+    add_local(hub, classifier, "org/bank-earnings-sentiment", downloads=50)
+    usual = {"offline": False, "hf_token": "hf_x", "output_dir": tmp_path / "made", "device": "cpu"}
+    [tool] = hf_tools(tasks=[TASK], settings=Settings(**usual))
+    args = {"text": "The bank doubled its quarterly earnings."}
+    with tool:
+        message = tool.invoke({"type": "tool_call", "id": "1", "name": TASK, "args": args})
+    assert tried(message) == [("org/bank-earnings-sentiment", "transformers", True)]
+
+
 def test_a_model_is_listed_selected_and_called_where_it_is_hosted(hub: HubDouble, tmp_path: Path) -> None:
     add_hosted(hub, "org/served")
     hub.answer("/hf-inference/models/org/served", body=[LABELS])

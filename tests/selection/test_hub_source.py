@@ -12,6 +12,7 @@ from clock import Clock
 from jarvis_agent.core.errors import ConfigError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.selection.purpose import Purpose
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.testing import HubDouble
 
@@ -203,3 +204,63 @@ async def test_a_model_is_described_by_its_card(hub: HubDouble, make: Make, cloc
     assert len(await source.candidates(DETECTION, 20)) == 1, "a missing card is no failure of the API"
     hub.stall("README.md")
     assert await make(timeout=0.1).describe(candidate) == ""
+
+
+def queries(hub: HubDouble) -> list[dict[str, list[str]]]:
+    kept = ("search", "filter")
+    return [{name: each.query[name] for name in kept if name in each.query} for each in hub.requests]
+
+
+HUNGARIAN = Purpose("the Hungarian street sign", ("street", "sign", "hungarian", "of"), frozenset({"hu"}))
+
+
+async def test_a_purpose_is_searched_by_its_language_and_longest_words(hub: HubDouble, make: Make) -> None:
+    hub.add_model("org/SIGN-finder", pipeline_tag="object-detection", downloads=3)
+    hub.add_model("org/magyar", pipeline_tag="object-detection", tags=["hu"])
+    hub.add_model("org/sign-reader", pipeline_tag="image-to-text")
+    found = await make().search(DETECTION, HUNGARIAN, 10)
+    assert sorted(one.id for one in found) == ["org/SIGN-finder", "org/magyar"]
+    asked = sorted(queries(hub), key=str)
+    assert asked == [
+        {"filter": ["hu"]},
+        {"search": ["hungarian"]},
+        {"search": ["sign"]},
+        {"search": ["street"]},
+    ]
+    await make().search(DETECTION, HUNGARIAN._replace(words=tuple("abcdefgh"[i] * 5 for i in range(8))), 10)
+    assert len(hub.requests) == 8
+
+
+async def test_words_of_a_request_stay_here_where_the_policy_says_so(hub: HubDouble) -> None:
+    for settings in (Settings(policy="local-only", offline=False), Settings(offline=True)):
+        assert await HubSource(settings).search(DETECTION, HUNGARIAN, 10) == []
+    assert await HubSource(Settings(offline=False)).search(TASKS["canny-text-to-image"], HUNGARIAN, 10) == []
+    assert hub.requests == []
+
+
+async def test_a_search_that_fails_or_stalls_gives_nothing(
+    hub: HubDouble, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.answer("/api/models", status=503, times=1)
+    assert await make().search(DETECTION, HUNGARIAN._replace(words=()), 10) == []
+    monkeypatch.setattr("jarvis_agent.selection.sources.hub._SEARCH_S", 0.05)
+    hub.stall("/api/models")
+    assert await make().search(DETECTION, HUNGARIAN, 10) == []
+
+
+async def test_published_results_and_example_inputs_are_known(hub: HubDouble, make: Make) -> None:
+    result = {"task": {"type": "object-detection"}, "dataset": {"name": "COCO"}, "metrics": []}
+    other = {"task": {"type": "image-classification"}, "dataset": {"name": "ImageNet"}}
+    shown = [{"text": "a zebra", "src": "https://x/y"}, 7]
+    rows = [
+        {"id": "a", "model-index": [{"results": [result, other, result, "odd"]}]},
+        {
+            "id": "b",
+            "evalResults": [{"value": 1}],
+            "widgetData": shown,
+        },
+        {"id": "c", "model-index": "odd", "widgetData": "odd", "evalResults": 3},
+    ]
+    hub.answer("/api/models", body=rows)
+    found = [one.metadata for one in await make().candidates(DETECTION, 20)]
+    assert found == [{"results": ["COCO"]}, {"results": ["the Hub's benchmarks"], "examples": "a zebra"}, {}]

@@ -15,9 +15,10 @@ from jarvis_agent.core.types import Candidate, Selection, Task
 from jarvis_agent.selection.card_vectors import CardVectors
 from jarvis_agent.selection.purpose import Purpose, purpose_of
 from jarvis_agent.selection.ranking import bm25, card_text, rate
-from jarvis_agent.selection.selector import ModelSelector
+from jarvis_agent.selection.selector import LISTED, ModelSelector
+from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.store import SelectionStore
-from jarvis_agent.testing import FakeBackend, FakeSource
+from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble
 
 IMAGE, TEXT, NER, SOUND, DETECT = (
     "image-classification",
@@ -32,7 +33,7 @@ def model(id: str, task: str, downloads: int, *tags: str, **fields: Any) -> Cand
     return Candidate(id=id, task=task, source="hub", downloads=downloads, tags=tags, **fields)
 
 
-LISTED = [
+MODELS = [
     model("google/vit-base-patch16-224", IMAGE, 3_400_000, "vit", "vision", "dataset:imagenet-1k"),
     model("timm/resnet50.a1_in1k", IMAGE, 18_000_000, "timm", "image-classification"),
     model("Falconsai/nsfw_image_detection", IMAGE, 60_000_000, "vit"),
@@ -56,7 +57,7 @@ LISTED = [
 async def select(task: str, request: str, *more: Candidate, **given: Any) -> Selection:
     backend = FakeBackend(dict.fromkeys(TASKS, "x"))
     settings = Settings(**{"offline": False, **given})
-    by = ModelSelector([FakeSource([*LISTED, *more])], [backend], settings)
+    by = ModelSelector([FakeSource([*MODELS, *more])], [backend], settings)
     return await by.select(Task(task=task, id=0), TASKS[task], RunContext(request))
 
 
@@ -75,6 +76,34 @@ async def test_a_request_that_names_a_niche_gets_its_model(task: str, request_te
     assert (found.model, found.chosen_by) == (chosen, "rank")
     assert "fits the request best" in found.reason
     assert found.factors[chosen]["purpose"] == max(one["purpose"] for one in found.factors.values())
+
+
+NICHES = [
+    (IMAGE, "Does this chest X-ray show pneumonia?", "org/xray-pneumonia-vit"),
+    (TEXT, "Is there irony in this tweet?", "org/tweet-irony-roberta"),
+    (NER, "Which diseases does this biomedical abstract name?", "org/biomedical-ner"),
+    (SOUND, "Transcribe the Hungarian interview", "org/wav2vec2-hu"),
+    (DETECT, "Where are the helmets of the workers?", "org/yolos-helmets"),
+]
+
+
+@pytest.mark.parametrize(("task", "request_text", "chosen"), NICHES)
+async def test_a_specialist_beyond_the_most_used_models_of_the_hub_is_found(
+    task: str, request_text: str, chosen: str
+) -> None:
+    with HubDouble() as hub, hub.redirected():
+        usual = {"pipeline_tag": task, "providers": {"hf-inference": {}}}
+        for number in range(2 * LISTED):
+            hub.add_model(f"org/general-{number}", downloads=1_000_000 + number, **usual)
+        tags = ["hu"] if chosen.endswith("hu") else []
+        hub.add_model(chosen, downloads=300, tags=tags, card={"language": tags}, **usual)
+        settings = Settings(offline=False)
+        by = ModelSelector([HubSource(settings)], [FakeBackend(dict.fromkeys(TASKS, "x"))], settings)
+        selected = await by.select(Task(task=task, id=0), TASKS[task], RunContext(request_text))
+        assert selected.model == chosen
+        assert selected.candidates[1].id.startswith("org/general-")
+        plain = await by.select(Task(task=task, id=0), TASKS[task], RunContext(""))
+        assert plain.model == f"org/general-{2 * LISTED - 1}"
 
 
 @pytest.mark.parametrize(

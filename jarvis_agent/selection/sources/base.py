@@ -6,6 +6,7 @@ or found through the entry-point group `jarvis_agent.model_sources` and called w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -15,6 +16,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose
 
 T = TypeVar("T")
 
@@ -53,24 +55,41 @@ class RemoteSource(ModelSource, Protocol):
         ...
 
 
+@runtime_checkable
+class SearchableSource(ModelSource, Protocol):
+    """A source that knows more models than it lists, and finds those for a purpose."""
+
+    async def search(self, spec: TaskSpec, purpose: Purpose, limit: int) -> list[Candidate]:
+        """Return at most `limit` models for each query it makes; [] instead of an error."""
+        ...
+
+
 async def list_candidates(
-    source: ModelSource, spec: TaskSpec, limit: int, settings: Settings
+    source: ModelSource, spec: TaskSpec, limit: int, settings: Settings, purpose: Purpose = NO_PURPOSE
 ) -> list[Candidate]:
     """Return the models of a source for a task, and for the task whose models it shares (`models_of`).
+
+    A SearchableSource is also searched for a purpose, at the same time.
 
     Raises:
         TypeError: the source returned something other than Candidates.
         Exception: as `ask_source`.
     """
 
+    async def ask_for(of: TaskSpec) -> list[Candidate]:
+        asked = [source.candidates(of, limit)]
+        if purpose.text and isinstance(source, SearchableSource):
+            asked.append(source.search(of, purpose, limit))
+        return [one for listed in await asyncio.gather(*asked) for one in listed]
+
     async def ask() -> list[Candidate]:
-        found = list(await source.candidates(spec, limit))
-        if spec.models_of:
-            shared = await source.candidates(known_task(spec.models_of), limit)
-            found += [candidate.model_copy(update={"task": spec.name}) for candidate in shared]
+        found = await ask_for(spec)
         for one in found:
             if not isinstance(one, Candidate):
                 raise TypeError(f"it lists something that is not a Candidate: {one!r}")
+        if spec.models_of:
+            shared = await ask_for(known_task(spec.models_of))
+            found += [candidate.model_copy(update={"task": spec.name}) for candidate in shared]
         return found
 
     return await ask_source(source, ask(), settings)

@@ -2,11 +2,13 @@
 
 source = HubSource(settings)
 await source.candidates(TASKS["object-detection"], limit=20)
+await source.search(TASKS["object-detection"], purpose_of(task, spec, context), limit=20)
 await source.find(TASKS["object-detection"], "facebook/detr-resnet-50", "v1.0")
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -14,24 +16,37 @@ from urllib.parse import quote
 from jarvis_agent.backends.hub import model_card
 from jarvis_agent.backends.hub.api import Row
 from jarvis_agent.backends.shared import hub_api
-from jarvis_agent.core.errors import JarvisError, NoCandidateError
+from jarvis_agent.core.errors import JarvisError, NoCandidateError, describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.selection.purpose import Purpose
 
 EXPAND = (
     "cardData",
     "downloads",
     "gated",
+    "evalResults",
     "inferenceProviderMapping",
     "library_name",
     "likes",
+    "model-index",
     "pipeline_tag",
     "safetensors",
     "sha",
     "tags",
+    "widgetData",
 )
 """The fields that are requested of each model."""
+
+MAX_SEARCHES = 4
+"""Queries for the purpose of one task."""
+
+_SEARCH_S = 5.0
+"""Longest wait for them; the most used models are known without them."""
+_SHORTEST_WORD = 4
+_MAX_EXAMPLE_CHARS, _MAX_NAME_CHARS, _MAX_RESULTS = 600, 80, 4
 
 OWN_CATEGORIES = frozenset({"control", "media", "tool"})
 """Categories of task types that the Hub does not have as pipeline tags."""
@@ -49,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 
 class HubSource:
-    """Lists the Hub's models by downloads.
+    """Lists the Hub's models by downloads, and searches for a purpose.
 
     Args:
         settings: token and offline mode.
@@ -71,10 +86,32 @@ class HubSource:
             TransientError: the Hub is unreachable or has a server error.
             ConfigError: the Hub rejects the token.
         """
-        if not self.estimate(spec):
+        return await self._list(spec, limit) if self.estimate(spec) else []
+
+    async def search(self, spec: TaskSpec, purpose: Purpose, limit: int) -> list[Candidate]:
+        """Return models for a purpose: those with one of its longest words in their names, or its language.
+
+        A query that fails or is slow gives none. The words go to the Hub, so that the policy `local-only`
+        and offline mode allow no search, nor does a task type with a query of its own.
+        """
+        is_private = self._settings.policy_for(spec.name) == "local-only"
+        if not self.estimate(spec) or spec.listing or is_private:
             return []
+        words = sorted((word for word in purpose.words if len(word) >= _SHORTEST_WORD), key=len, reverse=True)
+        queries = [{"filter": code} for code in sorted(purpose.languages)] + [{"search": w} for w in words]
+        try:
+            async with asyncio.timeout(_SEARCH_S):
+                asked = (self._list(spec, limit, **query) for query in queries[:MAX_SEARCHES])
+                answers = await asyncio.gather(*asked, return_exceptions=True)
+        except TimeoutError:
+            answers = []
+        for error in (one for one in answers if isinstance(one, BaseException)):
+            logger.info("a search on the Hub for %s failed: %s", spec.name, describe_error(error))
+        return [model for one in answers if not isinstance(one, BaseException) for model in one]
+
+    async def _list(self, spec: TaskSpec, limit: int, **more: str) -> list[Candidate]:
         query = dict(spec.listing) or {"pipeline_tag": spec.name}
-        params = {**query, "sort": "downloads", "limit": limit, "expand": list(EXPAND)}
+        params = {**query, **more, "sort": "downloads", "limit": limit, "expand": list(EXPAND)}
         rows = await self._api.get("/api/models", params)
         return [candidate_of(row, spec) for row in rows if isinstance(row.get("id"), str)]
 
@@ -146,9 +183,49 @@ def candidate_of(row: Row, spec: TaskSpec) -> Candidate:
         providers=tuple(providers),
         tags=tags,
         traits=model_card.capabilities(spec.name, row["id"], tags),
-        metadata={**({"providers": providers} if providers else {}), **model_card.base_models(card)},
+        metadata={
+            **({"providers": providers} if providers else {}),
+            **_evidence(row, spec),
+            **model_card.base_models(card),
+        },
         **model_card.metadata(card, tags),
     )
+
+
+def _evidence(row: Row, spec: TaskSpec) -> dict[str, Any]:
+    """Return as metadata the data sets with published results for a task, and the card's example inputs."""
+    index = row.get("model-index")
+    results = [
+        result
+        for entry in (index if isinstance(index, list) else [])
+        if isinstance(entry, dict) and isinstance(entry.get("results"), list)
+        for result in entry["results"]
+        if isinstance(result, dict) and _field(result, "task", "type") in ("", spec.name)
+    ]
+    evaluated = row.get("evalResults")
+    names = [_field(result, "dataset", "name") for result in results]
+    names += ["the Hub's benchmarks"] if isinstance(evaluated, list) and evaluated else []
+    shown = row.get("widgetData")
+    examples = [
+        value
+        for example in (shown if isinstance(shown, list) else [])
+        if isinstance(example, dict)
+        for value in example.values()
+        if isinstance(value, str) and "://" not in value
+    ]
+    known = {
+        "results": list(dict.fromkeys(filter(None, names)))[:_MAX_RESULTS],
+        "examples": " ".join(examples)[:_MAX_EXAMPLE_CHARS],
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+def _field(value: dict[str, Any], *path: str) -> str:
+    """A text inside nested dicts; "" if there is none."""
+    found: Any = value
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return brief_text(found, _MAX_NAME_CHARS) if isinstance(found, str) else ""
 
 
 def _providers(mapping: Any, spec: TaskSpec) -> dict[str, dict[str, str]]:
