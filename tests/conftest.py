@@ -37,6 +37,7 @@ os.environ.update(
     HF_HUB_OFFLINE="1",
     XDG_CONFIG_HOME=os.devnull,  # the machine's user may have installed a model
     XDG_CACHE_HOME=os.devnull,  # what selection keeps would make tests depend on each other
+    XDG_RUNTIME_DIR=os.devnull,  # and may have an expert server in the background
     XDG_STATE_HOME=os.devnull,  # nobody is told twice, so that no test depends on the one before
     HF_HUB_DISABLE_TELEMETRY="1",
     HF_HUB_DISABLE_XET="1",

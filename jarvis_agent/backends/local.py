@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import is_out_of_memory
+from jarvis_agent.backends.experts.client import AbsentError, ExpertServer
 from jarvis_agent.backends.hub.snapshot import refusal
 from jarvis_agent.backends.jobs import Loading, Notify, listed
 from jarvis_agent.backends.pool import ModelPool
@@ -30,6 +33,8 @@ from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.limits import check_task_limits
 
+logger = logging.getLogger(__name__)
+
 _CALL_OPTIONS = {"options", "providers"}
 """Metadata of a candidate that changes its calls, and not the model that is loaded."""
 
@@ -38,6 +43,7 @@ class LocalBackend(ABC):
     """Loads models into the shared pool. Override `unsupported_reason` and `load`.
 
     `needs` are the modules that `load` imports; `extra` is the extra of this package that installs them.
+    `server`, if it is set, runs the models in place of this process.
     """
 
     name: ClassVar[str]
@@ -49,6 +55,7 @@ class LocalBackend(ABC):
         """`settings` apply to `unsupported_reason`; a call has its own."""
         self.settings = settings
         self.pool = pool
+        self.server: ExpertServer | None = None
 
     @abstractmethod
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
@@ -77,6 +84,13 @@ class LocalBackend(ABC):
         spec, candidate, settings = call.spec, call.candidate, call.settings
         await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
         key = self.pool_key(spec, candidate, settings)
+        if server := self.server_for(candidate):
+            try:
+                return await server.run(key, call)
+            except AbsentError as error:
+                if not server.may_be_absent:
+                    raise
+                logger.info("%s runs in this process: %s", candidate.id, error)
 
         def load() -> Expert:
             with listed(Loading(candidate.id)):
@@ -89,9 +103,15 @@ class LocalBackend(ABC):
     ) -> Callable[[], None]:
         """Load the model before its call; see `ModelPool.reserve`."""
         key = self.pool_key(spec, candidate, settings)
+        if server := self.server_for(candidate):
+            return server.reserve(key, Call(spec, candidate, {}, Path, settings), depth, notify)
         return self.pool.reserve(
             key, lambda: self.load(spec, candidate, settings), candidate.size, depth, notify
         )
+
+    def server_for(self, candidate: Candidate) -> ExpertServer | None:
+        """The expert server that runs a candidate; None: this process does."""
+        return self.server
 
     def pool_key(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> tuple[str, ...]:
         """What tells loaded models apart."""
@@ -135,9 +155,16 @@ class FileBackend(LocalBackend):
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         """Find the model's files and load them. Called in a worker thread."""
 
+    def server_for(self, candidate: Candidate) -> ExpertServer | None:
+        """As LocalBackend. A server reads no folders but those of its cache."""
+        path = candidate.path
+        is_cached = path is None or any(part.startswith("models--") for part in path.parts)
+        return self.server if is_cached else None
+
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """Return None if the backend can load the candidate for the task, else the reason."""
-        if reason := self.mismatch(spec, candidate):
+        reason = self.mismatch(spec, candidate)
+        if reason or self.server_for(candidate):  # the server tells what it lacks
             return reason
         if missing := self.lacking(candidate):
             return str(missing)

@@ -266,6 +266,13 @@ class ModelPool:
         with self._lock:
             return [key for key, entry in self._models.entries.items() if entry.expert is not None]
 
+    @property
+    def loaded(self) -> dict[Key, int]:
+        """The bytes of each model that is loaded now, least recently used first."""
+        with self._lock:
+            entries = self._models.entries.values()
+            return {one.key: sum(one.placed.values()) for one in entries if one.expert is not None}
+
     async def run(self, key: Key, load: Callable[[], Expert], call: Call) -> Any:
         """Run a call on the model of that key, which is loaded first if needed.
 

@@ -13,6 +13,7 @@ from functools import partial
 from importlib import import_module
 
 from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.experts.background import find_server
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.ray.backend import RayBackend
@@ -87,4 +88,6 @@ def _built_in(home: str, settings: Settings, pool: ModelPool) -> Backend:
     backend: LocalBackend = factory(settings, pool)
     if settings.cluster and home != _ALGORITHMS:  # algorithms have no model to place
         return RayBackend(backend, settings.cluster)
+    if home != _ALGORITHMS:
+        backend.server = find_server(settings)
     return backend

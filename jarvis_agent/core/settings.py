@@ -139,6 +139,15 @@ class Settings(EnvironmentSettings):
     gpu_memory_budget: int | None = Field(
         None, ge=0, description="bytes of weights kept loaded on each GPU; None: four fifths of its memory"
     )
+    experts: str | None = Field(
+        None,
+        description='URL of an expert server that runs local models; "none": this process; None: the one of '
+        "`jarvis experts --background`, if it runs, else this process",
+    )
+    experts_key: SecretStr | None = Field(None, description="API key of the expert server")
+    experts_optional: bool = Field(
+        False, description="run local models in this process while the expert server cannot be reached"
+    )
     cluster: str | None = Field(
         None,
         description='Ray cluster that runs local models: "ray://host:10001", or "auto" on one of its nodes; '
@@ -180,6 +189,13 @@ class Settings(EnvironmentSettings):
             return cluster
         raise ValueError('it is "auto" or "ray://host:10001"')
 
+    @field_validator("experts")
+    @classmethod
+    def _is_url(cls, experts: str | None) -> str | None:
+        if experts in (None, "none") or re.fullmatch(r"https?://[^/\s@]+(/\S*)?", str(experts)):
+            return experts and experts.rstrip("/")
+        raise ValueError('it is a URL such as "http://127.0.0.1:8765", or "none"')
+
     @field_validator("licenses", "allowed_dirs", "policies", mode="before")
     @classmethod
     def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
@@ -196,7 +212,7 @@ class Settings(EnvironmentSettings):
 
     def model_post_init(self, context: Any) -> None:
         """Register the keys as secrets."""
-        for key in (self.api_key, self.hf_token):
+        for key in (self.api_key, self.hf_token, self.experts_key):
             if key is not None:
                 register_secret(key.get_secret_value())
 

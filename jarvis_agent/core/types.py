@@ -183,11 +183,13 @@ class Selection(Frozen):
 class Attempt(Frozen):
     """One try of one candidate; `started` and `ended` are seconds since the run began.
 
-    `node` is the machine of a cluster that ran it; None: this machine, or a provider.
+    `endpoint` is the expert server that ran it; None: this process, or a provider. `node` is the machine of a
+    cluster.
     """
 
     model: str
     backend: str
+    endpoint: str | None = None
     node: str | None = None
     revision: str | None = None
     started: float

@@ -177,6 +177,7 @@ class FallbackChain:
                 Attempt(
                     model=call.candidate.id,
                     backend=call.candidate.backend or "",
+                    endpoint=call.trace.get("endpoint"),
                     node=call.trace.get("node"),
                     revision=call.candidate.revision,
                     started=started,

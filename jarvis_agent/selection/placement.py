@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.devices import largest_budget
+from jarvis_agent.backends.experts.client import ExpertServer
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -124,11 +126,16 @@ def _forbidden(backend: Backend, candidate: Candidate, spec: TaskSpec, settings:
         return f"the policy is {policy}"
     if not here:
         return None
-    return (
-        _download_forbidden(candidate, settings)
-        or (_too_large(candidate, settings) if backend.local else None)
-        or (_unsafe(candidate, settings) if backend.name in _SAFETENSORS_BACKENDS else None)
-    )
+    unsafe = _unsafe(candidate, settings) if backend.name in _SAFETENSORS_BACKENDS else None
+    if _server(backend, candidate):
+        return unsafe
+    too_large = _too_large(candidate, settings) if backend.local else None
+    return _download_forbidden(candidate, settings) or too_large or unsafe
+
+
+def _server(backend: Backend, candidate: Candidate) -> ExpertServer | None:
+    """The expert server on which a backend runs a candidate."""
+    return backend.server_for(candidate) if isinstance(backend, LocalBackend) else None
 
 
 def _too_large(candidate: Candidate, settings: Settings) -> str | None:
@@ -163,6 +170,8 @@ def _download_forbidden(candidate: Candidate, settings: Settings) -> str | None:
 def _reason(backend: Backend, candidate: Candidate, spec: TaskSpec, settings: Settings) -> str:
     """Return why a model runs on a backend, for `Selection.placement`."""
     if runs_here(backend, candidate):
+        if server := _server(backend, candidate):
+            return f"it runs on the expert server {server.address}"
         if settings.cluster:
             return f"it runs on the cluster {settings.cluster}"
         if candidate.local:

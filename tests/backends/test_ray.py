@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from cluster_models import CommandBackend
+from command_backend import CommandBackend
 from postgres import INSTALLED
 from small_agents import picture, plan
 from typer.testing import CliRunner

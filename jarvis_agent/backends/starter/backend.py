@@ -299,6 +299,8 @@ class StarterBackend(LocalBackend):
         model = STARTERS.get(candidate.id)
         if model is None or spec.name not in model.tasks:
             return f"{candidate.id} is not a starter model for {spec.name}"
+        if self.server:  # it tells what it lacks
+            return None
         if any(find_spec(module) is None for module in model.needs):
             return str(model.missing)
         downloadable = bool(model.hub) and candidate.metadata.get("downloadable", True)

@@ -3,7 +3,7 @@
     jarvis "Transcribe speech.wav"                        the same as: jarvis ask "…"
     jarvis "Describe it" --file a.jpg --json
     jarvis - < request.txt
-    jarvis setup | chat | tasks | models TASK | doctor | serve | ui | mcp | eval
+    jarvis setup | chat | tasks | models TASK | doctor | serve | ui | mcp | experts | eval
 
 Exit codes: 0 answered, 1 nothing could be done, 2 usage error, 130 interrupted.
 """
@@ -371,6 +371,33 @@ def mcp(
         run_stdio(agent)
         return
     _listen(partial(run_http, agent, insecure=insecure), host, port)
+
+
+@app.command()
+def experts(
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
+    insecure: Insecure = False,
+    background: Annotated[
+        bool, typer.Option("--background", help="Start it for all your agents on this machine, and return.")
+    ] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop the one in the background.")] = False,
+    idle: Annotated[
+        float | None, typer.Option("--idle", min=1, metavar="S", help="End after S seconds without a call.")
+    ] = None,
+    announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
+) -> None:
+    """Serve local models to agents, which then need not load them."""
+    from jarvis_agent.backends.experts.background import stop_background
+    from jarvis_agent.interfaces.experts import IDLE_S, run_experts, start_background
+
+    if stop:
+        _exit_unless(stop_background())
+    elif background:
+        typer.echo(f"expert server: {start_background(idle or IDLE_S).address}")
+    else:
+        run = partial(run_experts, _settings(), insecure=insecure, idle_s=idle, announce=announce)
+        _listen(run, host, port)
 
 
 def _listen(run: Callable[..., None], host: str, port: int) -> None:

@@ -22,6 +22,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from jarvis_agent.backends.experts.background import find_server
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights, may_download
 from jarvis_agent.core.errors import ConfigError, JarvisError
 from jarvis_agent.core.settings import Settings
@@ -71,6 +72,21 @@ def check_hub(settings: Settings) -> Check:
         advice = "check the network (HTTPS_PROXY, HF_ENDPOINT), or set JARVIS_OFFLINE=1"
         return check(name, False, f"{shown} cannot be reached ({reason})", advice)
     return check(name, True, f"{shown} answers")
+
+
+def check_experts(settings: Settings) -> Check:
+    """Which expert server runs local models, and what it has loaded; or why it cannot be used."""
+    name, server = "expert server", find_server(settings)
+    if server is None:
+        advice = "`jarvis experts --background` keeps models loaded for all of your agents"
+        return check(name, False, "none; each process loads local models itself", advice)
+    try:
+        status = server.status()
+    except JarvisError as error:
+        return check(name, False, str(error), "change or unset JARVIS_EXPERTS", needed=True)
+    models = [f"{one['model']} ({one['bytes'] / 1e6:.0f} MB)" for one in status["loaded"]]
+    found = f"{server.address}, version {status['version']}"
+    return check(name, True, f"{found}; loaded: {', '.join(models) or 'no model yet'}")
 
 
 def check_cluster(address: str) -> Check:
@@ -162,6 +178,7 @@ def examine(settings: Settings) -> Report:
         check("offline planner", can_plan, planner, _install("starter"), needed=llm.state != "ok"),
         *_extras(),
         _gpu(),
+        check_experts(settings),
         *([check_cluster(settings.cluster)] if settings.cluster else []),
         hub,
         check("Hugging Face token", token, "found" if token else "none", "set HF_TOKEN for hosted models"),

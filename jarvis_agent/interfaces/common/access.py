@@ -118,7 +118,7 @@ def unauthorized(conn: HTTPConnection, error: Exception) -> JSONResponse:
 def add_middleware(
     app: Starlette,
     settings: ServerSettings,
-    redactor: PathRedactor,
+    redactor: PathRedactor | None,
     *,
     open_paths: Collection[str] = (),
 ) -> None:
@@ -127,7 +127,7 @@ def add_middleware(
     Args:
         app: the application.
         settings: keys, hosts and origins.
-        redactor: replaces private paths in responses.
+        redactor: replaces private paths in responses of JSON; None: there are none.
         open_paths: paths that need no key.
     """
     logging.getLogger("uvicorn.access").addFilter(_drop_query)
@@ -141,7 +141,8 @@ def add_middleware(
         expose_headers=["Location", "Retry-After", "X-Should-Retry", "Mcp-Session-Id"],
     )
     add_host_checks(app, settings)
-    app.add_middleware(PathFilter, redactor=redactor)
+    if redactor is not None:
+        app.add_middleware(PathFilter, redactor=redactor)
 
 
 def add_host_checks(app: Starlette, settings: ServerSettings) -> None:

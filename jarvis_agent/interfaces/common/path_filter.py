@@ -22,6 +22,8 @@ from huggingface_hub import constants
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from jarvis_agent.core.settings import Settings
+
 if TYPE_CHECKING:
     from jarvis_agent.agent.agent import JarvisAgent
 
@@ -43,12 +45,16 @@ _VARIABLES = re.compile(r" \(JARVIS_[A-Z_]+\)|\bJARVIS_[A-Z_]+(?:=\w+)?")
 
 def private_directories(agent: JarvisAgent) -> list[Path]:
     """Directories whose paths may occur in a result, a model's description or an error."""
-    settings = agent.settings
+    pins = agent.registry.selector.pins.values()
+    return [*machine_directories(agent.settings), *(pin.path.parent for pin in pins if pin.path)]
+
+
+def machine_directories(settings: Settings) -> list[Path]:
+    """The same without those of pinned models."""
     found = [Path.home(), Path.cwd(), Path(__file__).parents[3], settings.output_dir, *settings.allowed_dirs]
     found += [Path(constants.HF_HUB_CACHE)]
     found += [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []  # a virtual environment
-    found += [settings.models_file.parent] if settings.models_file else []
-    return found + [pin.path.parent for pin in agent.registry.selector.pins.values() if pin.path]
+    return found + ([settings.models_file.parent] if settings.models_file else [])
 
 
 class PathRedactor:

@@ -31,12 +31,13 @@ from jarvis_agent.interfaces.common.files import (
     save_upload,
 )
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits
+from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
 from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
-from jarvis_agent.interfaces.server.metrics import RequestMetrics, metrics_routes, observe_run
+from jarvis_agent.interfaces.server.metrics import observe_run
 from jarvis_agent.interfaces.server.openai_api import openai_routes
 from jarvis_agent.interfaces.server.runs import StartedRuns
 from jarvis_agent.interfaces.server.runs_api import claim_thread
@@ -48,6 +49,7 @@ from jarvis_agent.interfaces.server.workspaces import (
     for_owner,
     make_workspaces,
 )
+from jarvis_agent.selection.model_registry import loaded_models
 
 _OPEN_PATHS = ("/", "/docs", "/healthz", "/openapi.json")
 """What needs no key."""
@@ -101,7 +103,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
     for router in stateless:
         app.include_router(router, dependencies=[Depends(limits.check)])
     app.include_router(health_routes(parts))
-    app.include_router(metrics_routes())
+    app.include_router(metrics_routes(loaded_models))
 
     @app.get("/", include_in_schema=False)
     async def start() -> RedirectResponse:

@@ -1,95 +1,30 @@
-"""Metrics for Prometheus: requests, runs, tasks, tokens of language models, models in memory.
+"""Metrics for Prometheus beside those of every server: runs, tasks, tokens of language models.
 
-    app.add_middleware(RequestMetrics)
-    app.include_router(metrics_routes())             # GET /metrics
     agent.with_observer(observe_run)                 # counts the runs of this agent, and their tasks
 
-Labels are routes, statuses and names of tasks: nothing of a user. Several processes of a server share their
-numbers through the files in the directory PROMETHEUS_MULTIPROC_DIR, which must exist when they start.
+Labels are statuses and names of tasks: nothing of a user.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from time import perf_counter
 
-from fastapi import APIRouter, Response
 from langchain_core.messages import ToolMessage
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    REGISTRY,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-    multiprocess,
-)
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from prometheus_client import Counter, Gauge, Histogram
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.interfaces.common.metrics import MODELS, SECONDS
 from jarvis_agent.selection.model_registry import loaded_models
 
-_SECONDS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
-_METHODS = frozenset({"GET", "POST", "DELETE", "HEAD", "OPTIONS"})
-
-_REQUESTS = Counter("jarvis_http_requests", "HTTP requests", ["method", "route", "status"])
-_REQUEST_SECONDS = Histogram(
-    "jarvis_http_request_seconds", "Until a response has been sent", ["route"], buckets=_SECONDS
-)
 _RUNNING = Gauge("jarvis_runs_active", "Runs that have not ended", multiprocess_mode="livesum")
 _RUNS = Counter("jarvis_runs", "Ended runs: ok, failed, rejected, waiting or cancelled", ["status"])
-_RUN_SECONDS = Histogram("jarvis_run_seconds", "Duration of runs", buckets=_SECONDS)
+_RUN_SECONDS = Histogram("jarvis_run_seconds", "Duration of runs", buckets=SECONDS)
 _TASKS = Counter("jarvis_tasks", "Ended tasks: ok, failed, skipped or cancelled", ["task", "status"])
-_TASK_SECONDS = Histogram("jarvis_task_seconds", "Duration of tasks", ["task"], buckets=_SECONDS)
+_TASK_SECONDS = Histogram("jarvis_task_seconds", "Duration of tasks", ["task"], buckets=SECONDS)
 _TOKENS = Counter("jarvis_llm_tokens", "Tokens of language models: input or output", ["direction"])
-_MODELS = Gauge("jarvis_models_loaded", "Models in memory", multiprocess_mode="livesum")
-
-
-def metrics_routes() -> APIRouter:
-    """Return the route `/metrics`, in the text format of Prometheus."""
-    router = APIRouter(tags=["metrics"])
-    registry = REGISTRY
-    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-        registry = CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-
-    @router.get("/metrics")
-    def metrics() -> Response:
-        """Report the numbers of all processes of this server."""
-        _MODELS.set(len(loaded_models()))
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-    return router
-
-
-class RequestMetrics:
-    """ASGI middleware that counts requests by the route that answered them."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        status, began = 500, perf_counter()
-
-        async def counted(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
-        try:
-            await self._app(scope, receive, counted)
-        finally:
-            route = getattr(scope.get("route"), "path", "none")
-            method = scope["method"] if scope["method"] in _METHODS else "other"
-            _REQUESTS.labels(method, route, status).inc()
-            _REQUEST_SECONDS.labels(route).observe(perf_counter() - began)
 
 
 async def observe_run(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
@@ -115,7 +50,7 @@ async def observe_run(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Eve
     finally:
         _RUNS.labels(status).inc()
         _RUN_SECONDS.observe(perf_counter() - began)
-        _MODELS.set(len(loaded_models()))
+        MODELS.set(len(loaded_models()))
 
 
 async def observe_call(task: str, call: Awaitable[ToolMessage]) -> ToolMessage:
@@ -130,7 +65,7 @@ async def observe_call(task: str, call: Awaitable[ToolMessage]) -> ToolMessage:
         raise
     finally:
         _count_task(task, status, perf_counter() - began)
-        _MODELS.set(len(loaded_models()))
+        MODELS.set(len(loaded_models()))
 
 
 def _count_task(task: str, status: str, seconds: float) -> None:

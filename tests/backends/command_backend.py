@@ -1,4 +1,4 @@
-"""A local backend for the tests of a cluster, which imports no library; its texts are small commands."""
+"""A local backend for tests of expert servers, which imports no library; its texts are small commands."""
 
 from __future__ import annotations
 

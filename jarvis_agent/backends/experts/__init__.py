@@ -1,0 +1,1 @@
+"""Local models in another process, behind HTTP: the server of `jarvis experts`."""

@@ -1,0 +1,178 @@
+"""The client of an expert server, which runs the models of local backends in place of this process.
+
+    backend.server = ExpertServer("http://127.0.0.1:8765", key="…")
+    raw = await backend.run(call)
+
+Inputs travel as bytes, and raw outputs come back. A loaded model stays in the server, for other agents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar
+
+import httpx
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.experts.protocol import read_reply, write_call
+from jarvis_agent.backends.experts.wire import PROGRESS, read_progress
+from jarvis_agent.backends.jobs import Activity, Notify, activities
+from jarvis_agent.core.errors import (
+    BadInputError,
+    ConfigError,
+    JarvisError,
+    RateLimitedError,
+    TransientError,
+    describe_error,
+)
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+"""Seconds to wait for a connection, and for the next line, which comes every second."""
+
+Key = tuple[str, ...]
+
+_tls = cache(ssl.create_default_context)
+
+
+@dataclass(eq=False, slots=True)
+class ServerActivity:
+    """What a model does in the server: a download, a load, a text that is being written."""
+
+    model: str
+    text: str
+    state: ClassVar[str] = "remote"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class AbsentError(TransientError):
+    """The expert server at an address cannot be reached."""
+
+    def __init__(self, address: str, error: Exception) -> None:
+        port = httpx.URL(address).port
+        super().__init__(
+            f"the expert server {address} cannot be reached ({describe_error(error)}): start it with "
+            f"`jarvis experts{f' --port {port}' if port else ''}`, or unset JARVIS_EXPERTS"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertServer:
+    """An expert server, as an agent sees it.
+
+    Attributes:
+        address: its URL.
+        key: an API key of it; None: it asks for none.
+        may_be_absent: whether calls run in this process while it cannot be reached.
+    """
+
+    address: str
+    key: str | None = field(default=None, repr=False)
+    may_be_absent: bool = False
+
+    async def run(self, key: Key, call: Call) -> Any:
+        """Run a call; `key` tells loaded models apart. If the caller is cancelled, the call is too.
+
+        Raises:
+            AbsentError: the server cannot be reached.
+            TransientError: it was lost during the call.
+            JarvisError: the call failed there, or was refused.
+        """
+        return await self._ask("/run", key, call)
+
+    def reserve(self, key: Key, call: Call, depth: int, notify: Notify) -> Callable[[], None]:
+        """As `ModelPool.reserve`. The reservation ends with its connection."""
+
+        async def load() -> None:
+            notify("loading")
+            try:
+                await self._ask("/load", key, call, depth)
+            except JarvisError as error:  # the call itself reports it
+                logger.debug("%s is not loaded before its call: %s", call.candidate.id, describe_error(error))
+            notify("loaded")
+
+        loading = asyncio.get_running_loop().create_task(load())
+
+        def release() -> None:
+            loading.cancel()
+
+        return release
+
+    def client(self) -> httpx.AsyncClient:
+        """A client without the proxies of the environment."""
+        transport = httpx.AsyncHTTPTransport(verify=_tls())
+        return httpx.AsyncClient(
+            transport=transport, base_url=self.address, headers=self._headers(), timeout=TIMEOUT
+        )
+
+    def status(self) -> dict[str, Any]:
+        """The answer to `GET /models`. Blocks.
+
+        Raises:
+            JarvisError: as `run`.
+        """
+        try:
+            response = httpx.get(
+                f"{self.address}/models", headers=self._headers(), timeout=TIMEOUT, trust_env=False
+            )
+        except httpx.HTTPError as error:
+            raise AbsentError(self.address, error) from error
+        if response.status_code != 200:
+            raise self._refusal(response)
+        found: dict[str, Any] = response.json()
+        return found
+
+    async def _ask(self, path: str, key: Key, call: Call, depth: int = 0) -> Any:
+        shown, found, reply = activities.get(), list[Activity](), bytearray()
+        body = await asyncio.to_thread(write_call, call, key, depth)
+        try:
+            async with self.client() as client, client.stream("POST", path, content=body) as response:
+                if response.status_code != 200:
+                    await response.aread()
+                    raise self._refusal(response)
+                async for chunk in response.aiter_raw():
+                    reply += chunk
+                    while reply.startswith(PROGRESS) and (end := reply.find(b"\n") + 1):
+                        earlier, found = (
+                            found,
+                            [ServerActivity(*one) for one in read_progress(bytes(reply[:end]))],
+                        )
+                        shown[:] = [*(one for one in shown if one not in earlier), *found]
+                        del reply[:end]
+        except httpx.ConnectError as error:
+            raise AbsentError(self.address, error) from error
+        except httpx.HTTPError as error:
+            raise TransientError(
+                f"the expert server {self.address} was lost during the call: {describe_error(error)}"
+            ) from error
+        finally:
+            shown[:] = [one for one in shown if one not in found]
+        return await asyncio.to_thread(read_reply, bytes(reply), call, self.address)
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    def _refusal(self, response: httpx.Response) -> JarvisError:
+        try:
+            detail = str(response.json()["detail"])
+        except (ValueError, KeyError, TypeError):
+            detail = response.reason_phrase
+        what = f"the expert server {self.address} answers {response.status_code}: {detail}"
+        match response.status_code:
+            case 401:
+                return ConfigError(f"{what}; set JARVIS_EXPERTS_KEY to one of its API keys")
+            case 413 | 422:
+                return BadInputError(what)
+            case 429:
+                return RateLimitedError(what, float(response.headers.get("retry-after", 1)))
+            case 403 | 404 | 405:
+                return ConfigError(f"{what}; check JARVIS_EXPERTS")
+        return TransientError(what)

@@ -1,0 +1,184 @@
+"""What an agent and an expert server tell each other: a call, and its raw output or error.
+
+body = write_call(call, key)                    # the agent
+call = read_call(body, new_path, settings)      # the server
+reply = write_reply(node, raw=raw)              # the server; or write_reply(node, error=error)
+raw = read_reply(reply, call)                   # the agent; raises the error
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from jarvis_agent import __version__
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.experts.wire import read_header, read_message, write_message
+from jarvis_agent.backends.hub.snapshot import found_in_cache
+from jarvis_agent.backends.outputs.validators import existing_file
+from jarvis_agent.core.errors import (
+    ERROR_POLICIES,
+    BadInputError,
+    CircuitOpenError,
+    ConfigError,
+    ExpertError,
+    JarvisError,
+    UnsupportedError,
+    describe_error,
+)
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.types import Candidate
+
+PROTOCOL = 1
+"""Changes when an agent and a server of different versions would misunderstand each other."""
+
+_LEAST = ("max_download", "max_file_bytes", "max_pixels", "max_seconds", "task_timeout")
+_BOTH = ("allow_pickle", "trust_remote_code")
+_SENT = (*_LEAST, *_BOTH, "offline", "dtype", "seed", "hf_token")
+"""Settings of the agent that hold in the server, within its own."""
+
+_PLACES = frozenset({"path", "local"})
+"""Fields of a candidate that say where the agent's machine has it."""
+
+_ERRORS = {
+    kind.__name__: kind
+    for kind in (*ERROR_POLICIES, CircuitOpenError, ConfigError, UnsupportedError)
+    if kind is not JarvisError
+}
+
+
+def write_call(call: Call, key: tuple[str, ...], depth: int = 0) -> bytes:
+    """Encode a call with the files of its inputs. Blocks while it reads them.
+
+    Args:
+        key: what tells loaded models apart.
+        depth: number of tasks that run before a call whose model is only loaded.
+    """
+    candidate = call.candidate.model_dump(mode="json", exclude=set(_PLACES), exclude_defaults=True)
+    metadata = {name: one for name, one in call.candidate.metadata.items() if name != "revisions"}
+    model = {
+        "backend": call.candidate.backend,
+        "id": call.candidate.id,
+        "key": hashlib.sha256(repr(key).encode()).hexdigest(),
+        "size": call.candidate.size,
+    }
+    message = {
+        "task": call.spec.name,
+        "candidate": {**candidate, "metadata": metadata},
+        "settings": {name: getattr(call.settings, name) for name in _SENT}
+        | {"hf_token": call.settings.token},
+        "inputs": call.inputs,
+        "hints": call.hints,
+        "depth": depth,
+    }
+    return write_message(message, protocol=PROTOCOL, version=__version__, model=model)
+
+
+def read_model(body: bytes) -> Mapping[str, Any]:
+    """The model of a call: its "backend", "id", "key" and "size" (None: unknown). Its files are not read.
+
+    Raises:
+        BadInputError: this is no call.
+        UnsupportedError: its caller speaks another version of the protocol.
+    """
+    header = read_header(body)
+    if header.get("protocol") != PROTOCOL:
+        raise UnsupportedError(
+            f"the expert server speaks protocol {PROTOCOL} (langchain-hugginggpt {__version__}), and its "
+            f"caller {header.get('protocol')} ({header.get('version')}); update the older one"
+        )
+    model: Mapping[str, Any] = header["model"]
+    return model
+
+
+def read_call(body: bytes, new_path: Callable[[str], Path], settings: Settings) -> tuple[Call, int]:
+    """Decode a call and its depth; `settings` are those of the server.
+
+    Raises:
+        BadInputError: it is malformed, or names a path.
+        UnsupportedError: the server does not know its task, or its version of the protocol.
+    """
+    read_model(body)
+    message = read_message(body, new_path)
+    try:
+        spec = TASKS.get(message["task"])
+        if spec is None:
+            raise UnsupportedError(f"the expert server does not know the task {str(message['task'])[:80]!r}")
+        candidate, inputs = message["candidate"], message["inputs"]
+        media = _texts([inputs.get(arg.name) for arg in spec.inputs if arg.kind in MEDIA])
+        if named := [*media, *filter(_exists, _texts(candidate["metadata"]))]:
+            what = f"not {named[0][:80]!r}"
+            raise BadInputError(f"the expert server reads no paths and URLs; send the file, {what}")
+        known = {
+            name: one for name, one in candidate.items() if name in Candidate.model_fields.keys() - _PLACES
+        }
+        asked = {name: one for name, one in message["settings"].items() if name in _SENT}
+        call = Call(
+            spec=spec,
+            candidate=found_in_cache(Candidate(**known)),
+            inputs=inputs,
+            new_path=new_path,
+            settings=_within(settings, Settings(**asked)),
+            hints=message["hints"],
+        )
+        return call, int(message["depth"])
+    except (KeyError, TypeError, AttributeError, ValidationError, ConfigError) as error:
+        raise BadInputError(f"the call cannot be read: {describe_error(error)}") from error
+
+
+def _within(own: Settings, asked: Settings) -> Settings:
+    """What a caller asks for, as far as the server allows it."""
+    least = {name: min(getattr(own, name), getattr(asked, name)) for name in _LEAST}
+    both = {name: getattr(own, name) and getattr(asked, name) for name in _BOTH}
+    given = {"offline": own.offline or asked.offline, "dtype": asked.dtype, "seed": asked.seed}
+    return own.model_copy(update={**least, **both, **given, "hf_token": asked.hf_token or own.hf_token})
+
+
+def write_reply(node: str, raw: Any = None, notes: Sequence[str] = ()) -> bytes:
+    """Encode what a server on this node computed."""
+    return write_message({"node": node, "raw": raw, "notes": notes})
+
+
+def write_error(node: str, error: Exception, clean: Callable[[str], str] = str) -> bytes:
+    """Encode why a call failed; `clean` takes out of the message what its caller must not learn."""
+    kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in _ERRORS), "")
+    return write_message({"node": node, "error": kind, "message": clean(describe_error(error))})
+
+
+def read_reply(body: bytes, call: Call, address: str) -> Any:
+    """The raw output of a call; the server is added to the call's trace, and its notes to the call.
+
+    Raises:
+        JarvisError: the call failed. An error whose class has no policy of its own is an ExpertError.
+    """
+    reply = read_message(body, call.new_path)
+    call.trace["endpoint"] = f"{address} ({reply['node']})" if reply["node"] else address
+    if "error" in reply:
+        raise _ERRORS.get(reply["error"], ExpertError)(reply["message"])
+    if not MEDIA.isdisjoint(call.spec.outputs) and any(map(existing_file, _texts(reply["raw"]))):
+        # A file that a server sends is written here, and is a Path.
+        raise UnsupportedError(f"the answer of {call.candidate.id} names a file that it did not send")
+    call.notes.extend(reply["notes"])
+    return reply["raw"]
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):  # too long for a name, NUL, no such user
+        return False
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts in plain JSON, without keys."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    return [value] if isinstance(value, str) else []

@@ -1,0 +1,139 @@
+"""Local models for any number of agents, over HTTP: `jarvis experts`, or an ASGI application.
+
+    app = create_experts_app(Settings(), ServerSettings())     # uvicorn module:app
+    agent = JarvisAgent(settings=Settings(experts="http://127.0.0.1:8765"))
+
+Routes: `POST /run` runs a call, and `POST /load` loads a model before it (`backends.experts.protocol`);
+`GET /models` tells what is loaded; `GET /healthz` and `GET /metrics`. A client that goes away ends its call.
+The server reads no path of a client, and runs no code of it. Needs the extra "serve".
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from contextlib import nullcontext, suppress
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from jarvis_agent.backends.experts.background import announced, find_background, runtime_file
+from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.interfaces.common.listen import check_address, listen
+from jarvis_agent.interfaces.common.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fastapi import FastAPI
+
+    from jarvis_agent.backends.base import Backend
+    from jarvis_agent.backends.experts.client import ExpertServer
+    from jarvis_agent.backends.registry import Factory
+
+_NEEDED = ("fastapi", "limits", "prometheus_client", "uvicorn")
+IDLE_S = 3600.0
+"""Seconds without a call after which a background server ends."""
+
+_SHUTDOWN_S = 10
+"""Seconds that calls have to end when the server stops."""
+
+
+def create_experts_app(
+    settings: Settings,
+    server: ServerSettings | None = None,
+    *,
+    backends: Iterable[Backend | Factory] | None = None,
+    idle_s: float | None = None,
+) -> FastAPI:
+    """Return a web application that runs local models for agents.
+
+    Args:
+        settings: what the models may do and need; callers may ask for less, not for more.
+        server: keys and limits of clients; None: from the environment.
+        backends: as for an agent; the local ones of them run calls.
+        idle_s: seconds without a call after which the process is interrupted; None: it stays.
+
+    Raises:
+        MissingExtraError: the extra "serve" is not installed.
+        ConfigError: a variable has an invalid value.
+    """
+    _check_extra()
+    from jarvis_agent.interfaces.experts.app import make_app
+    from jarvis_agent.interfaces.experts.runner import ExpertRunner
+
+    return make_app(ExpertRunner(settings, backends), settings, server or ServerSettings(), idle_s)
+
+
+def run_experts(
+    settings: Settings,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    server: ServerSettings | None = None,
+    *,
+    insecure: bool = False,
+    idle_s: float | None = None,
+    announce: bool = False,
+) -> None:
+    """Serve until interrupted.
+
+    Args:
+        settings, server, idle_s: as for `create_experts_app`.
+        insecure: serve without API keys on an address that other machines reach.
+        announce: let the agents of this user find the server, with its first key.
+
+    Raises:
+        ConfigError: other machines reach the address, and there are no API keys; or a server is announced.
+        MissingExtraError: the extra "serve" is not installed.
+    """
+    _check_extra()
+    server = server or ServerSettings()
+    check_address(host, server, insecure=insecure)
+    make = partial(create_experts_app, settings, idle_s=idle_s)
+    key = server.api_keys[0].get_secret_value() if server.api_keys else None
+    with announced(f"http://{host}:{port}", key) if announce else nullcontext():
+        listen(make, host, port, server, insecure=insecure, shutdown_s=_SHUTDOWN_S)
+
+
+def start_background(idle_s: float) -> ExpertServer:
+    """Start a server for this user, unless it runs, and return it. It ends after `idle_s` without a call.
+
+    Raises:
+        ConfigError: it does not start; the message has the last line of its log.
+        MissingExtraError: the extra "serve" is not installed.
+    """
+    if found := find_background():
+        return found
+    _check_extra()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    log = runtime_file().with_suffix(".log")
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "jarvis_agent", "experts", "--announce"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603
+            [*command, "--port", str(port), "--idle", str(idle_s)],
+            env=os.environ | {"JARVIS_API_KEYS": secrets.token_urlsafe(32)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    while process.poll() is None:
+        if found := find_background():
+            with suppress(JarvisError):  # it is announced before it listens
+                found.status()
+                return found
+        time.sleep(0.1)
+    last = (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
+    raise ConfigError(f"the expert server does not start: {last} ({log})")
+
+
+def _check_extra() -> None:
+    if any(find_spec(package) is None for package in _NEEDED):
+        raise MissingExtraError("serving local models over HTTP", "serve")

@@ -1,0 +1,138 @@
+"""ExpertRunner: runs the calls that agents send, in this process.
+
+runner = ExpertRunner(settings)
+async for line in runner.run(body): ...          # lines of progress, then the reply
+runner.models()                                   # what is loaded
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextvars import copy_context
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+from jarvis_agent.backends import circuit_breaker
+from jarvis_agent.backends.base import Backend, Call
+from jarvis_agent.backends.experts.protocol import read_call, write_error, write_reply
+from jarvis_agent.backends.experts.wire import write_progress
+from jarvis_agent.backends.jobs import Activity, activities
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.pool import Key, ModelPool
+from jarvis_agent.backends.registry import Factory, make_backends
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.interfaces.common.path_filter import PathRedactor, machine_directories
+
+REPORT_S = 1.0
+"""Seconds between lines of progress, which also show that the server is there."""
+
+
+class Runner(Protocol):
+    """What the application passes requests to."""
+
+    def run(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """Run a call: lines of progress, then the reply. Closing the iterator cancels the call."""
+        ...
+
+    def load(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """Load the model of a call that comes later. Closing the iterator ends its reservation."""
+        ...
+
+    def models(self) -> dict[str, Any]:
+        """What is loaded, as JSON; "loaded" has a row for each model."""
+        ...
+
+    async def close(self) -> None:
+        """Free the models."""
+        ...
+
+
+class ExpertRunner:
+    """A `Runner` with the local backends, and a pool, of this process."""
+
+    def __init__(
+        self, settings: Settings, backends: Iterable[Backend | Factory] | None = None, node: str = ""
+    ) -> None:
+        """`settings` limit what callers may ask for; replies name `node`; `backends` as for an agent."""
+        self._settings = settings.model_copy(update={"experts": "none"})
+        self._pool = ModelPool(settings.memory_limit)
+        made = make_backends(self._settings, self._pool, backends)
+        self._backends = {one.name: one for one in made if isinstance(one, LocalBackend)}
+        self._node = node
+        self._seen: dict[Key, dict[str, Any]] = {}
+        nowhere = Path("/nowhere")
+        self._redactor = PathRedactor(nowhere, nowhere, machine_directories(settings))
+
+    def run(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """As Runner."""
+        return self._answer(self._run, body)
+
+    def load(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """As Runner."""
+        return self._answer(self._load, body)
+
+    def models(self) -> dict[str, Any]:
+        """The models that are loaded, with their bytes and calls, and the bytes by device."""
+        loaded = [
+            {**self._seen[key], "bytes": size} for key, size in self._pool.loaded.items() if key in self._seen
+        ]
+        return {"loaded": loaded, "memory": self._pool.used, "memory_limit": self._settings.memory_limit}
+
+    async def close(self) -> None:
+        """Free the models."""
+        await self._pool.close()
+
+    async def _answer(
+        self, work: Callable[[LocalBackend, Call, int], Awaitable[bytes]], body: bytes
+    ) -> AsyncGenerator[bytes, None]:
+        shown: list[Activity] = []
+        context = copy_context()
+        context.run(activities.set, shown)
+        task = asyncio.create_task(self._reply(work, body), context=context)
+        try:
+            while not (await asyncio.wait([task], timeout=REPORT_S))[0]:
+                yield write_progress([(one.model, str(one)) for one in list(shown)])
+            yield task.result()
+        finally:
+            task.cancel()
+
+    async def _reply(self, work: Callable[[LocalBackend, Call, int], Awaitable[bytes]], body: bytes) -> bytes:
+        try:
+            with tempfile.TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as folder:
+                number = count()
+                new_path = lambda suffix: Path(folder, f"{next(number)}{suffix}")  # noqa: E731
+                call, depth = await asyncio.to_thread(read_call, body, new_path, self._settings)
+                backend = self._backends.get(call.candidate.backend or "")
+                if backend is None:
+                    raise UnsupportedError(f"the expert server has no backend {call.candidate.backend!r}")
+                if reason := await asyncio.to_thread(backend.unsupported_reason, call.spec, call.candidate):
+                    raise UnsupportedError(f"the expert server cannot run {call.candidate.id}: {reason}")
+                key = backend.pool_key(call.spec, call.candidate, call.settings)
+                self._seen.setdefault(key, {"model": call.candidate.id, "backend": backend.name, "calls": 0})
+                return await work(backend, call, depth)
+        except Exception as error:
+            return write_error(self._node, error, self._redactor.clean)
+
+    async def _run(self, backend: LocalBackend, call: Call, _: int) -> bytes:
+        async with circuit_breaker.shared.call((backend.name, call.candidate.id)):
+            raw = await backend.run(call)
+        self._seen[backend.pool_key(call.spec, call.candidate, call.settings)]["calls"] += 1
+        return await asyncio.to_thread(write_reply, self._node, raw=raw, notes=call.notes)
+
+    async def _load(self, backend: LocalBackend, call: Call, depth: int) -> bytes:
+        loop, loaded = asyncio.get_running_loop(), asyncio.Event()
+
+        def notify(what: str) -> None:
+            if what == "loaded":
+                loop.call_soon_threadsafe(loaded.set)
+
+        release = backend.prepare(call.spec, call.candidate, call.settings, depth, notify)
+        try:
+            await loaded.wait()
+        finally:
+            release()
+        return write_reply(self._node)

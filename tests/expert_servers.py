@@ -1,0 +1,116 @@
+"""Expert servers for tests, with the backend of `command_backend`: in a thread, or in a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from command_backend import CommandBackend
+
+from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.experts.client import ExpertServer
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Attempt, Candidate, Selection
+from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
+from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.interfaces.experts import create_experts_app
+
+TESTS = Path(__file__).parent
+
+
+def command_call(text: str, model: str = "org/model", size: int | None = None, **metadata: Any) -> Call:
+    """A call of the backend of `command_backend`."""
+    candidate = Candidate(
+        id=model, task="text-generation", backend="command", size=size, local=True, metadata=metadata
+    )
+    return Call(TASKS["text-generation"], candidate, {"text": text}, Path, Settings())
+
+
+def command_backend(server: ExpertServer) -> CommandBackend:
+    """A backend whose models run in an expert server."""
+    backend = CommandBackend(Settings(), ModelPool(10**9))
+    backend.server = server
+    return backend
+
+
+async def with_retries(backend: CommandBackend, text: str, attempts: list[Attempt]) -> FallbackResult:
+    """The result of a call, as the executor runs it; its ended attempts are added to the list."""
+    one = command_call(text)
+    chain = FallbackChain(
+        spec=one.spec,
+        selection=Selection(model=one.candidate.id, reason="", candidates=[one.candidate]),
+        backends={"command": backend},
+        settings=one.settings,
+        new_path=Path,
+        clock=asyncio.get_running_loop().time,
+        attempts=attempts,
+    )
+    return await chain.run(one.inputs)
+
+
+@contextmanager
+def served_experts(settings: Settings, keys: tuple[str, ...] = ()) -> Iterator[str]:
+    """The address of a server in a thread of this process."""
+    backends = [CommandBackend, AlgorithmsBackend]
+    app = create_experts_app(settings, ServerSettings(api_keys=keys), backends=backends)  # type: ignore[arg-type]
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Variables of a process that has the backend as an installed package, and its files in a folder."""
+    (package := folder / "command-1.0.dist-info").mkdir(exist_ok=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: command\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(
+        "[jarvis_agent.backends]\ncommand = command_backend:CommandBackend\n"
+    )
+    paths = [str(folder), str(TESTS / "backends"), str(TESTS.parent)]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "XDG_RUNTIME_DIR": str(folder)}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def experts_process(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """`jarvis experts` in a process, once it answers."""
+    command = [sys.executable, "-m", "jarvis_agent", "experts", "--port", str(port)]
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(command, env=environment(folder), stdout=log, stderr=log) as process,
+    ):
+        try:
+            while True:
+                assert process.poll() is None, (folder / "log").read_text()
+                with suppress(httpx.HTTPError):
+                    httpx.get(f"http://127.0.0.1:{port}/healthz")
+                    break
+                time.sleep(0.05)
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)

@@ -1,0 +1,327 @@
+"""`jarvis experts`: local models in another process, with its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from expert_servers import (
+    command_backend,
+    command_call,
+    environment,
+    experts_process,
+    free_port,
+    served_experts,
+    with_retries,
+)
+from small_agents import picture, plan
+from starlette.testclient import TestClient
+
+from jarvis_agent import JarvisAgent
+from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.experts import background, protocol
+from jarvis_agent.backends.experts.client import AbsentError, ExpertServer
+from jarvis_agent.backends.experts.protocol import write_call
+from jarvis_agent.backends.experts.wire import write_message
+from jarvis_agent.backends.jobs import activities
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.registry import make_backends
+from jarvis_agent.core.errors import BadInputError, ConfigError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Attempt, Candidate, Resource
+from jarvis_agent.interfaces.cli.doctor import check_experts
+from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.interfaces.experts import app as app_module
+from jarvis_agent.interfaces.experts import create_experts_app
+from jarvis_agent.selection.placement import place
+from jarvis_agent.testing import FakeSource, ScriptedLLM
+
+KEY = "key-of-a-client"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with served_experts(Settings(experts="none", max_file_bytes=100_000), (KEY,)) as address:
+        yield address
+
+
+@pytest.fixture
+def server(address: str) -> ExpertServer:
+    return ExpertServer(address, KEY)
+
+
+async def until(happened: Callable[[], Any]) -> None:
+    while not happened():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
+async def test_a_call_runs_in_the_server_and_says_so(server: ExpertServer) -> None:
+    call = command_call("echo é")
+    assert (await command_backend(server).run(call)).startswith("é by")
+    assert call.trace == {"endpoint": server.address}
+
+
+async def test_a_file_goes_there_and_an_image_comes_back(server: ExpertServer, tmp_path: Path) -> None:
+    backend = AlgorithmsBackend(Settings(), ModelPool(0))
+    backend.server = server
+    image = Resource(kind="image", path=picture(tmp_path / "a.jpg"), mime="image/jpeg")
+    candidate = Candidate(id="pillow/resize", task="resize-image", backend="algorithms")
+    inputs = {"image": image, "width": 8, "height": 6}
+    raw = await backend.run(Call(TASKS["resize-image"], candidate, inputs, Path, Settings()))
+    assert raw.size == (8, 6)
+
+
+async def test_a_wrong_key_is_refused_and_the_message_says_what_to_set(address: str) -> None:
+    for key in (None, "wrong"):
+        with pytest.raises(ConfigError, match=r"answers 401: .*API key.*JARVIS_EXPERTS_KEY"):
+            await command_backend(ExpertServer(address, key)).run(command_call("echo"))
+
+
+def test_only_its_health_is_told_without_a_key(address: str) -> None:
+    assert [httpx.get(f"{address}/{name}").status_code for name in ("models", "metrics")] == [401, 401]
+    assert httpx.get(f"{address}/healthz").json() == {"status": "ok"}
+
+
+async def test_an_error_of_a_model_keeps_its_class_and_names_no_path_of_the_server(
+    server: ExpertServer,
+) -> None:
+    with pytest.raises(BadInputError, match=r"cannot read …/weights\.bin") as caught:
+        await command_backend(server).run(command_call("fail cannot read /home/ada/models/weights.bin"))
+    assert "/home" not in str(caught.value)
+
+
+def sent_raw(server: ExpertServer, task: str, inputs: Any, **candidate: Any) -> str:
+    """The answer to a message that this package would not write."""
+    given = {"id": "org/model", "task": task, "backend": "command", "metadata": {}, **candidate}
+    message = {"task": task, "candidate": given, "settings": {}, "inputs": inputs, "hints": {}, "depth": 0}
+    body = write_message(message, protocol=protocol.PROTOCOL, version="0", model={})
+    headers = {"Authorization": f"Bearer {KEY}"}
+    return httpx.post(f"{server.address}/run", content=body, headers=headers).text
+
+
+def test_a_request_for_a_path_or_url_is_refused(server: ExpertServer, tmp_path: Path) -> None:
+    (secret := tmp_path / "secret.png").write_bytes(b"pixels")
+    for asked in (str(secret), "https://example.org/a.png"):
+        assert "reads no paths and URLs" in sent_raw(server, "image-classification", {"image": asked})
+        assert "reads no paths" in sent_raw(server, "image-classification", {"image": [{"image": asked}]})
+    assert "reads no paths" in sent_raw(
+        server, "text-generation", {"text": "echo"}, metadata={"base_model": str(tmp_path)}
+    )
+    # The place of weights in a call is ignored.
+    assert "echoed by" in sent_raw(server, "text-generation", {"text": "echo echoed"}, path=str(tmp_path))
+
+
+def test_a_body_that_is_no_message_is_answered_with_an_error(server: ExpertServer) -> None:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    for body in (
+        b"",
+        b"\xff\n",
+        b"[]\n",
+        b"{}\n",
+        b"[" * 100_000 + b"\n",
+        write_message({}, protocol=1, model={}),
+    ):
+        answer = httpx.post(f"{server.address}/run", content=body, headers=headers)
+        assert "error" in answer.json()["value"]["$dict"][1]
+
+
+async def test_a_larger_file_than_the_server_takes_is_refused(server: ExpertServer, monkeypatch: Any) -> None:
+    monkeypatch.setattr(app_module, "MAX_LINE_BYTES", 1000)
+    call = command_call(f"echo {'x' * 10_000}")
+    with (
+        served_experts(Settings(experts="none", max_file_bytes=1000)) as small,
+        pytest.raises(BadInputError, match="answers 413"),
+    ):
+        await command_backend(ExpertServer(small)).run(call)
+
+
+def test_another_version_of_the_protocol_is_named(server: ExpertServer) -> None:
+    body = write_call(command_call("echo"), ("key",)).replace(b'"protocol": 1', b'"protocol": 7')
+    headers = {"Authorization": f"Bearer {KEY}"}
+    answer = httpx.post(f"{server.address}/run", content=body, headers=headers).text
+    assert "speaks protocol 1" in answer
+    assert "its caller 7" in answer
+
+
+async def test_a_client_that_goes_away_ends_its_call(server: ExpertServer, tmp_path: Path) -> None:
+    running = asyncio.create_task(command_backend(server).run(command_call(f"hold {tmp_path}")))
+    await until(lambda: list(tmp_path.iterdir()))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await until((tmp_path / "cancelled").exists)
+
+
+async def test_what_a_model_does_there_is_shown_here(server: ExpertServer, tmp_path: Path) -> None:
+    running = asyncio.create_task(command_backend(server).run(command_call(f"hold {tmp_path}")))
+    await until(activities.get)
+    assert str(activities.get()[0]) == "org/model: 4 of at most 9 tokens written"
+    (tmp_path / "go").touch()
+    assert await running
+    assert not activities.get()
+
+
+async def test_a_model_is_loaded_before_its_call_and_listed(server: ExpertServer) -> None:
+    later, seen, loaded = command_call("echo", "org/later", size=5), list[str](), asyncio.Event()
+
+    def notify(event: str) -> None:
+        seen.append(event)
+        if event == "loaded":
+            loaded.set()
+
+    release = command_backend(server).prepare(later.spec, later.candidate, later.settings, 1, notify)
+    await loaded.wait()
+    release()
+    assert seen == ["loading", "loaded"]
+    listed = server.status()["loaded"]
+    assert {"model": "org/later", "backend": "command", "calls": 0, "bytes": 5} in listed
+
+
+async def test_a_reservation_ends_with_its_client(server: ExpertServer, tmp_path: Path) -> None:
+    slow = command_call("echo", "org/slow", size=5)
+    slow = replace(slow, candidate=slow.candidate.model_copy(update={"metadata": {"name": "slow"}}))
+    release = command_backend(server).prepare(slow.spec, slow.candidate, slow.settings, 1, lambda _: None)
+    await asyncio.sleep(0)
+    release()
+    assert (await command_backend(server).run(slow)).endswith("in memory")
+
+
+async def test_two_hundred_calls_at_once_are_answered(server: ExpertServer) -> None:
+    backend = command_backend(server)
+    answers = await asyncio.gather(*(backend.run(command_call(f"echo {n}")) for n in range(200)))
+    assert [answer.split()[0] for answer in answers] == [str(n) for n in range(200)]
+
+
+async def test_a_server_that_is_not_there_is_named_with_the_command_that_starts_it() -> None:
+    port = free_port()
+    absent = ExpertServer(f"http://127.0.0.1:{port}")
+    with pytest.raises(
+        AbsentError, match=rf"127\.0\.0\.1:{port} cannot be reached.*`jarvis experts --port {port}`"
+    ):
+        await command_backend(absent).run(command_call("echo"))
+    here = await command_backend(replace(absent, may_be_absent=True)).run(command_call("echo here"))
+    assert f"here by {os.getpid()}" in here
+
+
+def test_settings_limit_what_a_caller_may_ask_for(tmp_path: Path) -> None:
+    asked = Settings(allow_pickle=True, trust_remote_code=True, max_download=9, seed=7, api_key="of-the-llm")
+    body = write_call(replace(command_call("echo"), settings=asked), ("key",))
+    assert b"of-the-llm" not in body
+    own = Settings(max_download=10**6, memory_budget=5, device="cpu", allow_pickle=True)
+    found = protocol.read_call(body, Path, own)[0].settings
+    assert (found.allow_pickle, found.trust_remote_code) == (True, False)
+    assert (found.max_download, found.seed, found.device, found.memory_limit) == (9, 7, "cpu", 5)
+
+
+def test_models_run_on_the_server_and_algorithms_and_own_folders_here(tmp_path: Path) -> None:
+    settings = Settings(experts="http://head.example:8765", offline=True)
+    made = make_backends(settings, ModelPool(0))
+    remote = {backend.name for backend in made if getattr(backend, "server", None)}
+    assert remote == {"starter", "transformers", "sentence-transformers", "diffusers", "sklearn", "chronos"}
+    model = Candidate(id="org/large", task="image-classification", size=10**15, library="transformers")
+    placed = place(model, TASKS[model.task], made, settings)
+    assert placed.reason == "it runs on the expert server http://head.example:8765"  # type: ignore[union-attr]
+    own = place(
+        model.model_copy(update={"path": tmp_path, "local": True, "size": 1}),
+        TASKS[model.task],
+        made,
+        settings,
+    )
+    assert isinstance(own, str) or own.reason == "it is on this machine"
+
+
+@pytest.mark.parametrize("address", ["auto", "head:8765", "ftp://head", "http://", "http://user:pw@head", ""])
+def test_an_address_of_another_form_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="experts: it is a URL"):
+        Settings(experts=address)
+
+
+async def test_an_agent_runs_its_tasks_on_the_server(server: ExpertServer, tmp_path: Path) -> None:
+    two = plan(
+        ("text-generation", [], {"text": "echo one"}),
+        ("text-generation", [0], {"text": "echo <resource>-0"}),
+    )
+    agent = JarvisAgent(
+        ScriptedLLM({"plan": two, "respond": "done"}),
+        settings=Settings(output_dir=tmp_path, experts="none"),
+        sources=[FakeSource([command_call("").candidate])],
+        backends=[command_backend(server)],
+    )
+    async with agent:
+        run = await agent.ainvoke("Say it twice.")
+    assert [result.error for result in run.results] == [None, None]
+    assert {result.attempts[-1].endpoint for result in run.results} == {server.address}
+    assert run.results[1].output["generated_text"].startswith("one by")
+
+
+@pytest.mark.slow
+async def test_a_server_that_is_killed_in_mid_call_and_started_again_repeats_it(tmp_path: Path) -> None:
+    port, attempts = free_port(), list[Attempt]()
+    backend = command_backend(ExpertServer(f"http://127.0.0.1:{port}"))
+    with experts_process(tmp_path, port) as process:
+        running = asyncio.create_task(with_retries(backend, f"hold {tmp_path}/held", attempts))
+        (tmp_path / "held").mkdir()
+        await until(lambda: list((tmp_path / "held").iterdir()))
+        process.kill()
+        process.wait()
+        (tmp_path / "held" / "go").touch()
+        await until(lambda: attempts)
+        assert "was lost during the call" in str(attempts[0].error)
+    with experts_process(tmp_path, port):
+        again = await with_retries(backend, f"hold {tmp_path}/held", [])
+    assert again.error is None
+    await running
+
+
+@pytest.mark.slow
+def test_a_background_server_is_found_shown_and_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = environment(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    command = [sys.executable, "-m", "jarvis_agent", "experts"]
+
+    def start() -> str:
+        done = subprocess.run([*command, "--background"], env=env, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert check_experts(Settings()).found.startswith("none")
+    shown = start()
+    found = background.find_server(Settings())
+    assert found is not None
+    assert shown == start() == f"expert server: {found.address}\n"  # there is one
+    assert (background.runtime_file().stat().st_mode & 0o077) == 0
+    made = make_backends(Settings(), ModelPool(0))
+    assert {one.server for one in made if getattr(one, "server", None)} == {found}
+    assert background.find_server(Settings(experts="none")) is None
+    backend, call = command_backend(found), command_call("echo said")
+    assert f"by {os.getpid()}" not in asyncio.run(backend.run(call))
+    assert "org/model (0 MB)" in check_experts(Settings()).found
+    assert subprocess.run([*command, "--stop"], env=env).returncode == 0
+    while background.find_server(Settings()):
+        time.sleep(0.1)
+    assert f"by {os.getpid()}" in asyncio.run(backend.run(call))
+    assert subprocess.run([*command, "--stop"], env=env).returncode == 1
+
+
+def test_an_idle_server_interrupts_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[int] = []
+    monkeypatch.setattr(signal, "raise_signal", raised.append)
+    monkeypatch.setattr(app_module, "IDLE_CHECK_S", 0.01)
+    app = create_experts_app(Settings(experts="none"), ServerSettings(), idle_s=0.05)
+    with TestClient(app):
+        while not raised:
+            time.sleep(0.01)
+    assert set(raised) == {signal.SIGINT}
