@@ -21,11 +21,16 @@ _ONE_WORD = ("model", "task", "number")
 
 _ANSWER = "The answer is: {text}"
 _FOUND = "{inside} I found {text}."
+_MADE = "The result{made_from} is {text}."
+_PREDICTED = "The prediction{of}: {text}"
 _RANKED = "The ranking{of}, best first: {text}"
 _STATEMENTS = {
     "audio-text-to-text": _ANSWER,
     "automatic-speech-recognition": "What is said{inside}: {text}",
     "document-question-answering": _ANSWER,
+    "extract-frames": _MADE,
+    "feature-extraction": _MADE,
+    "image-feature-extraction": _MADE,
     "image-segmentation": _FOUND,
     "image-to-text": "What can be seen{inside}: {text}",
     "keypoint-detection": _FOUND,
@@ -35,6 +40,9 @@ _STATEMENTS = {
     "reading": "The text{inside} reads: {text}",
     "sentence-similarity": _RANKED,
     "summarization": "The summary{of}: {text}",
+    "tabular-classification": _PREDICTED,
+    "tabular-regression": _PREDICTED,
+    "time-series-forecasting": "The forecast{of}: {text}",
     "table-question-answering": _ANSWER,
     "text-ranking": _RANKED,
     "token-classification": _FOUND,

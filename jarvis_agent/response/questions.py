@@ -25,7 +25,7 @@ from jarvis_agent.core.messages import CHINESE
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.response.results import detections, input_files, scored_labels
 
-Kind = Literal["how_many", "whether", "other"]
+Kind = Literal["how_many", "whether", "where", "other"]
 _WORDS: dict[str, dict[str, str]] = tomllib.loads(
     (Path(__file__).parent / "data" / "questions.toml").read_text(encoding="utf-8")
 )
@@ -46,7 +46,7 @@ class Question:
 
 
 def find_questions(request: str) -> list[Question]:
-    """The questions whether there is something, how many there are, and others that no label answers."""
+    """The questions whether there is something, how many, and where, and others that no label answers."""
     patterns = _WORDS["zh" if detect_script(request) == "zh" else "en"]
     files = mentions(request)
     names = sorted({*files, *_QUOTED.findall(request)}, key=len, reverse=True)
@@ -60,8 +60,8 @@ def find_questions(request: str) -> list[Question]:
                 words = _NAME.sub(lambda name: names[int(name[1])], match[0]).strip()
                 named = frozenset(names[int(number)] for number in _NAME.findall(sentence)) & {*files}
                 thing = _NAME.sub(" ", match["thing"] or "").lower()
+                thing = re.sub(patterns["around"], "", thing).strip()
                 if not re.search(patterns["several"], thing):  # "a cat or a dog" is neither yes nor no
-                    thing = re.sub(patterns["around"], "", thing).strip()
                     found.append(Question(kind, words, thing, named))
                 break
     return found
@@ -88,7 +88,7 @@ def is_answered(question: Question, results: Iterable[TaskResult]) -> bool:
 
 def _may_answer(question: Question, result: TaskResult) -> bool:
     boxes = detections(result)
-    if boxes is not None and question.kind == "how_many":
+    if boxes is not None and question.kind in ("how_many", "where"):
         return not boxes or any(_is(question.thing, box["label"]) for box in boxes)
     if boxes is not None or scored_labels(result):
         return decide(question, result) is not None

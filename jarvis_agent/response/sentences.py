@@ -21,6 +21,7 @@ from jarvis_agent.backends.starter.images import imagenet_classes
 from jarvis_agent.core.messages import Phrases
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.response.questions import Question, decide
@@ -66,14 +67,16 @@ def subject(task: Task, tasks: Sequence[Task], words: Phrases) -> str:
     names = input_files(task)
     names[_MOST_FILES:] = ["…"] if len(names) > _MOST_FILES else []
     sources = {source.id: source for source in tasks}
-    for source in [sources[number] for number in refs_in(task.args) if number in sources]:
+    media = {name: value for name, value in task.args.items() if name in MEDIA}
+    for source in [sources[number] for number in refs_in(media or task.args) if number in sources]:
         files = words.comma.join(input_files(source))
         of_files = words.of.format(subject=_spaced(files, words)) if files else ""
         names.append(words.output_of.format(noun=_noun(source.task, words), of=of_files))
     text = task.args.get("text")
     if not names and isinstance(text, str) and text:
         names = [f"“{brief_text(text, _MOST_QUOTED)}”"]
-    return words.comma.join(dict.fromkeys(names))
+    language = task.args.get("tgt_lang")
+    return words.comma.join(dict.fromkeys(names)) + (f" → {language}" if language else "")
 
 
 def _noun(task: str, words: Phrases) -> str:

@@ -90,7 +90,10 @@ def test_labels(labels: list[tuple[str, float | None]], sentence: str) -> None:
         (result("image-to-text", {}, "a\nb", image="a.png", text="read"), "The text reads:\na\nb"),
         (result("image-to-text", {}, "", image="a.png", text="read"), "The text reads: (no text)"),
         (result("text-generation", {}, "it was\ntwo", text="x"), "it was\ntwo"),
-        (result("tabular-regression", [1.5, 2.5], "2 rows: from 1.5 to 2.5"), "2 rows: from 1.5 to 2.5"),
+        (
+            result("tabular-regression", [1.5, 2.5], "2 rows: from 1.5 to 2.5"),
+            "The prediction: 2 rows: from 1.5 to 2.5",
+        ),
         (result("translation", {}, "Guten Tag", text="Hello"), "The translation: Guten Tag"),
         (result("my_tool", {"x": 1}), 'my_tool: {"x": 1}'),
         (result("my_tool", [{"label": "a", "score": "high"}], "a is high"), "my_tool: a is high"),
@@ -107,18 +110,20 @@ def test_several_results_say_what_they_are_about() -> None:
         result("canny-control", {}, None, "/o/1.png"),
         result("image-to-text", {}, "a cat", number=1, image="<resource>-0"),
         result(CLASSES, scored(("tabby", 0.97)), number=2, image="<resource>-0"),
-        result("translation", {}, "x\ny", number=3, text=LONG),
+        result("translation", {}, "x\ny", number=3, text=LONG, tgt_lang="fr"),
         result("object-detection", boxes("cat"), "1 object: 1 cat", number=4),
+        result("crop-image", {}, None, "/o/2.png", number=6, image="a.jpg", box="<resource>-4"),
         result("visual-document-retrieval", [], "p.png (0.9)", number=5, text="x", image=["p.png", "q.png"]),
     ]
     assert said(results).split("\n\n")[0].splitlines() == [
         "- Here is the canny edge image made from a.jpg: /o/1.png",
         "- What can be seen in the canny edge image of a.jpg: a cat",
         "- The canny edge image of a.jpg is a tabby (97 %).",
-        "- The translation of “A long text that is cut after its first …”:",
+        "- The translation of “A long text that is cut after its first …” → fr:",
         "  x",
         "  y",
         "- In a.jpg I found 1 cat.",
+        "- Here is the cropped picture made from a.jpg: /o/2.png",
         "- The ranking of p.png, q.png, best first: p.png (0.9)",
     ]
 
@@ -161,7 +166,9 @@ def test_chinese(request_text: str, one: TaskResult, sentence: str) -> None:
         ("Is there a red dog in a.jpg?", boxes("dog"), "What came out does not answer"),
         ("Is there a unicorn?", boxes("dog"), "What came out does not answer"),
         ("Is there a dog in b.jpg?", boxes("dog"), "What came out does not answer"),
+        ("Is there a dog in a.jpg or in b.jpg?", boxes("dog"), "Yes: I found"),
         ("Is this a dog or a cat?", boxes("dog"), "I found"),
+        ("Is there a dog and a cat?", boxes("dog"), "I found"),
     ],
 )
 def test_a_label_decides_a_question_if_it_can(question: str, output: Any, start: str) -> None:
@@ -177,6 +184,10 @@ def test_a_label_decides_a_question_if_it_can(question: str, output: Any, start:
         ("How many people are in a.jpg?", result("object-detection", boxes("person")), True),
         ("How many people are in a.jpg?", result("object-detection", []), True),
         ("How many zebras are in a.jpg?", result("object-detection", boxes("person")), False),
+        ("Where is the cat in a.jpg?", result("object-detection", boxes("cat")), True),
+        ("Where is the cat in a.jpg?", result("object-detection", boxes("dog")), False),
+        ("a.jpg 里的狗在哪里？", result("object-detection", boxes("dog")), True),
+        ("Where was a.jpg taken?", result("object-detection", boxes("dog")), False),
         ("What colour is the car in a.jpg?", result(CLASSES, scored(*CATS)), False),
         ("What colour is the car in a.jpg?", result("image-to-text", {}, "a red car"), True),
         ("a.jpg 里的车是什么颜色？", result(CLASSES, scored(*CATS)), False),
