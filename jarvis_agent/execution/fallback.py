@@ -39,6 +39,7 @@ from jarvis_agent.core.errors import (
     NoCandidateError,
     RateLimitedError,
     TransientError,
+    UnsupportedError,
     describe_error,
     log_error,
     policy_for,
@@ -118,6 +119,11 @@ class FallbackChain:
                     why = f"it is no smaller than {candidate.id}, which does not fit into memory"
                     failures += [(one, why) for one in skipped]
                     remaining = [one for one in remaining if one not in skipped]
+                elif isinstance(error, UnsupportedError):
+                    # This model is not for the input; another one for the same purpose may be.
+                    fits = {name: points.get("purpose", 0) for name, points in self.selection.factors.items()}
+                    failed = {one.id for one, _ in failures}
+                    remaining.sort(key=lambda one: (one.id in failed, -fits.get(one.id, 0)))
             else:
                 return FallbackResult(self.attempts, output, resources, notes=call.notes)
         return FallbackResult(self.attempts, error=_all_failed(self.spec, failures))

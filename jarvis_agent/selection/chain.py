@@ -37,6 +37,7 @@ from jarvis_agent.llm.budget import (
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.json_stream import read_json
 from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
+from jarvis_agent.selection.ranking import is_subject
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -178,7 +179,9 @@ def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -
         "megabytes": round(candidate.size / 1e6) if candidate.size else None,
         "on_this_machine": candidate.local,
         "good_for": list(candidate.traits),
-        "tags": list(candidate.tags[:8]),
+        "results_on": candidate.metadata.get("results"),
+        "providers": list(candidate.providers),
+        "tags": [tag for tag in candidate.tags if is_subject(tag, candidate)][:8],
     }
     return {
         "model_id": candidate.id,

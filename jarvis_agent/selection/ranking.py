@@ -135,13 +135,14 @@ def _is_for_other_languages(candidate: Candidate, card: str, purpose: Purpose) -
 def card_text(candidate: Candidate) -> str:
     """Return what a candidate says of itself: words of its id, tags, languages, description and data sets."""
     languages = candidate.languages if len(candidate.languages) <= _MAX_NAMED_LANGUAGES else ()
-    tags = [tag for tag in candidate.tags if _is_subject(tag, candidate)]
+    tags = [tag for tag in candidate.tags if is_subject(tag, candidate)]
     datasets = [tag.removeprefix("dataset:") for tag in candidate.tags if tag.startswith("dataset:")]
     about = [_id_words(candidate), *tags, *(_NAME_OF_CODE.get(code, "") for code in languages)]
     return f"{'. '.join(filter(None, about))}. {candidate.description} {' '.join(datasets)}".strip()
 
 
-def _is_subject(tag: str, candidate: Candidate) -> bool:
+def is_subject(tag: str, candidate: Candidate) -> bool:
+    """Whether a tag is about the subject of a model; others are about files, libraries and its task."""
     return not (":" in tag or len(tag) == 2 or tag in _NO_SUBJECT or tag == candidate.task)
 
 

@@ -209,6 +209,20 @@ async def test_after_out_of_memory_only_models_that_may_fit_are_tried() -> None:
         assert tried(done) == expected
 
 
+async def test_after_a_model_that_is_not_for_the_input_the_next_of_its_purpose_is_tried() -> None:
+    clock, names = Clock(), ("french", "popular", "german")
+    refusals = {name: UnsupportedError("not for this language") for name in names}
+    candidates = [*map(model, names), model("french", backend="hosted")]
+    both = Scripted(clock, **refusals), Scripted(clock, local=False, **refusals)
+    points = {name: {"purpose": 0.0 if name == "popular" else 5.0} for name in names}
+    for factors, order in ((points, "french german popular french"), ({}, "french popular german french")):
+        attempts = chain(candidates, *both, clock=clock)
+        attempts.selection = attempts.selection.model_copy(update={"factors": factors})
+        for backend in both:
+            backend._script = {name: iter([error]) for name, error in refusals.items()}
+        assert tried(await attempts.run({"text": "long"})).split() == order.split()
+
+
 async def test_the_time_of_a_task_is_shared_between_its_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limits of the attempts, in seconds, with a task_timeout of 300."""
     seen: list[float] = []

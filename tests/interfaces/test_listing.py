@@ -22,6 +22,7 @@ from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.interfaces.cli.doctor import examine
 from jarvis_agent.interfaces.cli.listing import (
+    NO_PURPOSE_NAMED,
     ModelLine,
     ModelList,
     TaskLine,
@@ -107,6 +108,23 @@ async def test_models_are_listed_in_the_order_of_selection_with_the_rejected_one
     assert set(listing.rejected) == {"org/unable", "source unreachable"}
     assert empty.models == []
     assert empty.notes
+
+
+async def test_the_order_for_a_request_is_explained_on_one_screen() -> None:
+    general = [
+        fake_candidate("translation", f"org/general-{n}", downloads=10**6, local=False) for n in range(30)
+    ]
+    legal = fake_candidate("translation", "org/legal-contracts", downloads=50, local=False)
+    async with registry_of([*general, legal], ["translation"], offline=False) as registry:
+        asked = await list_models("translation", registry, "Translate the legal contracts into French")
+        plain = await list_models("translation", registry, "Translate it")
+    assert (asked.models[0].id, asked.purpose) == ("org/legal-contracts", ["legal", "contracts", "french"])
+    assert set(asked.models[0].factors) == {"purpose", "popularity", "evidence", "machine"}
+    lines = drawn(model_table(asked)).splitlines()
+    assert len(lines) < 24
+    assert "org/legal-contracts: of 8 candidates it fits the request best." in lines
+    assert any("legal, contracts, french" in line for line in lines)
+    assert NO_PURPOSE_NAMED in drawn(model_table(plain))
 
 
 @pytest.mark.parametrize("count", [0, 9])

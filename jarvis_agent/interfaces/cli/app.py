@@ -266,6 +266,9 @@ def tasks(
 @app.command()
 def models(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task type; `jarvis tasks` lists them.")],
+    request: Annotated[
+        str, typer.Option("--for", metavar="REQUEST", help="Explain the order for this request.")
+    ] = "",
     policy: Policy = None,
     cluster: Cluster = None,
     as_json: AsJson = False,
@@ -274,7 +277,7 @@ def models(
     from jarvis_agent.interfaces.cli import listing
 
     settings = _settings(policy, cluster=cluster)
-    found = _ask_registry(lambda registry: listing.list_models(task, registry), settings)
+    found = _ask_registry(lambda registry: listing.list_models(task, registry, request), settings)
     if settings.cluster:
         from jarvis_agent.interfaces.cli.doctor import check_cluster
 

@@ -24,6 +24,9 @@ from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.selection.advice import LISTS_ALL
 from jarvis_agent.selection.model_registry import ModelRegistry
+from jarvis_agent.selection.purpose import purpose_of
+
+NO_PURPOSE_NAMED = "The request names no purpose beyond the task, so that general models come first."
 
 _HOW_WIDTH = 38
 """Characters of a model or reason for which 80 columns have room."""
@@ -58,7 +61,7 @@ class TaskList(Frozen):
 
 
 class ModelLine(Frozen):
-    """A candidate model; `size` is in bytes, `runs_on` names the backend."""
+    """A candidate model; `size` is in bytes, `runs_on` names the backend, `factors` are points by name."""
 
     id: str
     source: str
@@ -67,12 +70,18 @@ class ModelLine(Frozen):
     license: str | None
     local: bool
     runs_on: str
+    factors: dict[str, float] = Field(default_factory=dict)
 
 
 class ModelList(Frozen):
-    """The models for a task, best first, and the reason of each rejected model by id."""
+    """The models for a task, best first, and the reason of each rejected model by id.
+
+    `purpose` are the words of a request that count, and `reason` says why the first model is first.
+    """
 
     task: str
+    purpose: list[str] = Field(default_factory=list)
+    reason: str = ""
     models: list[ModelLine]
     rejected: dict[str, str] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
@@ -103,22 +112,28 @@ async def _task_line(registry: ModelRegistry, spec: TaskSpec, available: bool) -
     )
 
 
-async def list_models(name: str, registry: ModelRegistry) -> ModelList:
-    """Return the models for a task, best first. Its name may be any known spelling.
+async def list_models(name: str, registry: ModelRegistry, request: str = "") -> ModelList:
+    """Return the models for a task, best first for a request. Its name may be any known spelling.
 
     Raises:
         ConfigError: there is no such task; the message suggests similar names.
     """
     spec = known_task(name)
+    task, context = Task(task=spec.name, id=0), RunContext(request=request)
     try:
-        selection = await registry.selector.select(Task(task=spec.name, id=0), spec, RunContext(request=""))
+        selection = await registry.selector.select(task, spec, context)
     except NoCandidateError as error:
         note = str(error).replace(LISTS_ALL.format(task=spec.name), "")
         return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[note])
     selected = find_task(selection.task) or spec
     return ModelList(
         task=spec.name,
-        models=[_model(registry, candidate, selected) for candidate in selection.candidates],
+        purpose=list(purpose_of(task, spec, context).words),
+        reason=selection.reason if request else "",
+        models=[
+            _model(registry, candidate, selected, selection.factors.get(candidate.id, {}))
+            for candidate in selection.candidates
+        ],
         rejected=selection.rejected,
         notes=[selection.note] if selection.note else [],
     )
@@ -160,9 +175,12 @@ def _answers(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> d
     return {n: backends[n].unsupported_reason(spec, candidate) for n in names if n in backends}
 
 
-def _model(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> ModelLine:
+def _model(
+    registry: ModelRegistry, candidate: Candidate, spec: TaskSpec, factors: dict[str, float]
+) -> ModelLine:
     able = (name for name, reason in _answers(registry, candidate, spec).items() if reason is None)
-    return ModelLine(**candidate.model_dump(include=set(ModelLine.model_fields)), runs_on=next(able, ""))
+    known = candidate.model_dump(include=set(ModelLine.model_fields))
+    return ModelLine(**known, runs_on=next(able, ""), factors=factors)
 
 
 def task_table(listing: TaskList) -> RenderableType:
@@ -203,6 +221,8 @@ def task_details(listing: TaskList) -> RenderableType:
 def model_table(listing: ModelList) -> RenderableType:
     """Return the models in the order in which they are tried, then the rejected ones."""
     title = f"Models for {listing.task}"
+    if listing.reason:
+        return _explanation(title, listing)
     table = _table(title, "", "model", "source", "size", "licence", "runs on", "downloads")
     for rank, line in enumerate(listing.models, start=1):
         size = decimal(line.size) if line.size is not None else "?"
@@ -214,6 +234,23 @@ def model_table(listing: ModelList) -> RenderableType:
         rejected.add_row(_cell(model), _cell(reason))
     tables = [one for one in (table, rejected) if one.row_count]
     return Group(*tables, *(Text(shorten(note, 1000)) for note in listing.notes))
+
+
+def _explanation(title: str, listing: ModelList) -> RenderableType:
+    """Return the models with the points of each factor, and why the first one is chosen."""
+    names = list(dict.fromkeys(name for line in listing.models for name in line.factors))
+    table = _table(title, "", "model", *names, "total", "runs on")
+    for rank, line in enumerate(listing.models, start=1):
+        points = [line.factors.get(name, 0.0) for name in names]
+        place = f"{line.runs_on or 'nothing here'}{', installed' if line.local else ''}"
+        table.add_row(
+            *map(_cell, (str(rank), line.id, *map("{:+.1f}".format, [*points, sum(points)]), place))
+        )
+    purpose = f"The request asks for: {', '.join(listing.purpose)}." if listing.purpose else NO_PURPOSE_NAMED
+    first = f"{listing.models[0].id}: {listing.reason}."
+    rejected = f"{len(listing.rejected)} rejected: `jarvis models {listing.task}` lists them."
+    notes = [first, purpose, *([rejected] if listing.rejected else []), *listing.notes]
+    return Group(table, *(Text(shorten(note, 1000)) for note in notes))
 
 
 def _table(title: str, *columns: str) -> Table:
