@@ -37,6 +37,11 @@ OUTPUT = {
         r"^offered: search_tools .*image-to-text.*\nThe page says: It was the best of times, .*"
         r"tokens of tool schemas: \d+ instead of \d+\n$"
     ),
+    "budget": (
+        r"asked: text-to-image with org/painter, hosted, for 0\.04\n"
+        r"ok .*\nfailed org/painter failed: a run may spend 0\.05 money \(JARVIS_BUDGET\): 0\.04 are spent.*"
+        r"spent: 0\.04 for 1 hosted call\n"
+    ),
     "saved_plan": (
         r"^reads: cat\.jpg\ncat\.jpg → tiger cat \(0 calls .*\)\nstreet\.jpg → malamute \(0 calls "
     ),

@@ -113,6 +113,7 @@ class HFTaskRunner:
             attempts=call.attempts,
             config=config,
             fallback_on=self.registry.fallback_on,
+            reserve_hosted=call.context.reserve_hosted,
         )
         done = await chain.run({k: v for k, v in call.inputs.items() if spec.arg(k) is not None})
         return TaskResult(

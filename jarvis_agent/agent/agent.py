@@ -37,6 +37,7 @@ from jarvis_agent.execution.run import Event, Run, run_chunks
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
 from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
 from jarvis_agent.llm.errors import describe_model
+from jarvis_agent.llm.usage import Price
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import template_responder
 from jarvis_agent.selection.model_registry import ModelRegistry
@@ -79,6 +80,8 @@ class JarvisAgent(Runnable[Any, Run]):
             the settings and the process's model pool (see `default_backends`).
         fallback_on: the errors of a model (see `core.errors`) after which the next candidate is tried: an
             error class, a tuple of them, or a function of the error. None: by ERROR_POLICIES.
+        price: the price of a call, `price(model, stage or task, usage)`, for the budget and usage of runs;
+            None: what providers report.
         settings: limits, policies, directories; a dict of some of them; None: from the environment.
         checkpointer: a LangGraph checkpointer. Runs then need a thread id and can be resumed: `invoke(None,
             config)` continues the thread's last run.
@@ -101,6 +104,7 @@ class JarvisAgent(Runnable[Any, Run]):
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
         fallback_on: FallbackOn | None = None,
+        price: Price | None = None,
         settings: Settings | Mapping[str, Any] | None = None,
         checkpointer: BaseCheckpointSaver[Any] | None = None,
         approve: ApprovalPolicy = False,
@@ -126,6 +130,7 @@ class JarvisAgent(Runnable[Any, Run]):
             sources=sources,
             backends=backends,
             fallback_on=fallback_on,
+            price=price,
         )
         self.checkpointer = checkpointer
         self.approve = approve

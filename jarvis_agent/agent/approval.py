@@ -26,7 +26,8 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.text import brief_text
-from jarvis_agent.core.types import Frozen, Selection, Task
+from jarvis_agent.core.types import Frozen, Selection, Task, Usage
+from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.placement import runs_here
@@ -52,30 +53,37 @@ class PlannedTask(Frozen):
         selection: the model chosen for it; None if it has no choice of models, or none was found.
         place: "here", "hosted", or "" for a tool, or where no model was found.
         download: bytes that would be downloaded, as far as known.
+        cost: what one hosted call costs, as far as the agent's `price` says.
     """
 
     task: Task
     selection: Selection | None = None
     place: Literal["here", "hosted", ""] = ""
     download: int = 0
+    cost: float = 0.0
 
     def describe(self) -> str:
         """In words: "image-to-text with org/model, here, after a download of 1.2 GB"."""
         parts = [f"{self.task.task} with {self.selection.model}" if self.selection else self.task.task]
         parts += [self.place] if self.place else []
         parts += [f"after a download of {self.download / 1e9:.1f} GB"] if self.download else []
+        parts += [f"for {self.cost:g}"] if self.cost else []
         return ", ".join(parts)
 
 
-def planned_task(task: Task, selection: Selection | None, backends: Mapping[str, Backend]) -> PlannedTask:
-    """A task with the model chosen for it, and where that runs."""
+def planned_task(
+    task: Task, selection: Selection | None, backends: Mapping[str, Backend], meter: UsageMeter
+) -> PlannedTask:
+    """A task with the model chosen for it, where that runs, and what it costs by the meter's prices."""
     chosen = selection.candidates[0] if selection is not None and selection.candidates else None
     backend = backends.get(chosen.backend or "") if chosen is not None else None
     if chosen is None or backend is None:
         return PlannedTask(task=task, selection=selection)
     here = runs_here(backend, chosen)
     download = chosen.size or 0 if here and not chosen.local else 0
-    return PlannedTask(task=task, selection=selection, place="here" if here else "hosted", download=download)
+    cost = 0.0 if here else meter.priced(chosen.id, task.task, Usage(hosted_calls=1)).cost
+    place: Literal["here", "hosted"] = "here" if here else "hosted"
+    return PlannedTask(task=task, selection=selection, place=place, download=download, cost=cost)
 
 
 ApprovalPolicy = bool | Callable[[PlannedTask], bool]

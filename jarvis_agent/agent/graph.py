@@ -39,7 +39,7 @@ from langgraph.graph.message import add_messages, push_message
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import get_runtime
 from langgraph.types import interrupt
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from jarvis_agent.agent.approval import ApprovalPolicy
@@ -48,9 +48,9 @@ from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.context import ChatTurn
-from jarvis_agent.core.errors import ConfigError, ForbiddenError, InputError
+from jarvis_agent.core.errors import ConfigError, ForbiddenError, InputError, describe_error
 from jarvis_agent.core.request import Request
-from jarvis_agent.core.settings import Policy
+from jarvis_agent.core.settings import Budget, Policy
 from jarvis_agent.core.sync import iterate_sync
 from jarvis_agent.execution.run import Run
 from jarvis_agent.llm.content import ContentForm
@@ -93,12 +93,14 @@ class RunOptions(TypedDict, total=False):
 
     Attributes:
         policy: where models run. An agent that is confined to one side stays there.
+        budget: limits of `core.settings.Budget` that are lower than the agent's.
         models: pinned models by task. Behind a server, these are ids of the Hub.
         language: language of the answer, such as "French"; else that of the request.
         content: form of the answer's message: "text", or "blocks" with the files.
     """
 
     policy: Policy
+    budget: dict[str, float]
     models: dict[str, str]
     language: str
     content: ContentForm
@@ -154,11 +156,12 @@ def with_options(stages: PipelineStages, options: RunOptions) -> PipelineStages:
     paths = [name for name in pins.values() if name.startswith(("/", ".", "~")) or Path(name).exists()]
     if paths and not settings.allow_request_paths:
         raise RequestError(f"the model {paths[0]!r} is a path; name it by its id on the Hub")
-    settings = settings.model_copy(update={"policy": policy})
     try:
+        budget = settings.budget.lowered(Budget.model_validate(options.get("budget") or {}))
+        settings = settings.model_copy(update={"policy": policy, "budget": budget})
         registry = stages.registry.with_settings(settings).with_pins(pins)
-    except ConfigError as error:
-        raise RequestError(str(error)) from error
+    except (ConfigError, ValidationError) as error:
+        raise RequestError(describe_error(error)) from error
     return replace(stages, settings=settings, registry=registry)
 
 

@@ -88,6 +88,7 @@ class RunPipeline:
         self._stages = stages
         self._settings = stages.settings
         self._steps = steps or CheckpointedSteps()
+        self._steps.meter.budget, self._steps.meter.price = stages.settings.budget, stages.price
         self._config = merge_configs(config, {"callbacks": [self._steps.meter]})
         self._config.pop("run_id", None)
         self._turns = turns
@@ -208,6 +209,7 @@ class RunPipeline:
             specs={name: runner.spec for name, runner in runners.items()},
             config=self._config,
             restricted=not self._settings.allow_request_paths,
+            reserve_hosted=self._steps.meter.reserve_hosted,
         )
         return runners, context
 
@@ -262,7 +264,8 @@ class RunPipeline:
                 # The task fails with the same error when it runs, and its result says so.
                 logger.debug("no model is known for %s: %s", task.task, describe_error(error))
                 return PlannedTask(task=task)
-            return planned_task(task, chosen, getattr(runner, "registry", self._stages.registry).backends)
+            backends = getattr(runner, "registry", self._stages.registry).backends
+            return planned_task(task, chosen, backends, self._steps.meter)
 
         return await gather_limited(foresee, plan.tasks, self._settings.max_parallel)
 

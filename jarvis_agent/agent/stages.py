@@ -36,6 +36,7 @@ from jarvis_agent.core.types import Task
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.llm.chat_model import NO_MODEL
 from jarvis_agent.llm.client import LLMClient
+from jarvis_agent.llm.usage import Price
 from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.replanner import replanning_chain
@@ -64,6 +65,7 @@ class PipelineStages:
         registry: selects the models (`registry.selector`) and has the backends that run them.
         tools: what runs the tasks, by name; None: every task that the registry has a model for.
         responder: a dict with "input", "plan", "results", "files" and "chat_history" → str.
+        price: the price of a call; None: what providers report.
     """
 
     settings: Settings
@@ -73,6 +75,7 @@ class PipelineStages:
     registry: ModelRegistry
     tools: Mapping[str, TaskRunner] | None
     responder: Runnable[dict[str, Any], str]
+    price: Price | None = None
 
     async def runners(self) -> Mapping[str, TaskRunner]:
         """What runs the tasks of a run, by name.
@@ -117,6 +120,7 @@ def make_stages(
     sources: Iterable[ModelSource] | None = None,
     backends: Iterable[Backend | Factory] | None = None,
     fallback_on: FallbackOn | None = None,
+    price: Price | None = None,
 ) -> PipelineStages:
     """The given stages, else those of the language model, else those without one.
 
@@ -152,6 +156,7 @@ def make_stages(
         ),
         tools=runners,
         responder=responder or default_responder,
+        price=price,
     )
 
 

@@ -6,7 +6,7 @@ messages_of(turns)                                                # the same mes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ class RunContext:
         specs: the task types that the plan may use, by name.
         config: LangChain's config of the run, for callbacks and tracing.
         restricted: whether the request is untrusted, and must not learn which files exist here.
+        reserve_hosted: called with a task and a model before each hosted call; raises BudgetError.
     """
 
     request: str
@@ -47,6 +48,7 @@ class RunContext:
     specs: Mapping[str, TaskSpec] = field(default_factory=dict)
     config: RunnableConfig | None = None
     restricted: bool = False
+    reserve_hosted: Callable[[str, str], None] = lambda task, model: None
 
 
 def turns_of(messages: Iterable[BaseMessage | ChatTurn]) -> tuple[ChatTurn, ...]:

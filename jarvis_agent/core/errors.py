@@ -8,6 +8,7 @@
     │   └── ForbiddenError                a file or URL that this request may not read
     ├── PlanError                         a plan cannot be made or repaired
     ├── LLMError                          the language model failed, refused, or timed out
+    │   └── BudgetError                   a call would exceed the run's budget, and was not made
     ├── NoCandidateError                  no expert can do a task
     ├── DeadlineError                     a run, stage, task or attempt timed out
     └── ExpertError                       an expert failed
@@ -79,6 +80,10 @@ class PlanError(JarvisError):
 
 class LLMError(JarvisError):
     """The language model failed, refused, or timed out."""
+
+
+class BudgetError(LLMError):
+    """A call of the language model or of a hosted expert would exceed the run's budget, and was not made."""
 
 
 class NoCandidateError(JarvisError):
@@ -154,6 +159,7 @@ ERROR_POLICIES: dict[type[JarvisError], ErrorPolicy] = {
     JarvisError: ErrorPolicy(),
     InputError: ErrorPolicy(fallback="none"),
     ForbiddenError: ErrorPolicy(fallback="none", replan=False),
+    BudgetError: ErrorPolicy(replan=False),
     NoCandidateError: ErrorPolicy(fallback="none", replan=False),
     TransientError: ErrorPolicy(retry=True, trips_breaker=True),
     RateLimitedError: ErrorPolicy(retry=True),

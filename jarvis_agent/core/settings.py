@@ -15,7 +15,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from jarvis_agent.core.errors import ConfigError
@@ -64,6 +73,29 @@ class EnvironmentSettings(BaseSettings):
         """Fields for `repr`, without secrets in URLs."""
         for name, value in super().__repr_args__():
             yield name, redact(value) if isinstance(value, str) else value
+
+
+class Budget(BaseModel):
+    """What one run may spend: None is no limit. Its seconds are `Settings.run_timeout`.
+
+    Attributes:
+        money: in the currency of the agent's `price`, and of the provider if it reports costs.
+        tokens: of the language model, read and written.
+        hosted_calls: calls of experts at a provider, retries included.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    money: float | None = Field(None, ge=0)
+    tokens: int | None = Field(None, ge=0)
+    hosted_calls: int | None = Field(None, ge=0)
+
+    def lowered(self, other: Budget) -> Budget:
+        """The lower limits of both."""
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in type(self).model_fields}
+        return Budget(
+            **{name: min((x for x in two if x is not None), default=None) for name, two in pairs.items()}
+        )
 
 
 class Settings(EnvironmentSettings):
@@ -129,6 +161,9 @@ class Settings(EnvironmentSettings):
     max_parallel: int = Field(16, ge=1, description="tasks, and choices of models, at once")
     run_timeout: float = Field(900.0, gt=0, description="longest run, in seconds")
     task_timeout: float = Field(300.0, gt=0, description="time limit for one task, in seconds")
+    budget: Annotated[Budget, NoDecode] = Field(
+        Budget(), description="what one run may spend: `money=0.5,tokens=20000,hosted_calls=10`"
+    )
     retries: int = Field(2, ge=0, description="further tries of one candidate after a transient failure")
     memory_budget: int | None = Field(
         None,
@@ -196,7 +231,7 @@ class Settings(EnvironmentSettings):
             return experts and experts.rstrip("/")
         raise ValueError('it is a URL such as "http://127.0.0.1:8765", or "none"')
 
-    @field_validator("licenses", "allowed_dirs", "policies", mode="before")
+    @field_validator("licenses", "allowed_dirs", "policies", "budget", mode="before")
     @classmethod
     def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
         """Read a variable: JSON, or "mit,bsd", "/a:/b" and "task=policy,task=policy"."""
@@ -206,9 +241,9 @@ class Settings(EnvironmentSettings):
             return json.loads(value)
         parts = value.split(os.pathsep if info.field_name == "allowed_dirs" else ",")
         parts = [part.strip() for part in parts if part.strip()]
-        if info.field_name != "policies":
+        if info.field_name not in ("policies", "budget"):
             return parts
-        return {task.strip(): policy.strip() for task, _, policy in (part.partition("=") for part in parts)}
+        return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parts)}
 
     def model_post_init(self, context: Any) -> None:
         """Register the keys as secrets."""
@@ -275,10 +310,11 @@ def load_settings(**given: Any) -> Settings:
 def _fault(error: ValidationError, given: Mapping[str, Any], fields: Iterable[str]) -> str:
     first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     field = str(first["loc"][0])
-    if first["type"] == "extra_forbidden":
+    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         close = get_close_matches(field, fields, n=1)
         return f"there is no setting {field!r}" + (f"; did you mean {close[0]}?" if close else "")
     name = field if field in given or field.isupper() else f"JARVIS_{field.upper()}"
+    name = ".".join([name, *map(str, first["loc"][1:])])
     return f"{name}: {first['msg'].removeprefix('Value error, ')}, not {first['input']!r}"
 
 

@@ -260,15 +260,19 @@ class TaskResult(Frozen):
 
 
 class Usage(Frozen):
-    """Calls of a language model and their tokens (0 if the model does not report them).
+    """Calls of a language model and their tokens (0 if the model does not report them), or of hosted experts.
 
-    `cached` counts replies from a cache, which are not calls and cost no tokens.
+    `cached` counts replies from a cache, which are not calls and cost no tokens. `cost` is the money that the
+    provider reports, or that the agent's `price` gives, in its currency. JSON has `hosted_calls` and `cost`
+    only if there are any.
     """
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cached: int = 0
+    hosted_calls: int = Field(0, exclude_if=lambda value: not value)
+    cost: float = Field(0.0, exclude_if=lambda value: not value)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})

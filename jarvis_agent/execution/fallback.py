@@ -86,6 +86,7 @@ class FallbackChain:
         attempts: every attempt is appended here, also if the chain is cancelled.
         config: LangChain config for the attempts' runs.
         fallback_on: the errors after which the next candidate is tried; None: by ERROR_POLICIES.
+        reserve_hosted: called with the task and the model before each hosted call; raises BudgetError.
     """
 
     spec: TaskSpec
@@ -98,6 +99,7 @@ class FallbackChain:
     attempts: list[Attempt] = field(default_factory=list)
     config: RunnableConfig | None = None
     fallback_on: FallbackOn | None = None
+    reserve_hosted: Callable[[str, str], None] = lambda task, model: None
 
     async def run(self, inputs: Mapping[str, Any]) -> FallbackResult:
         """Run the candidates in order. `inputs` are the task's bound arguments."""
@@ -167,7 +169,10 @@ class FallbackChain:
         files = AttemptFiles(call.new_path)
         call = replace(call, new_path=files.new_path, sweep=files.cleanup)
         call.trace.clear()
+        backend = self.backends.get(call.candidate.backend or "")
         try:
+            if backend is not None and not runs_here(backend, call.candidate):
+                self.reserve_hosted(self.spec.name, call.candidate.id)
             async with circuit_breaker(self.settings).call((call.candidate.backend or "", call.candidate.id)):
                 result = await self._call(call, seconds)
         except JarvisError as failure:

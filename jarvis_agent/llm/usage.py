@@ -1,15 +1,16 @@
-"""UsageMeter: a LangChain callback handler that counts LLM calls and tokens by stage.
+"""UsageMeter: a LangChain callback handler that counts LLM calls and tokens by stage, within a budget.
 
     meter = UsageMeter()
     planning_chain(llm).invoke("Describe a.jpg", {"callbacks": [meter]})
     meter.usage     # {"plan": Usage(calls=1, input_tokens=812, output_tokens=40)}
 
 A call belongs to the stage in its run's metadata (`jarvis_stage`), which the stages set. Others are ignored.
+A call that would exceed the budget is not made: the handler raises BudgetError, which ends it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -19,21 +20,35 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
+from jarvis_agent.core.errors import BudgetError
+from jarvis_agent.core.settings import Budget
 from jarvis_agent.core.types import Usage
+from jarvis_agent.llm.budget import count_tokens
 
 STAGE_KEY = "jarvis_stage"
 """Name of the stage in the metadata of runs, and in the `additional_kwargs` of prompt messages."""
 
 
-class UsageMeter(BaseCallbackHandler):
-    """Counts calls and tokens by stage. Replies from a LangChain cache count as `cached`."""
+Price = Callable[[str, str, Usage], float | None]
+"""The price of what a model did at a stage or task: `price("gpt-5-mini", "plan", Usage(calls=1, …))`."""
 
-    run_inline = True
+
+class UsageMeter(BaseCallbackHandler):
+    """Counts calls and tokens by stage. Replies from a LangChain cache count as `cached`.
+
+    Args:
+        budget: what all calls together may spend.
+        price: the price of calls whose provider reports none.
+    """
+
+    run_inline = raise_error = True
     ignore_agent = ignore_chain = ignore_custom_event = ignore_retriever = ignore_retry = True
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget | None = None, price: Price | None = None) -> None:
         self.usage: dict[str, Usage] = {}
-        self._stages: dict[UUID, str] = {}
+        self.budget = budget or Budget()
+        self.price = price
+        self._running: dict[UUID, tuple[str, str, Usage]] = {}
 
     @property
     def total(self) -> Usage:
@@ -46,6 +61,32 @@ class UsageMeter(BaseCallbackHandler):
         whole, part = _MEASURED.get()
         if part is not None and whole is self:
             part.add(stage, usage)
+
+    def priced(self, model: str, stage: str, usage: Usage) -> Usage:
+        """The usage with its price, unless it has one."""
+        if self.price is None or usage.cost or usage.cached:
+            return usage
+        return usage.model_copy(update={"cost": self.price(model, stage, usage) or 0.0})
+
+    def reserve_hosted(self, task: str, model: str) -> None:
+        """Count a call of a hosted expert, before it is made. Raises BudgetError if there is none left."""
+        self.add("execute", self._within_budget(self.priced(model, task, Usage(hosted_calls=1))))
+
+    def _within_budget(self, planned: Usage) -> Usage:
+        """The usage of a call, if it can still be paid. Raises BudgetError."""
+        spent = self.total + sum((usage for _, _, usage in self._running.values()), Usage())
+        after = spent + planned
+        for what, limit, used, needed in (
+            ("tokens", self.budget.tokens, _tokens(spent), _tokens(after)),
+            ("hosted calls", self.budget.hosted_calls, spent.hosted_calls, after.hosted_calls),
+            ("money", self.budget.money, spent.cost, after.cost),
+        ):
+            if limit is not None and needed > limit and needed > used:
+                raise BudgetError(
+                    f"a run may spend {limit:g} {what} (JARVIS_BUDGET): {used:g} are spent, and this call "
+                    f"would make it {needed:g}"
+                )
+        return planned
 
     @contextmanager
     def measure(self) -> Iterator[UsageMeter]:
@@ -66,21 +107,29 @@ class UsageMeter(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember the stage of a call."""
-        if stage := (metadata or {}).get(STAGE_KEY):
-            self._stages[run_id] = str(stage)
+        """Remember the stage of a call. Raises BudgetError if its prompt alone would exceed the budget."""
+        metadata = metadata or {}
+        if stage := str(metadata.get(STAGE_KEY) or ""):
+            model, planned = str(metadata.get("ls_model_name") or ""), Usage()
+            if self.budget != Budget():
+                texts = [str(message.text) for row in messages for message in row]
+                planned = Usage(input_tokens=sum(map(count_tokens, texts)))
+                planned = self._within_budget(self.priced(model, stage, planned))
+            self._running[run_id] = (stage, model, planned)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Count a finished call."""
-        if stage := self._stages.pop(run_id, None):
-            self.add(stage, usage_of(response))
+        if running := self._running.pop(run_id, None):
+            stage, model, _ = running
+            self.add(stage, self.priced(model, stage, usage_of(response)))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Count a failed or cancelled call, with the tokens of its partial reply."""
-        if stage := self._stages.pop(run_id, None):
+        if running := self._running.pop(run_id, None):
+            stage, model, _ = running
             response = kwargs.get("response")
             partial = usage_of(response) if isinstance(response, LLMResult) else Usage()
-            self.add(stage, partial.model_copy(update={"calls": 1, "cached": 0}))
+            self.add(stage, self.priced(model, stage, partial.model_copy(update={"calls": 1, "cached": 0})))
 
 
 def usage_of(response: LLMResult) -> Usage:
@@ -88,13 +137,19 @@ def usage_of(response: LLMResult) -> Usage:
     first = next((generation for row in response.generations for generation in row), None)
     message = getattr(first, "message", None)
     counted: dict[str, Any] = getattr(message, "usage_metadata", None) or {}
-    if "total_cost" in counted:  # LangChain adds it to replies from its caches.
+    cost = counted.get("total_cost")
+    if cost == 0:  # LangChain adds it to replies from its caches.
         return Usage(cached=1)
     return Usage(
         calls=1,
         input_tokens=counted.get("input_tokens") or 0,
         output_tokens=counted.get("output_tokens") or 0,
+        cost=cost or 0.0,
     )
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.input_tokens + usage.output_tokens
 
 
 _MEASURED: ContextVar[tuple[UsageMeter | None, UsageMeter | None]] = ContextVar(

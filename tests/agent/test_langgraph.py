@@ -105,7 +105,7 @@ def test_one_graph_serves_several_assistants(nested: bool) -> None:
     )
     graph: Any = agent.graph
     schema = graph.get_context_jsonschema()
-    assert schema["properties"].keys() == {"policy", "models", "language", "content"}
+    assert schema["properties"].keys() == {"policy", "budget", "models", "language", "content"}
     if nested:
         builder = StateGraph(MessagesState, context_schema=RunOptions).add_node("jarvis", graph)
         graph = builder.add_edge(START, "jarvis").compile()

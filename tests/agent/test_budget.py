@@ -1,0 +1,132 @@
+"""The budget of a run: what it spends is counted, and what would exceed it is not done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from durable_agents import THREAD
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from small_agents import CAPTION, EXPERTS, plan, small_agent
+
+from jarvis_agent import JarvisAgent, Run, Settings
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.settings import Budget
+from jarvis_agent.core.types import Usage
+from jarvis_agent.llm.budget import count_tokens
+from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
+
+pytestmark = pytest.mark.usefixtures("home")
+
+TWICE = plan(
+    ("image-to-text", [], {"image": "a.jpg"}),
+    ("text-to-speech", [0], {"text": "<resource>-0"}),
+)
+
+
+def agent_with(budget: Any, *, here: bool = False, **options: Any) -> tuple[JarvisAgent, Any, FakeBackend]:
+    """An agent whose experts are hosted; with `here`, there is a second captioner on this machine."""
+    far = FakeBackend(EXPERTS, "far", local=False)
+    hosted: dict[str, Any] = {"backend": "far", "local": False, "providers": ("far",)}
+    models = [fake_candidate(task, f"org/{task}", downloads=9, **hosted) for task in EXPERTS]
+    models += [fake_candidate("text-to-speech", "me/here")] if here else []
+    settings = {"offline": False, "budget": budget, "selection": "rank", "policy": "hosted-first"}
+    agent, llm, _ = small_agent(
+        TWICE,
+        sources=[FakeSource(models)],
+        backends=[FakeBackend(EXPERTS), far],
+        settings=settings,
+        **options,
+    )
+    return agent, llm, far
+
+
+def price(model: str, stage: str, usage: Usage) -> float | None:
+    if usage.hosted_calls:
+        return 0.25
+    return usage.input_tokens * 0.001 if model == "scripted" else None
+
+
+def test_what_a_run_spends_is_counted() -> None:
+    agent, _, _ = agent_with({}, price=price)
+    run = agent.invoke("Describe a.jpg aloud")
+    assert run.usage["execute"] == Usage(hosted_calls=2, cost=0.5)
+    assert run.usage["plan"].hosted_calls == 0
+    assert Run.model_validate_json(run.model_dump_json()) == run
+    dumped = agent_with({})[0].invoke("Describe a.jpg aloud").model_dump(mode="json")["usage"]
+    assert dumped["plan"].keys() == {"calls", "input_tokens", "output_tokens", "cached"}
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        ({"hosted_calls": 1}, "a run may spend 1 hosted calls (JARVIS_BUDGET): 1 are spent"),
+        ({"money": 0.4}, "a run may spend 0.4 money (JARVIS_BUDGET): 0.25 are spent, and this call"),
+    ],
+)
+def test_a_hosted_call_that_would_exceed_the_budget_is_not_made(budget: Any, said: str) -> None:
+    agent, _, far = agent_with(budget, price=price, respond=RuntimeError("down"))
+    run = agent.invoke("Describe a.jpg aloud")
+    assert [result.status for result in run.results] == ["ok", "failed"]
+    assert said in str(run.results[1].error)
+    assert len(far.calls) == 1
+    assert CAPTION in run.answer
+    assert said in run.answer
+
+
+def test_a_model_on_this_machine_takes_the_place_of_a_hosted_one_that_is_too_dear() -> None:
+    agent, _, far = agent_with({"hosted_calls": 1}, here=True)
+    run = agent.invoke("Describe a.jpg aloud")
+    assert [(result.status, result.model) for result in run.results] == [
+        ("ok", "org/image-to-text"),
+        ("ok", "me/here"),
+    ]
+    assert len(far.calls) == 1
+
+
+def test_without_tokens_the_run_ends_with_a_report() -> None:
+    request = f"Describe a.jpg aloud. {' '.join(f'Word{number}.' for number in range(500))}"
+    agent, llm, _ = agent_with({"tokens": 10**6})
+    spent = agent.invoke(request).usage["plan"]
+    prompts = [sum(count_tokens(str(message.text)) for message in call.messages) for call in llm.calls]
+    limit = spent.input_tokens + spent.output_tokens + prompts[1] - 1
+    assert prompts[0] <= limit
+    agent, llm, _ = agent_with({"tokens": limit})
+    run = agent.invoke(request)
+    assert llm.stages() == ["plan"]
+    assert [result.status for result in run.results] == ["ok", "ok"]
+    assert f"a run may spend {limit:g} tokens" in run.answer
+    assert CAPTION in run.answer
+    assert run.usage.keys() == {"plan", "execute"}
+    agent, llm, _ = agent_with({"tokens": 10})
+    run = agent.invoke("Describe a.jpg aloud")
+    assert (llm.calls, run.results[0].status) == ([], "ok"), "the offline planner planned it"
+
+
+def test_a_resumed_run_keeps_what_it_has_spent_and_approval_shows_the_price() -> None:
+    agent, _, far = agent_with({"hosted_calls": 1}, price=price)
+    asking = agent.with_checkpointer(InMemorySaver(), approve=True)
+    (interrupt,) = asking.graph.invoke({"input": "Describe a.jpg aloud"}, THREAD)["__interrupt__"]
+    described = [action["description"] for action in interrupt.value["action_requests"]]
+    assert described[0] == "image-to-text with org/image-to-text, hosted, for 0.25"
+    run = asking.invoke(Command(resume=True), THREAD)
+    assert [result.status for result in run.results] == ["ok", "failed"]
+    assert len(far.calls) == 1
+
+
+def test_a_caller_of_the_graph_can_only_lower_the_budget() -> None:
+    agent, _, _ = agent_with({"hosted_calls": 1})
+    for given, expected in ((0, ["failed", "skipped"]), (5, ["ok", "failed"])):
+        state: Any = agent.graph.invoke(
+            {"input": "Describe a.jpg aloud"}, context={"budget": {"hosted_calls": given}}
+        )
+        assert [result["status"] for result in state["run"]["results"]] == expected
+
+
+def test_a_budget_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_BUDGET", "money=0.5, tokens=20000")
+    assert Settings().budget == Budget(money=0.5, tokens=20_000)
+    monkeypatch.setenv("JARVIS_BUDGET", "euros=3")
+    with pytest.raises(ConfigError, match="JARVIS_BUDGET"):
+        Settings()
