@@ -1,7 +1,7 @@
 """Tasks and their attempts as runs in LangChain's callbacks, for LangSmith, tracers and `astream_events`.
 
     result = await run_as_tool(context.config, task, inputs, work)     # work(config) -> TaskResult
-    output = await run_as_child(config, "org/model", {"backend": "local"}, work)
+    output = await run_as_child(config, "org/model", {"image": "a.jpg"}, work, outputs, metadata)
 
 A task is a tool run below the agent's run; each attempt at it is a chain run below the task. Without
 callback handlers both only await the work.
@@ -63,21 +63,23 @@ async def run_as_child(
     inputs: Mapping[str, Any],
     work: Callable[[], Awaitable[T]],
     outputs: Mapping[str, Any],
+    metadata: Mapping[str, Any],
 ) -> T:
     """Await `work` as a chain run with this name; what it raises is the run's error.
 
-    `work` may fill `outputs`, those of the run.
+    `work` may fill `outputs`, those of the run. `metadata` is the run's own.
     """
     manager = _manager(config)
     if manager is None:
         return await work()
-    run = await manager.on_chain_start(None, dict(inputs), name=name)
+    manager.add_metadata(dict(metadata), inherit=False)
+    run = await manager.on_chain_start(None, _to_plain(dict(inputs)), name=name)
     try:
         result = await work()
     except BaseException as error:
         await run.on_chain_error(error)
         raise
-    await run.on_chain_end(dict(outputs))
+    await run.on_chain_end(_to_plain(dict(outputs)))
     return result
 
 

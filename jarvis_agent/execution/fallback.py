@@ -153,14 +153,20 @@ class FallbackChain:
             is_late = self.clock() + state.upcoming_sleep - began > seconds / 2
             return is_late or state.attempt_number > self.settings.retries
 
+        model = call.candidate
+        metadata = {"ls_model_name": model.id, "task": self.spec.name, "backend": model.backend}
+        metadata["ls_provider"] = model.backend if model.local or not model.providers else model.providers[0]
+        outputs: dict[str, Any] = {}
+
         async def attempt() -> tuple[Any, list[Resource]]:
-            return await self._attempt(call, seconds - (self.clock() - began))
+            output, resources = await self._attempt(call, seconds - (self.clock() - began))
+            outputs.update(output=output, resources=resources, **call.trace)
+            return output, resources
 
         retrying = AsyncRetrying(
             retry=retry_if_exception(_is_retryable), stop=gives_up, wait=_pause, reraise=True
         )
-        known = {"backend": call.candidate.backend, "task": self.spec.name}
-        return await retrying(run_as_child, self.config, call.candidate.id, known, attempt, call.trace)
+        return await retrying(run_as_child, self.config, model.id, call.inputs, attempt, outputs, metadata)
 
     async def _attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one attempt. It is recorded however it ends, also if the circuit is open."""

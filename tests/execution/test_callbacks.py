@@ -76,7 +76,19 @@ async def test_the_node_that_ran_an_attempt_is_in_its_trace_and_in_the_run() -> 
         run = await agent.ainvoke("Describe a.jpg")
     assert [attempt.node for attempt in run.results[0].attempts] == ["node 1", "node 2"]
     (task,) = [child for child in traced.traced_runs[0].child_runs if child.name == "image-to-text"]
-    assert [attempt.outputs for attempt in task.child_runs][-1] == {"node": "node 2"}
+    failed, done = task.child_runs
+    assert done.inputs["image"]["name"] == "a.jpg"
+    assert done.outputs["output"] == {"generated_text": CAPTION}
+    assert (done.outputs["node"], done.outputs["resources"][0]["text"]) == ("node 2", CAPTION)
+    assert "its node was lost" in str(failed.error)
+    for attempt in task.child_runs:
+        known = {key: attempt.metadata[key] for key in ("ls_provider", "ls_model_name", "task", "backend")}
+        assert known == {
+            "ls_provider": "fake",
+            "ls_model_name": "image-to-text/only",
+            "task": "image-to-text",
+            "backend": "fake",
+        }
 
 
 class Handler(AsyncCallbackHandler):
@@ -155,3 +167,28 @@ async def test_a_cancelled_task_is_reported_as_an_error() -> None:
     await asyncio.wait([running])
     assert running.cancelled()
     assert handler.seen == ["image-to-text", "CancelledError"]
+
+
+def test_opentelemetry_gets_one_trace_through_the_exporter_of_langsmith() -> None:
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    from langchain_core.tracers import LangChainTracer
+    from langsmith import Client
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    kept, provider = memory.InMemorySpanExporter(), sdk.TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    client = Client(api_key="none", tracing_mode="otel", otel_tracer_provider=provider)
+    agent, _, _ = small_agent(DESCRIBE_ALOUD)
+    agent.invoke(REQUEST, {"callbacks": [LangChainTracer(client=client)]})
+    client.flush()
+    spans = {span.name: span for span in kept.get_finished_spans()}
+    tasks = {"image-to-text", "text-to-speech"}
+    assert {"JarvisAgent", "plan", "respond", *tasks, *(f"{task}/only" for task in tasks)} <= spans.keys()
+    root = spans["JarvisAgent"]
+    assert {span.context.trace_id for span in spans.values()} == {root.context.trace_id}
+    attempt = spans["image-to-text/only"]
+    assert attempt.parent.span_id == spans["image-to-text"].context.span_id
+    assert attempt.attributes["gen_ai.request.model"] == "image-to-text/only"
+    assert CAPTION in attempt.attributes["gen_ai.completion"]
