@@ -68,6 +68,10 @@ class HFTaskRunner:
     spec: TaskSpec
     registry: ModelRegistry
 
+    def __deepcopy__(self, memo: Any) -> Self:
+        """This runner: copies of a tool share its loaded models."""
+        return self
+
     async def select(self, task: Task, context: RunContext) -> Selection:
         """Choose the model.
 
@@ -262,6 +266,13 @@ class HFTaskTool(BaseTool):
     def close(self) -> None:
         """Free the models that this tool, and those made together with it, have loaded."""
         run_sync(self.registry.aclose)
+
+    def __reduce__(self) -> Any:
+        """Raise TypeError: the models of a tool cannot be pickled."""
+        raise TypeError(
+            "the tools of hf_tools cannot be pickled: they share loaded models, threads and connections. "
+            "Call hf_tools in each process; copies within this process share the models"
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,6 @@ chain = prompt | agent | str                    # str(run) is the answer
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -25,7 +24,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from jarvis_agent.agent.approval import ApprovalPolicy
 from jarvis_agent.agent.memory import MAX_TURNS, ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
-from jarvis_agent.agent.stages import make_stages
+from jarvis_agent.agent.stages import Planner, Responder, Selector, make_stages
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.context import ChatTurn, turns_of
@@ -33,6 +32,7 @@ from jarvis_agent.core.errors import ConfigError, FallbackOn, InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.execution.run import Event, Run, run_chunks
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
 from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
@@ -98,9 +98,9 @@ class JarvisAgent(Runnable[Any, Run]):
         tools: Sequence[BaseTool] | None = None,
         *,
         models: Mapping[str, str] | None = None,
-        planner: Any = None,
-        selector: Any = None,
-        responder: Any = None,
+        planner: Planner | None = None,
+        selector: Selector | None = None,
+        responder: Responder | None = None,
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
         fallback_on: FallbackOn | None = None,
@@ -140,6 +140,25 @@ class JarvisAgent(Runnable[Any, Run]):
 
     InputType: Any = Input
     OutputType = Run
+
+    def __repr__(self) -> str:
+        count = len(TASKS if self.stages.tools is None else self.stages.tools)
+        return f"JarvisAgent(model={self.model_name!r}, policy={self.settings.policy!r}, tasks={count})"
+
+    def __copy__(self) -> Self:
+        """A copy with a chat memory of its own. Both share loaded models; close one of them."""
+        return self._copy()
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        """As `__copy__`."""
+        return self._copy()
+
+    def __reduce__(self) -> Any:
+        """Raise TypeError: an agent cannot be pickled."""
+        raise TypeError(
+            "a JarvisAgent cannot be pickled: it has loaded models, threads and connections. Make one in "
+            "each process, from its arguments; copy.copy(agent) shares its models within this process"
+        )
 
     @property
     def model_name(self) -> str | None:
@@ -386,7 +405,8 @@ class JarvisAgent(Runnable[Any, Run]):
 
     def _copy(self, **changes: Any) -> Self:
         """Return a copy with these attributes, and a chat memory and a graph of its own."""
-        twin = copy.copy(self)
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
         vars(twin).update(_memory=ChatMemory(), **changes)
         for cached in ("graph", "_stored_runs"):
             vars(twin).pop(cached, None)

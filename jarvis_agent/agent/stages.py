@@ -38,10 +38,17 @@ from jarvis_agent.llm.chat_model import NO_MODEL
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.usage import Price
 from jarvis_agent.planning.chain import planning_chain
+from jarvis_agent.planning.inputs import PlanInput
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.replanner import replanning_chain
-from jarvis_agent.response.chain import report_after_failure, response_chain, template_responder
+from jarvis_agent.response.chain import (
+    ResponseInput,
+    report_after_failure,
+    response_chain,
+    template_responder,
+)
 from jarvis_agent.selection.advice import advice
+from jarvis_agent.selection.chain import SelectionInput
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
@@ -51,6 +58,15 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 logger = logging.getLogger(__name__)
+
+
+Planner = Runnable[PlanInput, Plan] | Callable[[PlanInput], Any]
+Selector = Runnable[SelectionInput, Any] | Callable[[Any], Any]
+Responder = Runnable[ResponseInput, str] | Callable[[ResponseInput], Any]
+"""What takes the place of a stage: a Runnable, or a function, generator or coroutine function.
+
+A selector returns the id of a model, or a ModelChoice.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +85,12 @@ class PipelineStages:
     """
 
     settings: Settings
-    planner: Runnable[dict[str, Any], Plan]
+    planner: Runnable[Any, Plan]
     fallback_planner: Runnable[Any, Plan] | None
     replanner: Runnable[Any, Plan] | None
     registry: ModelRegistry
     tools: Mapping[str, TaskRunner] | None
-    responder: Runnable[dict[str, Any], str]
+    responder: Runnable[Any, str]
     price: Price | None = None
 
     async def runners(self) -> Mapping[str, TaskRunner]:
@@ -112,9 +128,9 @@ def make_stages(
     model: BaseChatModel | None,
     settings: Settings,
     *,
-    planner: Any = None,
-    selector: Any = None,
-    responder: Any = None,
+    planner: Planner | None = None,
+    selector: Selector | None = None,
+    responder: Responder | None = None,
     tools: Sequence[BaseTool] | None = None,
     models: Mapping[str, str] | None = None,
     sources: Iterable[ModelSource] | None = None,
@@ -128,23 +144,23 @@ def make_stages(
     """
     from jarvis_agent.planning.offline import OfflinePlanner
 
-    planner, responder = to_runnable(planner, "planner"), to_runnable(responder, "responder")
+    own_planner, own_responder = to_runnable(planner, "planner"), to_runnable(responder, "responder")
     runners = None if tools is None else _make_runners(tools)
     client = LLMClient(model, settings) if model is not None else None
     offline = OfflinePlanner(settings=settings)
     default_planner: Runnable[Any, Plan] = (
         planning_chain(client, hints=offline, settings=settings) if client else offline
     )
-    default_responder = (
+    default_responder: Runnable[Any, str] = (
         response_chain(client, settings=settings)
         if client
         else template_responder(model_missing=settings.model != NO_MODEL, advice=advice(settings, {}))
     )
     return PipelineStages(
         settings=settings,
-        planner=planner or default_planner,
-        fallback_planner=offline if client or planner else None,
-        replanner=replanning_chain(client, settings=settings) if client and not planner else None,
+        planner=own_planner or default_planner,
+        fallback_planner=offline if client or own_planner else None,
+        replanner=replanning_chain(client, settings=settings) if client and not own_planner else None,
         registry=ModelRegistry(
             settings,
             sources=sources,
@@ -155,7 +171,7 @@ def make_stages(
             fallback_on=fallback_on,
         ),
         tools=runners,
-        responder=responder or default_responder,
+        responder=own_responder or default_responder,
         price=price,
     )
 

@@ -44,7 +44,7 @@ from jarvis_agent.planning.coverage import Coverage
 from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example, available_names
 from jarvis_agent.planning.hints import PlannedStep, RequestHints
-from jarvis_agent.planning.inputs import FileNames, PlanRequest, Tools, task_specs
+from jarvis_agent.planning.inputs import FileNames, PlanInput, PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables, task_lines
 from jarvis_agent.planning.normalise import WHAT_IT_NEEDS, shorten
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
@@ -235,7 +235,7 @@ def planning_chain(
     return PlanningChain(client, prompts, task_specs(tools), selector, similarity, hints, settings)
 
 
-class PlanningChain(AsyncRunnable[Any, Plan]):
+class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
     """See `planning_chain`."""
 
     name = "plan"

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import PurePath, PurePosixPath
-from typing import Any
+from typing import Any, Required
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages.utils import convert_to_messages
 from langchain_core.prompt_values import PromptValue
+from typing_extensions import TypedDict
 
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import InputError, PlanError
@@ -31,6 +32,23 @@ from jarvis_agent.media.detect import kind_by_name
 
 Tools = Iterable[Any] | Mapping[str, Any] | None
 """Task types: names, TaskSpecs or LangChain tools, or a mapping of them by name. None: all of the Hub's."""
+
+
+class PlanInput(TypedDict, total=False):
+    """The input of a planner.
+
+    Attributes:
+        input: the request.
+        files: its files: Resources, paths or URLs.
+        chat_history: earlier messages or ChatTurns, or a BaseChatMessageHistory.
+        tools: the task types that the plan may use (see Tools).
+    """
+
+    input: Required[str]
+    files: Sequence[Any]
+    chat_history: Any
+    tools: Any
+
 
 _FORMS = 'a planner takes a text, messages, or a dict such as {"input": "…", "files": ["a.jpg"]}'
 

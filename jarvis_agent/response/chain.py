@@ -16,13 +16,14 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Required, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator
 from langchain_core.runnables.graph import Graph
+from typing_extensions import TypedDict
 
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.errors import LLMError, describe_error
@@ -60,7 +61,7 @@ def response_chain(
     *,
     prompts: PromptSource | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
-) -> Runnable[dict[str, Any], str]:
+) -> Runnable[ResponseInput, str]:
     """A Runnable that writes the answer from what the tasks produced. Its run is named "respond".
 
     Its input is a dict with "input" (the request), "plan" (a Plan), "results" (TaskResults), and optionally
@@ -79,7 +80,30 @@ def response_chain(
     return ResponseChain(open_client(llm, settings), templates, settings)
 
 
-class ResponseChain(AsyncRunnable[dict[str, Any], str]):
+class ResponseInput(TypedDict, total=False):
+    """The input of a responder.
+
+    Attributes:
+        input: the request.
+        plan: the plan; an empty one is answered as plain conversation.
+        results: what its tasks made.
+        files, chat_history: as in PlanInput.
+        language: of the answer, by its name, if it is not the request's.
+        restricted: whether the request is untrusted, and must not learn which files exist here.
+        details: whether a report says how it was done.
+    """
+
+    input: Required[str]
+    plan: Plan
+    results: Sequence[TaskResult]
+    files: Sequence[Any]
+    chat_history: Any
+    language: str
+    restricted: bool
+    details: bool
+
+
+class ResponseChain(AsyncRunnable[ResponseInput, str]):
     """See `response_chain`."""
 
     name = "respond"
@@ -91,7 +115,7 @@ class ResponseChain(AsyncRunnable[dict[str, Any], str]):
 
     async def astream(
         self,
-        input: dict[str, Any],  # noqa: A002
+        input: ResponseInput,  # noqa: A002
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[str, None]:

@@ -98,6 +98,7 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
     """See `selection_chain`."""
 
     name = "select"
+    InputType: Any = SelectionInput
 
     def __init__(self, client: LLMClient, template: BasePromptTemplate[Any]) -> None:
         self.client = client
