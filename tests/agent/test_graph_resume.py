@@ -82,7 +82,7 @@ async def test_an_attachment_is_stored_once(tmp_path: Path, image: Path) -> None
 async def test_a_deleted_file_fails_only_the_tasks_that_still_need_it(tmp_path: Path, image: Path) -> None:
     describe = ("image-to-text", [], {"image": "a.png"})
     hang = ("translation", [0], {"text": "hi", "tgt_lang": "fr"})
-    processes = TwoProcesses(tmp_path, [describe, hang, ("image-to-text", [1], {"image": "a.png"})])
+    processes = TwoProcesses(tmp_path, [describe, hang, ("object-detection", [1], {"image": "a.png"})])
     await processes.first({"input": "Describe it, translate, describe again", "files": ["a.png"]})
     await asyncio.to_thread(image.unlink)
     run = await processes.second()
