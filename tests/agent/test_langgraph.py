@@ -93,8 +93,7 @@ async def test_the_graph_streams_the_checked_answer_once_and_no_other_text(neste
 def test_one_graph_serves_several_assistants(nested: bool) -> None:
     far = FakeBackend(EXPERTS, "far", local=False)
     models = [
-        fake_candidate("image-to-text", "org/here", downloads=1),
-        fake_candidate("image-to-text", "org/other", downloads=0),
+        fake_candidate("image-to-text", "org/here"),
         fake_candidate("image-to-text", "org/far", backend="far", local=False, providers=("far",)),
     ]
     agent, llm, _ = small_agent(
@@ -112,7 +111,7 @@ def test_one_graph_serves_several_assistants(nested: bool) -> None:
     contexts: list[tuple[Any, str]] = [
         (None, "org/here"),
         ({"policy": "hosted-only"}, "org/far"),
-        ({"models": {"image-to-text": "org/other"}}, "org/other"),
+        ({"models": {"image-to-text": "org/pinned"}}, "org/pinned"),
         ({"language": "French"}, "org/here"),
     ]
     for context, model in contexts:
