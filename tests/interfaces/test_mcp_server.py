@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 import pytest
 import uvicorn
 from langchain_core.tools import tool
@@ -215,8 +216,9 @@ async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(t
 
         assert (await other.list_resources()).resources == []
         for uri in (str(made.uri), secret.as_uri(), "file:///etc/passwd", "jarvis:x"):
-            with pytest.raises(McpError, match="no file of this session"):
+            with pytest.raises(McpError, match="no file of this session") as caught:
                 await other.read_resource(AnyUrl(uri))
+            assert (caught.value.error.code, list(caught.value.error.data)) == (-32602, ["uri"])
         foreign = [str(path) for path in (tmp_path / "out" / "mcp").rglob("*canny*.png")]
         assert foreign
         names = [str(secret), "secret.jpg", "/etc/passwd", str(made.uri), Path(str(made.uri)).name]
@@ -231,7 +233,7 @@ async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(t
         assert str(tmp_path) not in shown + str(drawn.structuredContent)
 
 
-async def test_sound_is_a_content_block_and_other_files_are_links(tmp_path: Path) -> None:
+async def test_sound_is_an_embedded_resource_and_other_files_are_links(tmp_path: Path) -> None:
     async with agent_of(tmp_path, {}) as agent:
         session = Session(agent, tmp_path / "out")
         (tmp_path / "out" / "run").mkdir(parents=True)
@@ -250,7 +252,12 @@ async def test_sound_is_a_content_block_and_other_files_are_links(tmp_path: Path
         link = tmp_path / "out" / "run" / "link.jpg"
         link.symlink_to(CAT)
         blocks = session.blocks([*resources, outside, outside.model_copy(update={"path": link})])
-    assert [block.type for block in blocks] == ["audio", "resource_link", "resource_link", "image"]
+    assert [block.type for block in blocks] == ["resource", "resource_link", "resource_link", "image"]
+    assert isinstance(blocks[0], types.EmbeddedResource)
+    assert (str(blocks[0].resource.uri), blocks[0].resource.mimeType) == (
+        "jarvis:///outputs/run/audio.wav",
+        "audio/wav",
+    )
     assert isinstance(blocks[1], types.ResourceLink)
     assert (str(blocks[1].uri), blocks[1].size) == ("jarvis:///outputs/run/text.csv", 7)
     assert [link.name for link in session.links] == ["audio.wav", "text.csv", "video.mp4", "image.png"]
@@ -409,6 +416,43 @@ async def test_langchain_mcp_adapters_load_and_call_the_tools(tmp_path: Path) ->
         assert [block["type"] for block in message.content] == ["text", "image"]
         assert message.artifact["structured_content"]["model"] == "fake/canny-control"
         assert (await tools["jarvis"].ainvoke({"request": "Good morning!"}))[0]["text"] == "Good morning."
+
+
+async def test_langchain_mcp_adapters_take_the_sound_of_a_tool(tmp_path: Path) -> None:
+    sound = {"text-to-speech": {"audio": [0.0] * 800, "sampling_rate": 8000}}
+    async with listening(agent_of(tmp_path, {"plan": "[]"}, sound)) as url:
+        server: Any = {"transport": "streamable_http", "url": url}
+        tools = {tool.name: tool for tool in await MultiServerMCPClient({"jarvis": server}).get_tools()}
+        _, file = await tools["text-to-speech"].ainvoke({"text": "hello"})
+    assert (file["type"], file["mime_type"]) == ("file", "audio/wav")
+    assert base64.b64decode(file["base64"]).startswith(b"RIFF")
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_tools_say_what_they_do_and_give(tmp_path: Path, is_open: bool) -> None:
+    @tool
+    def weather(text: str) -> str:
+        """Tell the weather."""
+        return "rain"
+
+    limits: dict[str, Any] = {} if is_open else {"offline": True, "policy": "local-only"}
+    agent = agent_of(tmp_path, {"plan": "[]"}, max_file_bytes=1_000_000, **limits)
+    async with listening(agent) as url, connected(url) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        task = tools["canny-control"]
+        assert task.title == "Canny control"
+        assert task.annotations == types.ToolAnnotations(readOnlyHint=True, openWorldHint=is_open)
+        drawn = await client.call_tool("canny-control", {"image": DATA})
+        asked = await client.call_tool("jarvis", {"request": "Good morning!"})
+        assert asked.structuredContent == {"answer": "Good morning.", "ok": True}
+        for name, result in (("canny-control", drawn), ("jarvis", asked)):
+            schema = tools[name].outputSchema
+            assert schema is not None
+            jsonschema.validate(result.structuredContent, schema)
+    custom = JarvisAgent(ScriptedLLM([]), tools=[weather], settings=Settings(output_dir=tmp_path))
+    async with listening(custom) as url, connected(url) as client:
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert (listed["weather"].annotations, listed["weather"].outputSchema) == (None, None)
 
 
 def test_a_server_started_in_the_root_directory_does_not_read_the_whole_disk(

@@ -66,10 +66,19 @@ Report = Callable[[float, float | None, str], Awaitable[None]]
 """Tells the client of progress: the steps done, all steps if known, and what happens."""
 
 _AGENT = "jarvis"
-_NOT_FOUND = -32002  # MCP, "Resources", "Error Handling"
 
 MAX_INLINE_BYTES = 10_000_000
 """Larger images and recordings are resource links."""
+_RESULT_OF_TASK = {
+    "type": "object",
+    "properties": {"output": {}, "model": {"type": ["string", "null"]}},
+    "required": ["output", "model"],
+}
+_RESULT_OF_RUN = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}, "ok": {"type": "boolean"}},
+    "required": ["answer", "ok"],
+}
 _MAX_LISTED = 1000
 
 
@@ -110,7 +119,7 @@ class Session:
         if resource.kind not in ("image", "audio") or (link.size or 0) > MAX_INLINE_BYTES:
             return link
         data = base64.b64encode(path.read_bytes()).decode()
-        return _block({"type": resource.kind, "base64": data, "mime_type": mime})
+        return _block({"type": resource.kind, "base64": data, "mime_type": mime}, link.uri)
 
 
 def make_server(
@@ -138,7 +147,9 @@ def make_server(
             )
 
     async def list_tools() -> list[types.Tool]:
-        return [_described(tool) for tool in (await _tools(session())).values()]
+        settings = session().agent.settings
+        is_open = not (settings.offline and settings.policy == "local-only")
+        return [_described(tool, is_open) for tool in (await _tools(session())).values()]
 
     async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         try:
@@ -154,7 +165,9 @@ def make_server(
         parts = str(uri).removeprefix("jarvis:///outputs/").split("/")
         file = find_output(session().output_dir, *parts) if len(parts) == 2 else None
         if file is None:
-            raise McpError(types.ErrorData(code=_NOT_FOUND, message=f"no file of this session: {uri}"))
+            message = f"no file of this session: {uri}"
+            data = {"uri": str(uri)}
+            raise McpError(types.ErrorData(code=types.INVALID_PARAMS, message=message, data=data))
         return [ReadResourceContents(await asyncio.to_thread(file.path.read_bytes), file.mime)]
 
     server.list_tools()(list_tools)  # type: ignore[no-untyped-call]
@@ -179,10 +192,24 @@ async def _tools(session: Session) -> dict[str, BaseTool]:
     return {**await session.agent.stages.callable_tools(), _AGENT: session.agent.as_tool(name=_AGENT)}
 
 
-def _described(tool: BaseTool) -> types.Tool:
+def _described(tool: BaseTool, is_open: bool) -> types.Tool:
+    """A tool for the list. `is_open`: its models, or their files, may be elsewhere.
+
+    A task makes new files in the session's own directory, and alters nothing. What other tools do is unknown.
+    """
     function = convert_to_openai_tool(tool)["function"]
-    schema = function.get("parameters") or {"type": "object", "properties": {}}
-    return types.Tool(name=tool.name, description=function.get("description", ""), inputSchema=schema)
+    described = types.Tool(
+        name=tool.name,
+        title=tool.name.replace("-", " ").replace("_", " ").capitalize(),
+        description=function.get("description", ""),
+        inputSchema=function.get("parameters") or {"type": "object", "properties": {}},
+    )
+    if isinstance(tool, HFTaskTool):
+        described.annotations = types.ToolAnnotations(readOnlyHint=True, openWorldHint=is_open)
+        described.outputSchema = _RESULT_OF_TASK
+    elif tool.name == _AGENT:
+        described.outputSchema = _RESULT_OF_RUN
+    return described
 
 
 async def _call(
@@ -226,7 +253,9 @@ async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -
     assert run is not None
     files = await asyncio.to_thread(session.blocks, run.resources)
     return types.CallToolResult(
-        content=[_text(run.answer), *files], isError=not answered(request["input"], run)
+        content=[_text(run.answer), *files],
+        structuredContent={"answer": run.answer, "ok": run.ok},
+        isError=not answered(request["input"], run),
     )
 
 
@@ -235,13 +264,18 @@ def _steps(event: Event) -> int | None:
     return 4 * len(event.plan.tasks) + 1 if event.plan is not None else None
 
 
-def _block(block: Mapping[str, Any]) -> types.ContentBlock:
-    """A content block of LangChain as MCP's; what MCP has no block for is shown as text."""
+def _block(block: Mapping[str, Any], uri: AnyUrl | None = None) -> types.ContentBlock:
+    """A content block of LangChain as MCP's: a text, an image, or another file as an embedded resource.
+
+    Clients such as langchain-mcp-adapters do not take MCP's blocks of sound.
+    """
     data, mime = block.get("base64"), block.get("mime_type")
     if block["type"] == "image" and data:
         return types.ImageContent(type="image", data=data, mimeType=mime or "image/png")
-    if block["type"] == "audio" and data:
-        return types.AudioContent(type="audio", data=data, mimeType=mime or "audio/wav")
+    if data:
+        kept = uri or AnyUrl(f"jarvis:///results/{block['type']}")
+        content = types.BlobResourceContents(uri=kept, blob=data, mimeType=mime)
+        return types.EmbeddedResource(type="resource", resource=content)
     return _text(str(block.get("text") or block.get("url") or f"({block['type']})"))
 
 
