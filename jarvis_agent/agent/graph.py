@@ -20,13 +20,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 from uuid import uuid4
 
-from langchain_core.messages import AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.graph import Graph
@@ -52,6 +52,7 @@ from jarvis_agent.core.errors import ConfigError, ForbiddenError, InputError, de
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Budget, Policy
 from jarvis_agent.core.sync import iterate_sync
+from jarvis_agent.core.types import Resource
 from jarvis_agent.execution.run import Run
 from jarvis_agent.llm.content import ContentForm
 
@@ -106,6 +107,35 @@ class RunOptions(TypedDict, total=False):
     content: ContentForm
 
 
+@dataclass(frozen=True, slots=True)
+class FileNames:
+    """The names of files for clients of a server: URLs in place of paths on its disk.
+
+    names = FileNames(Path("/srv/out"), "/outputs")
+    names.hide({"path": "/srv/out/run-1/a.png"})        # {"path": "/outputs/run-1/a.png"}
+    """
+
+    directory: Path
+    url: str
+
+    def hide(self, value: Any) -> Any:
+        """Plain JSON with URLs instead of paths."""
+        return _replaced(value, f"{self.directory.absolute()}/", f"{self.url.rstrip('/')}/")
+
+    def find(self, value: Any) -> Any:
+        """Plain JSON with paths instead of URLs. A path is no permission: a run checks it like any other."""
+        return _replaced(value, f"{self.url.rstrip('/')}/", f"{self.directory.absolute()}/")
+
+
+def _replaced(value: Any, old: str, new: str) -> Any:
+    """The value with a text replaced in all its texts."""
+    if isinstance(value, dict):
+        return {key: _replaced(one, old, new) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_replaced(one, old, new) for one in value]
+    return value.replace(old, new) if isinstance(value, str) else value
+
+
 class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose sync methods run its async nodes in the event loop for sync calls."""
 
@@ -146,6 +176,22 @@ def _request_of(state: GraphState) -> dict[str, Any]:
     return given
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
+def _with_urls(message: HumanMessage, files: Sequence[Resource], names: FileNames) -> HumanMessage:
+    """A request whose files in base64 are URLs of the files, which the run has stored in their order."""
+    stored = iter(files)
+    content: list[Any] = []
+    for block in message.content if isinstance(message.content, list) else ():
+        file = next(stored, None) if isinstance(block, dict) and block.get("type") != "text" else None
+        if isinstance(block, dict) and file is not None and not block.get("url"):
+            block = {"type": block["type"], "url": names.hide(str(file.path)), "mime_type": file.mime}
+        content.append(block)
+    return message.model_copy(update={"content": content or message.content})
+
+
 def with_options(stages: PipelineStages, options: RunOptions) -> PipelineStages:
     """The stages with the options of one run. Raises RequestError for options that cannot be used."""
     settings, pins = stages.settings, options.get("models") or {}
@@ -171,6 +217,7 @@ def build_graph(
     *,
     approve: ApprovalPolicy = False,
     history: Sequence[ChatTurn] = (),
+    names: FileNames | None = None,
 ) -> JarvisGraph:
     """The graph of an agent.
 
@@ -180,14 +227,17 @@ def build_graph(
         approve: stop with an interrupt that asks about the tasks for which this policy is true; see
             `agent.approval`. `Command(resume={"decisions": […]})` continues.
         history: turns with which each chat begins.
+        names: for clients of a server, who see URLs instead of paths, and instead of files in base64 too.
 
     Running it raises RequestError for a request, or options, that cannot be used.
     """
 
     async def jarvis(state: GraphState, config: RunnableConfig) -> dict[str, Any]:
         options: RunOptions = get_runtime(RunOptions).context or {}
-        turns = turns_in(state) or list(history)
-        steps, ask = steps_of_node(config), interrupt if approve else None
+        hide, find = (names.hide, names.find) if names else (_same, _same)
+        turns = turns_in(find({"turns": state.get("turns")})) or list(history)
+        steps = steps_of_node(config)
+        ask = (lambda shown: find(interrupt(hide(shown)))) if approve else None
         quiet = merge_configs(config, {"tags": [TAG_NOSTREAM]})
         pipeline = RunPipeline(
             await asyncio.to_thread(with_options, stages, options),
@@ -203,11 +253,13 @@ def build_graph(
         write, run, message_id = get_stream_writer(), Run(), str(uuid4())
         try:
             request = Request.of(given)
+            if names:
+                request = Request.of(find(request.model_dump(mode="json")))
             async with aclosing(pipeline.events(request)) as events:
                 async for event in events:
-                    write(event.model_dump(mode="json"))
+                    write(hide(event.model_dump(mode="json")))
                     if event.kind == "token":
-                        push_message(AIMessageChunk(content=event.text, id=message_id), state_key=None)
+                        push_message(AIMessageChunk(content=hide(event.text), id=message_id), state_key=None)
                     run = event.run or run
         except ForbiddenError as error:
             raise ForbiddenRequestError(*error.args) from error
@@ -215,11 +267,15 @@ def build_graph(
             raise RequestError(*error.args) from error
         new: list[BaseMessage] = [HumanMessage(request.text)] if state.get("input") else []
         answer = await asyncio.to_thread(run.to_message, options.get("content", "text"))
-        answer = answer.model_copy(update={"id": message_id})
+        kwargs = hide(answer.additional_kwargs)
+        answer = AIMessage(hide(answer.content), id=message_id, additional_kwargs=kwargs)
+        if names and not state.get("input") and request.blocks:
+            asked = [message for message in state["messages"] if isinstance(message, HumanMessage)][-1]
+            new.append(_with_urls(asked, turns[-1].resources[len(request.files) :], names))
         return {
             "messages": [*new, answer],
-            "run": run.model_dump(mode="json"),
-            "turns": _TURNS.dump_python(turns[-MAX_TURNS:], mode="json"),
+            "run": hide(run.model_dump(mode="json")),
+            "turns": hide(_TURNS.dump_python(turns[-MAX_TURNS:], mode="json")),
         }
 
     builder = StateGraph(

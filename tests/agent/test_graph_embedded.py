@@ -22,13 +22,15 @@ from langgraph.constants import CONFIG_KEY_CHECKPOINTER
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import get_runtime
 from langgraph.types import Command
-from small_agents import picture
+from small_agents import block, picture, plan
+from starlette.testclient import TestClient
 from typing_extensions import TypedDict
 
 from jarvis_agent import Run
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.testing import ScriptedLLM
+from jarvis_agent.testing.llm import Script
 
 HERE = Path(__file__).parents[1]
 
@@ -136,10 +138,13 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("jarvis_agent.agent.agent.resolve_model", lambda model, settings: llm)
     monkeypatch.delitem(sys.modules, "jarvis_agent.interfaces.server.langgraph_app", raising=False)
-    named = json.loads((HERE.parent / "langgraph.json").read_text())["graphs"]
+    config = json.loads((HERE.parent / "langgraph.json").read_text())
+    named = {**config["graphs"], **config["http"]}
 
     def load(name: str) -> Any:
-        module, variable = named[name].split(":")
+        path, variable = named[name].split(":")
+        assert (HERE.parent / path).is_file()
+        module = path.removeprefix("./").removesuffix(".py").replace("/", ".")
         return getattr(importlib.import_module(module), variable)
 
     return load
@@ -153,13 +158,49 @@ async def test_the_served_graph_blocks_no_event_loop(served: Served, tmp_path: P
     assert blocked == []
     run = state["run"]
     assert [result["error"] for result in run["results"]] == [None]
-    assert Path(run["results"][0]["resources"][0]["path"]).parent.parent == tmp_path / "out"
+    (made,) = (tmp_path / "out").rglob("*canny*.png")
+    assert run["results"][0]["resources"][0]["path"] == f"/outputs/{made.parent.name}/{made.name}"
 
 
 async def test_the_served_graph_reads_no_file_that_a_request_names(served: Served, tmp_path: Path) -> None:
     secret = picture(tmp_path / "secret.png")
     with pytest.raises(ForbiddenError, match="files of this machine are not read"):
         await served("jarvis").ainvoke({"input": "Draw its edges", "files": [str(secret)]}, THREAD)
+
+
+async def test_clients_of_the_served_graph_see_urls_and_their_uploads_once(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    graph, data = served("jarvis-approve"), block(picture(tmp_path / "mine.png"), mime="image/png")
+    graph.checkpointer = InMemorySaver()
+    llm: Any = importlib.import_module("jarvis_agent.interfaces.server.langgraph_app")._agent.model
+
+    def draw(messages: Any) -> str:
+        name = messages[-1].text.split("<files>\n")[1].split("\n</files>")[0].partition(": ")[2]
+        return plan(("canny-control", [], {"image": json.loads(name)}))
+
+    llm._script = Script({"plan": draw, "respond": "It is in 0-canny-control.png."})
+    asked = HumanMessage([{"type": "text", "text": "Draw its edges"}, data])
+    seen = [await graph.ainvoke({"messages": [asked]}, THREAD)]
+    seen += [piece async for piece in graph.astream(Command(resume=True), THREAD, stream_mode="values")]
+    seen += [(await graph.aget_state(THREAD)).values]
+    (made,) = (tmp_path / "out").rglob("*canny*.png")
+    url = f"/outputs/{made.parent.name}/{made.name}"
+    _, shown, answer = [None, *seen[-1]["messages"]]
+    assert [part["type"] for part in shown.content] == ["text", "image"]
+    assert shown.content[1]["url"].startswith(f"/outputs/{made.parent.name}/input-")
+    assert url in answer.text
+    assert url == answer.additional_kwargs["artifacts"][0]["path"]
+    assert data["base64"] not in str(seen[-2:])
+    assert str(tmp_path) not in str(seen[-2:])
+    with TestClient(served("app")) as client:
+        assert client.get(url).content == made.read_bytes()
+        assert client.get(f"/outputs/{made.parent.name}/..").status_code == 404
+    llm._script = Script({"plan": plan(("canny-control", [], {"image": url})), "respond": "Again."})
+    await graph.ainvoke({"messages": [HumanMessage(f"Draw the edges of {url}")]}, THREAD)
+    state = await graph.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
+    assert [result["error"] for result in state["run"]["results"]] == [None]
 
 
 async def test_the_graph_with_approval_asks_before_it_runs_a_plan(served: Served, tmp_path: Path) -> None:

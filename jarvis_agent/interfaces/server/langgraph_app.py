@@ -1,19 +1,48 @@
-"""The graphs that langgraph.json names: an agent configured by the environment.
+"""What langgraph.json names: the graphs of an agent configured by the environment, and the files they make.
 
     langgraph dev                                 # serves them, with a checkpointer of its own
 
-"jarvis" runs each plan at once; "jarvis-approve" stops at an interrupt that shows the plan.
+"jarvis" runs each plan at once; "jarvis-approve" stops at an interrupt that shows the plan. `app` serves the
+files of the runs at "/outputs/…", by which clients know them; these URLs cannot be guessed.
 
 Both share one agent, created when the server starts, and so its loaded models. Requests are untrusted: they
-can read their attachments and JARVIS_ALLOWED_DIRS, and no other file.
+can read their attachments and JARVIS_ALLOWED_DIRS, and no other file. For keys and owners see
+examples/agent_server.
 """
 
 from __future__ import annotations
 
+import asyncio
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse
+from starlette.routing import Route
+
 from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.agent.graph import FileNames, build_graph
+from jarvis_agent.interfaces.common.files import find_output
 
 _agent = JarvisAgent()
 _agent = _agent.restricted(*_agent.settings.allowed_dirs)
+_directory = _agent.settings.output_dir.absolute()
+_names = FileNames(_directory, "/outputs")
 
-graph = _agent.graph
-approving = _agent.with_checkpointer(None, approve=True).graph
+
+async def _output(request: Request) -> FileResponse:
+    """A file of a run."""
+    run, name = request.path_params["run"], request.path_params["name"]
+    found = await asyncio.to_thread(find_output, _directory, run, name)
+    if found is None:
+        raise HTTPException(404, "no such file")
+    disposition = "inline" if found.inline else "attachment"
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return FileResponse(
+        found.path, 200, headers, found.mime, filename=name, content_disposition_type=disposition
+    )
+
+
+graph = build_graph(_agent.stages, names=_names)
+approving = build_graph(_agent.stages, approve=True, names=_names)
+app = Starlette(routes=[Route("/outputs/{run}/{name}", _output)])
