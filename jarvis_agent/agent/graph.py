@@ -108,10 +108,10 @@ class RunOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class FileNames:
+class PublicNames:
     """The names of files for clients of a server: URLs in place of paths on its disk.
 
-    names = FileNames(Path("/srv/out"), "/outputs")
+    names = PublicNames(Path("/srv/out"), "/outputs")
     names.hide({"path": "/srv/out/run-1/a.png"})        # {"path": "/outputs/run-1/a.png"}
     """
 
@@ -180,7 +180,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _with_urls(message: HumanMessage, files: Sequence[Resource], names: FileNames) -> HumanMessage:
+def _with_urls(message: HumanMessage, files: Sequence[Resource], names: PublicNames) -> HumanMessage:
     """A request whose files in base64 are URLs of the files, which the run has stored in their order."""
     stored = iter(files)
     content: list[Any] = []
@@ -217,7 +217,7 @@ def build_graph(
     *,
     approve: ApprovalPolicy = False,
     history: Sequence[ChatTurn] = (),
-    names: FileNames | None = None,
+    names: PublicNames | None = None,
 ) -> JarvisGraph:
     """The graph of an agent.
 

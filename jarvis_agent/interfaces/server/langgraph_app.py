@@ -21,13 +21,13 @@ from starlette.responses import FileResponse
 from starlette.routing import Route
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.agent.graph import FileNames, build_graph
+from jarvis_agent.agent.graph import PublicNames, build_graph
 from jarvis_agent.interfaces.common.files import find_output
 
 _agent = JarvisAgent()
 _agent = _agent.restricted(*_agent.settings.allowed_dirs)
 _directory = _agent.settings.output_dir.absolute()
-_names = FileNames(_directory, "/outputs")
+_names = PublicNames(_directory, "/outputs")
 
 
 async def _output(request: Request) -> FileResponse:
