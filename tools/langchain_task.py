@@ -33,7 +33,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from jarvis_agent.backends.jobs import Notify
-from jarvis_agent.core.concurrency import start_daemon_thread
+from jarvis_agent.core.concurrency import contain_exit, start_daemon_thread
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.display import is_pil_image, png_of
 from jarvis_agent.core.errors import BadInputError, ExpertError
@@ -207,7 +207,8 @@ def _sync(function: Callable[..., Any]) -> Callable[..., Any]:
 def _async(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
-        return _as_content(await function(*args, **kwargs))
+        # LangChain awaits it in a task of its own.
+        return _as_content(await contain_exit(function.__name__, function, *args, **kwargs))
 
     return run
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import threading
 from collections.abc import (
     AsyncGenerator,
@@ -55,9 +54,6 @@ limits = GraceLimits()
 YIELD_AFTER_S = 0.005
 """Seconds that a stream which never waits may keep the event loop. A yield for each token costs more."""
 
-_stage: ContextVar[str] = ContextVar("jarvis_stage", default="")
-"""Name of the work that `run_with_timeout` runs."""
-
 
 class StageTimeoutError(TimeoutError):
     """`run_with_timeout` reached its limit; a TimeoutError of the work itself is a plain TimeoutError."""
@@ -66,8 +62,8 @@ class StageTimeoutError(TimeoutError):
 async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
     """Await a coroutine for at most `seconds`; it is cancelled on timeout and when the caller is cancelled.
 
-    SystemExit, KeyboardInterrupt and stray CancelledErrors of the work, and of asyncio tasks that it creates,
-    become ExpertError. Ctrl-C still ends the run. `name` is used in messages.
+    SystemExit and stray CancelledErrors of the work become ExpertError. In asyncio tasks that the work itself
+    creates, SystemExit ends the event loop, as everywhere in asyncio. `name` is used in messages.
 
     Raises:
         StageTimeoutError: the limit was reached.
@@ -77,12 +73,7 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     if seconds <= 0:
         work.close()
         raise StageTimeoutError
-    _contain_exits_of_tasks()
-    token = _stage.set(name)
-    try:
-        running = asyncio.create_task(work, name=name)
-    finally:
-        _stage.reset(token)
+    running = asyncio.create_task(contain_exit(name, lambda: work), name=name)
     in_time: set[asyncio.Task[T]] = set()
     try:
         in_time, _ = await asyncio.wait([running], timeout=seconds)
@@ -98,43 +89,12 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     return running.result()
 
 
-def _contain_exits_of_tasks() -> None:
-    """Have the running event loop contain SystemExit in tasks that `run_with_timeout` and its work create.
-
-    asyncio lets SystemExit of any task end the event loop, and LangChain runs parts of a chain in own tasks.
-    """
-    loop = asyncio.get_running_loop()
-    before = loop.get_task_factory()
-    if getattr(before, "contains_exits", False):
-        return
-
-    def create(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
-        inner = work
-        if name := (options.get("context") or copy_context()).get(_stage):
-            work = _contain_exit(work, name)
-        task = before(loop, work, **options) if before else asyncio.Task(work, loop=loop, **options)
-        if work is not inner and asyncio.iscoroutine(inner):
-            # A task that is cancelled before it starts never awaits its coroutine.
-            task.add_done_callback(lambda _: inner.close())
-        return task
-
-    create.contains_exits = True  # type: ignore[attr-defined]
-    loop.set_task_factory(create)
-
-
-async def _contain_exit(work: Awaitable[T], name: str) -> T:
+async def contain_exit(name: str, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+    """Await `work(…)`. Its SystemExit, with which a task ends the event loop, becomes ExpertError."""
     try:
-        return await work
-    except (SystemExit, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt) and _is_ctrl_c():
-            raise
+        return await work(*args, **kwargs)
+    except SystemExit as error:
         raise _ended_with(error, name) from error
-
-
-def _is_ctrl_c() -> bool:
-    """Whether it is the user's: signals reach the main thread, and asyncio.run replaces the handler."""
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    return in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _ended_with(error: BaseException, name: str) -> ExpertError:

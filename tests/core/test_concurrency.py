@@ -190,21 +190,6 @@ async def test_errors_of_a_thread_that_would_end_the_event_loop_become_runtime_e
             await run_in_daemon_thread(end, error)
 
 
-async def test_a_task_of_a_stage_that_is_cancelled_before_it_starts_leaves_no_coroutine(
-    recwarn: pytest.WarningsRecorder,
-) -> None:
-    async def never() -> None: ...
-
-    async def stage() -> None:
-        task = asyncio.create_task(never())
-        task.cancel()
-        await asyncio.wait([task])
-
-    await run_with_timeout(30, stage(), "a stage")
-    gc.collect()
-    assert not [str(one.message) for one in recwarn if "never awaited" in str(one.message)]
-
-
 async def test_repeated_work_goes_on_after_an_error() -> None:
     outcomes = iter([PermissionError("denied"), FileNotFoundError("gone"), None])
     done = asyncio.Event()

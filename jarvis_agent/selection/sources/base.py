@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
+from jarvis_agent.core.concurrency import StageTimeoutError, contain_exit, run_with_timeout
 from jarvis_agent.core.errors import DeadlineError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import known_task
@@ -77,9 +77,9 @@ async def list_candidates(
     """
 
     async def ask_for(of: TaskSpec) -> list[Candidate]:
-        asked = [source.candidates(of, limit)]
+        asked = [contain_exit(source.name, source.candidates, of, limit)]
         if purpose.text and isinstance(source, SearchableSource):
-            asked.append(source.search(of, purpose, limit))
+            asked.append(contain_exit(source.name, source.search, of, purpose, limit))
         return [one for listed in await asyncio.gather(*asked) for one in listed]
 
     async def ask() -> list[Candidate]:
