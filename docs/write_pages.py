@@ -35,7 +35,7 @@ _SETTINGS = """\
 Each setting is a field of `jarvis_agent.Settings` and an environment variable: `Settings(task_timeout=60)`
 or `JARVIS_TASK_TIMEOUT=60`. Times are in seconds, sizes in bytes. Lists in the environment are written as
 in a shell (`JARVIS_LICENSES=mit,apache-2.0`, `JARVIS_ALLOWED_DIRS=/data:/photos`) or as JSON. `jarvis` has
-the options `--policy`, `--cluster` and `--out` for three of them. An unknown field is an error. A misspelt
+the options `--policy` and `--out` for two of them. An unknown field is an error. A misspelt
 variable has no effect: `jarvis`, `jarvis doctor` and the log suggest the right name.
 
 `python docs/write_pages.py` writes this page.

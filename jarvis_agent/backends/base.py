@@ -39,7 +39,7 @@ class Call:
         sweep: removes files written after the call was cancelled. A thread that outlives its call and uses
             `new_path` calls it at its end; the pool does so for local models.
         notes: remarks on the result for the user, which the backend adds.
-        trace: what the backend reports of the call for traces: "node", the machine of a cluster that ran it.
+        trace: what the backend reports of the call for traces: "endpoint", the expert server that ran it.
     """
 
     spec: TaskSpec

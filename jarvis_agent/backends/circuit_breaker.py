@@ -16,14 +16,11 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 from jarvis_agent.core.errors import CircuitOpenError, JarvisError, policy_for
 
 Key = tuple[str, str]
 """A backend, and a provider or model of it."""
-
-Event = Literal["begin", "failure", "success"]
 
 MAX_FAILURES = 5
 PAUSE_S = 30.0
@@ -60,31 +57,19 @@ class CircuitBreaker:
         Raises:
             CircuitOpenError: the call was refused.
         """
-        await self.tell("begin", key)
+        with self._lock:
+            self._admit(key)
         began = self._clock()
         try:
             yield
         except JarvisError as error:
             if policy_for(error).trips_breaker:
-                await self.tell("failure", key, self._clock() - began)
+                with self._lock:
+                    self._count_failure(key, began)
             raise
         else:
-            await self.tell("success", key)
-
-    async def tell(self, event: Event, key: Key, seconds: float = 0.0) -> None:
-        """Take a call that begins, or has failed or succeeded after so many seconds.
-
-        Raises:
-            CircuitOpenError: the call must not begin.
-        """
-        with self._lock:
-            match event:
-                case "begin":
-                    self._admit(key)
-                case "failure":
-                    self._count_failure(key, self._clock() - seconds)
-                case "success":
-                    self._records.pop(key, None)
+            with self._lock:
+                self._records.pop(key, None)
 
     def reset(self) -> None:
         """Forget every failure."""

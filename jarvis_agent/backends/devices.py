@@ -83,10 +83,10 @@ def gpu_limits(settings: Settings) -> dict[str, int]:
 def largest_budget(settings: Settings) -> int | None:
     """Bytes of the largest model that may be loaded, in RAM or on a GPU. Never imports torch.
 
-    None: there is no limit (`memory_budget=0`), or it is unknown because models run on a cluster, or there
-    may be GPUs and torch, which knows them, is not imported yet.
+    None: there is no limit (`memory_budget=0`), or it is unknown because there may be GPUs and torch, which
+    knows them, is not imported yet.
     """
-    if settings.memory_budget == 0 or settings.cluster:
+    if settings.memory_budget == 0:
         return None
     if settings.device in ("cpu", "mps") or find_spec("torch") is None:
         return settings.memory_limit

@@ -16,7 +16,6 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.experts.background import find_server
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.ray.backend import RayBackend
 from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error
 from jarvis_agent.core.plugins import check_plugin, load_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings
@@ -86,8 +85,6 @@ def _built_in(home: str, settings: Settings, pool: ModelPool) -> Backend:
         hosted: Backend = factory(settings)
         return hosted
     backend: LocalBackend = factory(settings, pool)
-    if settings.cluster and home != _ALGORITHMS:  # algorithms have no model to place
-        return RayBackend(backend, settings.cluster)
-    if home != _ALGORITHMS:
+    if home != _ALGORITHMS:  # they have no model that a server could keep loaded
         backend.server = find_server(settings)
     return backend

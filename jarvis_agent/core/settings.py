@@ -183,11 +183,6 @@ class Settings(EnvironmentSettings):
     experts_optional: bool = Field(
         False, description="run local models in this process while the expert server cannot be reached"
     )
-    cluster: str | None = Field(
-        None,
-        description='Ray cluster that runs local models: "ray://host:10001", or "auto" on one of its nodes; '
-        "None: this machine",
-    )
     device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
     dtype: str = Field(
         "auto", description='data type of local models: "auto", "float32", "bfloat16", "float16"'
@@ -216,13 +211,6 @@ class Settings(EnvironmentSettings):
     max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
     max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")
     url_timeout: float = Field(30.0, gt=0, description="longest fetch of a URL, in seconds")
-
-    @field_validator("cluster")
-    @classmethod
-    def _is_address(cls, cluster: str | None) -> str | None:
-        if cluster is None or re.fullmatch(r"auto|ray://[^/:\s]+(:\d{1,5})?", cluster):
-            return cluster
-        raise ValueError('it is "auto" or "ray://host:10001"')
 
     @field_validator("experts")
     @classmethod

@@ -183,14 +183,12 @@ class Selection(Frozen):
 class Attempt(Frozen):
     """One try of one candidate; `started` and `ended` are seconds since the run began.
 
-    `endpoint` is the expert server that ran it; None: this process, or a provider. `node` is the machine of a
-    cluster.
+    `endpoint` is the expert server that ran it; None: this process, or a provider.
     """
 
     model: str
     backend: str
     endpoint: str | None = None
-    node: str | None = None
     revision: str | None = None
     started: float
     ended: float

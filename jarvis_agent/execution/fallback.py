@@ -25,9 +25,9 @@ from langchain_core.runnables import RunnableConfig
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.wait import wait_random_exponential
 
+from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.backends.outputs.adapters import adapt
-from jarvis_agent.backends.shared import circuit_breaker
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import (
     AllCandidatesFailedError,
@@ -179,7 +179,7 @@ class FallbackChain:
         try:
             if backend is not None and not runs_here(backend, call.candidate):
                 self.reserve_hosted(self.spec.name, call.candidate.id)
-            async with circuit_breaker(self.settings).call((call.candidate.backend or "", call.candidate.id)):
+            async with circuit_breaker.shared.call((call.candidate.backend or "", call.candidate.id)):
                 result = await self._call(call, seconds)
         except JarvisError as failure:
             error = str(failure)
@@ -195,7 +195,6 @@ class FallbackChain:
                     model=call.candidate.id,
                     backend=call.candidate.backend or "",
                     endpoint=call.trace.get("endpoint"),
-                    node=call.trace.get("node"),
                     revision=call.candidate.revision,
                     started=started,
                     ended=self.clock(),

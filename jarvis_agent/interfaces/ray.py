@@ -4,8 +4,8 @@
 
 It is the server of `jarvis serve`, configured by the same variables, which every node needs:
 JARVIS_CHECKPOINTS is a PostgreSQL database and JARVIS_OUTPUT_DIR a directory that all nodes share, so that
-any replica answers for a thread; JARVIS_API_KEYS are the keys of its clients. Local models run on the
-cluster too. Needs the extras "ray", "serve" and "postgres".
+any replica answers for a thread; JARVIS_API_KEYS are the keys of its clients. JARVIS_EXPERTS may be the
+expert server of the same cluster. Needs the extras "ray", "serve" and "postgres".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def make_app() -> FastAPI:
         raise ConfigError(f"other machines reach the replicas: set JARVIS_API_KEYS {_WHERE}")
     if "output_dir" not in settings.model_fields_set:
         raise ConfigError(f"replicas share their files: set JARVIS_OUTPUT_DIR to a common directory {_WHERE}")
-    return create_app(JarvisAgent(settings=settings.model_copy(update={"cluster": "auto"})), server)
+    return create_app(JarvisAgent(settings=settings), server)
 
 
 app = serve.deployment(

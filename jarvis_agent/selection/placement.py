@@ -172,8 +172,6 @@ def _reason(backend: Backend, candidate: Candidate, spec: TaskSpec, settings: Se
     if runs_here(backend, candidate):
         if server := _server(backend, candidate):
             return f"it runs on the expert server {server.address}"
-        if settings.cluster:
-            return f"it runs on the cluster {settings.cluster}"
         if candidate.local:
             return "it is on this machine"
         size = f" ({candidate.size / 1e9:.1f} GB)" if candidate.size else ""

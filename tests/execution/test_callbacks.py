@@ -64,23 +64,23 @@ async def test_inputs_and_outputs_are_plain_json() -> None:
     json.dumps([spoken, looked])
 
 
-async def test_the_node_that_ran_an_attempt_is_in_its_trace_and_in_the_run() -> None:
+async def test_the_server_that_ran_an_attempt_is_in_its_trace_and_in_the_run() -> None:
     def fail_once(call: Call) -> str:
-        call.trace["node"] = f"node {len(backend.calls)}"
+        call.trace["endpoint"] = f"server {len(backend.calls)}"
         if len(backend.calls) == 1:
-            raise TransientError("its node was lost")
+            raise TransientError("its server was lost")
         return CAPTION
 
     agent, _, backend = small_agent(experts={"image-to-text": fail_once})
     with collect_runs() as traced:
         run = await agent.ainvoke("Describe a.jpg")
-    assert [attempt.node for attempt in run.results[0].attempts] == ["node 1", "node 2"]
+    assert [attempt.endpoint for attempt in run.results[0].attempts] == ["server 1", "server 2"]
     (task,) = [child for child in traced.traced_runs[0].child_runs if child.name == "image-to-text"]
     failed, done = task.child_runs
     assert done.inputs["image"]["name"] == "a.jpg"
     assert done.outputs["output"] == {"generated_text": CAPTION}
-    assert (done.outputs["node"], done.outputs["resources"][0]["text"]) == ("node 2", CAPTION)
-    assert "its node was lost" in str(failed.error)
+    assert (done.outputs["endpoint"], done.outputs["resources"][0]["text"]) == ("server 2", CAPTION)
+    assert "its server was lost" in str(failed.error)
     for attempt in task.child_runs:
         known = {key: attempt.metadata[key] for key in ("ls_provider", "ls_model_name", "task", "backend")}
         assert known == {

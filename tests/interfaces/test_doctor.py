@@ -204,9 +204,8 @@ def test_the_report_marks_each_check_and_gives_its_advice() -> None:
     ]
 
 
-@pytest.mark.cluster
 @pytest.mark.usefixtures("no_starters")
-def test_a_cluster_that_cannot_be_reached_is_a_problem(tmp_path: Path) -> None:
-    one = found(examine(offline(tmp_path, cluster="ray://127.0.0.1:9")), "cluster")
-    assert (one.state, one.advice) == ("problem", "change or unset JARVIS_CLUSTER")
-    assert "ray://127.0.0.1:9 cannot be reached" in one.found
+def test_an_expert_server_that_cannot_be_reached_is_a_problem(tmp_path: Path) -> None:
+    one = found(examine(offline(tmp_path, experts="http://127.0.0.1:9")), "expert server")
+    assert (one.state, one.advice) == ("problem", "change or unset JARVIS_EXPERTS")
+    assert "http://127.0.0.1:9 cannot be reached" in one.found

@@ -49,6 +49,9 @@ from jarvis_agent.selection.placement import place
 from jarvis_agent.testing import FakeSource, ScriptedLLM
 
 KEY = "key-of-a-client"
+ROOT = Path(__file__).parents[2]
+OTHER_PYTHON = ROOT / ".venv-agent" / "bin" / "python"
+"""A Python of another version without extras, which `make test-all` installs."""
 
 
 @pytest.fixture(scope="module")
@@ -283,6 +286,28 @@ async def test_a_server_that_is_killed_in_mid_call_and_started_again_repeats_it(
         again = await with_retries(backend, f"hold {tmp_path}/held", [])
     assert again.error is None
     await running
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not OTHER_PYTHON.exists(), reason="`make test-all` installs another Python")
+def test_an_agent_of_another_python_without_any_extra_uses_the_server(tmp_path: Path) -> None:
+    code = """if True:
+        import json, sys
+        from jarvis_agent import JarvisAgent, Settings
+        from jarvis_agent.testing import ScriptedLLM
+        task = {"task": "image-classification", "id": 0, "dep": [-1], "args": {"image": "examples/cat.jpg"}}
+        settings = Settings(experts=sys.argv[1], offline=True, output_dir=sys.argv[2])
+        agent = JarvisAgent(ScriptedLLM({"plan": json.dumps([task]), "respond": "done"}), settings=settings)
+        (result,) = agent.invoke("What animal is in examples/cat.jpg?").results
+        assert not {"torch", "transformers", "ray"} & sys.modules.keys()
+        print(sys.version_info[:2], result.error, result.output[0]["label"])"""
+    port = free_port()
+    with experts_process(tmp_path, port):
+        command = [str(OTHER_PYTHON), "-c", code, f"http://127.0.0.1:{port}", str(tmp_path / "out")]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert "None" in done.stdout, done.stderr
+    assert "cat" in done.stdout
+    assert str(sys.version_info[:2]) not in done.stdout
 
 
 @pytest.mark.slow

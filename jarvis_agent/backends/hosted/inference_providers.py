@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hosted.provider_calls import CALLS, run_call
 from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
-from jarvis_agent.backends.shared import circuit_breaker
 from jarvis_agent.core.errors import (
     BadInputError,
     ExpertError,
@@ -92,7 +92,7 @@ class HostedBackend:
         for one in providers:
             share = (ends - clock()) * (1.0 if one is providers[-1] else _SHARE)
             try:
-                async with circuit_breaker(self._settings).call((self.name, one.provider)):
+                async with circuit_breaker.shared.call((self.name, one.provider)):
                     return await self._call(one, call, share)
             except BadInputError:
                 raise

@@ -108,10 +108,6 @@ Policy = Annotated[
         help="Where models run: local-first, hosted-first, local-only or hosted-only.",
     ),
 ]
-Cluster = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="C", help="Ray cluster for local models: ray://host:10001, or auto."),
-]
 Out = Annotated[
     str | None, typer.Option("--out", metavar="DIR", help="Output directory; each run gets its own in it.")
 ]
@@ -163,7 +159,6 @@ def ask(
     ] = None,
     model: Model = None,
     policy: Policy = None,
-    cluster: Cluster = None,
     out: Out = None,
     mcp: Mcp = None,
     as_json: AsJson = False,
@@ -184,7 +179,7 @@ def ask(
         fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
     if resume is not None and not resume.strip():
         fail("--resume needs a name for the run", USAGE_ERROR)
-    agent: Any = _agent(model, _terminal_settings(policy, out, cluster), context, mcp)
+    agent: Any = _agent(model, _terminal_settings(policy, out), context, mcp)
     from jarvis_agent.interfaces.cli import ask as terminal
 
     if resume or approve:
@@ -206,7 +201,6 @@ def run(
         typer.Option("--file", metavar="F", help="Files in place of those in the plan, in their order."),
     ] = None,
     policy: Policy = None,
-    cluster: Cluster = None,
     out: Out = None,
     mcp: Mcp = None,
     as_json: AsJson = False,
@@ -225,7 +219,7 @@ def run(
         fail(f"{plan} cannot be read: {error}", USAGE_ERROR)
     saved = Plan.load(text)
     saved = saved.with_inputs(file) if file else saved
-    agent = _agent(NO_MODEL, _terminal_settings(policy, out, cluster), context, mcp).with_plan(saved)
+    agent = _agent(NO_MODEL, _terminal_settings(policy, out), context, mcp).with_plan(saved)
     _exit_unless(one_shot(agent, {"input": REPLAY_REQUEST, "files": saved.inputs}, as_json=as_json))
 
 
@@ -234,12 +228,11 @@ def chat(
     context: typer.Context,
     model: Model = None,
     policy: Policy = None,
-    cluster: Cluster = None,
     out: Out = None,
     mcp: Mcp = None,
 ) -> None:
     """Chat with the agent, which remembers earlier requests."""
-    agent = _agent(model, _terminal_settings(policy, out, cluster), context, mcp)
+    agent = _agent(model, _terminal_settings(policy, out), context, mcp)
     from jarvis_agent.interfaces.cli import ask as terminal
 
     _exit_unless(terminal.chat(agent))
@@ -270,18 +263,12 @@ def models(
         str, typer.Option("--for", metavar="REQUEST", help="Explain the order for this request.")
     ] = "",
     policy: Policy = None,
-    cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
     """List the models for a task, in the order in which they are tried."""
     from jarvis_agent.interfaces.cli import listing
 
-    settings = _settings(policy, cluster=cluster)
-    found = _ask_registry(lambda registry: listing.list_models(task, registry, request), settings)
-    if settings.cluster:
-        from jarvis_agent.interfaces.cli.doctor import check_cluster
-
-        found = found.model_copy(update={"notes": [*found.notes, check_cluster(settings.cluster).found]})
+    found = _ask_registry(lambda registry: listing.list_models(task, registry, request), _settings(policy))
     _print(found, listing.model_table, as_json)
 
 
@@ -320,13 +307,12 @@ def serve(
     insecure: Insecure = False,
     model: Model = None,
     policy: Policy = None,
-    cluster: Cluster = None,
     out: Out = None,
 ) -> None:
     """Serve the agent over HTTP."""
     from jarvis_agent.interfaces.server import run_server, run_workers
 
-    make_agent = partial(_agent, model, _settings(policy, out, cluster))
+    make_agent = partial(_agent, model, _settings(policy, out))
     if workers > 1:
         _listen(partial(run_workers, make_agent, workers=workers, insecure=insecure), host, port)
     else:
@@ -341,13 +327,12 @@ def ui(
     open_browser: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
     model: Model = None,
     policy: Policy = None,
-    cluster: Cluster = None,
     out: Out = None,
 ) -> None:
     """Serve a web page to chat with the agent."""
     from jarvis_agent.interfaces.ui import run_ui
 
-    agent = _agent(model, settings := _settings(policy, out, cluster))
+    agent = _agent(model, settings := _settings(policy, out))
     from jarvis_agent.llm.chat_model import NO_MODEL
 
     # Without its language model, the agent still plans plain requests.
@@ -363,13 +348,12 @@ def mcp(
     insecure: Insecure = False,
     model: Model = None,
     policy: Policy = None,
-    cluster: Cluster = None,
     out: Out = None,
 ) -> None:
     """Serve the tools and the agent to MCP clients."""
     from jarvis_agent.interfaces.mcp import run_http, run_stdio
 
-    agent = _agent(model, _settings(policy, out, cluster))
+    agent = _agent(model, _settings(policy, out))
     if not http:
         run_stdio(agent)
         return
@@ -389,12 +373,21 @@ def experts(
         float | None, typer.Option("--idle", min=1, metavar="S", help="End after S seconds without a call.")
     ] = None,
     announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print it for Ray Serve and the cluster of this machine.")
+    ] = False,
 ) -> None:
     """Serve local models to agents, which then need not load them."""
     from jarvis_agent.backends.experts.background import stop_background
     from jarvis_agent.interfaces.experts import IDLE_S, run_experts, start_background
 
-    if stop:
+    if print_config:
+        import yaml
+
+        from jarvis_agent.interfaces.experts.ray_serve import config
+
+        typer.echo(yaml.safe_dump(config(), sort_keys=False))
+    elif stop:
         _exit_unless(stop_background())
     elif background:
         typer.echo(f"expert server: {start_background(idle or IDLE_S).address}")
@@ -468,19 +461,19 @@ def _exit_unless(succeeded: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def _settings(policy: str | None = None, out: str | None = None, cluster: str | None = None) -> Settings:
+def _settings(policy: str | None = None, out: str | None = None) -> Settings:
     from jarvis_agent.core.settings import load_settings, misspelt_variables
 
     for name, nearest in misspelt_variables(os.environ).items():
         typer.echo(f"jarvis: {name} is not a setting and is ignored; did you mean {nearest}?", err=True)
-    return load_settings(policy=policy, output_dir=out, cluster=cluster)
+    return load_settings(policy=policy, output_dir=out)
 
 
-def _terminal_settings(policy: str | None, out: str | None, cluster: str | None) -> Settings:
+def _terminal_settings(policy: str | None, out: str | None) -> Settings:
     """As `_settings`; an answer leaves out what the tree of tasks above it in the terminal shows."""
     from jarvis_agent.interfaces.common.progress import make_console
 
-    settings = _settings(policy, out, cluster)
+    settings = _settings(policy, out)
     is_shown = make_console().is_terminal and make_console(stderr=True).is_terminal
     return settings.model_copy(update={"report_details": False}) if is_shown else settings
 

@@ -89,16 +89,6 @@ def check_experts(settings: Settings) -> Check:
     return check(name, True, f"{found}; loaded: {', '.join(models) or 'no model yet'}")
 
 
-def check_cluster(address: str) -> Check:
-    """What the cluster has, or why it cannot be used."""
-    from jarvis_agent.backends.ray.cluster import describe_cluster
-
-    try:
-        return check("cluster", True, f"{address} has {describe_cluster(address)}")
-    except JarvisError as error:
-        return check("cluster", False, str(error), "change or unset JARVIS_CLUSTER", needed=True)
-
-
 def check_model(settings: Settings) -> Check:
     """Which chat model is configured, and whether its server answers and lists it. Nothing is generated."""
     name = "language model"
@@ -179,7 +169,6 @@ def examine(settings: Settings) -> Report:
         *_extras(),
         _gpu(),
         check_experts(settings),
-        *([check_cluster(settings.cluster)] if settings.cluster else []),
         hub,
         check("Hugging Face token", token, "found" if token else "none", "set HF_TOKEN for hosted models"),
         check("starter models", not absent, found, "; ".join(installs)),

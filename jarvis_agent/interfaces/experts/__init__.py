@@ -19,7 +19,7 @@ import time
 from contextlib import nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.experts.background import announced, find_background, runtime_file
 from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError
@@ -35,6 +35,16 @@ if TYPE_CHECKING:
     from jarvis_agent.backends.base import Backend
     from jarvis_agent.backends.experts.client import ExpertServer
     from jarvis_agent.backends.registry import Factory
+
+
+def __getattr__(name: str) -> Any:
+    """`cluster`, the application for Ray Serve, which needs Ray."""
+    if name != "cluster":
+        raise AttributeError(name)
+    from jarvis_agent.interfaces.experts.ray_serve import cluster
+
+    return cluster
+
 
 _NEEDED = ("fastapi", "limits", "prometheus_client", "uvicorn")
 IDLE_S = 3600.0

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from jarvis_agent.backends.hub import model_card
-from jarvis_agent.backends.hub.api import Row
-from jarvis_agent.backends.shared import hub_api
+from jarvis_agent.backends.hub.api import HubApi, Row
 from jarvis_agent.core.errors import JarvisError, NoCandidateError, describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -75,7 +74,7 @@ class HubSource:
 
     def __init__(self, settings: Settings, **options: Any) -> None:
         self._settings = settings
-        self._api = hub_api(settings, **options)
+        self._api = HubApi(settings, **options)
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
         """Return the most downloaded models of the task; [] offline.

@@ -1,12 +1,15 @@
-"""The expert of benchmarks/cluster.py: it waits as many seconds as the text of its call says.
+"""The expert of benchmarks/experts.py: it waits as many seconds as the text of its call says.
 
-A module of its own, since the nodes of the cluster import it.
+    subprocess.Popen(["jarvis", "experts"], env=environment(folder))      # a server that has it
+
+A module of its own, since the servers import it.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.local import LocalBackend
@@ -35,3 +38,13 @@ class WaitingBackend(LocalBackend):
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> WaitingExpert:
         return WaitingExpert()
+
+
+def environment(folder: Path, **variables: str) -> dict[str, str]:
+    """The variables of a process to which the backend is an installed package, described in a folder."""
+    (package := folder / "waiting-1.0.dist-info").mkdir(exist_ok=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: waiting\nVersion: 1.0\n")
+    entry = "[jarvis_agent.backends]\nwaiting = waiting_expert:WaitingBackend\n"
+    (package / "entry_points.txt").write_text(entry)
+    here = Path(__file__).parent
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (folder, here, here.parent)))} | variables

@@ -1,0 +1,295 @@
+"""The expert server: python benchmarks/experts.py [--ray] (extras "dev", and "ray" for the second part)
+
+The first part compares an agent with a server and one without: what a call costs, and what requests and
+processes save. With --ray, Ray clusters of 1, 2, 4 and 8 nodes on this machine run experts that wait, so that
+more nodes than cores can be measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter, sleep
+from typing import Any
+
+import httpx
+from figures import Figure
+from waiting_expert import WaitingBackend, environment
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.backends.base import Backend, Call
+from jarvis_agent.backends.experts.client import ExpertServer
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.core.concurrency import gather_limited
+from jarvis_agent.core.errors import TransientError
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.testing import FakeSource, ScriptedLLM
+
+ROOT = Path(__file__).parents[1]
+CALLS, RUNS = 100, 1_000
+SIZES = {"no file": 0, "a file of 1 MB": 10**6, "a file of 20 MB": 2 * 10**7}
+CAT = "What animal is in examples/cat.jpg?"
+DEMO = (
+    "Read the text in examples/page.png aloud, then transcribe the recording. Also tell me what animal is in "
+    "examples/cat.jpg and make a canny edge image of it."
+)
+REQUESTS = (CAT, "Read the text in examples/page.png", "Transcribe examples/speech.wav", DEMO)
+
+CANDIDATE = Candidate(id="org/waits", task="text-generation", backend="waiting", local=True)
+KEY = "benchmark"
+NODES, CALLS_PER_NODE, WAIT_S, LONG_WAIT_S, WINDOW_S, CALLERS = (1, 2, 4, 8), 12, 0.2, 1.0, 15.0, 64
+NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "memory": 3 * 10**9}
+
+
+def backend_on(address: str) -> WaitingBackend:
+    """The backend whose models run on a server."""
+    backend = WaitingBackend(Settings(), ModelPool(10**9))
+    backend.server = ExpertServer(address, KEY)
+    return backend
+
+
+async def ask(backend: Backend, seconds: float = 0.0, file: Path | None = None) -> tuple[str, int]:
+    """The process that ran a call, and how often the call was sent: again if its server was lost."""
+    inputs: dict[str, Any] = {"text": str(seconds)}
+    if file is not None:
+        inputs["image"] = Resource(kind="image", path=file)
+    for tries in count(1):
+        with suppress(TransientError):
+            call = Call(TASKS["text-generation"], CANDIDATE, inputs, Path, Settings())
+            return str(await backend.run(call)), tries
+        await asyncio.sleep(0.1)
+    raise AssertionError
+
+
+async def times(backend: Backend, file: Path | None) -> list[float]:
+    """Milliseconds of calls that do nothing, one after the other."""
+    await ask(backend, 0.0, file)
+    found = []
+    for _ in range(CALLS):
+        began = perf_counter()
+        await ask(backend, 0.0, file)
+        found.append(1000 * (perf_counter() - began))
+    return found
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[tuple[str, int]]:
+    """The address and process id of `jarvis experts`."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "jarvis_agent", "experts", "--port", str(port)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env=environment(folder, JARVIS_API_KEYS=KEY), **quiet)  # type: ignore[call-overload]
+    address = f"http://127.0.0.1:{port}"
+    try:
+        while True:
+            with suppress(httpx.HTTPError):
+                httpx.get(f"{address}/healthz", trust_env=False)
+                break
+            sleep(0.1)
+        yield address, process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def seconds_of(request: str, **variables: str) -> float:
+    """Seconds of `jarvis "request"` in a new process, offline and without a key: the median of three."""
+    found = []
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "JARVIS_OFFLINE": "1", "JARVIS_MODEL": "none", **variables}
+    with tempfile.TemporaryDirectory() as out:
+        for _ in range(3):
+            began = perf_counter()
+            command = [sys.executable, "-m", "jarvis_agent", request, "--json", "--out", out]
+            subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+            found.append(perf_counter() - began)
+    return median(found)
+
+
+def megabytes(process: int) -> float:
+    """Memory of a process and its children; what several share is divided among them."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    rollup = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    own = next(int(line.split()[1]) for line in rollup if line.startswith("Pss:")) / 1024
+    return own + sum(megabytes(int(child)) for child in children)
+
+
+def agents_memory(processes: int, **variables: str) -> float:
+    """Megabytes of processes that have each used the models of REQUESTS."""
+    script = (
+        "import sys, json; from jarvis_agent import JarvisAgent, Settings\n"
+        "with JarvisAgent(settings=Settings(output_dir=sys.argv[1])) as agent:\n"
+        "    assert all(agent.invoke(one).ok for one in json.loads(sys.argv[2]))\n"
+        "    print('ready', flush=True); sys.stdin.read()"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "JARVIS_OFFLINE": "1", "JARVIS_MODEL": "none", **variables}
+    with tempfile.TemporaryDirectory() as out:
+        command = [sys.executable, "-c", script, out, json.dumps(REQUESTS)]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        started = [subprocess.Popen(command, env=env, cwd=ROOT, **pipes) for _ in range(processes)]
+        try:
+            for one in started:
+                assert one.stdout is not None
+                assert one.stdout.readline() == b"ready\n"
+            return sum(megabytes(one.pid) for one in started)
+        finally:
+            for one in started:
+                one.communicate()
+
+
+async def growth(backend: Backend, process: int) -> tuple[float, float]:
+    """Megabytes that the agent and the server grow by from run 100 to run 1,000."""
+    plan = json.dumps([{"task": CANDIDATE.task, "id": 0, "dep": [-1], "args": {"text": "0"}}])
+    with tempfile.TemporaryDirectory() as folder:
+        agent = JarvisAgent(
+            ScriptedLLM({"plan": plan, "respond": "done"}),
+            sources=[FakeSource([CANDIDATE])],
+            backends=[backend],
+            settings=Settings(output_dir=Path(folder), offline=True, experts="none"),
+        )
+
+        async def run(number: int) -> None:
+            assert (await agent.ainvoke(f"request {number}")).ok
+
+        await gather_limited(run, range(RUNS // 10), 16)
+        before = megabytes(os.getpid()) - megabytes(process), megabytes(process)
+        await gather_limited(run, range(RUNS - RUNS // 10), 16)
+        after = megabytes(os.getpid()) - megabytes(process), megabytes(process)
+    return after[0] - before[0], after[1] - before[1]
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """With and without a server, on this machine."""
+    with tempfile.TemporaryDirectory() as name, server(Path(name)) as (address, process):
+        here, there = WaitingBackend(Settings(), ModelPool(10**9)), backend_on(address)
+        for what, size in SIZES.items():
+            file = Path(name, "file.bin") if size else None
+            if file:
+                file.write_bytes(os.urandom(size))
+            local, remote = await times(here, file), await times(there, file)
+            limit = None if size else 5.0
+            yield Figure(
+                f"a call over one in this process, {what}, median",
+                median(remote) - median(local),
+                limit,
+                "ms",
+            )
+            ends = quantiles(remote, n=20)[-1] - quantiles(local, n=20)[-1]
+            yield Figure("the same, 95th percentile", ends, None, "ms")
+        agent, grown = await growth(there, process)
+        yield Figure(f"growth of the agent from run {RUNS // 10} to {RUNS}", agent, 50.0, "MB")
+        yield Figure("growth of the server meanwhile", grown, 50.0, "MB")
+        used = {"JARVIS_EXPERTS": address, "JARVIS_EXPERTS_KEY": KEY}
+        for request, limit in ((CAT, 0.4), (DEMO, 0.6)):
+            alone, seconds_of_warm = seconds_of(request, JARVIS_EXPERTS="none"), seconds_of(request, **used)
+            yield Figure(f'"{request[:40]}…" without a server', alone, None, "s")
+            yield Figure("the same with a warm one, over that", seconds_of_warm / alone, limit)
+        one = agents_memory(1, JARVIS_EXPERTS="none")
+        yield Figure("memory of a process with four models", one, None, "MB")
+        yield Figure("four of them over one", agents_memory(4, JARVIS_EXPERTS="none") / one)
+        shared = agents_memory(4, **used) + megabytes(process)
+        yield Figure("four of them with a server, and it, over one without", shared / one, 1.5)
+
+
+@contextmanager
+def cluster() -> Any:
+    """A head without CPUs, to which nodes are added; and its address for agents."""
+    import ray
+    from ray import serve
+    from ray.cluster_utils import Cluster
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= environment(Path(folder), JARVIS_API_KEYS=KEY, JARVIS_OFFLINE="1")
+        head = {**NODE, "num_cpus": 0, "include_dashboard": False}
+        started = Cluster(initialize_head=True, head_node_args=head)
+        ray.init(started.address, log_to_driver=False)
+        try:
+            from jarvis_agent.interfaces.experts import cluster as application
+
+            serve.start(http_options={"port": 8766})
+            args = {"sizes": [{"memory_gb": 2, "max_replicas": max(NODES)}]}
+            serve.run(application(args), name="experts", route_prefix="/")
+            yield started, "http://127.0.0.1:8766"
+        finally:
+            ray.shutdown()
+            started.shutdown()
+
+
+async def rate(backend: Backend, callers: int, seconds: float, processes: int) -> float:
+    """Calls a second, once so many processes have answered."""
+    ended: list[tuple[float, str]] = []
+
+    async def repeat() -> None:
+        while True:
+            process, _ = await ask(backend, seconds)
+            ended.append((perf_counter(), process))
+
+    running = [asyncio.create_task(repeat()) for _ in range(callers)]
+    while len({process for _, process in ended[-4 * callers :]}) < processes:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    began = perf_counter() + 2.0  # until the calls have spread
+    await asyncio.sleep(2.0 + WINDOW_S)
+    for one in running:
+        one.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    return sum(began <= at < began + WINDOW_S for at, _ in ended) / WINDOW_S
+
+
+async def makespan(backend: Backend) -> tuple[float, int]:
+    """Seconds that four calls for each node take, and how many of them were sent again."""
+    began = perf_counter()
+    found = await asyncio.gather(*(ask(backend, LONG_WAIT_S) for _ in range(4 * max(NODES))))
+    return perf_counter() - began, sum(tries > 1 for _, tries in found)
+
+
+async def recovery(backend: Backend, started: Any, node: Any) -> float:
+    """Seconds by which calls end later if a node is lost while they run."""
+    usual, _ = await makespan(backend)
+    losing = asyncio.create_task(makespan(backend))
+    await asyncio.sleep(LONG_WAIT_S)
+    await asyncio.to_thread(started.remove_node, node, allow_graceful=False)
+    found, _ = await losing
+    return found - usual
+
+
+async def ray_figures() -> AsyncIterator[Figure]:
+    """More and more nodes."""
+    with cluster() as (started, address):
+        backend, nodes, first = backend_on(address), list[Any](), 0.0
+        for number in NODES:
+            nodes += [started.add_node(**NODE) for _ in range(number - len(nodes))]
+            found = await rate(backend, CALLS_PER_NODE * number, WAIT_S, number)
+            first = first or found
+            yield Figure(
+                f"throughput of {number} nodes, experts that wait {WAIT_S} s", found, None, "calls/s"
+            )
+            yield Figure("linear over measured throughput", number * first / found, 1 / 0.95)
+        found = await rate(backend, CALLERS, 0.0, 1)
+        yield Figure(f"calls that do nothing, from {CALLERS} callers, one proxy", found, None, "calls/s")
+        yield Figure(
+            "time to recover from a lost node", await recovery(backend, started, nodes[-1]), None, "s"
+        )
+
+
+async def main() -> int:
+    """Measure and print."""
+    met = True
+    async for figure in ray_figures() if "--ray" in sys.argv else figures():
+        print(figure, flush=True)
+        met = met and figure.met
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,261 @@
+"""The expert server on a Ray cluster: its application is the ingress of a deployment for each size of model.
+
+    serve run jarvis_agent.interfaces.experts:cluster           # sizes that fit the nodes
+    jarvis experts --print-config > experts.yaml                 # the same, to edit, for `serve deploy`
+
+Ray Serve starts and ends replicas with the calls that wait, sends a call to a replica that has its model, and
+has an HTTP proxy on every node. Every node needs the extras "ray", "serve" and those of its models, and
+JARVIS_API_KEYS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+import ray
+from ray import serve
+from ray.exceptions import RayError, RayTaskError
+from ray.serve.config import RequestRouterConfig
+from ray.serve.exceptions import RayServeException
+
+from jarvis_agent.backends.experts.protocol import read_model, write_error
+from jarvis_agent.backends.experts.wire import write_progress
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.registry import make_backends
+from jarvis_agent.core.errors import (
+    ConfigError,
+    ExpertError,
+    OutOfMemoryError,
+    TransientError,
+    describe_error,
+)
+from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.types import Frozen
+from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.interfaces.experts.app import make_app
+from jarvis_agent.interfaces.experts.runner import REPORT_S, ExpertRunner
+
+GB = 10**9
+SIZES_GB = (2, 4, 8, 16, 32)
+GPU_GB = 16
+"""Memory of a replica that gets a whole GPU; a smaller one gets a share."""
+
+_CALLS = 4
+"""Calls that a replica accepts at once: some wait together for a batch, the others for more replicas."""
+
+_MODELS = 64
+"""Models of a replica that Ray Serve knows of; memory sets a lower limit."""
+
+_ROUTER = RequestRouterConfig(max_backoff_s=0.1)
+_SCALING = {
+    "target_ongoing_requests": 2,
+    "upscale_delay_s": 0.5,
+    "metrics_interval_s": 1.0,
+    "look_back_period_s": 2.0,
+    "downscale_delay_s": 30.0,
+}
+
+
+class SizeClass(Frozen):
+    """A deployment for models of a size.
+
+    Attributes:
+        memory_gb: memory of a replica, at least twice the weights of one of its models.
+        gpus: GPUs of a replica, also a share of one; models that use torch then go there.
+        min_replicas, max_replicas: limits of Ray Serve's autoscaling.
+    """
+
+    memory_gb: float
+    gpus: float = 0.0
+    min_replicas: int = 0
+    max_replicas: int = 100
+
+    @property
+    def name(self) -> str:
+        """Name of the deployment."""
+        return f"experts-{self.memory_gb:g}gb{'-gpu' if self.gpus else ''}"
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """What a replica takes of a node, as Ray names it."""
+        return {"CPU": 1.0, "GPU": self.gpus, "memory": self.memory_gb * GB}
+
+
+class ExpertReplica:
+    """The pool of a size class in one process."""
+
+    def __init__(self, size: SizeClass) -> None:
+        budget = int(size.memory_gb * GB / 2)
+        settings = load_settings(memory_budget=budget, gpu_memory_budget=budget)
+        node = ray.get_runtime_context().get_node_id()[:8]
+        self._runner = ExpertRunner(settings, node=f"{ray.util.get_node_ip_address()}, {node}")
+
+    @serve.multiplexed(max_num_models_per_replica=_MODELS)  # type: ignore[untyped-decorator]
+    async def _note_model(self, model: str) -> str:
+        """Tell Ray Serve that the model is here. The pool loads it."""
+        return model
+
+    async def run(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """As Runner."""
+        await self._note_model(serve.get_multiplexed_model_id())
+        async for line in self._runner.run(body):
+            yield line
+
+    async def load(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """As Runner."""
+        await self._note_model(serve.get_multiplexed_model_id())
+        async for line in self._runner.load(body):
+            yield line
+
+
+class ClusterRunner:
+    """A `Runner` that passes calls to the replicas of their size class."""
+
+    def __init__(self, sizes: Mapping[SizeClass, Any]) -> None:
+        """`sizes`: the handle of each deployment."""
+        self._sizes = sizes
+        made = make_backends(Settings(experts="none"), ModelPool(0))
+        self._on_gpu = {one.name for one in made if isinstance(one, LocalBackend) and "torch" in one.needs}
+
+    def run(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """As Runner."""
+        return self._pass_on(body, "run")
+
+    def load(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """As Runner."""
+        return self._pass_on(body, "load")
+
+    def models(self) -> dict[str, Any]:
+        """The size classes. What their replicas have loaded is known to Ray Serve."""
+        return {"loaded": [], "classes": [size.model_dump() for size in self._sizes]}
+
+    async def close(self) -> None:
+        """Do nothing: Ray Serve ends the replicas."""
+
+    async def _pass_on(self, body: bytes, method: str) -> AsyncGenerator[bytes, None]:
+        response: Any = None
+        try:
+            model = read_model(body)
+            size = choose_size([*self._sizes], model, on_gpu=model["backend"] in self._on_gpu)
+            handle = self._sizes[size].options(
+                stream=True, method_name=method, multiplexed_model_id=model["key"]
+            )
+            response, waits = handle.remote(body), f"{model['id']}: waits for a replica of {size.name}"
+            lines = aiter(response)
+            while True:
+                line = asyncio.ensure_future(anext(lines, None))
+                while not (await asyncio.wait([line], timeout=2 * REPORT_S))[0]:
+                    yield write_progress([(str(model["id"]), waits)])
+                if (found := line.result()) is None:
+                    return
+                yield found
+        except Exception as error:
+            yield write_error("", explain_error(error))
+        finally:
+            if response is not None:
+                response.cancel()
+
+
+def choose_size(sizes: Sequence[SizeClass], model: Mapping[str, Any], *, on_gpu: bool) -> SizeClass:
+    """The smallest class for a model, as `read_model` returns it; one of unknown size gets the smallest.
+
+    Raises:
+        OutOfMemoryError: it is too large for all.
+    """
+    needed = 2 * (model["size"] or 0)
+    fitting = [size for size in sizes if size.memory_gb * GB >= needed]
+    if not fitting:
+        named = ", ".join(f"{size.memory_gb:g} GB{' with a GPU' if size.gpus else ''}" for size in sizes)
+        raise OutOfMemoryError(
+            f"{model['id']} needs {needed / GB:.1f} GB, twice its weights; the expert server has classes of "
+            f"{named}"
+        )
+    return min(fitting, key=lambda size: (bool(size.gpus) is not on_gpu, size.memory_gb))
+
+
+def explain_error(error: Exception) -> Exception:
+    """An error of Ray as one of ours. What a lost replica or node causes is transient."""
+    if not isinstance(error, RayError | RayServeException):
+        return error
+    lines = describe_error(error).strip().splitlines() or [""]  # below the traceback of another process
+    what = re.sub(r"\x1b\[\d+m", "", lines[-1]).strip()
+    if isinstance(error, RayTaskError):
+        return ExpertError(f"the cluster failed: {what}")
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        return OutOfMemoryError("the node ran out of memory, and Ray ended the replica")
+    return TransientError(f"the cluster lost the replica that ran it: {what}")
+
+
+class ExpertIngress:
+    """The application of one ingress replica."""
+
+    def __init__(self, sizes: Sequence[SizeClass], *handles: Any) -> None:
+        self._sizes = dict(zip(sizes, handles, strict=True))
+
+    def __serve_build_asgi_app__(self) -> Any:
+        server = ServerSettings()
+        if not server.api_keys:
+            raise ConfigError(
+                "other machines reach the replicas: set JARVIS_API_KEYS on every node, before `ray start`"
+            )
+        return make_app(ClusterRunner(self._sizes), load_settings(), server)
+
+
+def sizes_for_nodes() -> list[SizeClass]:
+    """The classes that fit a node of the cluster that runs now.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    shares = (lambda gb: 0.0, lambda gb: min(1.0, gb / GPU_GB))
+    wanted = [SizeClass(memory_gb=gb, gpus=share(gb)) for share in shares for gb in SIZES_GB]
+
+    def fits(size: SizeClass, node: Mapping[str, float]) -> bool:
+        return all(node.get(name, 0.0) >= least for name, least in size.resources.items())
+
+    found = [size for size in wanted if any(fits(size, node) for node in nodes)]
+    if not found:
+        raise ConfigError(f"no node of the cluster has a CPU and {SIZES_GB[0]} GB of memory for Ray")
+    return found
+
+
+def cluster(args: Mapping[str, Any]) -> serve.Application:
+    """The application for `serve run`; args: {"sizes": [{"memory_gb": 2}, …]}, else those for the nodes."""
+    sizes = [SizeClass(**one) for one in args.get("sizes", ())] or sizes_for_nodes()
+    deployments = [_deployment(size).bind(size) for size in sizes]
+    ingress = serve.deployment(
+        name="experts",
+        max_ongoing_requests=1000,
+        autoscaling_config={"min_replicas": 1, "max_replicas": 100, "target_ongoing_requests": 64},
+        ray_actor_options={"num_cpus": 0},
+    )(serve.ingress()(ExpertIngress))
+    return ingress.bind(sizes, *deployments)
+
+
+def _deployment(size: SizeClass) -> Any:
+    taken = size.resources
+    return serve.deployment(
+        name=size.name,
+        max_ongoing_requests=_CALLS,
+        autoscaling_config={**_SCALING, "min_replicas": size.min_replicas, "max_replicas": size.max_replicas},
+        request_router_config=_ROUTER,
+        ray_actor_options={"num_cpus": taken["CPU"], "num_gpus": taken["GPU"], "memory": taken["memory"]},
+    )(ExpertReplica)
+
+
+def config() -> dict[str, Any]:
+    """The configuration for `serve deploy`, with the classes for the nodes of the cluster of this machine."""
+    ray.init("auto", log_to_driver=False)
+    application = {
+        "name": "experts",
+        "route_prefix": "/",
+        "import_path": "jarvis_agent.interfaces.experts:cluster",
+        "args": {"sizes": [size.model_dump() for size in sizes_for_nodes()]},
+    }
+    http = {"host": "0.0.0.0", "port": 8765}  # noqa: S104 (clients need a key)
+    return {"proxy_location": "EveryNode", "http_options": http, "applications": [application]}

@@ -1,0 +1,249 @@
+"""The expert server on a real Ray cluster, whose nodes are processes of this machine. The order matters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from command_backend import CommandBackend
+from expert_servers import command_backend, command_call, environment, free_port, with_retries
+from postgres import INSTALLED
+from small_agents import picture
+
+from jarvis_agent.backends.experts.client import ExpertServer
+from jarvis_agent.backends.jobs import activities
+from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, TransientError
+from jarvis_agent.core.types import Attempt
+
+pytestmark = pytest.mark.cluster
+ray = pytest.importorskip("ray")
+
+KEY = "key-of-a-client"
+NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "memory": 6 * 10**9}
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    request: pytest.FixtureRequest, port: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """A head and a second node, with a CPU each."""
+    from ray import serve
+    from ray.cluster_utils import Cluster
+
+    variables = {
+        "JARVIS_API_KEYS": KEY,
+        "JARVIS_CHECKPOINTS": request.getfixturevalue("postgres_server").new_database() if INSTALLED else "",
+        "JARVIS_MODEL": "none",
+        "JARVIS_OUTPUT_DIR": str(tmp_path_factory.mktemp("outputs")),
+        "PYTHONPATH": environment(tmp_path_factory.mktemp("packages"))["PYTHONPATH"],
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+        cluster.add_node(**NODE)
+        patch.setenv("RAY_ADDRESS", cluster.address)
+        ray.init(cluster.address, log_to_driver=False)
+        serve.start(http_options={"port": port})
+        from jarvis_agent.interfaces.experts import cluster as application
+
+        serve.run(application({}), name="experts", route_prefix="/experts")
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
+
+
+@pytest.fixture
+def backend(cluster: Any, port: int) -> CommandBackend:
+    return command_backend(ExpertServer(f"http://127.0.0.1:{port}/experts", KEY))
+
+
+def names(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir()]
+
+
+async def until(happened: Callable[[], Any]) -> None:
+    while not happened():  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+async def test_calls_run_on_both_nodes_and_say_where(backend: CommandBackend, tmp_path: Path) -> None:
+    calls = [command_call(f"hold {tmp_path}") for _ in range(12)]
+    running = [asyncio.create_task(backend.run(call)) for call in calls]
+    await until(lambda: len(names(tmp_path)) == 2)
+    (tmp_path / "go").touch()
+    assert len({answer.split()[4] for answer in await asyncio.gather(*running)}) == 2
+    endpoints = {call.trace["endpoint"] for call in calls}
+    assert len(endpoints) == 2
+    assert all(one.startswith(f"{backend.server.address} (") for one in endpoints)  # type: ignore[union-attr]
+
+
+async def test_a_key_is_needed(backend: CommandBackend) -> None:
+    server = ExpertServer(backend.server.address)  # type: ignore[union-attr]
+    with pytest.raises(ConfigError, match="401"):
+        await command_backend(server).run(command_call("echo"))
+    assert httpx.get(f"{server.address}/healthz").json() == {"status": "ok"}  # noqa: ASYNC210
+
+
+async def test_an_error_of_a_model_keeps_its_class(backend: CommandBackend) -> None:
+    with pytest.raises(BadInputError, match="not like this"):
+        await backend.run(command_call("fail not like this"))
+
+
+async def test_a_model_too_large_for_every_class_fails_at_once_and_names_them(
+    backend: CommandBackend,
+) -> None:
+    with pytest.raises(OutOfMemoryError, match=r"needs 10\.0 GB.*classes of 2 GB, 4 GB"):
+        await backend.run(command_call("echo", size=5 * 10**9))
+
+
+async def test_a_model_is_loaded_before_its_call(backend: CommandBackend) -> None:
+    later, loaded = command_call("echo", "org/later", size=5), asyncio.Event()
+    release = backend.prepare(
+        later.spec, later.candidate, later.settings, 1, lambda event: event == "loaded" and loaded.set()
+    )
+    await loaded.wait()
+    release()
+    assert (await backend.run(later)).startswith(" by")
+
+
+async def test_a_client_that_goes_away_ends_its_call_in_the_replica(
+    backend: CommandBackend, tmp_path: Path
+) -> None:
+    running = asyncio.create_task(backend.run(command_call(f"hold {tmp_path}")))
+    await until(lambda: names(tmp_path))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await until((tmp_path / "cancelled").exists)
+
+
+async def test_what_a_model_does_on_a_node_is_shown_here(backend: CommandBackend, tmp_path: Path) -> None:
+    running = asyncio.create_task(backend.run(command_call(f"hold {tmp_path}")))
+    await until(lambda: any("4 of at most 9" in str(one) for one in activities.get()))
+    (tmp_path / "go").touch()
+    assert await running
+    assert not activities.get()
+
+
+async def test_a_long_text_arrives_and_comes_back(backend: CommandBackend) -> None:
+    text = "é" * 90_000
+    assert (await backend.run(command_call(f"echo {text}"))).startswith(f"{text} by")
+
+
+async def test_a_killed_replica_is_replaced_and_its_call_is_repeated(
+    backend: CommandBackend, tmp_path: Path
+) -> None:
+    done = await with_retries(backend, f"die {tmp_path / 'died'}", [])
+    assert done.error is None
+    assert "lost the replica" in str(done.attempts[0].error)
+
+
+async def test_a_lost_node_costs_no_call(cluster: Any, backend: CommandBackend, tmp_path: Path) -> None:
+    node = cluster.add_node(**NODE)
+    raylet = str(node.all_processes["raylet"][0].process.pid)
+    attempts: list[list[Attempt]] = [[] for _ in range(20)]
+    running = [asyncio.create_task(with_retries(backend, f"hold {tmp_path}", one)) for one in attempts]
+    await until(lambda: raylet in names(tmp_path) and len(names(tmp_path)) > 1)
+    await asyncio.to_thread(cluster.remove_node, node, allow_graceful=False)
+    await until(lambda: any(attempts))
+    (tmp_path / "go").touch()
+    done = await asyncio.gather(*running)
+    assert [one.error for one in done] == [None] * 20
+    assert "lost the replica" in str([one for one in attempts if len(one) > 1])
+
+
+def test_the_configuration_has_the_classes_that_fit_a_node(cluster: Any) -> None:
+    from jarvis_agent.interfaces.experts.ray_serve import sizes_for_nodes
+
+    assert [size.name for size in sizes_for_nodes()] == ["experts-2gb", "experts-4gb"]
+
+
+@pytest.mark.skipif(INSTALLED is None, reason="PostgreSQL is not installed")
+def test_any_replica_of_the_agents_server_answers_for_a_run_and_continues_a_thread(
+    cluster: Any, port: int, tmp_path: Path
+) -> None:
+    from ray import serve
+
+    from jarvis_agent.interfaces.ray import app as server
+
+    serve.run(server, name="server", route_prefix="/")
+    headers = {"Authorization": f"Bearer {KEY}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as client:
+
+        def image_of(text: str, *files: str) -> str:
+            """What a run takes as its image, after all replicas agree on the run."""
+            asked = {"input": text, "thread": "one", "files": files}
+            at = f"/runs/{client.post('/runs', json=asked).json()['id']}"
+            assert "status" in client.get(f"{at}/events").text
+            found = [client.get(at).json() for _ in range(20)]
+            assert found == found[:1] * 20
+            (result,) = found[0]["run"]["results"]
+            assert result["status"] == "ok"
+            return str(result["task"]["args"]["image"])
+
+        assert client.get("/runs", headers={"Authorization": "Bearer no"}).status_code == 401
+        with picture(tmp_path / "a.jpg").open("rb") as file:
+            name = client.post("/files", files={"file": file}).json()["name"]
+        assert image_of("Find the edges in the picture", name) == name
+        for _ in range(3):
+            assert image_of("Find the edges in it").endswith("/0-canny-control.png")
+    (deployment,) = serve.status().applications["server"].deployments.values()
+    assert deployment.replica_states == {"RUNNING": 2}
+    serve.delete("server")
+
+
+@pytest.mark.parametrize("missing", ["JARVIS_CHECKPOINTS", "JARVIS_API_KEYS", "JARVIS_OUTPUT_DIR"])
+def test_the_server_does_not_start_without_what_its_replicas_share(
+    missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from jarvis_agent.interfaces.ray import make_app
+
+    monkeypatch.setenv("JARVIS_CHECKPOINTS", "postgresql://127.0.0.1/none")
+    monkeypatch.setenv("JARVIS_API_KEYS", "key")
+    monkeypatch.setenv("JARVIS_OUTPUT_DIR", str(tmp_path))
+    monkeypatch.delenv(missing)
+    with pytest.raises(ConfigError, match=missing):
+        make_app()
+
+
+def test_the_expert_server_does_not_start_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    from jarvis_agent.interfaces.experts.ray_serve import ExpertIngress
+
+    monkeypatch.delenv("JARVIS_API_KEYS", raising=False)
+    with pytest.raises(ConfigError, match="JARVIS_API_KEYS"):
+        ExpertIngress([]).__serve_build_asgi_app__()
+
+
+@pytest.mark.parametrize(
+    ("size", "on_gpu", "chosen"),
+    [(None, False, "2gb"), (10**9, True, "2gb-gpu"), (2 * 10**9, True, "4gb"), (2 * 10**9, False, "4gb")],
+)
+def test_the_smallest_class_is_chosen_with_a_gpu_where_it_is_used(
+    size: int | None, on_gpu: bool, chosen: str
+) -> None:
+    from jarvis_agent.interfaces.experts.ray_serve import SizeClass, choose_size
+
+    sizes = [SizeClass(memory_gb=4), SizeClass(memory_gb=2), SizeClass(memory_gb=2, gpus=0.125)]
+    found = choose_size(sizes, {"id": "org/model", "size": size}, on_gpu=on_gpu)
+    assert found.name == f"experts-{chosen}"
+
+
+def test_a_node_without_memory_is_not_taken_for_a_lost_one() -> None:
+    from ray import exceptions
+
+    from jarvis_agent.interfaces.experts.ray_serve import explain_error
+
+    assert type(explain_error(exceptions.OutOfMemoryError("the node runs low"))) is OutOfMemoryError
+    assert type(explain_error(exceptions.ActorDiedError())) is TransientError
+    assert type(explain_error(KeyError("no"))) is KeyError

@@ -1,0 +1,25 @@
+"""The manifest for Kubernetes in docs/scaling.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import yaml
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_it_starts_both_applications_with_the_pinned_ray() -> None:
+    """The schema is KubeRay's of RayService v1 (ray-project/kuberay, feeaf72), less what we do not use."""
+    page = (ROOT / "docs" / "scaling.md").read_text("utf-8")
+    manifest = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
+    jsonschema.validate(manifest, json.loads((ROOT / "tests/data/rayservice_schema.json").read_text("utf-8")))
+    served = yaml.safe_load(manifest["spec"]["serveConfigV2"])["applications"]
+    assert [one["import_path"] for one in served] == [
+        "jarvis_agent.interfaces.experts:cluster",
+        "jarvis_agent.interfaces.ray:app",
+    ]
+    version = manifest["spec"]["rayClusterConfig"]["rayVersion"]
+    assert f"\nray=={version}\n" in (ROOT / "constraints.txt").read_text("utf-8")
