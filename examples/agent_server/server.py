@@ -1,0 +1,73 @@
+"""The agent on an Agent Protocol server, for several owners.
+
+    AGENT_KEYS="ada=…,bob=…" langgraph dev --config examples/agent_server/langgraph.json
+
+`AGENT_KEYS` are the owners' keys, which clients send as `X-Api-Key`. Each owner has threads, a graph and
+files of their own. `PUBLIC_URL` is the address that clients use, for the URLs of files.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+from langgraph_sdk import Auth
+from starlette.applications import Starlette
+from starlette.staticfiles import StaticFiles
+
+from jarvis_agent import JarvisAgent
+from jarvis_agent.agent.graph import PublicNames, build_graph
+
+KEYS = dict(pair.split("=", 1)[::-1] for pair in os.environ["AGENT_KEYS"].split(","))
+PUBLIC_URL = os.environ.get("PUBLIC_URL", "http://127.0.0.1:2024")
+
+auth = Auth()
+agent = JarvisAgent()
+root = agent.settings.output_dir.absolute() / "owners"
+
+
+def make_graph(key: str):
+    """The graph of an owner. The name of their directory cannot be guessed, so that URLs need no key."""
+    secret = hashlib.sha256(f"files of {key}".encode()).hexdigest()
+    own = agent.restricted(output_dir=root / secret)
+    return build_graph(own.stages, names=PublicNames(root / secret, f"{PUBLIC_URL}/outputs/{secret}"))
+
+
+GRAPHS = {owner: make_graph(key) for key, owner in KEYS.items()}
+
+
+@auth.authenticate
+async def authenticate(headers: dict) -> str:
+    """The owner of a key."""
+    given = headers.get(b"x-api-key") or headers.get("x-api-key") or b""
+    owner = KEYS.get(given.decode() if isinstance(given, bytes) else given)
+    if owner is None:
+        raise Auth.exceptions.HTTPException(status_code=401, detail="this needs a key: X-Api-Key")
+    return owner
+
+
+@auth.on
+async def only_own(ctx: Auth.types.AuthContext, value: dict) -> dict:
+    """What is made gets its owner, and nobody else sees it."""
+    own = {"owner": ctx.user.identity}
+    if value.get("metadata") is None:  # as aegra gives it; `langgraph dev` keeps the dict that it gave
+        value["metadata"] = {}
+    value["metadata"].update(own)
+    return own
+
+
+@auth.on.assistants.read
+@auth.on.assistants.search
+async def every_assistant(ctx: Auth.types.AuthContext, value: dict) -> None:
+    """The assistants of the server are for all owners."""
+
+
+async def graph(config: dict):
+    """The graph of the owner who asks; without one, as when the server reads its schemas, the first."""
+    user = config.get("configurable", {}).get("langgraph_auth_user") or {}
+    owner = user.get("identity") if isinstance(user, dict) else user.identity
+    return GRAPHS.get(owner) or next(iter(GRAPHS.values()))
+
+
+Path(root).mkdir(parents=True, exist_ok=True)
+app = Starlette()
+app.mount("/outputs", StaticFiles(directory=root))
