@@ -36,9 +36,9 @@ os.environ.update(
     HF_HOME=_HF_HOME.name,
     HF_HUB_OFFLINE="1",
     XDG_CONFIG_HOME=os.devnull,  # the machine's user may have installed a model
-    XDG_CACHE_HOME=os.devnull,  # what selection keeps would make tests depend on each other
     XDG_RUNTIME_DIR=os.devnull,  # and may have an expert server in the background
     XDG_STATE_HOME=os.devnull,  # nobody is told twice, so that no test depends on the one before
+    JARVIS_SELECTION_FILE="off",  # what selection keeps would make tests depend on each other
     HF_HUB_DISABLE_TELEMETRY="1",
     HF_HUB_DISABLE_XET="1",
     TOKENIZERS_PARALLELISM="false",

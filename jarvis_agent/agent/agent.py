@@ -42,6 +42,7 @@ from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import template_responder
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
+from jarvis_agent.selection.store import open_store
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -372,6 +373,22 @@ class JarvisAgent(Runnable[Any, Run]):
         stages = replace(agent.stages, responder=template_responder())
         request = {"input": REPLAY_REQUEST, "files": plan.inputs}
         return await agent._copy(model=None, stages=stages).ainvoke(request, config)
+
+    def rate(self, run: Run, task_id: int, *, good: bool = True, note: str = "", owner: str = "") -> None:
+        """Rate the result of one task of a run. Ratings count when a model is selected for such a task.
+
+        Args:
+            note: why, at most 200 characters.
+            owner: who rates, for a server with several users.
+
+        Raises:
+            InputError: no model made a result for that task, or ratings are not kept (`selection_file`).
+        """
+        result = next((one for one in run.results if one.task.id == task_id), None)
+        if result is None or result.selection is None or not result.model:
+            raise InputError(f"no model made a result for task {task_id} of this run")
+        if not open_store(self.settings).rate(result.model, result.selection.task, good, note, owner):
+            raise InputError("ratings are not kept: see JARVIS_SELECTION_FILE")
 
     def with_history(self, turns: Iterable[ChatTurn | BaseMessage]) -> Self:
         """Return a copy of this agent whose chats begin with these turns, e.g. those of a stored chat.

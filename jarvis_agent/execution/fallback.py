@@ -49,6 +49,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Attempt, Candidate, Resource, Selection
 from jarvis_agent.execution.callbacks import run_as_child
 from jarvis_agent.selection.placement import runs_here
+from jarvis_agent.selection.store import Outcome, open_store
 
 logger = logging.getLogger(__name__)
 
@@ -100,9 +101,18 @@ class FallbackChain:
     config: RunnableConfig | None = None
     fallback_on: FallbackOn | None = None
     reserve_hosted: Callable[[str, str], None] = lambda task, model: None
+    _outcomes: list[Outcome] = field(default_factory=list)
 
     async def run(self, inputs: Mapping[str, Any]) -> FallbackResult:
-        """Run the candidates in order. `inputs` are the task's bound arguments."""
+        """Run the candidates in order, and record how each did. `inputs` are the task's bound arguments."""
+        try:
+            return await self._run(inputs)
+        finally:
+            store = open_store(self.settings)
+            if store.path is not None and self._outcomes:
+                await asyncio.to_thread(store.record, self._outcomes)
+
+    async def _run(self, inputs: Mapping[str, Any]) -> FallbackResult:
         ends = self.clock() + self.settings.task_timeout
         failures: list[tuple[Candidate, str]] = []
         remaining = list(self.selection.candidates)
@@ -172,6 +182,7 @@ class FallbackChain:
         """Run one attempt. It is recorded however it ends, also if the circuit is open."""
         started = self.clock()
         error: str | None = "cancelled"
+        kind: str | None = None
         files = AttemptFiles(call.new_path)
         call = replace(call, new_path=files.new_path, sweep=files.cleanup)
         call.trace.clear()
@@ -182,7 +193,7 @@ class FallbackChain:
             async with circuit_breaker.shared.call((call.candidate.backend or "", call.candidate.id)):
                 result = await self._call(call, seconds)
         except JarvisError as failure:
-            error = str(failure)
+            error, kind = str(failure), type(failure).__name__
             raise
         else:
             error = None
@@ -190,6 +201,9 @@ class FallbackChain:
         finally:
             if error is not None:
                 files.rollback()
+            if error is None or kind:
+                model, ran = call.candidate, (self.spec.name, call.candidate.backend or "")
+                self._outcomes.append(Outcome(model.id, *ran, model.revision, kind, self.clock() - started))
             self.attempts.append(
                 Attempt(
                     model=call.candidate.id,

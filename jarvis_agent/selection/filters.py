@@ -26,6 +26,7 @@ from jarvis_agent.selection.placement import Placement, place, prefers_hosted
 from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose
 from jarvis_agent.selection.ranking import Factors, rate
 from jarvis_agent.selection.sources.registered import RegisteredSource
+from jarvis_agent.selection.store import Experience
 
 _LOCATION_FIELDS = ("local", "path", "revision", "size", "backend", "library", "source")
 
@@ -110,8 +111,9 @@ def shortlist(
     query: SelectionQuery,
     backends: Sequence[Backend],
     vectors: CardVectors | None = None,
+    experience: Mapping[str, Experience] | None = None,
 ) -> Shortlist:
-    """Filter, place and rank the candidates; `vectors` compares their cards with the purpose."""
+    """Filter, place and rank the candidates; see `ranking.rate`."""
     found: list[Placement] = []
     rejected: dict[str, str] = {}
     for candidate in candidates:
@@ -126,7 +128,8 @@ def shortlist(
         reason = "it describes images, and the request asks for their text"
         rejected |= {one.primary.id: reason for one in found if one not in readers}
         found = readers
-    rated = rate([one.primary for one in found], [one.here for one in found], query.purpose, vectors)
+    primaries = [one.primary for one in found]
+    rated = rate(primaries, [one.here for one in found], query.purpose, vectors, experience)
     factors = {one.primary.id: points for one, points in zip(found, rated, strict=True)}
     found.sort(key=lambda placement: _rank(placement, query, factors[placement.primary.id]))
     return Shortlist(found, rejected, factors)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.types import Candidate, Frozen
 from jarvis_agent.selection.purpose import FUNCTION_WORDS, WORD, Purpose, languages_in
+from jarvis_agent.selection.store import Experience
 
 if TYPE_CHECKING:
     from jarvis_agent.selection.card_vectors import CardVectors
@@ -40,6 +41,15 @@ EVIDENCE = 0.3
 
 ON_THIS_MACHINE, GIGABYTE = 2.0, -0.5
 """Points of a model that need not be downloaded, and of each 10⁹ bytes to be loaded here."""
+
+SUCCESS, PRIOR_RATE, PRIOR_CALLS = 6.0, 0.9, 5
+"""Points of the share of calls that succeeded, less the share that is assumed before, as if of five calls.
+
+One failure costs 0.9 points, three cost 2.0: as much as a model on this machine is preferred."""
+SLOWER = -0.3
+"""Points of ten times as many seconds as one, once many calls took them."""
+RATING = 1.5
+"""Points of good ratings alone; of bad ones as many less."""
 
 _K1, _B = 1.2, 0.75  # BM25's usual constants
 _GRAM = 4
@@ -63,17 +73,19 @@ class Factors(Frozen):
         popularity: downloads and likes.
         evidence: published results.
         machine: it is on this machine; its size.
+        experience: how its calls went, and how its results were rated.
     """
 
     purpose: float = 0.0
     popularity: float = 0.0
     evidence: float = 0.0
     machine: float = 0.0
+    experience: float = 0.0
 
     @property
     def total(self) -> float:
         """The sum."""
-        return self.purpose + self.popularity + self.evidence + self.machine
+        return self.purpose + self.popularity + self.evidence + self.machine + self.experience
 
 
 def rate(
@@ -81,12 +93,14 @@ def rate(
     here: Sequence[bool],
     purpose: Purpose,
     vectors: CardVectors | None = None,
+    experience: Mapping[str, Experience] | None = None,
 ) -> list[Factors]:
     """Return the factors of each candidate.
 
     Args:
         here: whether each would run on this machine.
         vectors: compares the request with cards; None: only words are compared.
+        experience: what happened to models, by id.
     """
     fits = purpose_scores(candidates, purpose, vectors)
     return [
@@ -95,6 +109,7 @@ def rate(
             popularity=round(_popularity(candidate), 2),
             evidence=EVIDENCE if candidate.metadata.get("results") else 0.0,
             machine=round(_machine(candidate) if runs_here else 0.0, 2),
+            experience=round(_experience((experience or {}).get(candidate.id, Experience())), 2),
         )
         for candidate, runs_here, fit in zip(candidates, here, fits, strict=True)
     ]
@@ -107,6 +122,16 @@ def _popularity(candidate: Candidate) -> float:
 
 def _machine(candidate: Candidate) -> float:
     return ON_THIS_MACHINE * candidate.local + GIGABYTE * (candidate.size or 0) / 1e9
+
+
+def _experience(known: Experience) -> float:
+    rate_of_success = (known.ok + PRIOR_RATE * PRIOR_CALLS) / (known.calls + PRIOR_CALLS)
+    certainty = known.ok / (known.ok + PRIOR_CALLS)
+    return (
+        SUCCESS * (rate_of_success - PRIOR_RATE)
+        + SLOWER * certainty * math.log10(max(1.0, known.seconds))
+        + RATING * (known.good - known.bad) / (known.good + known.bad + 2)
+    )
 
 
 def purpose_scores(

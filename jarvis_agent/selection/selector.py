@@ -53,6 +53,7 @@ from jarvis_agent.selection.hints import task_hints
 from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, purpose_of
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 from jarvis_agent.selection.sources.registered import is_loopback
+from jarvis_agent.selection.store import open_store
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -152,7 +153,8 @@ class ModelSelector:
         if selector is None and llm is not None and settings.selection != "rank":
             selector = selection_chain(llm, settings=settings)
         self._chain = to_runnable(selector, "selector")
-        self._vectors = CardVectors(settings)
+        self._store = open_store(settings)
+        self._vectors = CardVectors(settings, self._store)
         self.pins = read_pins(pins or {})
         self._slots: WeakKeyDictionary[RunContext, asyncio.Semaphore] = WeakKeyDictionary()
 
@@ -235,10 +237,13 @@ class ModelSelector:
         return merge_candidates(lists, self._settings), failed
 
     async def _shortlist(self, candidates: Sequence[Candidate], query: SelectionQuery) -> Shortlist:
-        """Filter and rank, in a thread where cards are compared: those of a new list take a while."""
-        if not query.purpose.text:
-            return shortlist(candidates, query, self._backends)
-        return await asyncio.to_thread(shortlist, candidates, query, self._backends, self._vectors)
+        """Filter and rank, in a thread: cards of a new list are embedded, and the store is read."""
+
+        def work() -> Shortlist:
+            experience = self._store.experience(query.spec.name)
+            return shortlist(candidates, query, self._backends, self._vectors, experience)
+
+        return await asyncio.to_thread(work)
 
     async def _choose(
         self, listed: Shortlist, query: SelectionQuery, context: RunContext, ends: float

@@ -2,9 +2,12 @@
 
     store = open_store(settings)            # ~/.cache/jarvis_agent/selection.sqlite
     store.vectors([b"digest"])              # {b"digest": b"..."}
+    store.record([Outcome("org/detr", "object-detection", "transformers", None, None, 1.3)])
+    store.experience("object-detection")    # {"org/detr": Experience(calls=1, ok=1, seconds=1.3)}
 
-It has embeddings of model cards by digest. A file that cannot be used is reported once in the log, and
-selection goes on without it.
+It has embeddings of model cards by digest, counts of calls by model and result, and ratings: nothing of a
+request. Counts that did not change for a month are dropped, so that a model gets another chance. A file that
+cannot be used is reported once in the log, and selection goes on without it.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from jarvis_agent.core.settings import Settings
 
@@ -29,7 +33,60 @@ _WAIT_S = 5.0
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (digest BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS outcomes (
+    model TEXT, task TEXT, backend TEXT, revision TEXT, error TEXT, calls INTEGER, seconds REAL, day INTEGER,
+    PRIMARY KEY (model, task, backend, revision, error)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ratings (model TEXT, task TEXT, owner TEXT, good INTEGER, note TEXT, day INTEGER);
 """
+
+_KEPT_DAYS = 30
+_MAX_NOTE_CHARS = 200
+
+_NOT_OF_THE_MODEL = {
+    "BadInputError",
+    "CircuitOpenError",
+    "ConfigError",
+    "DeadlineError",
+    "ForbiddenError",
+    "InputError",
+    "MissingExtraError",
+    "RateLimitedError",
+    "UnsupportedError",
+}
+"""Errors that say nothing about a model."""
+
+
+class Outcome(NamedTuple):
+    """One attempt of a model; `error` is the name of the class of an error, None if there was none."""
+
+    model: str
+    task: str
+    backend: str
+    revision: str | None
+    error: str | None
+    seconds: float
+
+
+class Experience(NamedTuple):
+    """What happened to a model: its calls, those that succeeded, their mean time, and ratings."""
+
+    calls: int = 0
+    ok: int = 0
+    seconds: float = 0.0
+    good: int = 0
+    bad: int = 0
+
+    def __str__(self) -> str:
+        """As in "12 calls, 92 % ok, 1.3 s, +3"."""
+        parts = []
+        if self.calls:
+            parts = [f"{self.calls} call{'s' * (self.calls > 1)}", f"{100 * self.ok / self.calls:.0f} % ok"]
+        parts += [f"{self.seconds:.1f} s"] if self.ok else []
+        return ", ".join(parts + ([f"{self.good - self.bad:+d}"] if self.good or self.bad else []))
+
+
+def _today() -> int:
+    return int(time.time() // 86_400)
 
 
 def open_store(settings: Settings) -> SelectionStore:
@@ -65,6 +122,45 @@ class SelectionStore:
         """Keep embeddings by digest."""
         self._run(lambda database: database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows))
 
+    def record(self, outcomes: Sequence[Outcome]) -> None:
+        """Count attempts."""
+        add = (
+            "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO UPDATE "
+            "SET calls = calls + 1, seconds = seconds + excluded.seconds, day = excluded.day"
+        )
+
+        def write(database: sqlite3.Connection) -> None:
+            database.execute("DELETE FROM outcomes WHERE day < ?", (_today() - _KEPT_DAYS,))
+            for one in outcomes:
+                texts = (one.model, one.task, one.backend, one.revision or "", one.error or "")
+                database.execute(add, (*texts, one.seconds, _today()))
+
+        self._run(write)
+
+    def rate(self, model: str, task: str, good: bool, note: str = "", owner: str = "") -> bool:
+        """Keep a rating of a result of a model. Returns whether it is kept."""
+        row = (model, task, owner, good, note[:_MAX_NOTE_CHARS], _today())
+        write = "INSERT INTO ratings VALUES (?, ?, ?, ?, ?, ?)"
+        return self._run(lambda database: database.execute(write, row)) is not None
+
+    def experience(self, task: str) -> dict[str, Experience]:
+        """Return what happened to each model of a task, of all owners together."""
+
+        def read(database: sqlite3.Connection) -> dict[str, Experience]:
+            found: dict[str, Experience] = {}
+            query = "SELECT model, error, sum(calls), sum(seconds) FROM outcomes WHERE task = ? GROUP BY 1, 2"
+            for model, error, calls, seconds in database.execute(query, (task,)):
+                if error not in _NOT_OF_THE_MODEL:
+                    known = found.get(model, Experience())
+                    known = known._replace(calls=known.calls + calls)
+                    found[model] = known if error else known._replace(ok=calls, seconds=seconds / calls)
+            query = "SELECT model, sum(good), sum(1 - good) FROM ratings WHERE task = ? GROUP BY 1"
+            for model, good, bad in database.execute(query, (task,)):
+                found[model] = found.get(model, Experience())._replace(good=good, bad=bad)
+            return found
+
+        return self._run(read) or {}
+
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Return the result of work in a transaction; None without a usable file."""
         if self.path is None:
@@ -72,9 +168,10 @@ class SelectionStore:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self.path, timeout=_WAIT_S)) as database, database:
-                database.executescript(f"PRAGMA journal_mode=WAL; {_SCHEMA}")
+                database.executescript(_SCHEMA)
                 return work(database)
         except (OSError, sqlite3.Error) as error:
             logger.warning("%s cannot be used, and selection goes on without it: %s", self.path, error)
-            self.path = None
+            if not isinstance(error, sqlite3.OperationalError) or "locked" not in str(error):
+                self.path = None
             return None

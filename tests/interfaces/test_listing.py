@@ -119,7 +119,7 @@ async def test_the_order_for_a_request_is_explained_on_one_screen() -> None:
         asked = await list_models("translation", registry, "Translate the legal contracts into French")
         plain = await list_models("translation", registry, "Translate it")
     assert (asked.models[0].id, asked.purpose) == ("org/legal-contracts", ["legal", "contracts", "french"])
-    assert set(asked.models[0].factors) == {"purpose", "popularity", "evidence", "machine"}
+    assert set(asked.models[0].factors) == {"purpose", "popularity", "evidence", "machine", "experience"}
     lines = drawn(model_table(asked)).splitlines()
     assert len(lines) < 24
     assert "org/legal-contracts: of 8 candidates it fits the request best." in lines

@@ -273,6 +273,23 @@ def models(
 
 
 @app.command()
+def rate(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="A task type.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model that made the result.")],
+    good: Annotated[bool, typer.Option("--good/--bad", help="How the result was.")],
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why.")] = "",
+) -> None:
+    """Rate a result of a model, for later selections."""
+    from jarvis_agent.core.tasks.registry import known_task
+    from jarvis_agent.selection.store import open_store
+
+    store, name = open_store(_settings()), known_task(task).name
+    if not store.rate(model, name, good, note):
+        fail("ratings are not kept: see JARVIS_SELECTION_FILE", FAILED)
+    typer.echo(f"{model} for {name}: {store.experience(name)[model]}")
+
+
+@app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Check the installation and say how to fix what is missing."""
     from jarvis_agent.interfaces.cli import doctor as checks

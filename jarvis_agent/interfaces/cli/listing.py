@@ -25,6 +25,7 @@ from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.selection.advice import LISTS_ALL
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.purpose import purpose_of
+from jarvis_agent.selection.store import open_store
 
 NO_PURPOSE_NAMED = "The request names no purpose beyond the task, so that general models come first."
 
@@ -61,7 +62,10 @@ class TaskList(Frozen):
 
 
 class ModelLine(Frozen):
-    """A candidate model; `size` is in bytes, `runs_on` names the backend, `factors` are points by name."""
+    """A candidate model; `size` is in bytes, `runs_on` names the backend, `factors` are points by name.
+
+    `experience` says how its calls went: "12 calls, 92 % ok, 1.3 s, +3".
+    """
 
     id: str
     source: str
@@ -71,6 +75,7 @@ class ModelLine(Frozen):
     local: bool
     runs_on: str
     factors: dict[str, float] = Field(default_factory=dict)
+    experience: str = ""
 
 
 class ModelList(Frozen):
@@ -126,12 +131,18 @@ async def list_models(name: str, registry: ModelRegistry, request: str = "") -> 
         note = str(error).replace(LISTS_ALL.format(task=spec.name), "")
         return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[note])
     selected = find_task(selection.task) or spec
+    known = open_store(registry.settings).experience(selected.name)
     return ModelList(
         task=spec.name,
         purpose=list(purpose_of(task, spec, context).words),
         reason=selection.reason if request else "",
         models=[
-            _model(registry, candidate, selected, selection.factors.get(candidate.id, {}))
+            _model(registry, candidate, selected).model_copy(
+                update={
+                    "factors": selection.factors.get(candidate.id, {}),
+                    "experience": str(known.get(candidate.id, "")),
+                }
+            )
             for candidate in selection.candidates
         ],
         rejected=selection.rejected,
@@ -175,12 +186,10 @@ def _answers(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> d
     return {n: backends[n].unsupported_reason(spec, candidate) for n in names if n in backends}
 
 
-def _model(
-    registry: ModelRegistry, candidate: Candidate, spec: TaskSpec, factors: dict[str, float]
-) -> ModelLine:
+def _model(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> ModelLine:
     able = (name for name, reason in _answers(registry, candidate, spec).items() if reason is None)
     known = candidate.model_dump(include=set(ModelLine.model_fields))
-    return ModelLine(**known, runs_on=next(able, ""), factors=factors)
+    return ModelLine(**known, runs_on=next(able, ""))
 
 
 def task_table(listing: TaskList) -> RenderableType:
@@ -249,7 +258,8 @@ def _explanation(title: str, listing: ModelList) -> RenderableType:
     purpose = f"The request asks for: {', '.join(listing.purpose)}." if listing.purpose else NO_PURPOSE_NAMED
     first = f"{listing.models[0].id}: {listing.reason}."
     rejected = f"{len(listing.rejected)} rejected: `jarvis models {listing.task}` lists them."
-    notes = [first, purpose, *([rejected] if listing.rejected else []), *listing.notes]
+    known = [f"{line.id}: {line.experience}." for line in listing.models if line.experience]
+    notes = [first, purpose, *known, *([rejected] if listing.rejected else []), *listing.notes]
     return Group(table, *(Text(shorten(note, 1000)) for note in notes))
 
 

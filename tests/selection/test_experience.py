@@ -1,0 +1,128 @@
+"""What happened to models is kept for all processes, counts in the ranking, and says nothing of a request."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
+from jarvis_agent.core.errors import ExpertError, InputError
+from jarvis_agent.interfaces.cli.app import app
+from jarvis_agent.interfaces.cli.listing import list_models
+from jarvis_agent.selection.purpose import NO_PURPOSE
+from jarvis_agent.selection.ranking import rate
+from jarvis_agent.selection.store import Experience, Outcome, SelectionStore
+from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
+
+TASK = "summarization"
+SECRET = "the merger of Acme and Initech"
+PLAN = Plan(tasks=[Task(task=TASK, id=0, args={"text": SECRET})])
+OK = Outcome("org/a", TASK, "fake", "v1", None, 1.0)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "selection.sqlite"
+
+
+def agent(file: Any, **results: Any) -> JarvisAgent:
+    """An agent as a new process makes it; org/first has more downloads than org/second."""
+    models = [fake_candidate(TASK, f"org/{name}", downloads=n) for name, n in (("first", 90), ("second", 9))]
+    by_id = {f"org/{name}": result for name, result in results.items()}
+    settings = Settings(selection_file=file, retries=0)
+    return JarvisAgent(
+        model=None, sources=[FakeSource(models)], backends=[FakeBackend(by_id)], settings=settings
+    )
+
+
+def summarize(by: JarvisAgent) -> Run:
+    return by.run_plan(PLAN)
+
+
+def test_three_failures_change_the_choice_also_after_a_restart(file: Path) -> None:
+    fails = {"first": ExpertError(f"no: {SECRET}"), "second": [{"summary_text": "short"}]}
+    chosen = []
+    for _ in range(5):
+        with agent(file, **fails) as by:
+            run = summarize(by)
+        assert run.results[0].model == "org/second"
+        chosen.append(run.results[0].selection.model if run.results[0].selection else "")
+    assert (chosen[0], chosen[3:]) == ("org/first", ["org/second"] * 2)
+    known = SelectionStore(file).experience(TASK)
+    assert (known["org/first"].ok, known["org/second"].ok, known["org/second"].calls) == (0, 5, 5)
+    stored = "".join(sqlite3.connect(file).iterdump())
+    assert "ExpertError" in stored
+    assert not [word for word in SECRET.split() if len(word) > 3 and word in stored]
+
+
+def test_a_result_is_rated_and_the_list_of_models_shows_it(file: Path) -> None:
+    with agent(file, first=[{"summary_text": "x"}], second=[{"summary_text": "y"}]) as by:
+        run = summarize(by)
+        for _ in range(6):
+            by.rate(run, 0, good=False, note="too long")
+        assert summarize(by).results[0].model == "org/second"
+        with pytest.raises(InputError, match="task 7"):
+            by.rate(run, 7)
+    with agent("off", first="x") as by, pytest.raises(InputError, match="JARVIS_SELECTION_FILE"):
+        by.rate(run, 0)
+
+
+async def test_models_are_listed_with_their_experience(file: Path) -> None:
+    SelectionStore(file).record([OK._replace(model="org/first")] * 3)
+    async with agent(file, first="x", second="y") as by:
+        first, second = (await list_models(TASK, by.registry)).models
+    assert (first.experience, second.experience) == ("3 calls, 100 % ok, 1.0 s", "")
+    assert first.factors["experience"] > 0
+
+
+def test_the_command_rates_a_model(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_SELECTION_FILE", str(file))
+    done = CliRunner().invoke(app, ["rate", "Summarization", "org/a", "--bad", "--note", "late"])
+    assert (done.exit_code, done.stdout) == (0, "org/a for summarization: -1\n")
+    assert CliRunner().invoke(app, ["rate", "sumarize-it", "org/a", "--good"]).exit_code == 2
+    monkeypatch.setenv("JARVIS_SELECTION_FILE", "off")
+    assert CliRunner().invoke(app, ["rate", TASK, "org/a", "--good"]).exit_code == 1
+
+
+def test_few_calls_change_little_and_slow_or_badly_rated_models_lose() -> None:
+    def points(**known: Any) -> float:
+        return rate([fake_candidate(TASK, "a")], [True], NO_PURPOSE, None, {"a": Experience(**known)})[
+            0
+        ].experience
+
+    assert points() == 0
+    assert -1 < points(calls=1) < 0
+    assert points(calls=3) < -1.5
+    assert points(calls=50) < points(calls=10) < points(calls=3)
+    assert 0 < points(calls=100, ok=100, seconds=1) < 1
+    assert points(calls=9, ok=9, seconds=30) < points(calls=9, ok=9, seconds=1)
+    assert points(good=1) == -points(bad=1) > 0
+    assert str(Experience(12, 11, 1.26, 4, 1)) == "12 calls, 92 % ok, 1.3 s, +3"
+
+
+def test_errors_that_are_not_the_models_fault_do_not_count_and_old_ones_are_dropped(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SelectionStore(file)
+    store.record([OK._replace(error="BadInputError"), OK._replace(error="ExpertError"), OK])
+    assert store.experience(TASK)["org/a"] == Experience(2, 1, 1.0)
+    monkeypatch.setattr("jarvis_agent.selection.store._today", lambda: 10**6)
+    store.record([OK._replace(model="org/b")])
+    assert set(store.experience(TASK)) == {"org/b"}
+
+
+def test_processes_write_at_the_same_time(file: Path) -> None:
+    code = (
+        "import sys, pathlib; from jarvis_agent.selection.store import *\n"
+        "store = SelectionStore(pathlib.Path(sys.argv[1]))\n"
+        "for _ in range(20): store.record([Outcome('org/a', 'summarization', 'fake', None, None, 1.0)])"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, str(file)]) for _ in range(3)]
+    assert [one.wait() for one in running] == [0, 0, 0]
+    assert SelectionStore(file).experience(TASK)["org/a"].calls == 60
