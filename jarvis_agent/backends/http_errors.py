@@ -18,7 +18,8 @@ from jarvis_agent.core.text import brief_text
 
 _REFUSALS = {
     401: "it refuses the token (401); check HF_TOKEN",
-    402: "the token's credits for inference are used up (402); see https://huggingface.co/settings/billing",
+    402: "the token's account has no credits for inference (402), as free ones have none: buy some at "
+    "https://huggingface.co/settings/billing, or use a Space or a model on this machine",
     403: 'it refuses the token (403); the token needs the permission "Make calls to Inference Providers"',
     404: "it does not have the model (404)",
 }

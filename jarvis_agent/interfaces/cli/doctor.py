@@ -35,6 +35,11 @@ DISTRIBUTION = "langchain-hugginggpt"
 TIMEOUT_S = 10.0
 """Seconds that a server has to answer."""
 
+HOSTED_ADVICE = (
+    "set HF_TOKEN for hosted models; a free account has no credits for them and buys some, while Spaces "
+    "(JARVIS_MODELS_FILE) and models on this machine need none"
+)
+
 _SHOWN = 5
 _MARKS = {"ok": ("✓", "green"), "note": ("–", "yellow"), "problem": ("✗", "red")}
 
@@ -170,7 +175,7 @@ def examine(settings: Settings) -> Report:
         _gpu(),
         check_experts(settings),
         hub,
-        check("Hugging Face token", token, "found" if token else "none", "set HF_TOKEN for hosted models"),
+        check("Hugging Face token", token, "found" if token else "none", HOSTED_ADVICE),
         check("starter models", not absent, found, "; ".join(installs)),
         check("experts", bool(experts), experts, _install("starter,starter-tts"), needed=True),
         _output_directory(settings),
