@@ -44,6 +44,7 @@ _MAX_NOTE_CHARS = 200
 
 _NOT_OF_THE_MODEL = {
     "BadInputError",
+    "BudgetError",
     "CircuitOpenError",
     "ConfigError",
     "DeadlineError",
