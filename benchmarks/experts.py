@@ -52,6 +52,9 @@ NODES, CALLS_PER_NODE, WAIT_S, LONG_WAIT_S, WINDOW_S, CALLERS = (1, 2, 4, 8), 12
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "memory": 3 * 10**9}
 
 
+_QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
 def backend_on(address: str) -> WaitingBackend:
     """The backend whose models run on a server."""
     backend = WaitingBackend(Settings(), ModelPool(10**9))
@@ -89,8 +92,7 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "jarvis_agent", "experts", "--port", str(port)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, env=environment(folder, JARVIS_API_KEYS=KEY), **quiet)  # type: ignore[call-overload]
+    process = subprocess.Popen(command, env=environment(folder, JARVIS_API_KEYS=KEY), **_QUIET)
     address = f"http://127.0.0.1:{port}"
     try:
         while True:
@@ -112,7 +114,7 @@ def seconds_of(request: str, **variables: str) -> float:
         for _ in range(3):
             began = perf_counter()
             command = [sys.executable, "-m", "jarvis_agent", request, "--json", "--out", out]
-            subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+            subprocess.run(command, env=env, cwd=ROOT, **_QUIET, check=True)
             found.append(perf_counter() - began)
     return median(found)
 
@@ -210,7 +212,9 @@ def cluster() -> Any:
     from ray.cluster_utils import Cluster
 
     with tempfile.TemporaryDirectory() as folder:
-        os.environ |= environment(Path(folder), JARVIS_API_KEYS=KEY, JARVIS_OFFLINE="1")
+        # Ray gives its workers the niceness 15, so that other work would be measured too.
+        more = {"JARVIS_API_KEYS": KEY, "JARVIS_OFFLINE": "1", "RAY_worker_niceness": "0"}
+        os.environ |= environment(Path(folder), **more)
         head = {**NODE, "num_cpus": 0, "include_dashboard": False}
         started = Cluster(initialize_head=True, head_node_args=head)
         ray.init(started.address, log_to_driver=False)

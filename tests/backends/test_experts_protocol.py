@@ -23,6 +23,7 @@ from jarvis_agent.core.errors import (
     JarvisError,
     MissingExtraError,
     RateLimitedError,
+    TransientError,
     UnsupportedError,
 )
 from jarvis_agent.core.settings import Settings
@@ -168,6 +169,12 @@ def test_a_remark_on_a_result_arrives_with_it() -> None:
     reply = protocol.write_reply("", raw="Once", notes=["the text was cut"])
     assert protocol.read_reply(reply, asked, "http://head") == "Once"
     assert asked.notes == ["the text was cut"]
+
+
+def test_an_answer_that_was_cut_off_is_asked_for_again() -> None:
+    for cut in (b"", protocol.write_reply("", raw="Once")[:-9]):
+        with pytest.raises(TransientError, match="http://head did not end its answer"):
+            protocol.read_reply(cut, call(), "http://head")
 
 
 @pytest.mark.parametrize("raw", ["{}", {"path": "{}"}, [{"mask": "{}"}]])

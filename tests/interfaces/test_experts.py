@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -37,7 +38,7 @@ from jarvis_agent.backends.experts.wire import write_message
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import make_backends
-from jarvis_agent.core.errors import BadInputError, ConfigError
+from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Resource
@@ -145,7 +146,7 @@ async def test_a_larger_file_than_the_server_takes_is_refused(server: ExpertServ
     call = command_call(f"echo {'x' * 10_000}")
     with (
         served_experts(Settings(experts="none", max_file_bytes=1000)) as small,
-        pytest.raises(BadInputError, match="answers 413"),
+        pytest.raises(UnsupportedError, match="answers 413"),
     ):
         await command_backend(ExpertServer(small)).run(call)
 
@@ -156,6 +157,22 @@ def test_another_version_of_the_protocol_is_named(server: ExpertServer) -> None:
     answer = httpx.post(f"{server.address}/run", content=body, headers=headers).text
     assert "speaks protocol 1" in answer
     assert "its caller 7" in answer
+
+
+async def test_a_full_disk_of_the_server_fails_the_call_alone(
+    server: ExpertServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = command_call("echo")
+    image = Resource(kind="image", path=picture(tmp_path / "a.jpg"), mime="image/jpeg")
+
+    def fail(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", fail)
+        with pytest.raises(ExpertError, match="No space left on device"):
+            await command_backend(server).run(replace(call, inputs={"text": "echo", "image": image}))
+    assert (await command_backend(server).run(call)).startswith(" by")
 
 
 async def test_a_client_that_goes_away_ends_its_call(server: ExpertServer, tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 from command_backend import CommandBackend
 from expert_servers import command_backend, command_call, environment, free_port, with_retries
 from postgres import INSTALLED
@@ -164,9 +167,13 @@ async def test_a_lost_node_costs_no_call(cluster: Any, backend: CommandBackend, 
 
 
 def test_the_configuration_has_the_classes_that_fit_a_node(cluster: Any) -> None:
-    from jarvis_agent.interfaces.experts.ray_serve import sizes_for_nodes
+    from ray.serve.schema import ServeDeploySchema
 
-    assert [size.name for size in sizes_for_nodes()] == ["experts-2gb", "experts-4gb"]
+    command = [sys.executable, "-m", "jarvis_agent", "experts", "--print-config"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (served,) = ServeDeploySchema.model_validate(yaml.safe_load(shown)).applications
+    assert served.import_path == "jarvis_agent.interfaces.experts:cluster"
+    assert [size["memory_gb"] for size in served.args["sizes"]] == [2, 4]
 
 
 @pytest.mark.skipif(INSTALLED is None, reason="PostgreSQL is not installed")

@@ -23,11 +23,11 @@ from jarvis_agent.backends.experts.protocol import read_reply, write_call
 from jarvis_agent.backends.experts.wire import PROGRESS, read_progress
 from jarvis_agent.backends.jobs import Activity, Notify, activities
 from jarvis_agent.core.errors import (
-    BadInputError,
     ConfigError,
     JarvisError,
     RateLimitedError,
     TransientError,
+    UnsupportedError,
     describe_error,
 )
 
@@ -141,13 +141,11 @@ class ExpertServer:
                 async for chunk in response.aiter_raw():
                     reply += chunk
                     while reply.startswith(PROGRESS) and (end := reply.find(b"\n") + 1):
-                        earlier, found = (
-                            found,
-                            [ServerActivity(*one) for one in read_progress(bytes(reply[:end]))],
-                        )
-                        shown[:] = [*(one for one in shown if one not in earlier), *found]
+                        shown[:] = [one for one in shown if one not in found]
+                        found = [ServerActivity(*one) for one in read_progress(bytes(reply[:end]))]
+                        shown += found
                         del reply[:end]
-        except httpx.ConnectError as error:
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise AbsentError(self.address, error) from error
         except httpx.HTTPError as error:
             raise TransientError(
@@ -169,8 +167,8 @@ class ExpertServer:
         match response.status_code:
             case 401:
                 return ConfigError(f"{what}; set JARVIS_EXPERTS_KEY to one of its API keys")
-            case 413 | 422:
-                return BadInputError(what)
+            case 413:
+                return UnsupportedError(what)
             case 429:
                 return RateLimitedError(what, float(response.headers.get("retry-after", 1)))
             case 403 | 404 | 405:

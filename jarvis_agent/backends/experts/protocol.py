@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError, create_model
 
 from jarvis_agent import __version__
 from jarvis_agent.backends.base import Call
@@ -27,6 +27,7 @@ from jarvis_agent.core.errors import (
     ConfigError,
     ExpertError,
     JarvisError,
+    TransientError,
     UnsupportedError,
     describe_error,
 )
@@ -42,6 +43,13 @@ _LEAST = ("max_download", "max_file_bytes", "max_pixels", "max_seconds", "task_t
 _BOTH = ("allow_pickle", "trust_remote_code")
 _SENT = (*_LEAST, *_BOTH, "offline", "dtype", "seed", "hf_token")
 """Settings of the agent that hold in the server, within its own."""
+
+_AskedSettings = create_model(
+    "_AskedSettings",
+    __config__=ConfigDict(populate_by_name=True, extra="ignore"),
+    **{name: (field.annotation, field) for name, field in Settings.model_fields.items() if name in _SENT},  # type: ignore[call-overload]
+)
+"""The same without the environment, which takes milliseconds to read."""
 
 _PLACES = frozenset({"path", "local"})
 """Fields of a candidate that say where the agent's machine has it."""
@@ -118,21 +126,20 @@ def read_call(body: bytes, new_path: Callable[[str], Path], settings: Settings) 
         known = {
             name: one for name, one in candidate.items() if name in Candidate.model_fields.keys() - _PLACES
         }
-        asked = {name: one for name, one in message["settings"].items() if name in _SENT}
         call = Call(
             spec=spec,
             candidate=found_in_cache(Candidate(**known)),
             inputs=inputs,
             new_path=new_path,
-            settings=_within(settings, Settings(**asked)),
+            settings=_within(settings, _AskedSettings(**message["settings"])),
             hints=message["hints"],
         )
         return call, int(message["depth"])
-    except (KeyError, TypeError, AttributeError, ValidationError, ConfigError) as error:
+    except (KeyError, TypeError, AttributeError, ValidationError) as error:
         raise BadInputError(f"the call cannot be read: {describe_error(error)}") from error
 
 
-def _within(own: Settings, asked: Settings) -> Settings:
+def _within(own: Settings, asked: Any) -> Settings:
     """What a caller asks for, as far as the server allows it."""
     least = {name: min(getattr(own, name), getattr(asked, name)) for name in _LEAST}
     both = {name: getattr(own, name) and getattr(asked, name) for name in _BOTH}
@@ -155,9 +162,13 @@ def read_reply(body: bytes, call: Call, address: str) -> Any:
     """The raw output of a call; the server is added to the call's trace, and its notes to the call.
 
     Raises:
+        TransientError: the reply is incomplete.
         JarvisError: the call failed. An error whose class has no policy of its own is an ExpertError.
     """
-    reply = read_message(body, call.new_path)
+    try:
+        reply = read_message(body, call.new_path)
+    except BadInputError as error:
+        raise TransientError(f"the expert server {address} did not end its answer: {error}") from error
     call.trace["endpoint"] = f"{address} ({reply['node']})" if reply["node"] else address
     if "error" in reply:
         raise _ERRORS.get(reply["error"], ExpertError)(reply["message"])
