@@ -238,7 +238,8 @@ def build_graph(
         turns = turns_in(find({"turns": state.get("turns")})) or list(history)
         steps = steps_of_node(config)
         ask = (lambda shown: find(interrupt(hide(shown)))) if approve else None
-        quiet = merge_configs(config, {"tags": [TAG_NOSTREAM]})
+        # The key is that of ag-ui-langgraph, which reads the events of models instead of messages.
+        quiet = merge_configs(config, {"tags": [TAG_NOSTREAM], "metadata": {"emit-messages": False}})
         pipeline = RunPipeline(
             await asyncio.to_thread(with_options, stages, options),
             quiet,

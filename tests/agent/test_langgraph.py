@@ -87,6 +87,10 @@ async def test_the_graph_streams_the_checked_answer_once_and_no_other_text(neste
     assert {piece.id for piece in pieces} == {answer.id}
     assert "".join(piece.text for piece in pieces) == answer.text
     assert answer.additional_kwargs["artifacts"][0]["path"] in answer.text
+    events = graph.astream_events(message("Once more"), IN_THREAD, version="v2")
+    written = [event["metadata"] async for event in events if event["event"] == "on_chat_model_stream"]
+    assert written
+    assert not any(metadata["emit-messages"] for metadata in written), "AG-UI would show them"
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["alone", "nested"])
