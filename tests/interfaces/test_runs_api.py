@@ -154,8 +154,13 @@ def test_a_plan_waits_for_approval_and_may_be_edited(served: Served) -> None:
     def decide(decision: Any) -> httpx.Response:
         return served.client.post(f"/runs/{run['id']}/approval", json={"decision": decision})
 
-    assert decide([{"task": "unknown", "id": 0}]).status_code == 202
-    assert ended(served.client, run)["plan"]["problem"]
+    assert [action["name"] for action in info["plan"]["action_requests"]] == [
+        "image-to-text",
+        "canny-control",
+    ]
+    for wrong in ([{"task": "unknown", "id": 0}], {"decisions": [{"type": "approve"}]}):
+        assert decide(wrong).status_code == 202
+        assert ended(served.client, run)["plan"]["problem"]
     assert decide(info["plan"]["plan"][1:]).status_code == 202
     done = ended(served.client, run)
     assert (done["status"], done["plan"]) == ("done", None)
@@ -175,7 +180,7 @@ def test_a_decision_is_one_that_the_agent_understands(served: Served) -> None:
     for edited in ([{"task": "unknown"}], {"plan": [{"task": "unknown"}]}, '[{"task": "unknown"}]'):
         assert decide(edited) == 202
         assert ended(served.client, run)["plan"]["problem"]
-    assert decide("Yes.") == 202
+    assert decide({"decisions": [{"type": "approve"}] * 2}) == 202
     assert ended(served.client, run)["status"] == "done"
 
 

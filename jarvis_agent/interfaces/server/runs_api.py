@@ -31,10 +31,16 @@ _logger = logging.getLogger(__name__)
 _Tasks = list[dict[str, Any]]
 
 
-class Approval(BaseModel):
-    """A decision on a plan: true runs it, false rejects it, a list of tasks replaces it."""
+class Decisions(BaseModel):
+    """A decision on each action of the plan, in the form of LangChain's HITLResponse."""
 
-    decision: Annotated[StrictBool | _Tasks | Json[_Tasks], BeforeValidator(decision_of)]
+    decisions: list[dict[str, Any]]
+
+
+class Approval(BaseModel):
+    """A decision on a plan: on each of its actions; or true runs it, false rejects it, tasks replace it."""
+
+    decision: Annotated[StrictBool | Decisions | _Tasks | Json[_Tasks], BeforeValidator(decision_of)]
 
 
 def _runs(request: Request) -> StartedRuns:
