@@ -187,7 +187,7 @@ def describe_error(error: BaseException) -> str:
         return str(error)
     name = type(error).__name__
     if isinstance(error, ValidationError):
-        faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
         return redact(f"{name}: {'; '.join(faults)}")  # pydantic's own text links to its manual
     return f"{name}: {redact(str(error))}" if str(error) else name
 

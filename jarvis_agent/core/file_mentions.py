@@ -48,13 +48,13 @@ def mentions(text: str, is_file: Callable[[str], bool] = lambda name: False) -> 
     for title in _TITLE.finditer(text):
         if not is_file(title[1]):
             taken[title.start() : title.end()] = b"\1" * len(title.group())
-    found = [
+    places = [
         (place, word, pattern is _RUN)
         for pattern in (_URL, _QUOTED, _RUN)
         for word, place in _words_of(pattern, text, taken).items()
     ]
     names: dict[str, None] = {}
-    for _, word, is_run in sorted(found):
+    for _, word, is_run in sorted(places):
         if len(names) == MOST_NAMES:
             break
         names[_name_at_end(word, is_file) if is_run else word] = None
@@ -67,11 +67,11 @@ def _words_of(pattern: re.Pattern[str], text: str, taken: bytearray) -> dict[str
     for match in pattern.finditer(text):
         if taken[match.start()]:
             continue
-        said = match.group()
-        word = said if pattern is _RUN and said in places else _name_in(match, pattern)
+        words = match.group()
+        word = words if pattern is _RUN and words in places else _name_in(match, pattern)
         if word is None:
             continue
-        taken[match.start() : match.end()] = b"\1" * len(said)
+        taken[match.start() : match.end()] = b"\1" * len(words)
         places.setdefault(word, match.start())
         if len(places) == MOST_NAMES:
             break

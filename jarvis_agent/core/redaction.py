@@ -55,7 +55,7 @@ def register_secret(value: str) -> None:
     if len(value) >= _MIN_LENGTH or _SHORT.fullmatch(value):
         with _lock:
             # Replaced as a whole, so that no other thread sees it incomplete.
-            _registered = (*(one for one in _registered if one != value), value)[-_MAX_REGISTERED:]
+            _registered = (*(secret for secret in _registered if secret != value), value)[-_MAX_REGISTERED:]
 
 
 def redact(text: str) -> str:

@@ -1,9 +1,4 @@
-"""Requests to an agent, made from text, a dict or LangChain messages.
-
-Request.of("How many cats are in a.jpg?")
-Request.of({"input": "…", "files": ["a.jpg"], "chat_history": [HumanMessage("hi"), AIMessage("hello")]})
-Request.of({"messages": [HumanMessage([{"type": "text", "text": "…"}, {"type": "image", "url": "…"}])]})
-"""
+"""Requests to an agent, made from text, a dict or LangChain messages."""
 
 from __future__ import annotations
 
@@ -29,6 +24,10 @@ _TAKES = {"input": "a text", "chat_history": _MESSAGES, "messages": _MESSAGES}
 
 class Request(Frozen):
     """A request to the agent.
+
+        Request.of("How many cats are in a.jpg?")
+        Request.of({"input": "…", "files": ["a.jpg"], "chat_history": [HumanMessage("…"), AIMessage("…")]})
+        Request.of({"messages": [HumanMessage([{"type": "text", "text": "…"}, {"type": "image", "url": …}])]})
 
     Attributes:
         input: the text of the request.
@@ -135,8 +134,8 @@ def _file_name(item: Any) -> str:
 def _fault(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         # The lines after LangChain's first one link to its manual.
-        said = describe_error(error).splitlines()[0]
-        return f"a message of this one cannot be read: {brief_text(said, 100)}"
+        reason = describe_error(error).splitlines()[0]
+        return f"a message of this one cannot be read: {brief_text(reason, 100)}"
     first = error.errors(include_url=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
     if field == "files":

@@ -1,8 +1,4 @@
-"""Settings from arguments and JARVIS_ environment variables.
-
-Settings(policy="local-only", task_timeout=60)
-JARVIS_POLICY=local-only jarvis "…"
-"""
+"""Settings from arguments and JARVIS_ environment variables."""
 
 from __future__ import annotations
 
@@ -58,16 +54,16 @@ class EnvironmentSettings(BaseSettings):
 
     if not TYPE_CHECKING:  # Type checkers take the parameters from the fields.
 
-        def __init__(self, **given: Any) -> None:
+        def __init__(self, **values: Any) -> None:
             """Read the given fields, and the others from the environment.
 
             Raises:
                 ConfigError: a field is unknown or its value invalid; the message names it, or its variable.
             """
             try:
-                super().__init__(**given)
+                super().__init__(**values)
             except ValidationError as error:
-                raise ConfigError(_fault(error, given, type(self).model_fields)) from None
+                raise ConfigError(_fault(error, values, type(self).model_fields)) from None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Fields for `repr`, without secrets in URLs."""
@@ -99,7 +95,11 @@ class Budget(BaseModel):
 
 
 class Settings(EnvironmentSettings):
-    """All settings of an agent. Times are in seconds, sizes in bytes."""
+    """All settings of an agent. Times are in seconds, sizes in bytes.
+
+    Settings(policy="local-only", task_timeout=60)
+    JARVIS_POLICY=local-only jarvis "…"         # the same policy, from the environment
+    """
 
     # The language model.
     model: str | None = Field(None, description="init_chat_model string, gguf:FILE, or a name for base_url")
@@ -282,7 +282,7 @@ class Settings(EnvironmentSettings):
         return 4_000_000_000
 
 
-def load_settings(**given: Any) -> Settings:
+def load_settings(**values: Any) -> Settings:
     """The given settings; absent fields and None are read from the environment.
 
     Variables that look like a misspelt setting are logged.
@@ -292,32 +292,32 @@ def load_settings(**given: Any) -> Settings:
     """
     for name, nearest in misspelt_variables(os.environ).items():
         logger.warning("%s is not a setting and is ignored; did you mean %s?", name, nearest)
-    return Settings(**{field: value for field, value in given.items() if value is not None})
+    return Settings(**{field: value for field, value in values.items() if value is not None})
 
 
-def _fault(error: ValidationError, given: Mapping[str, Any], fields: Iterable[str]) -> str:
-    first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+def _fault(error: ValidationError, values: Mapping[str, Any], fields: Iterable[str]) -> str:
+    first = min(error.errors(include_url=False), key=lambda fault: fault["type"] != "extra_forbidden")
     field = str(first["loc"][0])
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         close = get_close_matches(field, fields, n=1)
         return f"there is no setting {field!r}" + (f"; did you mean {close[0]}?" if close else "")
-    name = field if field in given or field.isupper() else f"JARVIS_{field.upper()}"
+    name = field if field in values or field.isupper() else f"JARVIS_{field.upper()}"
     name = ".".join([name, *map(str, first["loc"][1:])])
     return f"{name}: {first['msg'].removeprefix('Value error, ')}, not {first['input']!r}"
 
 
-def read_settings(given: Settings | Mapping[str, Any] | None) -> Settings:
+def read_settings(settings: Settings | Mapping[str, Any] | None) -> Settings:
     """Settings from a dict of some of them, or from the environment alone.
 
     Raises:
         ConfigError: a value is invalid, or `given` is something else.
     """
-    if isinstance(given, Settings):
-        return given
-    if given is None or isinstance(given, Mapping):
-        return load_settings(**(given or {}))
+    if isinstance(settings, Settings):
+        return settings
+    if settings is None or isinstance(settings, Mapping):
+        return load_settings(**(settings or {}))
     raise ConfigError(
-        f"the settings are of type {type(given).__name__}; give Settings(…) or a dict of its fields"
+        f"the settings are of type {type(settings).__name__}; give Settings(…) or a dict of its fields"
     )
 
 

@@ -52,10 +52,9 @@ def replace_surrogates_in(data: Any) -> Any:
     return type(data)(map(replace_surrogates_in, data)) if type(data) in (list, tuple) else data
 
 
-def excerpt(text: str, limit: int = 10_000) -> str:
-    """The first and the last half of `limit` characters: enough to guess what a long text is and asks for."""
-    half = limit // 2
-    return text if len(text) <= limit else f"{text[:half]}\n{text[-half:]}"
+def excerpt(text: str) -> str:
+    """The first and the last 5000 characters: enough to guess what a long text is and asks for."""
+    return text if len(text) <= 10_000 else f"{text[:5000]}\n{text[-5000:]}"
 
 
 def brief_text(text: str, limit: int = 300) -> str:

@@ -60,10 +60,10 @@ def read_records(path: Path, key: str = "id") -> list[dict[str, Any]]:
     records = []
     for number, line in enumerate(lines, 1):
         try:
-            found = json.loads(line) if line.strip() else []
+            parsed = json.loads(line) if line.strip() else []
         except ValueError as error:
             raise InputError(f"{path}, line {number}, is not JSON: {error}") from error
-        for record in found if isinstance(found, list) else [found]:
+        for record in parsed if isinstance(parsed, list) else [parsed]:
             if not isinstance(record, dict) or key not in record:
                 raise InputError(f"{path}, line {number}, is not an object with an `{key}`")
             records.append(record)
@@ -72,7 +72,7 @@ def read_records(path: Path, key: str = "id") -> list[dict[str, Any]]:
 
 def invalid_fields(error: ValidationError) -> str:
     """Return what is wrong with a record on one line."""
-    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
 
 
 def named_files(request: str) -> list[Resource]:
@@ -107,10 +107,10 @@ async def predict(
         yield prediction
 
 
-async def _predict(record: str, given: dict[str, Any], planner: Planner) -> Prediction:
+async def _predict(record: str, fields: dict[str, Any], planner: Planner) -> Prediction:
     meter, started, plan, failure = UsageMeter(), perf_counter(), Plan(), None
     try:
-        plan = await planner.ainvoke(given, {"callbacks": [meter]})
+        plan = await planner.ainvoke(fields, {"callbacks": [meter]})
     except (ConfigError, InputError):
         raise
     except JarvisError as error:

@@ -122,11 +122,11 @@ def score(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str]) -> Sc
     Args:
         makes: the known tools, with the kind of their first output ("none" without one).
     """
-    expected, found = _facts(gold, makes), _facts(predicted, makes)
+    expected, produced = _facts(gold, makes), _facts(predicted, makes)
     return Score(
-        counts={metric: _counts(found[metric], expected[metric]) for metric in expected},
+        counts={metric: _counts(produced[metric], expected[metric]) for metric in expected},
         similarity=similarity([node.task for node in predicted.nodes], [node.task for node in gold.nodes]),
-        exact=all(Counter(expected[metric]) == Counter(found[metric]) for metric in ("node", "edge")),
+        exact=all(Counter(expected[metric]) == Counter(produced[metric]) for metric in ("node", "edge")),
     )
 
 
@@ -143,36 +143,36 @@ def _facts(graph: PlanGraph, makes: Mapping[str, str]) -> dict[Metric, list[Hash
     return {
         "node": [node.task for node in graph.nodes],
         "edge": [*graph.links()],
-        "type": [one[:2] for one in arguments],
+        "type": [argument[:2] for argument in arguments],
         "value": [*arguments],
     }
 
 
 def _kind_of(value: str) -> str:
-    found = (kind for kind, endings in _EXTENSIONS.items() if any(f".{end}" in value for end in endings))
-    return next(found, "text")
+    kinds = (kind for kind, endings in _EXTENSIONS.items() if any(f".{end}" in value for end in endings))
+    return next(kinds, "text")
 
 
 def _counts(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> Counts:
-    said, right = Counter(predicted), Counter(gold)
-    return Counts((said & right).total(), said.total(), right.total())
+    produced, right = Counter(predicted), Counter(gold)
+    return Counts((produced & right).total(), produced.total(), right.total())
 
 
-def similarity(one: Sequence[str], other: Sequence[str]) -> float:
+def similarity(first: Sequence[str], second: Sequence[str]) -> float:
     """Return twice the longest common subsequence over both lengths; 1 for two empty sequences.
 
     One minus this is the normalised edit distance by insertions and deletions (Levenshtein's `ratio`).
     """
-    if not one and not other:
+    if not first and not second:
         return 1.0
-    row = [0] * (len(other) + 1)
-    for item in one:
+    row = [0] * (len(second) + 1)
+    for item in first:
         diagonal = 0
-        for place, candidate in enumerate(other, 1):
+        for place, candidate in enumerate(second, 1):
             above = row[place]
             row[place] = diagonal + 1 if item == candidate else max(above, row[place - 1])
             diagonal = above
-    return 2 * row[-1] / (len(one) + len(other))
+    return 2 * row[-1] / (len(first) + len(second))
 
 
 T = TypeVar("T")
@@ -224,7 +224,7 @@ def figure(name: str, parts: Sequence[tuple[float, float]]) -> Figure:
     if not below:
         return Figure(name=name, value=None)
     value, count = above / below, len(parts)
-    spread = sum((one - value * of) ** 2 for one, of in parts)
+    spread = sum((amount - value * total) ** 2 for amount, total in parts)
     margin = 1.96 * sqrt(spread * count / (count - 1)) / below if count > 1 else 0.0
     low, high = max(value - margin, 0.0), min(value + margin, 1.0)
     return Figure(name=name, value=round(value, 6), low=round(low, 6), high=round(high, 6))
@@ -239,7 +239,7 @@ def report_on(
     unanswered: int = 0,
 ) -> EvaluationReport:
     """Return the figures of scored items, with time, tokens and failures of their predictions."""
-    errors = Counter(one.error for one in predictions if one.error is not None)
+    errors = Counter(prediction.error for prediction in predictions if prediction.error is not None)
     return EvaluationReport(
         name=name,
         requests=len(items),
@@ -247,8 +247,8 @@ def report_on(
         failed=errors.total(),
         reason=next((error for error, _ in errors.most_common(1)), None),
         figures=[figure(label, [part(item) for item in items]) for label, part in ratios.items()],
-        seconds=_percentiles([one.seconds for one in predictions]),
-        usage=sum((one.usage for one in predictions), Usage()),
+        seconds=_percentiles([prediction.seconds for prediction in predictions]),
+        usage=sum((prediction.usage for prediction in predictions), Usage()),
     )
 
 

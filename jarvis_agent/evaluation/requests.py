@@ -105,8 +105,8 @@ class OwnRequest(Frozen):
 
 
 def _resources(names: Sequence[str]) -> tuple[Resource, ...]:
-    found = {one.name: one for name in names for one in named_files(f'"{name}"')}
-    return tuple(found.values())
+    files = {file.name: file for name in names for file in named_files(f'"{name}"')}
+    return tuple(files.values())
 
 
 def read_requests(half: Half | Literal["all"] = "all", path: Path | None = None) -> list[OwnRequest]:
@@ -119,16 +119,16 @@ def read_requests(half: Half | Literal["all"] = "all", path: Path | None = None)
     read: dict[str, OwnRequest] = {}
     for record in read_records(path):
         try:
-            one = OwnRequest.model_validate(record)
+            request = OwnRequest.model_validate(record)
         except ValidationError as error:
             raise InputError(f"{path}, the request {record['id']}: {invalid_fields(error)}") from error
-        if one.id in read:
-            raise InputError(f"{path} has two requests with the id {one.id}")
-        read[one.id] = one
-    found = [one for one in read.values() if half in ("all", one.half)]
-    if not found:
+        if request.id in read:
+            raise InputError(f"{path} has two requests with the id {request.id}")
+        read[request.id] = request
+    requests = [request for request in read.values() if half in ("all", request.half)]
+    if not requests:
         raise InputError(f"{path} holds no requests" + ("" if half == "all" else f" of the half {half}"))
-    return found
+    return requests
 
 
 def data_file(name: str) -> Path:
@@ -169,24 +169,25 @@ def _plan_text(tasks: Sequence[Task]) -> str:
 
 def judge(asked: OwnRequest, tasks: Sequence[Task], error: str | None = None) -> Judged:
     """Compare a plan with the correct ones. With an `error` there is no plan, and nothing is right."""
-    made = graph_of(tasks, TASKS, asked.id)
+    graph = graph_of(tasks, TASKS, asked.id)
     compared = [
-        (same_plan(plan, tasks), score(graph_of(plan, TASKS, asked.id), made, _MAKES)) for plan in asked.plans
+        (same_plan(plan, tasks), score(graph_of(plan, TASKS, asked.id), graph, _MAKES))
+        for plan in asked.plans
     ]
-    exact, best = max(compared, key=lambda one: (one[0], one[1].exact, one[1].counts["node"].f1))
+    exact, best = max(compared, key=lambda pair: (pair[0], pair[1].exact, pair[1].counts["node"].f1))
     if error is not None:
         exact, best = False, replace(best, exact=False, similarity=0.0)
     return Judged(asked, tuple(tasks), exact, best, error)
 
 
 FIGURES: Ratios[Judged] = {
-    "exact plan": lambda one: (float(one.exact), 1.0),
-    "accuracy": lambda one: (float(one.graph.exact), 1.0),
-    "precision": lambda one: (one.graph.counts["node"].both, one.graph.counts["node"].predicted),
-    "recall": lambda one: (one.graph.counts["node"].both, one.graph.counts["node"].gold),
-    "F1": lambda one: f1(one.graph.counts["node"]),
-    "edit distance": lambda one: (1.0 - one.graph.similarity, 1.0),
-    "graph F1": lambda one: f1(one.graph.counts["node"] + one.graph.counts["edge"]),
+    "exact plan": lambda judged: (float(judged.exact), 1.0),
+    "accuracy": lambda judged: (float(judged.graph.exact), 1.0),
+    "precision": lambda judged: (judged.graph.counts["node"].both, judged.graph.counts["node"].predicted),
+    "recall": lambda judged: (judged.graph.counts["node"].both, judged.graph.counts["node"].gold),
+    "F1": lambda judged: f1(judged.graph.counts["node"]),
+    "edit distance": lambda judged: (1.0 - judged.graph.similarity, 1.0),
+    "graph F1": lambda judged: f1(judged.graph.counts["node"] + judged.graph.counts["edge"]),
 }
 """Accuracy: tasks and links are right, whatever the arguments. Graph F1: tasks and links together."""
 
@@ -198,16 +199,18 @@ def score_requests(
     asked: Sequence[OwnRequest], predictions: Mapping[str, Prediction]
 ) -> tuple[list[EvaluationReport], list[Judged]]:
     """Return a report for each group that has requests, and every request as it was judged."""
-    judged = [judge(one, predictions[one.id].plan, predictions[one.id].error) for one in asked]
+    judged = [
+        judge(request, predictions[request.id].plan, predictions[request.id].error) for request in asked
+    ]
     reports = []
     for name in _GROUPS:
         members = [
-            one for one in judged if name in ("all", one.asked.kind, _LANGUAGES.get(one.asked.language))
+            row for row in judged if name in ("all", row.asked.kind, _LANGUAGES.get(row.asked.language))
         ]
         if members:
-            made = [predictions[one.asked.id] for one in members]
-            empty = sum(bool(one.error) or (not one.tasks and one.asked.kind != "empty") for one in members)
-            reports.append(report_on(name, members, FIGURES, made, unanswered=empty))
+            answers = [predictions[row.asked.id] for row in members]
+            empty = sum(bool(row.error) or (not row.tasks and row.asked.kind != "empty") for row in members)
+            reports.append(report_on(name, members, FIGURES, answers, unanswered=empty))
     return reports, judged
 
 
@@ -298,7 +301,8 @@ def _labels(value: Any) -> list[str]:
 
 
 def _numbers(value: Any) -> list[float]:
-    return [float(one) for one in _NUMBER.findall(value if isinstance(value, str) else json.dumps(value))]
+    text = value if isinstance(value, str) else json.dumps(value)
+    return [float(number) for number in _NUMBER.findall(text)]
 
 
 def _language(value: Any) -> str:

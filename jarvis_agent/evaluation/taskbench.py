@@ -43,12 +43,12 @@ TYPES = ("single", "chain", "dag")
 _KINDS: Mapping[str, Modality] = {"text": "text", "image": "image", "audio": "audio", "video": "video"}
 
 FIGURES: Ratios[Score] = {
-    "node F1": lambda one: f1(one.counts["node"]),
-    "edge F1": lambda one: f1(one.counts["edge"]),
-    "argument type F1": lambda one: f1(one.counts["type"]),
-    "argument value F1": lambda one: f1(one.counts["value"]),
-    "edit distance": lambda one: (1.0 - one.similarity, 1.0),
-    "exact graph": lambda one: (float(one.exact), 1.0),
+    "node F1": lambda scored: f1(scored.counts["node"]),
+    "edge F1": lambda scored: f1(scored.counts["edge"]),
+    "argument type F1": lambda scored: f1(scored.counts["type"]),
+    "argument value F1": lambda scored: f1(scored.counts["value"]),
+    "edit distance": lambda scored: (1.0 - scored.similarity, 1.0),
+    "exact graph": lambda scored: (float(scored.exact), 1.0),
 }
 
 
@@ -108,7 +108,7 @@ def read_folder(folder: Path) -> Bench:
         specs={tool.id: spec_of(tool) for tool in tools},
         makes={tool.id: next(iter(tool.makes), "none") for tool in tools},
         requests={
-            str(one["id"]): str(one.get("user_request") or one.get("instruction") or "") for one in asked
+            str(row["id"]): str(row.get("user_request") or row.get("instruction") or "") for row in asked
         },
         gold=plans,
     )
@@ -131,8 +131,8 @@ def read_graph(record: Mapping[str, Any]) -> PlanGraph:
 def _node(node: Any, record: Any) -> GraphNode:
     if not isinstance(node, Mapping) or not isinstance(node.get("task"), str):
         raise InputError(f"a node of the plan {record} is not an object with a `task`: {node!r}")
-    given = node.get("arguments") or []
-    return GraphNode(node["task"], tuple(map(_argument_text, given if isinstance(given, list) else [given])))
+    items = node.get("arguments") or []
+    return GraphNode(node["task"], tuple(map(_argument_text, items if isinstance(items, list) else [items])))
 
 
 def _argument_text(argument: Any) -> str:
@@ -176,13 +176,13 @@ def score_folder(bench: Bench, predictions: Mapping[str, Prediction], name: str)
     """Score the predictions, by id: a report on all of them, then one for each type of gold plan."""
     gold = [graph for graph in bench.gold if graph.id in predictions]
 
-    def report(label: str, gold: Sequence[PlanGraph], made: Sequence[Prediction]) -> EvaluationReport:
+    def report(label: str, gold: Sequence[PlanGraph], answers: Sequence[Prediction]) -> EvaluationReport:
         scores = [
             score(graph, graph_of(predictions[graph.id].plan, bench.specs, graph.id), bench.makes)
             for graph in gold
         ]
-        empty = sum(one.counts["node"].predicted == 0 for one in scores)
-        return report_on(label, scores, FIGURES, made, unanswered=empty)
+        empty = sum(scored.counts["node"].predicted == 0 for scored in scores)
+        return report_on(label, scores, FIGURES, answers, unanswered=empty)
 
     reports = [report(name, gold, list(predictions.values()))]
     types = sorted({graph.kind for graph in gold}, key=lambda kind: (*TYPES, kind).index(kind))

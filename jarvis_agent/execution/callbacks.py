@@ -50,8 +50,8 @@ async def run_as_tool(
         await run.on_tool_error(error)
         raise
     if result.status == "ok":
-        made = {"output": result.output, "resources": result.resources, "model": result.model}
-        await run.on_tool_end(_to_plain(made))
+        artifact = {"output": result.output, "resources": result.resources, "model": result.model}
+        await run.on_tool_end(_to_plain(artifact))
     else:
         await run.on_tool_error(ExpertError(result.error or result.status))
     return result

@@ -1,12 +1,4 @@
-"""Executor: runs the tasks of a plan as a dependency graph, one coroutine per task.
-
-Each coroutine awaits the futures of its dependencies: no polling, no barrier. Tasks can be added while others
-run, so execution starts while the planner still writes.
-
-    async with Executor(runners, store, context, settings, emit) as executor:
-        executor.add(task)
-        results = await executor.join(plan.tasks)
-"""
+"""Executor: runs the tasks of a plan as a dependency graph, one coroutine per task."""
 
 from __future__ import annotations
 
@@ -128,7 +120,15 @@ class _TaskState:
 
 
 class Executor:
-    """Runs the tasks of one plan. No coroutine outlives the `async with` block."""
+    """Runs the tasks of one plan: tasks go in as they are planned, a TaskResult for each comes out.
+
+        async with Executor(runners, store, context, settings, emit) as executor:
+            executor.add(task)                              # starts it when its dependencies have ended
+            results = await executor.join(plan.tasks)       # in the order of the plan
+
+    A coroutine for each task awaits the futures of its dependencies: no polling, no barrier. No coroutine
+    outlives the `async with` block.
+    """
 
     def __init__(
         self,
@@ -322,7 +322,7 @@ class Executor:
 
     async def _cancel(self, why: str) -> None:
         """Cancel the running tasks; their results say why."""
-        unfinished = [one for one in self._states.values() if one.running and not one.running.done()]
+        unfinished = [state for state in self._states.values() if state.running and not state.running.done()]
         await cancel_and_wait([state.running for state in unfinished if state.running])
         for state in unfinished:
             self._end(state.result("failed", why, DeadlineError.__name__))

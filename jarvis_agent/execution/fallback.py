@@ -127,15 +127,15 @@ class FallbackChain:
                     return FallbackResult(self.attempts, error=error)
                 failures.append((candidate, str(error)))
                 if policy_for(error).fallback == "smaller":
-                    skipped = [one for one in remaining if self._is_as_large(one, candidate)]
+                    skipped = [other for other in remaining if self._is_as_large(other, candidate)]
                     why = f"it is no smaller than {candidate.id}, which does not fit into memory"
-                    failures += [(one, why) for one in skipped]
-                    remaining = [one for one in remaining if one not in skipped]
+                    failures += [(other, why) for other in skipped]
+                    remaining = [other for other in remaining if other not in skipped]
                 elif isinstance(error, UnsupportedError):
                     # This model is not for the input; another one for the same purpose may be.
                     fits = {name: points.get("purpose", 0) for name, points in self.selection.factors.items()}
-                    failed = {one.id for one, _ in failures}
-                    remaining.sort(key=lambda one: (one.id in failed, -fits.get(one.id, 0)))
+                    failed = {model.id for model, _ in failures}
+                    remaining.sort(key=lambda model: (model.id in failed, -fits.get(model.id, 0)))
             else:
                 return FallbackResult(self.attempts, output, resources, notes=call.notes)
         return FallbackResult(self.attempts, error=_all_failed(self.spec, failures))
@@ -278,8 +278,8 @@ def _all_failed(spec: TaskSpec, failures: Sequence[tuple[Candidate, str]]) -> Ja
         return AllCandidatesFailedError(f"{ids[0]} failed: {failures[0][1]}")
     # A model with two backends is listed with their names.
     reasons = "; ".join(
-        f"{one.id} by {one.backend}: {reason}" if ids.count(one.id) > 1 else f"{one.id}: {reason}"
-        for one, reason in failures
+        f"{model.id} by {model.backend}: {reason}" if ids.count(model.id) > 1 else f"{model.id}: {reason}"
+        for model, reason in failures
     )
     return AllCandidatesFailedError(f"all {len(failures)} candidates failed: {reasons}")
 

@@ -88,10 +88,10 @@ async def _referenced(result: TaskResult, kind: str, store: ResourceStore) -> An
 
 
 def _resource(result: TaskResult, kind: str) -> Resource:
-    found = result.resource(kind)
-    if found is None:
-        made = ", ".join(r.kind for r in result.resources) or "nothing"
+    resource = result.resource(kind)
+    if resource is None:
+        kinds = ", ".join(r.kind for r in result.resources) or "nothing"
         raise InputError(
-            f"task {result.task.id} ({result.task.task}) produced {made}; its {kind} is needed here"
+            f"task {result.task.id} ({result.task.task}) produced {kinds}; its {kind} is needed here"
         )
-    return found
+    return resource

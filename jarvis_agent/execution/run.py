@@ -1,7 +1,4 @@
-"""Run: the plan, the results and the answer of one request; Event: a step of a run as it happens.
-
-The chunks of a streamed run add up to the whole: `sum(agent.stream("…"), Run())` is the Run of `invoke`.
-"""
+"""Run: the plan, the results and the answer of one request; Event: a step of a run as it happens."""
 
 from __future__ import annotations
 
@@ -25,6 +22,10 @@ _GANTT_TAGS: dict[Status, str] = {"ok": "done", "failed": "crit", "skipped": "mi
 
 class Run(Frozen):
     """The outcome of a request, or a part of it while it streams. `str(run)` is the answer.
+
+        run = agent.invoke("How many cats are in cat.jpg?")
+        run.results[0].output                   # [{"label": "cat", "score": 0.9981, "box": {…}}]
+        sum(agent.stream("…"), Run())           # the chunks of a stream add up to the whole
 
     Attributes:
         answer: the answer's text.
@@ -105,9 +106,9 @@ class Run(Frozen):
 
         def repeated(task: Task) -> Task:
             spec, args = TASKS.get(task.task), {}
-            for name, given in task.args.items():
+            for name, argument in task.args.items():
                 arg = spec.arg(name) if spec is not None else None
-                args[name] = substitute(given, partial(value, arg.kind if arg is not None else "any"))
+                args[name] = substitute(argument, partial(value, arg.kind if arg is not None else "any"))
             dep = [number for number in task.deps if number in tasks]
             return task.model_copy(update={"args": args, "dep": dep})
 
@@ -133,10 +134,10 @@ class Run(Frozen):
 
 def _input_of(result: TaskResult, kind: str) -> Any:
     """What a result is as an argument of a kind: the path of a file, a text, or data."""
-    found = result.resource(kind) or next(iter(result.resources), None)
-    if found is None:
+    resource = result.resource(kind) or next(iter(result.resources), None)
+    if resource is None:
         return result.output
-    return str(found.path) if found.path is not None and kind != "text" else found.as_text()
+    return str(resource.path) if resource.path is not None and kind != "text" else resource.as_text()
 
 
 def _gantt_text(text: str) -> str:

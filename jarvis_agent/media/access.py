@@ -52,8 +52,8 @@ class AccessPolicy:
         """A tool called outside a plan reads the working directory too, unless its callers are untrusted."""
         self.for_tool = for_tool
         self._settings = settings
-        own = [Path.cwd()] if for_tool and settings.allow_request_paths else []
-        self._allowed = (*settings.allowed_dirs, *own)
+        working = [Path.cwd()] if for_tool and settings.allow_request_paths else []
+        self._allowed = (*settings.allowed_dirs, *working)
         self._granted: dict[str, Resource] = {}
 
     @cached_property
@@ -168,8 +168,8 @@ class AccessPolicy:
         for length in (1, 2):
             wanted = {PurePosixPath(text).parts[-length:] for text in (plain, plain.strip(QUOTES))}
             same = {
-                id(found): found
-                for known, found in self._granted.items()
+                id(file): file
+                for known, file in self._granted.items()
                 if PurePosixPath(known.replace("\\", "/")).parts[-length:] in wanted
             }
             if len(same) == 1:

@@ -147,8 +147,8 @@ async def _addresses(url: httpx.URL) -> list[str]:
     try:
         # The name in the form that is sent (IDNA 2008); the system would use IDNA 2003 (faß becomes fass).
         host = url.raw_host.decode("ascii")
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        answers = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         message = f"{url} cannot be fetched: the host {url.host!r} is not known"
         raise InputError(message) from redacted_cause(error)
-    return [str(info[4][0]).partition("%")[0] for info in found]
+    return [str(info[4][0]).partition("%")[0] for info in answers]

@@ -1,10 +1,4 @@
-"""The files that a run reads: attachments, URLs, files named in the request, and results.
-
-store = ResourceStore(settings)
-await store.grant("cat.jpg")
-image = await store.resolve("cat.jpg", "image")     # a Resource
-await store.resolve("/etc/passwd", "image")         # ForbiddenError, see media/access.py
-"""
+"""The files that a run reads: attachments, URLs, files named in the request, and results."""
 
 from __future__ import annotations
 
@@ -41,7 +35,13 @@ _TEXTS = frozenset({"text", "table", "data", "file"})
 
 
 class ResourceStore:
-    """Finds and opens the files that a run may read. `directory` is where downloads and results go."""
+    """Finds and opens the files that a run may read. `directory` is where downloads and results go.
+
+    store = ResourceStore(settings)
+    await store.grant("cat.jpg")                        # the user attached it
+    image = await store.resolve("cat.jpg", "image")     # a Resource
+    await store.resolve("/etc/passwd", "image")         # ForbiddenError, see media/access.py
+    """
 
     def __init__(self, settings: Settings, *, directory: Path | None = None, for_tool: bool = False) -> None:
         """Create a store.
@@ -107,8 +107,8 @@ class ResourceStore:
             return []
         root = str(self.settings.output_dir.absolute())
         named = re.findall(rf"{re.escape(root)}[/\\][\w-]+[/\\][\w.-]*\w", answer, re.ASCII)
-        found = [await self.grant_mention(name) for name in dict.fromkeys(named)]
-        return [file for file in found if file.path is not None]
+        resources = [await self.grant_mention(name) for name in dict.fromkeys(named)]
+        return [file for file in resources if file.path is not None]
 
     def admit(self, resources: Iterable[Resource]) -> None:
         """Allow files that this chat has produced or received."""
@@ -170,9 +170,9 @@ class ResourceStore:
             InputError: the file is missing, or its text cannot be read.
             MissingExtraError: it is a document, and the extra `community` is not installed.
         """
-        found = value if isinstance(value, Resource) else await self._find_text(value.strip())
-        if found is not None and found.path is not None and found.text is None and found.kind in _TEXTS:
-            return await run_cpu_bound(load_text, found.path)
+        file = value if isinstance(value, Resource) else await self._find_text(value.strip())
+        if file is not None and file.path is not None and file.text is None and file.kind in _TEXTS:
+            return await run_cpu_bound(load_text, file.path)
         return value if isinstance(value, str) else value.as_text()
 
     async def path_of(self, value: str) -> str:
@@ -180,16 +180,16 @@ class ResourceStore:
 
         The planner may have shortened the name, and an attachment has only a generated one.
         """
-        found = self.access.find_path(value.strip())
-        if found is None or found.path is None or await asyncio.to_thread(os.path.exists, value):
+        file = self.access.find_path(value.strip())
+        if file is None or file.path is None or await asyncio.to_thread(os.path.exists, value):
             return value
-        return str(found.path)
+        return str(file.path)
 
     async def _find_text(self, name: str) -> Resource | None:
         if len(name) > LONGEST_PATH:
             return None
-        if found := self.access.find_path(name):
-            return found
+        if file := self.access.find_path(name):
+            return file
         if name in self._mentioned and not _URL.match(name):
             return await self._lookup(name)
         return await asyncio.to_thread(self.access.find_planned, name)
@@ -203,8 +203,8 @@ class ResourceStore:
         if mention in self._mentioned:
             async with self._mentioned[mention]:
                 return self.access.find_path(mention) or await self.grant(mention)
-        if found := self.access.find(name):
-            return found
+        if file := self.access.find(name):
+            return file
         if len(name) > LONGEST_PATH:
             start = brief_text(name, 60)
             raise InputError(f"{start} has {len(name):,} characters, too many for a path or URL; give one")

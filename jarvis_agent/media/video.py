@@ -120,7 +120,7 @@ def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
         total = sum(packet.pts is not None for packet in video.demux(video.streams.video[0]))
     parts = min(count, total)
     wanted = {(2 * part + 1) * total // (2 * parts) for part in range(parts)}
-    found, pixels = [], 0
+    frames, pixels = [], 0
     with opened(path) as video:
         for place, frame in enumerate(video.decode(video=0)):
             if place in wanted:
@@ -131,12 +131,12 @@ def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
                         "together; take fewer, or make the video smaller"
                     )
                 upright = frame.to_image().rotate(frame.rotation, expand=True)
-                found.append((float(frame.time or 0.0), upright))
-            if len(found) == len(wanted):
+                frames.append((float(frame.time or 0.0), upright))
+            if len(frames) == len(wanted):
                 break
-    if not found:
+    if not frames:
         raise BadInputError(f"{path.name} has no frames that can be decoded")
-    return found
+    return frames
 
 
 def write_video(path: Path, images: Iterable[Image], fps: float) -> None:
@@ -149,16 +149,16 @@ def write_video(path: Path, images: Iterable[Image], fps: float) -> None:
     av = _load_av()
     rest = iter(images)
     first = next(rest)
-    with av.open(path, "w", options=_FASTSTART) as made:
-        stream = _add_h264(made, *first.size, Fraction(fps).limit_denominator(1001))
+    with av.open(path, "w", options=_FASTSTART) as output:
+        stream = _add_h264(output, *first.size, Fraction(fps).limit_denominator(1001))
         box = (0, 0, stream.width, stream.height)
         pictures = (image.convert("RGB").crop(box) for image in chain([first], rest))
-        _encode(map(av.VideoFrame.from_image, pictures), made, stream)
+        _encode(map(av.VideoFrame.from_image, pictures), output, stream)
 
 
-def _add_h264(made: Any, width: int, height: int, rate: Fraction) -> Any:
+def _add_h264(output: Any, width: int, height: int, rate: Fraction) -> Any:
     """Add an H.264 stream to an output container. The format needs even sides."""
-    stream = made.add_stream("libx264", rate=rate)
+    stream = output.add_stream("libx264", rate=rate)
     stream.width, stream.height = (max(2, side - side % 2) for side in (width, height))
     stream.pix_fmt = "yuv420p"
     stream.options = {"crf": "20", "preset": "veryfast"}
@@ -184,25 +184,25 @@ def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
     """
     source = pictures.streams.video[0]
     copied = is_mp4(pictures)
-    with _load_av().open(target, "w", options=_FASTSTART) as made:
+    with _load_av().open(target, "w", options=_FASTSTART) as output:
         # The header lists all streams, so each is added before the first is written.
         if copied:
-            video = made.add_stream_from_template(source)
+            video = output.add_stream_from_template(source)
         else:
             _limit_frame_size(pictures)
             rate = source.average_rate or source.guessed_rate or Fraction(25)
-            video = _add_h264(made, source.width, source.height, rate)
+            video = _add_h264(output, source.width, source.height, rate)
             video.codec_context.time_base = source.time_base
-        audio = None if sound is None else _add_aac(made, sound.streams.audio[0])
+        audio = None if sound is None else _add_aac(output, sound.streams.audio[0])
         if copied:
             for packet in pictures.demux(source):
                 if packet.dts is not None:
                     packet.stream = video
-                    made.mux(packet)
+                    output.mux(packet)
         else:
-            _encode(pictures.decode(video=0), made, video)
+            _encode(pictures.decode(video=0), output, video)
         if sound is not None:
-            encode_sound(sound, made, audio)
+            encode_sound(sound, output, audio)
 
 
 def is_mp4(video: Any) -> bool:
@@ -213,12 +213,12 @@ def is_mp4(video: Any) -> bool:
     return is_container and pictures.name == "h264" and pictures.pix_fmt == "yuv420p"
 
 
-def _add_aac(made: Any, source: Any) -> Any:
+def _add_aac(output: Any, source: Any) -> Any:
     rate = source.rate if source.rate in _load_av().Codec("aac", "w").audio_rates else 48_000
-    return made.add_stream("aac", rate=rate, layout="mono" if source.layout.nb_channels == 1 else "stereo")
+    return output.add_stream("aac", rate=rate, layout="mono" if source.layout.nb_channels == 1 else "stereo")
 
 
-def encode_sound(source: Any, made: Any, stream: Any) -> None:
+def encode_sound(source: Any, output: Any, stream: Any) -> None:
     """Encode the first audio stream of an opened file into a stream of an output."""
 
     def unstamped() -> Iterator[Any]:
@@ -226,13 +226,13 @@ def encode_sound(source: Any, made: Any, stream: Any) -> None:
             frame.pts = None
             yield frame
 
-    _encode(unstamped(), made, stream)
+    _encode(unstamped(), output, stream)
 
 
-def _encode(frames: Iterable[Any], made: Any, stream: Any) -> None:
+def _encode(frames: Iterable[Any], output: Any, stream: Any) -> None:
     for frame in frames:
-        made.mux(stream.encode(frame))
-    made.mux(stream.encode(None))
+        output.mux(stream.encode(frame))
+    output.mux(stream.encode(None))
 
 
 def duration_of(container: Any) -> float:

@@ -153,9 +153,9 @@ async def test_silent_providers_share_the_time_of_a_task(
     shares: list[float] = []
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: sum(shares))
 
-    async def be_silent(self: HostedBackend, one: Serving, call: Any, share: float) -> Any:
+    async def be_silent(self: HostedBackend, serving: Serving, call: Any, share: float) -> Any:
         shares.append(share)
-        raise TransientError(f"{one.provider} is down")
+        raise TransientError(f"{serving.provider} is down")
 
     monkeypatch.setattr(HostedBackend, "_call", be_silent)
     model = candidate("text-to-image", "one", "two", "three")

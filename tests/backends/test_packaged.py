@@ -47,5 +47,5 @@ def test_a_file_is_read_for_its_checksum_once_and_again_if_it_changes(
     assert len(read) == 1
     package.write_bytes(b"changed")
     os.utime(package, ns=(1, 1))
-    with pytest.raises(ConfigError, match=r"weights\.bin is not the file that is expected"):
+    with pytest.raises(ConfigError, match=r"weights\.bin is not the expected file"):
         packaged_file(*FILE, GOOD)

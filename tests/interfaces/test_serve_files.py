@@ -310,13 +310,14 @@ def stored(folder: Path, age: float) -> Path:
     return folder
 
 
-def test_folders_expire_by_their_last_change(tmp_path: Path) -> None:
+def test_folders_expire_by_their_last_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for age in (99, 100, 5000):
         stored(tmp_path / f"{age}", age)
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(stored(tmp_path / "changed", 5000))
     os.utime(tmp_path / "changed" / "file.txt", (NOW - 1, NOW - 1))
-    delete_expired(tmp_path, seconds=100, now=NOW)
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    delete_expired(tmp_path, seconds=100)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["99", "changed", "file", "link"]
     delete_expired(tmp_path / "none", seconds=1)
 

@@ -72,8 +72,8 @@ def lines(rgb: Pixels) -> Any:
     import cv2
     import numpy as np
 
-    found = cv2.createLineSegmentDetector().detect(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))[0]
-    ends = np.empty((0, 4)) if found is None else found.reshape(-1, 4)
+    segments = cv2.createLineSegmentDetector().detect(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))[0]
+    ends = np.empty((0, 4)) if segments is None else segments.reshape(-1, 4)
     lengths = np.hypot(ends[:, 0] - ends[:, 2], ends[:, 1] - ends[:, 3])
     drawing = np.zeros(rgb.shape[:2], np.uint8)
     for x1, y1, x2, y2 in ends[lengths > min(rgb.shape[:2]) / 16].round().astype(int).tolist():

@@ -67,9 +67,9 @@ def extract_audio(call: Call) -> dict[str, Any]:
         if not video.streams.audio:
             raise BadInputError(f"{source.name} has no sound")
         stream = video.streams.audio[0]
-        with av.open(target, "w") as made:
-            written = made.add_stream("pcm_s16le", rate=stream.rate, layout=stream.layout.name)
-            encode_sound(video, made, written)
+        with av.open(target, "w") as output:
+            written = output.add_stream("pcm_s16le", rate=stream.rate, layout=stream.layout.name)
+            encode_sound(video, output, written)
     return {"path": target}
 
 
@@ -80,8 +80,8 @@ def extract_frames(call: Call) -> list[dict[str, Any]]:
         BadInputError: the video cannot be read, or the count is not between 1 and `MAX_FRAMES`.
     """
     count = whole_number(call, "count", MAX_FRAMES) or FRAMES
-    found = spread_frames(call.inputs["video"].path, count)
-    return [{"image": image, "time": seconds} for seconds, image in found]
+    frames = spread_frames(call.inputs["video"].path, count)
+    return [{"image": image, "time": seconds} for seconds, image in frames]
 
 
 def info(call: Call) -> dict[str, Any]:
@@ -172,13 +172,13 @@ def crop(call: Call) -> Image:
         BadInputError: the box cannot be read, or lies outside the image.
     """
     image: Image = call.inputs["image"].to_pil()
-    box = call.inputs.get("box")
-    given = (_part(box, *image.size) if isinstance(box, str) else None) or _box(box)
-    left, top = (max(0, math.floor(side)) for side in given[:2])
-    right, bottom = min(image.width, math.ceil(given[2])), min(image.height, math.ceil(given[3]))
+    name = call.inputs.get("box")
+    box = (_part(name, *image.size) if isinstance(name, str) else None) or _box(name)
+    left, top = (max(0, math.floor(side)) for side in box[:2])
+    right, bottom = min(image.width, math.ceil(box[2])), min(image.height, math.ceil(box[3]))
     if left >= right or top >= bottom:
         size = f"{image.width} × {image.height} pixels"
-        raise BadInputError(f"the box {list(given)} lies outside the image ({size})")
+        raise BadInputError(f"the box {list(box)} lies outside the image ({size})")
     return image.crop((left, top, right, bottom))
 
 
@@ -208,27 +208,27 @@ def _part(name: str, width: int, height: int) -> tuple[float, float, float, floa
     return round(left), round(top), round(right), round(bottom)
 
 
-def _box(given: Any) -> tuple[float, float, float, float]:
-    if isinstance(given, str):
+def _box(box: Any) -> tuple[float, float, float, float]:
+    if isinstance(box, str):
         try:
-            given = json.loads(given)
+            box = json.loads(box)
         except (ValueError, RecursionError):  # four bare numbers: "10, 20, 200, 220"
-            given = given.strip(" <>()").replace(",", " ").split()
-    if isinstance(given, list | tuple) and any(isinstance(row, Mapping) for row in given):
-        boxed = [row for row in given if isinstance(row, Mapping) and row.get("box")]
+            box = box.strip(" <>()").replace(",", " ").split()
+    if isinstance(box, list | tuple) and any(isinstance(row, Mapping) for row in box):
+        boxed = [row for row in box if isinstance(row, Mapping) and row.get("box")]
         if not boxed:
-            raise BadInputError(f"none of the {len(given)} detections has a box; give {_BOX_FORMS}")
-        given = max(boxed, key=_score)
-    if isinstance(given, Mapping):
-        given = given.get("box", given)
-    if isinstance(given, Mapping):
-        given = [given.get(side) for side in ("xmin", "ymin", "xmax", "ymax")]
+            raise BadInputError(f"none of the {len(box)} detections has a box; give {_BOX_FORMS}")
+        box = max(boxed, key=_score)
+    if isinstance(box, Mapping):
+        box = box.get("box", box)
+    if isinstance(box, Mapping):
+        box = [box.get(side) for side in ("xmin", "ymin", "xmax", "ymax")]
     try:
-        left, top, right, bottom = (float(side) for side in given)
+        left, top, right, bottom = (float(side) for side in box)
     except (TypeError, ValueError, OverflowError) as error:
-        raise BadInputError(f"{str(given)[:80]!r} is not a box; give {_BOX_FORMS}") from error
+        raise BadInputError(f"{str(box)[:80]!r} is not a box; give {_BOX_FORMS}") from error
     if not all(map(math.isfinite, (left, top, right, bottom))):
-        raise BadInputError(f"the box {str(given)[:80]} has sides that are not finite numbers")
+        raise BadInputError(f"the box {str(box)[:80]} has sides that are not finite numbers")
     return min(left, right), min(top, bottom), max(left, right), max(top, bottom)
 
 
@@ -264,13 +264,13 @@ def edit(call: Call) -> Image | dict[str, Any]:
     return image if edits["format"] in (None, "") else _converted(image, str(edits["format"]), call)
 
 
-def _degrees(given: Any) -> float:
+def _degrees(angle: Any) -> float:
     """Degrees clockwise, from a number or a text ("90°", "90 degrees to the left", "left")."""
-    turn = None if isinstance(given, bool) else _TURN.fullmatch(str(given)[:60].strip().lower())
+    turn = None if isinstance(angle, bool) else _TURN.fullmatch(str(angle)[:60].strip().lower())
     way = turn["way"].strip() if turn else "?"
     if turn is None or way not in _CLOCKWISE | _COUNTERCLOCKWISE or not (turn["degrees"] or way):
         raise BadInputError(
-            f"{str(given)[:80]!r} is not a rotation; give degrees clockwise, such as 90 or -90"
+            f"{str(angle)[:80]!r} is not a rotation; give degrees clockwise, such as 90 or -90"
         )
     degrees = float(turn["degrees"] or 90) % 360
     return -degrees if way in _COUNTERCLOCKWISE else degrees
@@ -290,12 +290,12 @@ def _rotated(image: Image, degrees: float) -> Image:
     return image.rotate(-degrees, Images.Resampling.BICUBIC, expand=True, fillcolor=corners)
 
 
-def _flip(given: Any) -> Any:
+def _flip(direction: Any) -> Any:
     from PIL import Image as Images
 
-    name = _FLIPS.get(str(given).strip().lower())
+    name = _FLIPS.get(str(direction).strip().lower())
     if name is None:
-        raise BadInputError(f'{str(given)[:80]!r} is not a way to flip; give "horizontal" or "vertical"')
+        raise BadInputError(f'{str(direction)[:80]!r} is not a way to flip; give "horizontal" or "vertical"')
     return Images.Transpose[name]
 
 

@@ -65,14 +65,14 @@ class HostedBackend:
         row = CALLS.get(spec.name)
         if row is None:
             return f"inference providers have no call for {spec.name}"
-        providers = serving(candidate)
-        if not providers:
+        servings = servings_of(candidate)
+        if not servings:
             return "no inference provider serves it"
         if self._settings.offline and not candidate.local:
             return "offline mode is on"
         if missing := [name for name in row.needs if find_spec(name) is None]:
             return str(MissingExtraError(f"{spec.name} by a provider ({', '.join(missing)})", "starter"))
-        if self._settings.token is None and not providers[0].url:
+        if self._settings.token is None and not servings[0].url:
             return "inference providers need a token: set HF_TOKEN (https://huggingface.co/settings/tokens)"
         return None
 
@@ -85,31 +85,31 @@ class HostedBackend:
             UnsupportedError: they refuse the token, the model or the input.
             BadInputError: the input cannot be sent.
         """
-        providers = serving(call.candidate)
+        servings = servings_of(call.candidate)
         clock = asyncio.get_running_loop().time
         ends = clock() + reply_timeout(self._settings)
         failed: list[ExpertError] = []
-        for one in providers:
-            share = (ends - clock()) * (1.0 if one is providers[-1] else _SHARE)
+        for serving in servings:
+            share = (ends - clock()) * (1.0 if serving is servings[-1] else _SHARE)
             try:
-                async with circuit_breaker.shared.call((self.name, one.provider)):
-                    return await self._call(one, call, share)
+                async with circuit_breaker.shared.call((self.name, serving.provider)):
+                    return await self._call(serving, call, share)
             except BadInputError:
                 raise
             except ExpertError as error:
                 failed.append(error)
         raise combine_errors(call.candidate.id, failed)
 
-    async def _call(self, one: Serving, call: Call, seconds: float) -> Any:
+    async def _call(self, serving: Serving, call: Call, seconds: float) -> Any:
         """One provider's reply as a raw output."""
         from huggingface_hub import AsyncInferenceClient
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-        row = CALLS[one.task]
-        trusted = one.url is None or is_hugging_face(one.url)
+        row = CALLS[serving.task]
+        trusted = serving.url is None or is_hugging_face(serving.url)
         client = AsyncInferenceClient(
-            model=_address(one, call.candidate),
-            provider=None if one.url else one.provider,  # type: ignore[arg-type]
+            model=_address(serving, call.candidate),
+            provider=None if serving.url else serving.provider,  # type: ignore[arg-type]
             token=self._settings.token if trusted else None,
             # None would mean the token stored on this machine; the header replaces it.
             headers=None if trusted else {"authorization": ""},
@@ -120,15 +120,15 @@ class HostedBackend:
             async with client, asyncio.timeout(seconds):
                 return await run_call(client, row, call)
         except TimeoutError as error:
-            raise TransientError(f"{one.provider} did not answer within {seconds:g} s") from error
+            raise TransientError(f"{serving.provider} did not answer within {seconds:g} s") from error
         except (httpx.HTTPError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise expert_error(error, one.provider) from redacted_cause(error)
+            raise expert_error(error, serving.provider) from redacted_cause(error)
 
     async def close(self) -> None:
         """Do nothing: no connection is kept between calls."""
 
 
-def serving(candidate: Candidate) -> list[Serving]:
+def servings_of(candidate: Candidate) -> list[Serving]:
     """The servings of a candidate: its own endpoint, or the providers that the Hub lists."""
     task = "conversational" if candidate.task == "text-generation" else candidate.task
     url = candidate.metadata.get("url")
@@ -150,30 +150,39 @@ def is_hugging_face(url: str) -> bool:
     if (at.scheme, at.netloc) == (hub.scheme, hub.netloc):
         return True
     host = at.hostname or ""
-    return at.scheme == "https" and any(host == one or host.endswith(f".{one}") for one in _HF_DOMAINS)
+    return at.scheme == "https" and any(host == name or host.endswith(f".{name}") for name in _HF_DOMAINS)
 
 
-def _address(one: Serving, candidate: Candidate) -> str:
+def _address(serving: Serving, candidate: Candidate) -> str:
     """The client's `model`, such that it looks nothing up: a lookup would block the event loop."""
-    if one.url:
-        return one.url
-    if one.provider == _HF:
+    if serving.url:
+        return serving.url
+    if serving.provider == _HF:
         from huggingface_hub import constants
 
         base = constants.INFERENCE_PROXY_TEMPLATE.format(provider=_HF)
-        return f"{base}/models/{one.model}" + (f"/pipeline/{one.task}" if one.task in _TWO_TASKS else "")
-    return _add_mapping(one, candidate.id)
+        pipeline = f"/pipeline/{serving.task}" if serving.task in _TWO_TASKS else ""
+        return f"{base}/models/{serving.model}{pipeline}"
+    return _add_mapping(serving, candidate.id)
 
 
-def _add_mapping(one: Serving, model_id: str) -> str:
-    """Add the provider's id of a model to the client's mapping; returns the key, one for each task."""
+def _add_mapping(serving: Serving, model_id: str) -> str:
+    """Add the provider's id of a model to the client's mapping; returns the key, one for each task.
+
+    The client takes no id, and would ask the Hub again, blocking the event loop. Its authors name this table
+    for models that the Hub does not list.
+    """
     from huggingface_hub.hf_api import InferenceProviderMapping
     from huggingface_hub.inference._providers._common import HARDCODED_MODEL_INFERENCE_MAPPING
 
-    name = f"{model_id} for {one.task} as {one.model}"
-    known = HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(one.provider, {})
+    name = f"{model_id} for {serving.task} as {serving.model}"
+    known = HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(serving.provider, {})
     mapping = InferenceProviderMapping(  # type: ignore[no-untyped-call]
-        provider=one.provider, hf_model_id=model_id, providerId=one.model, status="live", task=one.task
+        provider=serving.provider,
+        hf_model_id=model_id,
+        providerId=serving.model,
+        status="live",
+        task=serving.task,
     )
     known[name] = mapping
     return name

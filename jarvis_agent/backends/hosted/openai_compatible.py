@@ -120,9 +120,9 @@ def _prompt(call: Call) -> str:
 
 def _language(call: Call, argument: str) -> str:
     """The English name of a language ("French") from any spelling in the plan."""
-    given = str(call.inputs.get(argument) or "")
-    found = find_language(given)
-    return found.name if found else given
+    name = str(call.inputs.get(argument) or "")
+    language = find_language(name)
+    return language.name if language else name
 
 
 class OpenAIBackend:
@@ -186,8 +186,8 @@ async def _complete(client: AsyncOpenAI, call: Call, messages: list[Any]) -> str
     """The model's reply without its thinking."""
     import openai
 
-    own = call.candidate.metadata.get("options") or {}
-    options: dict[str, Any] = {"max_tokens": MAX_NEW_TOKENS, "seed": call.settings.seed, **own}
+    described = call.candidate.metadata.get("options") or {}
+    options: dict[str, Any] = {"max_tokens": MAX_NEW_TOKENS, "seed": call.settings.seed, **described}
     try:
         response = await client.chat.completions.create(model=call.candidate.id, messages=messages, **options)
     except openai.OpenAIError as error:

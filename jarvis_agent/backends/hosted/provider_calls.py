@@ -64,8 +64,8 @@ async def run_call(client: AsyncInferenceClient, row: ProviderCall, call: Call) 
 def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:
     """The seed of the settings if the method has one, and the options in the model's description."""
     known = signature(method).parameters
-    own = call.candidate.metadata.get("options") or {}
-    options: dict[str, Any] = {**({"seed": call.settings.seed} if "seed" in known else {}), **own}
+    described = call.candidate.metadata.get("options") or {}
+    options: dict[str, Any] = {**({"seed": call.settings.seed} if "seed" in known else {}), **described}
     other = {name: options.pop(name) for name in list(options) if name not in known}
     if not other:
         return options

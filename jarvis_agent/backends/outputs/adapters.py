@@ -70,8 +70,8 @@ def adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
     try:
         adapted = adapter(raw, call)
     except UnexpectedError as error:
-        model, found = call.candidate.id, describe_value(raw)
-        raise UnsupportedError(f"{model} returned {found} for {spec.name}; expected was {error}") from error
+        model, value = call.candidate.id, describe_value(raw)
+        raise UnsupportedError(f"{model} returned {value} for {spec.name}; expected was {error}") from error
     except OSError as error:
         raise InputError(
             f"the result of {spec.name} cannot be written: {error}; "
@@ -81,15 +81,15 @@ def adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
 
 
 def _resources(spec: TaskSpec, adapted: Adapted) -> list[Resource]:
-    found: list[Resource] = []
+    resources: list[Resource] = []
     for kind in spec.outputs:
         if kind == "text":
-            found.append(Resource(kind="text", text=adapted.summary, name=spec.name))
+            resources.append(Resource(kind="text", text=adapted.summary, name=spec.name))
         elif kind == "data":
-            found.append(Resource(kind="data", data=adapted.output, text=adapted.summary, name=spec.name))
+            resources.append(Resource(kind="data", data=adapted.output, text=adapted.summary, name=spec.name))
         else:
-            found += [file for file in adapted.files if file.kind == kind]
-    return [*found, *(file for file in adapted.files if file not in found)]
+            resources += [file for file in adapted.files if file.kind == kind]
+    return [*resources, *(file for file in adapted.files if file not in resources)]
 
 
 def _file(raw: Any, call: Call) -> Adapted:
@@ -100,8 +100,8 @@ def _file(raw: Any, call: Call) -> Adapted:
 
 
 def _data(raw: Any, call: Call) -> Adapted:
-    found = to_builtin(raw)
-    return Adapted(found, json.dumps(found, ensure_ascii=False))
+    data = to_builtin(raw)
+    return Adapted(data, json.dumps(data, ensure_ascii=False))
 
 
 ADAPTERS: dict[str, Adapter] = {

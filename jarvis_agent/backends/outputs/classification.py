@@ -56,21 +56,21 @@ def masked_words(raw: Any, call: Call) -> Adapted:
 def _scored_rows(rows: list[dict[str, Any]], name: str, measure: str = "score") -> Adapted:
     if not rows:
         raise UnexpectedError(f"at least one {name}")
-    found = sorted(rows, key=lambda row: -row[measure])
+    ranked = sorted(rows, key=lambda row: -row[measure])
     unit, least = ("", 0.005) if measure == "score" else (f"{measure} ", -1.0)
-    shown = [row for row in found[:SHOWN] if row[measure] >= least] or found[:1]
-    return Adapted(found, ", ".join(f"{row[name]} ({unit}{row[measure]:.2f})" for row in shown))
+    shown = [row for row in ranked[:SHOWN] if row[measure] >= least] or ranked[:1]
+    return Adapted(ranked, ", ".join(f"{row[name]} ({unit}{row[measure]:.2f})" for row in shown))
 
 
 def entities(raw: Any, call: Call) -> Adapted:
     """[{entity_group, score, word, start, end}], in the order of the text."""
     places = {"start": to_builtin, "end": to_builtin}
     groups = {"entity_group": text, "entity": text}
-    found = read_rows(raw, {"word": text, "score": score}, places | groups)
-    for row in found:
+    rows = read_rows(raw, {"word": text, "score": score}, places | groups)
+    for row in rows:
         entity = row.pop("entity", None)
         row["entity_group"] = text(row.get("entity_group", entity))
-    return Adapted(found, ", ".join(f"{row['word']} ({row['entity_group']})" for row in found) or "no names")
+    return Adapted(rows, ", ".join(f"{row['word']} ({row['entity_group']})" for row in rows) or "no names")
 
 
 def answers(raw: Any, call: Call) -> Adapted:
@@ -98,35 +98,35 @@ def similarity(raw: Any, call: Call) -> Adapted:
 
 def pages(raw: Any, call: Call) -> Adapted:
     """A score for each of the images, in their order."""
-    given = call.inputs.get("image", ())
-    images = [given] if isinstance(given, Resource) else given
+    value = call.inputs.get("image", ())
+    images = [value] if isinstance(value, Resource) else value
     return _scores(raw, [image.path.name if image.path else image.name for image in images])
 
 
 def _scores(raw: Any, names: Sequence[str]) -> Adapted:
     expected = f"a list of {len(names)} scores"
-    found = [score(value) for value in require_list(raw, expected)]
-    if len(found) != len(names) or not found:
+    scores = [score(value) for value in require_list(raw, expected)]
+    if len(scores) != len(names) or not scores:
         raise UnexpectedError(expected)
-    ranked = sorted(zip(found, names, strict=True), key=lambda pair: -pair[0])
-    return Adapted(found, "; ".join(f"{name} ({value:.2f})" for value, name in ranked))
+    ranked = sorted(zip(scores, names, strict=True), key=lambda pair: -pair[0])
+    return Adapted(scores, "; ".join(f"{name} ({value:.2f})" for value, name in ranked))
 
 
 def ranking(raw: Any, call: Call) -> Adapted:
     """[{index, text, score}], best first; the index counts the given texts from 0."""
-    found = best_first(read_rows(raw, {"index": index, "text": text, "score": score}))
-    named = (f"{place}. {row['text']} ({row['score']:.2f})" for place, row in enumerate(found, 1))
-    return Adapted(found, "; ".join(named))
+    rows = best_first(read_rows(raw, {"index": index, "text": text, "score": score}))
+    named = (f"{place}. {row['text']} ({row['score']:.2f})" for place, row in enumerate(rows, 1))
+    return Adapted(rows, "; ".join(named))
 
 
 def speech(raw: Any, call: Call) -> Adapted:
     """[{start, end}] of voice activity, in seconds."""
-    found = read_rows(raw, {"start": _seconds, "end": _seconds})
-    if not found:
-        return Adapted(found, "no speech")
-    total = sum(row["end"] - row["start"] for row in found)
-    times = ", ".join(f"{row['start']:.1f}–{row['end']:.1f} s" for row in found)
-    return Adapted(found, f"{total:.1f} s of speech in {quantity(len(found), 'stretch')}: {times}")
+    stretches = read_rows(raw, {"start": _seconds, "end": _seconds})
+    if not stretches:
+        return Adapted(stretches, "no speech")
+    total = sum(row["end"] - row["start"] for row in stretches)
+    times = ", ".join(f"{row['start']:.1f}–{row['end']:.1f} s" for row in stretches)
+    return Adapted(stretches, f"{total:.1f} s of speech in {quantity(len(stretches), 'stretch')}: {times}")
 
 
 def _seconds(value: Any) -> float:
@@ -135,40 +135,40 @@ def _seconds(value: Any) -> float:
 
 def features(raw: Any, call: Call) -> Adapted:
     """One vector."""
-    found = vector(raw)
-    return Adapted(found, f"a vector of {len(found)} numbers")
+    numbers = vector(raw)
+    return Adapted(numbers, f"a vector of {len(numbers)} numbers")
 
 
 def text_as(key: str) -> Adapter:
     """The adapter of a task whose output is {key: text}."""
 
     def adapter(raw: Any, call: Call) -> Adapted:
-        found = find_text(raw, key, "generated_text", "text")
-        return Adapted({key: found}, found)
+        value = find_text(raw, key, "generated_text", "text")
+        return Adapted({key: value}, value)
 
     return adapter
 
 
 def image_text(raw: Any, call: Call) -> Adapted:
     """{generated_text}, and the lines of a page if the model returns them."""
-    found = find_text(raw, "generated_text", "text")
+    value = find_text(raw, "generated_text", "text")
     lines = {"lines": to_builtin(raw["lines"])} if isinstance(raw, Mapping) and "lines" in raw else {}
-    return Adapted({"generated_text": found, **lines}, found)
+    return Adapted({"generated_text": value, **lines}, value)
 
 
 def transcript(raw: Any, call: Call) -> Adapted:
     """{text}, and chunks with their times in seconds if the model returns them."""
-    found = find_text(raw, "text")
-    output: dict[str, Any] = {"text": found}
+    value = find_text(raw, "text")
+    output: dict[str, Any] = {"text": value}
     if isinstance(raw, Mapping) and raw.get("chunks"):
         output["chunks"] = read_rows(raw["chunks"], {"text": text, "timestamp": to_builtin})
-    return Adapted(output, found)
+    return Adapted(output, value)
 
 
 def spoken_text(raw: Any, call: Call) -> Adapted:
     """{generated_text}, and under `audio` the spoken answer if the model speaks."""
-    found = find_text(raw, "generated_text", "text")
+    value = find_text(raw, "generated_text", "text")
     if not isinstance(raw, Mapping) or raw.get("audio") is None:
-        return Adapted({"generated_text": found}, found)
+        return Adapted({"generated_text": value}, value)
     spoken = sound(raw, call)
-    return Adapted({"generated_text": found, "audio": spoken.output}, found, spoken.files)
+    return Adapted({"generated_text": value, "audio": spoken.output}, value, spoken.files)

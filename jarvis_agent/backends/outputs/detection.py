@@ -41,31 +41,31 @@ MIN_JOINT_SCORE = 0.3
 
 def objects(raw: Any, call: Call) -> Adapted:
     """[{label, score, box {xmin, ymin, xmax, ymax}}], best first, boxes in whole pixels."""
-    found = best_first(read_rows(raw, {"label": text, "score": score, "box": _box}))
-    labels = [row["label"] for row in found]
-    captions = [f"{row['label']} {row['score']:.2f}" for row in found]
-    boxes = [tuple(row["box"].values()) for row in found]
+    rows = best_first(read_rows(raw, {"label": text, "score": score, "box": _box}))
+    labels = [row["label"] for row in rows]
+    captions = [f"{row['label']} {row['score']:.2f}" for row in rows]
+    boxes = [tuple(row["box"].values()) for row in rows]
     drawn = draw_boxes(_input_image(call), list(zip(labels, captions, boxes, strict=True)))
     picture = save_image(drawn, call, "objects found")
-    summary = f"{quantity(len(found), 'object')}: {tally(labels)}" if found else "no objects"
-    return Adapted(found, summary, (picture,))
+    summary = f"{quantity(len(rows), 'object')}: {tally(labels)}" if rows else "no objects"
+    return Adapted(rows, summary, (picture,))
 
 
 def segments(raw: Any, call: Call) -> Adapted:
     """[{label, score or None, mask}]; each mask is a PNG, white inside the segment."""
     rows = read_rows(raw, {"label": text, "mask": _mask}, {"score": score})
-    found, files = _save_masks(rows, [row["label"] for row in rows], call, "segments found")
+    saved, files = _save_masks(rows, [row["label"] for row in rows], call, "segments found")
     shares = [sum(row["mask"].histogram()[128:]) / (row["mask"].width * row["mask"].height) for row in rows]
     named = (f"{row['label']} ({100 * share:.0f} %)" for row, share in zip(rows, shares, strict=True))
-    summary = f"{quantity(len(found), 'segment')}: {', '.join(named)}" if found else "no segments"
-    return Adapted([{"score": None, **row} for row in found], summary, files)
+    summary = f"{quantity(len(saved), 'segment')}: {', '.join(named)}" if saved else "no segments"
+    return Adapted([{"score": None, **row} for row in saved], summary, files)
 
 
 def unlabelled_masks(raw: Any, call: Call) -> Adapted:
     """[{mask, score}] of all parts of an image, best first; each mask becomes a PNG."""
     rows = best_first(read_rows(raw, {"mask": _mask, "score": score}))
-    found, files = _save_masks(rows, [""] * len(rows), call, "masks found")
-    return Adapted(found, quantity(len(found), "mask") if found else "no masks", files)
+    saved, files = _save_masks(rows, [""] * len(rows), call, "masks found")
+    return Adapted(saved, quantity(len(saved), "mask") if saved else "no masks", files)
 
 
 def _save_masks(
@@ -81,8 +81,8 @@ def _save_masks(
         save_image(mask, call, f"mask of {label}" if label else f"mask {place}")
         for place, label, mask in named
     ]
-    found = [{**row, "mask": str(file.path)} for row, file in zip(rows, files, strict=True)]
-    return found, (picture, *files)
+    saved = [{**row, "mask": str(file.path)} for row, file in zip(rows, files, strict=True)]
+    return saved, (picture, *files)
 
 
 def people(raw: Any, call: Call) -> Adapted:
@@ -91,12 +91,12 @@ def people(raw: Any, call: Call) -> Adapted:
     Coordinates are pixels of the image. Edges (pairs of indices into `keypoints`) are drawn only.
     """
     fields = {"score": score, "keypoints": _joints}
-    found = best_first(read_rows(raw, fields, {"box": _box, "edges": _edges}))
-    skeletons = [_skeleton(row["keypoints"], row.pop("edges", [])) for row in found]
+    rows = best_first(read_rows(raw, fields, {"box": _box, "edges": _edges}))
+    skeletons = [_skeleton(row["keypoints"], row.pop("edges", [])) for row in rows]
     picture = save_image(draw_skeletons(_input_image(call), skeletons), call, "people found")
     seen = [sum(joint is not None for joint in joints) for joints, _ in skeletons]
     counts = ", ".join(f"{quantity(count, 'joint')} seen" for count in seen)
-    return Adapted(found, f"{quantity(len(found), 'person')}: {counts}" if found else "no people", (picture,))
+    return Adapted(rows, f"{quantity(len(rows), 'person')}: {counts}" if rows else "no people", (picture,))
 
 
 def _skeleton(joints: list[dict[str, Any]], edges: list[tuple[int, int]]) -> Skeleton:
@@ -115,7 +115,7 @@ def _coordinate(value: Any) -> float:
 
 
 def _edges(value: Any) -> list[tuple[int, int]]:
-    return [(int(one), int(other)) for one, other in to_matrix(value, 2, "edges as pairs of keypoints")]
+    return [(int(start), int(end)) for start, end in to_matrix(value, 2, "edges as pairs of keypoints")]
 
 
 def _box(value: Any) -> dict[str, int]:
@@ -193,7 +193,7 @@ def draw_skeletons(image: Image, skeletons: Sequence[Skeleton]) -> Image:
     pen = ImageDraw.Draw(picture)
     width = max(2, min(picture.size) // 120)
     for place, (joints, bones) in reversed(list(enumerate(skeletons))):
-        for start, end in ((joints[one], joints[other]) for one, other in bones):
+        for start, end in ((joints[first], joints[second]) for first, second in bones):
             if start and end:
                 pen.line((start, end), fill=PALETTE[place % len(PALETTE)], width=width)
         for joint in filter(None, joints):

@@ -59,10 +59,10 @@ _COUNTED = ("frame", "channel", "page", "word", "line", "character", "row", "ent
 
 def picture(raw: Any, call: Call) -> Adapted:
     """An image: PIL, an array, a file, or a dict with one of those (as of depth-estimation)."""
-    found = raw[0] if isinstance(raw, list | tuple) and raw else raw
-    if isinstance(found, Mapping):
-        found = next((found[key] for key in ("image", "depth") if key in found), None)
-    image = to_image(found)
+    value = raw[0] if isinstance(raw, list | tuple) and raw else raw
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in ("image", "depth") if key in value), None)
+    image = to_image(value)
     saved = save_image(image, call, call.spec.name)
     output = {"path": str(saved.path), "width": image.width, "height": image.height}
     return Adapted(output, f"an image of {image.width} × {image.height} pixels", (saved,))
@@ -90,15 +90,14 @@ def file_info(raw: Any, call: Call) -> Adapted:
     facts += [quantity(info[plural(noun)], noun) for noun in _COUNTED if plural(noun) in info]
     if "columns" in info:
         facts.append(quantity(len(info["columns"]), "column"))
-    size = info["bytes"]
-    facts.append(
-        f"{size / 1e6:,.1f} MB"
-        if size >= 1e6
-        else f"{size / 1e3:.1f} kB"
-        if size >= 1e3
-        else quantity(size, "byte")
-    )
+    facts.append(_size(info["bytes"]))
     return Adapted(info, ", ".join(facts))
+
+
+def _size(count: int) -> str:
+    if count < 1e3:
+        return quantity(count, "byte")
+    return f"{count / 1e3:.1f} kB" if count < 1e6 else f"{count / 1e6:,.1f} MB"
 
 
 def depth(raw: Any, call: Call) -> Adapted:
@@ -112,8 +111,8 @@ def depth(raw: Any, call: Call) -> Adapted:
     from PIL import Image as Images
 
     known: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {"depth": raw}
-    given = known.get("predicted_depth")
-    values = _depth_values(known.get("depth") if given is None else given)
+    predicted = known.get("predicted_depth")
+    values = _depth_values(known.get("depth") if predicted is None else predicted)
     low, high = float(values.min()), float(values.max())
     share = (values - low) / ((high - low) or 1.0)
     colours = _inferno(1 - share if known.get("metric") else share)
@@ -132,14 +131,14 @@ def depth(raw: Any, call: Call) -> Adapted:
     return Adapted(output, summary, (shown, exact))
 
 
-def _depth_values(given: Any) -> NDArray[np.float64]:
+def _depth_values(depth: Any) -> NDArray[np.float64]:
     """A depth map's numbers, shape (height, width)."""
     import numpy as np
     from PIL import Image as Images
 
-    if isinstance(given, Images.Image) and given.mode not in ("I", "I;16", "F", "L"):
-        given = given.convert("L")
-    values = to_array(given, "a depth map (height, width)").astype(np.float64)
+    if isinstance(depth, Images.Image) and depth.mode not in ("I", "I;16", "F", "L"):
+        depth = depth.convert("L")
+    values = to_array(depth, "a depth map (height, width)").astype(np.float64)
     while values.ndim > 2 and len(values) == 1:
         values = values[0]
     if values.ndim != 2 or not values.size:
@@ -162,13 +161,13 @@ def _inferno(brightness: NDArray[np.float64]) -> Image:
 
 def frames(raw: Any, call: Call) -> Adapted:
     """[{image, time}] of a video, times in seconds: one image file each."""
-    found = read_rows(raw, {"image": to_image, "time": lambda value: round(number(value), 3)})
-    if not found:
+    rows = read_rows(raw, {"image": to_image, "time": lambda value: round(number(value), 3)})
+    if not rows:
         raise UnexpectedError("at least one frame")
-    files = [save_image(row["image"], call, f"frame at {row['time']:g} s") for row in found]
-    output = [{**row, "image": str(file.path)} for row, file in zip(found, files, strict=True)]
-    times = ", ".join(f"{row['time']:.1f} s" for row in found)
-    return Adapted(output, f"{quantity(len(found), 'frame')}, at {times}", tuple(files))
+    files = [save_image(row["image"], call, f"frame at {row['time']:g} s") for row in rows]
+    output = [{**row, "image": str(file.path)} for row, file in zip(rows, files, strict=True)]
+    times = ", ".join(f"{row['time']:.1f} s" for row in rows)
+    return Adapted(output, f"{quantity(len(rows), 'frame')}, at {times}", tuple(files))
 
 
 def sound(raw: Any, call: Call) -> Adapted:
@@ -181,15 +180,15 @@ def sound(raw: Any, call: Call) -> Adapted:
     rows = read_rows(raw, {"audio": lambda value: value, "sampling_rate": index}, {"label": str})
     if not rows:
         raise UnexpectedError("{audio, sampling_rate}")
-    found: list[dict[str, Any]] = []
+    sounds: list[dict[str, Any]] = []
     files: list[Resource] = []
     for row in rows:
         rate, label = row["sampling_rate"], row.get("label")
         file, seconds = save_audio(row["audio"], rate, call, label or call.spec.name)
         files.append(file)
-        found.append(({} if label is None else {"label": label}) | _sound_facts(file, rate, seconds))
-    summary = ", ".join(f"{row['duration']:.1f} s of sound" for row in found)
-    return Adapted(found[0] if len(found) == 1 else found, summary, tuple(files))
+        sounds.append(({} if label is None else {"label": label}) | _sound_facts(file, rate, seconds))
+    summary = ", ".join(f"{row['duration']:.1f} s of sound" for row in sounds)
+    return Adapted(sounds[0] if len(sounds) == 1 else sounds, summary, tuple(files))
 
 
 def _sound_file(file: Resource, call: Call) -> Adapted:
@@ -233,14 +232,14 @@ def video(raw: Any, call: Call) -> Adapted:
         "fps": round(facts.fps, 3),
         "duration": round(facts.duration, 3),
     }
-    made = Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
-    return Adapted(output, facts.summary, (made,))
+    resource = Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
+    return Adapted(output, facts.summary, (resource,))
 
 
 def _as_mp4(source: Path, call: Call) -> Path:
     """A video as MP4 (H.264); it is converted only if it has another form."""
-    with opened(source) as found:
-        if is_mp4(found):
+    with opened(source) as file:
+        if is_mp4(file):
             return source
     path = call.new_path(".mp4")
     to_mp4(source, path)
@@ -294,8 +293,8 @@ def _scene(raw: Any) -> Any:
     if isinstance(raw, Mapping) and "vertices" in raw:
         vertices = to_matrix(raw["vertices"], 3, "vertices as numbers (n, 3)")
         faces = to_matrix(raw.get("faces"), 3, "faces as numbers (n, 3)").astype(int)
-        given = raw.get("colors")
-        colors = None if given is None else to_matrix(given, 3, "colors as numbers (n, 3)")
+        colours = raw.get("colors")
+        colors = None if colours is None else to_matrix(colours, 3, "colors as numbers (n, 3)")
         if faces.min() < 0 or faces.max() >= len(vertices):
             raise UnexpectedError(f"faces between the {len(vertices)} vertices")
         if colors is not None and len(colors) != len(vertices):
@@ -402,12 +401,12 @@ def _mono(samples: Any) -> NDArray[np.float32]:
     """Samples in [-1, 1], shape (n,); channels, on either axis, are averaged."""
     import numpy as np
 
-    given = np.squeeze(to_array(samples, f"samples of sound (not {describe_value(samples)})"))
-    if given.dtype.kind in "iu":
-        limits = np.iinfo(given.dtype)
+    signal = np.squeeze(to_array(samples, f"samples of sound (not {describe_value(samples)})"))
+    if signal.dtype.kind in "iu":
+        limits = np.iinfo(signal.dtype)
         middle = (limits.min + limits.max + 1) / 2
-        given = (given - middle) / (limits.max - middle)
-    sound: NDArray[np.float32] = given.astype(np.float32)
+        signal = (signal - middle) / (limits.max - middle)
+    sound: NDArray[np.float32] = signal.astype(np.float32)
     if sound.ndim == 2:
         sound = sound.mean(axis=int(sound.shape[1] < sound.shape[0]))
     if sound.ndim != 1 or sound.size == 0:
@@ -425,10 +424,10 @@ def written_file(raw: Any, kind: ArgKind, call: Call) -> Resource:
     if path is None:
         raise UnexpectedError("the path of a file")
     try:
-        found, mime = detect_media_type(path)
+        detected, mime = detect_media_type(path)
     except InputError as error:
         raise UnexpectedError(f"a file that can be read ({error})") from error
     animated = (kind, mime) == ("video", "image/gif")
-    if found != kind and kind in MEDIA - {"file"} and not animated:
+    if detected != kind and kind in MEDIA - {"file"} and not animated:
         raise UnexpectedError(f"a file of kind {kind} ({path.name} is {mime})")
     return Resource(kind=kind, path=path, mime=mime, name=call.spec.name)

@@ -58,8 +58,8 @@ def forecast(raw: Any, call: Call) -> Adapted:
         raise UnexpectedError("series of one length")
     steps = len(next(iter(columns.values())))
     table = {"step": list(range(1, steps + 1)), **columns}
-    found = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
-    return Adapted(found, f"{quantity(steps, 'step')} ahead: {', '.join(shown)}", (_save(table, call),))
+    rows = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
+    return Adapted(rows, f"{quantity(steps, 'step')} ahead: {', '.join(shown)}", (_save(table, call),))
 
 
 def _predictions(raw: Any, convert: Callable[[Any], Any], call: Call) -> tuple[Columns, list[Any]]:
@@ -74,10 +74,10 @@ def _predictions(raw: Any, convert: Callable[[Any], Any], call: Call) -> tuple[C
 
 def _sized(values: Any, length: int) -> list[Any]:
     what = f"one prediction for each of the {quantity(length, 'row')}"
-    found = require_list(values, what)
-    if len(found) != length:
+    items = require_list(values, what)
+    if len(items) != length:
         raise UnexpectedError(what)
-    return found
+    return items
 
 
 def _label(value: Any) -> str:
@@ -99,10 +99,10 @@ def _single(value: Any) -> Any:
 
 
 def _numbers(values: Any) -> list[float]:
-    found = require_list(values, "a list of numbers")
-    if not found:
+    items = require_list(values, "a list of numbers")
+    if not items:
         raise UnexpectedError("a list of numbers")
-    return [_number(value) for value in found]
+    return [_number(value) for value in items]
 
 
 def _save_with(columns: Columns, added: Mapping[str, list[Any]], call: Call) -> Resource:

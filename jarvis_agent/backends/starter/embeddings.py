@@ -234,8 +234,8 @@ def load_text_comparison(weights: Path, settings: Settings) -> Expert:
 
 def _texts(call: Call, name: str) -> list[str]:
     """The texts of an argument; labels also from one text with commas, and without duplicates."""
-    given = call.inputs[name]
-    texts = [given] if isinstance(given, str) else [str(item) for item in given]
+    value = call.inputs[name]
+    texts = [value] if isinstance(value, str) else [str(item) for item in value]
     if name == "labels":
         labels = (label.strip() for text in texts for label in text.split(","))
         texts = list(dict.fromkeys(label for label in labels if label))

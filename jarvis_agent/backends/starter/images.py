@@ -43,8 +43,8 @@ def load_classifier(weights: Path, settings: Settings) -> Expert:
         pixels = _classifier_input(call.inputs["image"].to_pil().convert("RGB"))
         with torch.inference_mode():
             scores, places = _logits(state, pixels).softmax(-1)[0].topk(BEST)
-        found = zip(scores.tolist(), places.tolist(), strict=True)
-        return [{"label": labels[place], "score": score} for score, place in found]
+        best = zip(scores.tolist(), places.tolist(), strict=True)
+        return [{"label": labels[place], "score": score} for score, place in best]
 
     return expert
 
@@ -144,12 +144,12 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
         import numpy as np
 
         rgb = np.asarray(call.inputs["image"].to_pil().convert("RGB"))
-        found = engine(rgb[:, :, ::-1])
-        if found.txts is None:
+        reading = engine(rgb[:, :, ::-1])
+        if reading.txts is None:
             return {"generated_text": "", "lines": []}
-        if max(found.scores) < _SURE:
+        if max(reading.scores) < _SURE:
             call.notes.append("the reading is uncertain: the image may have no text")
-        rows = _rows([_line(*row) for row in zip(found.txts, found.scores, found.boxes, strict=True)])
+        rows = _rows([_line(*row) for row in zip(reading.txts, reading.scores, reading.boxes, strict=True)])
         return {"generated_text": running_text(_page(rows)), "lines": [line for row in rows for line in row]}
 
     return expert

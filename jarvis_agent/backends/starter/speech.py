@@ -54,7 +54,7 @@ def load_voice(weights: Path, settings: Settings) -> Expert:
     class Voice(PiperVoice):  # type: ignore[misc]
         def phonemize(self, text: str) -> list[list[str]]:
             known = self.config.phoneme_id_map
-            sentences = ([one for one in each if one in known] for each in super().phonemize(text))
+            sentences = ([symbol for symbol in each if symbol in known] for each in super().phonemize(text))
             return [part for sentence in sentences for part in cut_phonemes(sentence)]
 
     voice = Voice(session, config)
@@ -82,8 +82,11 @@ def cut_phonemes(sentence: Sequence[str], most: int = MAX_PHONEMES) -> Iterator[
     start = 0
     while len(sentence) - start > most:
         window = sentence[start : start + most]
-        ends = (max((n for n, one in enumerate(window, 1) if one in marks), default=0) for marks in _CUTS)
-        end = next(filter(None, ends), most)
+        end = most
+        for marks in _CUTS:
+            if places := [place for place, phoneme in enumerate(window, 1) if phoneme in marks]:
+                end = places[-1]
+                break
         yield list(window[:end])
         start += end
     yield list(sentence[start:])
@@ -118,10 +121,10 @@ def load_transcriber(weights: Path, settings: Settings) -> Expert:
     def expert(call: Call) -> dict[str, Any]:
         # Segments are transcribed lazily.
         segments = segments_of(read_audio(call.inputs["audio"].path, SPEECH_RATE))
-        found = list(takewhile(lambda _: not is_cancelled(), segments))
+        heard = list(takewhile(lambda _: not is_cancelled(), segments))
         return {
-            "text": " ".join(text for text, _, _ in found),
-            "chunks": [{"text": text, "timestamp": [start, end]} for text, start, end in found],
+            "text": " ".join(text for text, _, _ in heard),
+            "chunks": [{"text": text, "timestamp": [start, end]} for text, start, end in heard],
         }
 
     return expert
@@ -153,8 +156,8 @@ def load_speech_detector(weights: Path, settings: Settings) -> Expert:
     options = VadOptions(min_speech_duration_ms=250, min_silence_duration_ms=100, speech_pad_ms=30)
 
     def expert(call: Call) -> list[dict[str, float]]:
-        found = get_speech_timestamps(read_audio(call.inputs["audio"].path, SPEECH_RATE), options)
-        return [{side: segment[side] / SPEECH_RATE for side in ("start", "end")} for segment in found]
+        stretches = get_speech_timestamps(read_audio(call.inputs["audio"].path, SPEECH_RATE), options)
+        return [{side: segment[side] / SPEECH_RATE for side in ("start", "end")} for segment in stretches]
 
     return expert
 

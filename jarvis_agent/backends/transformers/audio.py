@@ -66,9 +66,9 @@ def synthesize(loaded: LoadedModel, call: Call) -> dict[str, Any]:
         options["generate_kwargs"] = {f"{stage}_stopping_criteria": stopping() for stage in stages}
     with seeded(call.settings.seed):
         pieces = split_text(text_of(call), loaded, SPEECH_TOKENS)
-        made = [loaded.pipe(piece, **options) for piece in pieces]
-    sounds = [np.asarray(output["audio"], dtype=np.float32).reshape(-1) for output in made]
-    return {"audio": np.concatenate(sounds), "sampling_rate": int(made[0]["sampling_rate"])}
+        outputs = [loaded.pipe(piece, **options) for piece in pieces]
+    sounds = [np.asarray(output["audio"], dtype=np.float32).reshape(-1) for output in outputs]
+    return {"audio": np.concatenate(sounds), "sampling_rate": int(outputs[0]["sampling_rate"])}
 
 
 def generate_music(loaded: LoadedModel, call: Call) -> dict[str, Any]:

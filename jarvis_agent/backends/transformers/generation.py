@@ -76,9 +76,9 @@ def generate(loaded: LoadedModel, batch: Mapping[str, Any], *, max_new_tokens: i
         raise UnsupportedError(
             f"{loaded.id} cannot read {max(read, length)} tokens at once; take a shorter text"
         )
-    given = {"max_new_tokens": limit, "do_sample": False, **wanted}
+    arguments = {"max_new_tokens": limit, "do_sample": False, **wanted}
     with torch.inference_mode(), counting(loaded.id, loaded.model, limit) as criteria:
-        ids = loaded.model.generate(**inputs, **given, stopping_criteria=criteria)[0]
+        ids = loaded.model.generate(**inputs, **arguments, stopping_criteria=criteria)[0]
     if prompt is not None and len(ids) >= length and bool((ids[:length] == prompt[0]).all()):
         return ids[length:]
     return ids

@@ -138,8 +138,8 @@ def _class_names(auto: Any, config: Any) -> set[str]:
         return {auto.__name__}
     if type(config) not in auto._model_mapping:
         return set()
-    found = auto._model_mapping[type(config)]
-    return {cls.__name__ for cls in (found if isinstance(found, tuple) else (found,))}
+    classes = auto._model_mapping[type(config)]
+    return {cls.__name__ for cls in (classes if isinstance(classes, tuple) else (classes,))}
 
 
 def silence_library(log: Any = None) -> None:

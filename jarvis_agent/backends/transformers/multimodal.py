@@ -100,10 +100,10 @@ _SHOW: dict[str, Callable[[LoadedModel, Call], Iterator[Content]]] = {
 
 
 def _require(loaded: LoadedModel, part: str, ability: str) -> Any:
-    found = getattr(loaded.processor, part, None)
-    if found is None:
+    component = getattr(loaded.processor, part, None)
+    if component is None:
         raise UnsupportedError(f"{loaded.id} cannot {ability}")
-    return found
+    return component
 
 
 def caption(loaded: LoadedModel, call: Call) -> str:
@@ -196,8 +196,8 @@ def score_pages(loaded: LoadedModel, call: Call) -> list[float]:
     Late interaction as in ColPali (arXiv 2407.01449). Pages are embedded one by one to bound memory.
     """
 
-    def embed(**given: Any) -> Any:
-        return loaded.forward(loaded.processor(**given, return_tensors="pt")).embeddings[0].float().cpu()
+    def embed(**inputs: Any) -> Any:
+        return loaded.forward(loaded.processor(**inputs, return_tensors="pt")).embeddings[0].float().cpu()
 
     query = embed(text=[text_of(call)])
     pages = [embed(images=[page.to_pil().convert("RGB")]) for page in call.inputs["image"]]

@@ -48,8 +48,8 @@ def text_of(call: Call, name: str = "text") -> str:
 
 def labels_of(call: Call) -> list[str]:
     """Return the labels argument, a list or a comma-separated text. Raises BadInputError if it is empty."""
-    given = call.inputs["labels"]
-    named = re.split(r"[,;\n]", given) if isinstance(given, str) else [str(label) for label in given]
+    value = call.inputs["labels"]
+    named = re.split(r"[,;\n]", value) if isinstance(value, str) else [str(label) for label in value]
     labels = list(dict.fromkeys(label.strip() for label in named if label.strip()))
     if not labels:
         raise BadInputError(f"{call.spec.name} needs labels to choose from (labels: cat, dog)")
@@ -59,8 +59,8 @@ def labels_of(call: Call) -> list[str]:
 def top_labels(scores: Any, config: Any, key: str = "label") -> list[dict[str, Any]]:
     """Return [{key, score}] for the best of a model's classes, float (classes,), best first."""
     best = scores.topk(min(MAX_LABELS, len(scores)))
-    found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [{key: config.id2label[index], "score": score} for index, score in found]
+    ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [{key: config.id2label[index], "score": score} for index, score in ranked]
 
 
 def classify(loaded: LoadedModel, call: Call) -> Any:
@@ -77,9 +77,9 @@ def classify_batch(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
 def find_entities(loaded: LoadedModel, call: Call) -> Any:
     """Return [{entity_group, score, word, start, end}] with the tokens of a name joined."""
     text = text_of(call)
-    found = loaded.pipe(text, aggregation_strategy="simple", stride=token_limit(loaded) // 4)
+    entities = loaded.pipe(text, aggregation_strategy="simple", stride=token_limit(loaded) // 4)
     # Joined word pieces contain marks of the tokenizer, so the word is taken from the text.
-    return [{**entity, "word": text[entity["start"] : entity["end"]]} for entity in found]
+    return [{**entity, "word": text[entity["start"] : entity["end"]]} for entity in entities]
 
 
 def classify_zero_shot(loaded: LoadedModel, call: Call) -> Any:
@@ -156,8 +156,8 @@ def _best_spans(start: Any, end: Any, in_context: list[bool]) -> list[tuple[int,
     scores = torch.outer(starts, ends).triu().tril(ANSWER_TOKENS - 1)
     best = scores.flatten().topk(min(MAX_ANSWERS, scores.numel()))
     width = len(in_context)
-    found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [(place // width, place % width, score) for place, score in found if score > 0]
+    ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [(place // width, place % width, score) for place, score in ranked if score > 0]
 
 
 def answer_from_cells(loaded: LoadedModel, call: Call) -> dict[str, Any]:
@@ -166,12 +166,12 @@ def answer_from_cells(loaded: LoadedModel, call: Call) -> dict[str, Any]:
         raise MissingExtraError(f"{loaded.id}, which answers from tables,", "tabular")
     columns = read_table(call.inputs["table"])
     table = {name: ["" if cell is None else str(cell) for cell in cells] for name, cells in columns.items()}
-    found = loaded.pipe(table=table, query=text_of(call))
+    answer = loaded.pipe(table=table, query=text_of(call))
     return {
-        "answer": found["answer"],
-        "coordinates": [[int(row), int(column)] for row, column in found["coordinates"]],
-        "cells": found["cells"],
-        "aggregator": found.get("aggregator", ""),
+        "answer": answer["answer"],
+        "coordinates": [[int(row), int(column)] for row, column in answer["coordinates"]],
+        "cells": answer["cells"],
+        "aggregator": answer.get("aggregator", ""),
     }
 
 
@@ -223,12 +223,12 @@ def translate(loaded: LoadedModel, call: Call) -> str:
 def _language(name: Any) -> Language | None:
     if not name:
         return None
-    found = find_language(str(name))
-    if found is None:
+    language = find_language(str(name))
+    if language is None:
         raise BadInputError(
             f'{name!r} is not a known language; give its English name or its code, such as "fr"'
         )
-    return found
+    return language
 
 
 def _direction(

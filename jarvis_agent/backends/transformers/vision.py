@@ -77,8 +77,8 @@ def classify_video(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{label, score}] from evenly spread frames, as many as the model reads."""
     config = loaded.model.config
     count = next((getattr(config, name) for name in _FRAME_COUNTS if hasattr(config, name)), FRAMES)
-    found = [image for _, image in spread_frames(call.inputs["video"].path, count)]
-    frames = [found[n * len(found) // count] for n in range(count)]  # a short video repeats some
+    frames = [image for _, image in spread_frames(call.inputs["video"].path, count)]
+    frames = [frames[n * len(frames) // count] for n in range(count)]  # a short video repeats some
     logits = loaded.forward(loaded.parts["image_processor"](frames, return_tensors="pt")).logits[0]
     return top_labels(logits.float().softmax(-1).cpu(), config)
 
@@ -98,10 +98,12 @@ def detect_zero_shot(loaded: LoadedModel, call: Call) -> list[Detection]:
     image, labels = image_of(call), labels_of(call)
     prompts = [f"a photo of a {label}" for label in labels]
     batch = loaded.processor(text=[prompts], images=image, truncation=True, return_tensors="pt")
-    found = loaded.processor.post_process_grounded_object_detection(
+    detections = loaded.processor.post_process_grounded_object_detection(
         loaded.forward(batch), threshold=MIN_OWL_SCORE, target_sizes=[image.size[::-1]], text_labels=[labels]
     )[0]
-    rows = zip(found["text_labels"], found["scores"].tolist(), found["boxes"].tolist(), strict=True)
+    rows = zip(
+        detections["text_labels"], detections["scores"].tolist(), detections["boxes"].tolist(), strict=True
+    )
     return _distinct([_detection(label, score, box, image.size) for label, score, box in rows])
 
 
@@ -109,8 +111,8 @@ def detect_phrases(loaded: LoadedModel, call: Call) -> list[Detection]:
     """Return [{label, score, box}] from a model that grounds one phrase at a time (Grounding DINO)."""
     image = image_of(call)
     labels = {f"{label.lower().rstrip('.')}.": label for label in labels_of(call)}
-    found = loaded.pipe(image, candidate_labels=list(labels), threshold=MIN_GROUNDING_SCORE)
-    rows = ((labels[row["label"]], row["score"], row["box"].values()) for row in found)
+    detections = loaded.pipe(image, candidate_labels=list(labels), threshold=MIN_GROUNDING_SCORE)
+    rows = ((labels[row["label"]], row["score"], row["box"].values()) for row in detections)
     return _distinct([_detection(label, score, box, image.size) for label, score, box in rows])
 
 
@@ -128,9 +130,9 @@ def _distinct(rows: list[Detection]) -> list[Detection]:
     """Return the rows best first, without boxes that overlap a better one of the same label."""
     kept = []
     for label in {row["label"] for row in rows}:
-        own = [row for row in rows if row["label"] == label]
-        boxes, scores = [list(row["box"].values()) for row in own], [row["score"] for row in own]
-        kept += [own[n] for n in non_max_suppression(boxes, scores, OVERLAP)]
+        same = [row for row in rows if row["label"] == label]
+        boxes, scores = [list(row["box"].values()) for row in same], [row["score"] for row in same]
+        kept += [same[n] for n in non_max_suppression(boxes, scores, OVERLAP)]
     return sorted(kept, key=lambda row: -row["score"])
 
 
@@ -188,8 +190,8 @@ def upscale(loaded: LoadedModel, call: Call) -> Image:
             f"{loaded.id} enlarges images of at most {MAX_UPSCALED_PIXELS:,} pixels here, and this one is "
             f"{image.width} x {image.height}; make it smaller first (resize-image)"
         )
-    made = loaded.forward(loaded.parts["image_processor"](image, return_tensors="pt")).reconstruction[0]
-    pixels = made[:, : image.height * factor, : image.width * factor].float().clamp(0, 1).mul(255).round()
+    enlarged = loaded.forward(loaded.parts["image_processor"](image, return_tensors="pt")).reconstruction[0]
+    pixels = enlarged[:, : image.height * factor, : image.width * factor].float().clamp(0, 1).mul(255).round()
     return Image.fromarray(pixels.byte().permute(1, 2, 0).cpu().numpy())
 
 
@@ -298,10 +300,10 @@ def _resized_mask(mask: Any, size: tuple[int, int]) -> Any:
 
 def mask_by_pipeline(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return the result of `mask_everything` for models whose image processor needs torchvision (SAM 2)."""
-    found = loaded.pipe(image_of(call))
+    masks = loaded.pipe(image_of(call))
     return [
         {"mask": mask, "score": min(float(score), 1.0)}
-        for mask, score in zip(found["masks"], found["scores"], strict=True)
+        for mask, score in zip(masks["masks"], masks["scores"], strict=True)
     ]
 
 
@@ -362,8 +364,8 @@ def _people(loaded: LoadedModel, image: Image) -> list[tuple[float, ...]]:
     detector = loaded.extras.get("detector")
     if detector is None:
         return [(0.0, 0.0, float(image.width), float(image.height))]
-    found = [row for row in detector(image, threshold=MIN_SCORE) if row["label"] == "person"]
-    return [tuple(row["box"][side] for side in _SIDES) for row in found]
+    people = [row for row in detector(image, threshold=MIN_SCORE) if row["label"] == "person"]
+    return [tuple(row["box"][side] for side in _SIDES) for row in people]
 
 
 def _person(pose: Mapping[str, Any], names: Mapping[int, str], size: tuple[int, int]) -> dict[str, Any]:

@@ -65,9 +65,9 @@ def _outputs(tool: BaseTool) -> tuple[ArgKind, ...]:
                 f"the outputs of the tool {tool.name!r} are {declared!r}; give a list of {kinds} or any"
             ) from error
     function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
-    for found in (function, type(tool)._run, type(tool)._arun):
+    for method in (function, type(tool)._run, type(tool)._arun):
         try:
-            annotation = get_type_hints(found)["return"]
+            annotation = get_type_hints(method)["return"]
         except (KeyError, NameError, TypeError):
             continue
         return _kinds(annotation, tool.response_format == "content_and_artifact")

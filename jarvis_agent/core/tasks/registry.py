@@ -42,12 +42,12 @@ def register_task(spec: TaskSpec) -> TaskSpec:
     """
     if not _NAME.fullmatch(spec.name):
         raise ValueError(f"the name of a task has up to 64 letters (a-z), digits, - and _, not {spec.name!r}")
-    for what, said, known in (
+    for what, names, known in (
         ("category", [spec.category], get_args(Category)),
         ("kind of input", [arg.kind for arg in spec.inputs], (*get_args(Modality), "any")),
         ("kind of output", spec.outputs, get_args(Modality)),
     ):
-        if strange := [one for one in said if one not in known]:
+        if strange := [name for name in names if name not in known]:
             raise ValueError(f"{spec.name}: {strange[0]!r} is no {what}; there are {', '.join(known)}")
     for alias in spec.aliases:
         owner = _ALIASES.get(canonical(alias))
@@ -67,8 +67,8 @@ def find_task(name: str, extra: Mapping[str, TaskSpec] | None = None) -> TaskSpe
     """
     key = _cached_canonical(name)
     for table in (extra or {}, TASKS):
-        found = (spec for known, spec in table.items() if _cached_canonical(known) == key)
-        if spec := table.get(name) or next(found, None):
+        matches = (spec for known, spec in table.items() if _cached_canonical(known) == key)
+        if spec := table.get(name) or next(matches, None):
             return spec
     owner = _ALIASES.get(key)
     return TASKS.get(owner) if owner else None

@@ -1,13 +1,4 @@
-"""TaskSpec: the name, inputs and outputs of a task type.
-
-TaskSpec(
-    name="object-detection",
-    category="vision",
-    description="Find the objects in an image, each with a box, a label and a score.",
-    inputs=(Arg("image", "image"),),
-    outputs=("image", "data", "text"),
-)
-"""
+"""TaskSpec: the name, inputs and outputs of a task type."""
 
 from __future__ import annotations
 
@@ -60,7 +51,15 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """A type of task.
+    """A type of task: what the planner may call, with which arguments, and what comes out.
+
+        TaskSpec(
+            name="object-detection",
+            category="vision",
+            description="Find the objects in an image, each with a box, a label and a score.",
+            inputs=(Arg("image", "image"),),
+            outputs=("image", "data", "text"),
+        )
 
     Attributes:
         name: the Hub's name (`pipeline_tag`), or our own if the Hub has none.

@@ -91,18 +91,18 @@ class KeyAuthentication(AuthenticationBackend):
         path = conn.scope["path"].removeprefix(conn.scope.get("root_path", ""))
         scheme, _, token = conn.headers.get("authorization", "").partition(" ")
         signature = conn.query_params.get("signature") if conn.scope.get("method") == "GET" else None
-        found: list[ApiKey] = []
+        keys: list[ApiKey] = []
         why = "an API key is needed: send the header 'Authorization: Bearer <key>'"
         if scheme.lower() == "bearer":
-            found = [key for key in self._keys if key.matches(token.strip().encode("latin-1"))]
+            keys = [key for key in self._keys if key.matches(token.strip().encode("latin-1"))]
         elif signature:
-            found = [key for key in self._keys if key.signed(path, signature)]
+            keys = [key for key in self._keys if key.signed(path, signature)]
             why = "the signature is not valid for this URL; its API key may have been revoked"
         if "authorization" in conn.headers:
             why = "the API key is not valid on this server"
-        if self._keys and not found and path not in self._open:
+        if self._keys and not keys and path not in self._open:
             raise AuthenticationError(why)
-        key, owner = (found[0], found[0].owner) if found else (None, LOCAL)
+        key, owner = (keys[0], keys[0].owner) if keys else (None, LOCAL)
         # A new state: a server may give all requests that of its start.
         conn.scope["state"] = {**conn.scope.get("state", {}), "api_key": key, "owner": owner}
 
@@ -168,9 +168,7 @@ class OriginCheck:
     host of the request or from `allowed_hosts`, or if `allowed_origins` has its origin or "*".
     """
 
-    def __init__(
-        self, app: ASGIApp, allowed_hosts: Sequence[str], allowed_origins: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> None:
         self._app = app
         self._hosts = frozenset(allowed_hosts)
         self._origins = frozenset(allowed_origins)

@@ -101,9 +101,9 @@ def _safe_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", last)[-_MAX_NAME:].strip("-.") or "file"
 
 
-def delete_expired(directory: Path, seconds: float, now: float | None = None) -> None:
+def delete_expired(directory: Path, seconds: float) -> None:
     """Delete the subdirectories of `directory` to which nothing was written for `seconds`."""
-    oldest = (time.time() if now is None else now) - seconds
+    oldest = time.time() - seconds
     for folder in directory.iterdir() if directory.is_dir() else ():
         if folder.is_symlink() or not folder.is_dir():
             continue
@@ -146,16 +146,16 @@ def to_paths(value: Any, runs: Path, origin: str = "") -> Any:
     A path is no permission: the agent checks it like any other path in a request.
     """
     if isinstance(value, dict):
-        return {name: to_paths(one, runs, origin) for name, one in value.items()}
+        return {name: to_paths(item, runs, origin) for name, item in value.items()}
     if isinstance(value, list):
-        return [to_paths(one, runs, origin) for one in value]
+        return [to_paths(item, runs, origin) for item in value]
     if not isinstance(value, str):
         return value
     # Each pattern begins with plain characters, which are found fast: the text may be a file in base64.
     starts = [r"/outputs/(?<![^\s(<\"'`]/outputs/)", *([re.escape(f"{origin}/outputs/")] if origin else [])]
     for start in starts:
         pattern = rf"{start}({_FILE})(?:\?signature=\w+)?"
-        value = re.sub(pattern, lambda found: f"{runs.absolute()}/{found[1]}", value)
+        value = re.sub(pattern, lambda match: f"{runs.absolute()}/{match[1]}", value)
     return value
 
 

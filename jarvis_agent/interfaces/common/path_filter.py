@@ -51,10 +51,10 @@ def private_directories(agent: JarvisAgent) -> list[Path]:
 
 def machine_directories(settings: Settings) -> list[Path]:
     """The same without those of pinned models."""
-    found = [Path.home(), Path.cwd(), Path(__file__).parents[3], settings.output_dir, *settings.allowed_dirs]
-    found += [Path(constants.HF_HUB_CACHE)]
-    found += [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []  # a virtual environment
-    return found + ([settings.models_file.parent] if settings.models_file else [])
+    paths = [Path.home(), Path.cwd(), Path(__file__).parents[3], settings.output_dir, *settings.allowed_dirs]
+    paths += [Path(constants.HF_HUB_CACHE)]
+    paths += [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []  # a virtual environment
+    return paths + ([settings.models_file.parent] if settings.models_file else [])
 
 
 class PathRedactor:
@@ -79,7 +79,7 @@ class PathRedactor:
         text = self._paths.sub(_public, text)
         if "JARVIS_" not in text:
             return text
-        return _VARIABLES.sub(lambda found: "" if found[0][0] == " " else "a setting of the server", text)
+        return _VARIABLES.sub(lambda match: "" if match[0][0] == " " else "a setting of the server", text)
 
 
 class PathFilter:
@@ -116,9 +116,9 @@ def _any_of(paths: Iterable[Path]) -> str:
     return "|".join(re.escape(text) for text in sorted(written, key=len, reverse=True))
 
 
-def _public(found: re.Match[str]) -> str:
-    if found["run"] is not None:
+def _public(match: re.Match[str]) -> str:
+    if match["run"] is not None:
         return "/outputs/"
-    if found["upload"] is None and _INSIDE.match(found.string, found.start()):
-        return found[0]
-    return "" if found["upload"] is not None else f"…/{re.split(_SLASH, found[0])[-1]}"
+    if match["upload"] is None and _INSIDE.match(match.string, match.start()):
+        return match[0]
+    return "" if match["upload"] is not None else f"…/{re.split(_SLASH, match[0])[-1]}"

@@ -40,12 +40,10 @@ _SHUTDOWN_S = 30
 """Seconds that requests have to end when the server stops; runs are stored, and can be resumed."""
 
 
-def create_app(
-    agent: JarvisAgent, settings: ServerSettings | None = None, *, path: str = "/agent"
-) -> FastAPI:
+def create_app(agent: JarvisAgent, settings: ServerSettings | None = None) -> FastAPI:
     """Return a web application that serves `agent` and closes it at shutdown.
 
-    Routes: LangServe's below `path`; OpenAI's below `/v1`, unless the agent asks for approval; `/runs` for
+    Routes: LangServe's below `/agent`; OpenAI's below `/v1`, unless the agent asks for approval; `/runs` for
     runs that outlive their request; `POST /files` stores an upload; `GET /outputs/{run}/{name}` returns a
     file of a run; `GET /healthz`; `GET /` redirects to the playground.
 
@@ -53,7 +51,6 @@ def create_app(
         agent: requests may read uploads, and no other file, whatever its `Settings.allowed_dirs` are. Threads
             are kept in the database of the server, not in the agent's checkpointer.
         settings: keys and limits of clients; None: from the environment.
-        path: prefix of the agent's routes.
 
     Raises:
         MissingExtraError: the extra "serve" is not installed.
@@ -62,7 +59,7 @@ def create_app(
     _check_extra()
     from jarvis_agent.interfaces.server.app import make_app
 
-    return make_app(agent, settings or ServerSettings(), path)
+    return make_app(agent, settings or ServerSettings())
 
 
 def run_server(

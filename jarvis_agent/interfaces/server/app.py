@@ -63,7 +63,7 @@ _CHECK_S = 4.0
 """Longest wait for a part. A container gives both 10 s."""
 
 
-def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
+def make_app(agent: JarvisAgent, server: ServerSettings) -> FastAPI:
     """As `create_app`."""
     keys = [key.get_secret_value() for key in server.api_keys]
     workspaces = make_workspaces(agent.with_observer(observe_run), owners_of(keys))
@@ -94,7 +94,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
     redactor = PathRedactor(*directories_of(agent), private_directories(agent))
     add_middleware(app, server, redactor, open_paths=_OPEN_PATHS)
     app.add_middleware(RequestMetrics)
-    app.include_router(_agent_routes(app, workspaces, limits, path))
+    app.include_router(_agent_routes(app, workspaces, limits))
     app.include_router(runs_router)
     app.include_router(_file_routes(workspaces, settings.max_file_bytes, server.max_upload_bytes))
     stateless = [tool_routes(workspaces)]
@@ -109,7 +109,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
     async def start() -> RedirectResponse:
         # A relative address also works behind a proxy that serves this application below a path. Browsers
         # cannot send a key to the playground.
-        return RedirectResponse("docs" if keys else f"{path}/playground/".lstrip("/"))
+        return RedirectResponse("docs" if keys else "agent/playground/")
 
     return app
 
@@ -117,13 +117,11 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
 def _delete_expired(agent: JarvisAgent, *seconds: float) -> None:
     """Delete runs and uploads older than these seconds, also those of revoked keys."""
     for directory, seconds_kept in zip(directories_of(agent), seconds, strict=True):
-        for own in directory.glob("*/"):
-            delete_expired(own, seconds_kept)
+        for folder in directory.glob("*/"):
+            delete_expired(folder, seconds_kept)
 
 
-def _agent_routes(
-    app: FastAPI, workspaces: Mapping[str, Workspace], limits: RunLimits, path: str
-) -> APIRouter:
+def _agent_routes(app: FastAPI, workspaces: Mapping[str, Workspace], limits: RunLimits) -> APIRouter:
     def of_owner(_: Any, config: RunnableConfig) -> Any:
         """The agent of a request's owner; it stores its threads, if the request names one."""
         configurable = config["configurable"]
@@ -142,7 +140,7 @@ def _agent_routes(
             input_type=str | AgentRequest,  # type: ignore[arg-type]
             output_type=Run,
         ),
-        path=path,
+        path="/agent",
         per_req_config_modifier=for_owner,
         disabled_endpoints=["config_hashes", "token_feedback"],
         serializer=RunSerializer(),
@@ -166,14 +164,14 @@ def _file_routes(workspaces: Mapping[str, Workspace], max_bytes: int, max_stored
     async def output(request: Request, run: str, name: str) -> FileResponse:
         """Return a file of a run, named by the last two parts of its path in the Run."""
         runs = workspaces[request.state.owner].runs
-        found = await asyncio.to_thread(find_output, runs, run, name)
-        if found is None:
+        file = await asyncio.to_thread(find_output, runs, run, name)
+        if file is None:
             raise HTTPException(404, "no such file")
         return FileResponse(
-            found.path,
-            media_type=found.mime,
-            filename=found.path.name,
-            content_disposition_type="inline" if found.inline else "attachment",
+            file.path,
+            media_type=file.mime,
+            filename=file.path.name,
+            content_disposition_type="inline" if file.inline else "attachment",
             headers={"X-Content-Type-Options": "nosniff"},
         )
 

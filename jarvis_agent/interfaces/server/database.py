@@ -122,15 +122,15 @@ class Database:
     async def search(self, namespace: Namespace, **fields: Any) -> list[SearchItem]:
         """Return the rows of a namespace whose values have these fields, the newest first."""
         self.writes.check()
-        found: list[SearchItem] = []
-        while len(found) % _PAGE_ROWS == 0:
+        items: list[SearchItem] = []
+        while len(items) % _PAGE_ROWS == 0:
             page = await self.reader.asearch(
-                namespace, filter=fields or None, limit=_PAGE_ROWS, offset=len(found), refresh_ttl=False
+                namespace, filter=fields or None, limit=_PAGE_ROWS, offset=len(items), refresh_ttl=False
             )
             if not page:
                 break
-            found += page
-        return found
+            items += page
+        return items
 
     async def put(
         self, namespace: Namespace, key: str, value: dict[str, Any] | None, *, expires: bool = True
@@ -165,8 +165,8 @@ async def open_database(address: str | None, directory: Path, retention: float) 
     place, writes = address or str(directory / FILE), Writes()
     async with AsyncExitStack() as opened:
         try:
-            made = _open_postgres(place) if is_postgres else _open_sqlite(Path(place), writes)
-            saver, reader, writer = await opened.enter_async_context(made)
+            parts = _open_postgres(place) if is_postgres else _open_sqlite(Path(place), writes)
+            saver, reader, writer = await opened.enter_async_context(parts)
         except _OPENING_ERRORS as error:
             raise ConfigError(
                 f"the database {place} (JARVIS_CHECKPOINTS) cannot be opened: {error}"
@@ -241,8 +241,8 @@ async def _lock_setup(connection: Any) -> None:
     Waiting inside PostgreSQL would be a deadlock with the other's CREATE INDEX CONCURRENTLY.
     """
     while True:
-        found = await connection.execute("SELECT pg_try_advisory_lock(%s) AS locked", [_SETUP_LOCK])
-        if (await found.fetchone())["locked"]:
+        cursor = await connection.execute("SELECT pg_try_advisory_lock(%s) AS locked", [_SETUP_LOCK])
+        if (await cursor.fetchone())["locked"]:
             return
         await asyncio.sleep(0.1)
 
@@ -254,8 +254,8 @@ class _SqliteSaver(AsyncSqliteSaver):
         super().__init__(connection)
         self._writes = writes
 
-    async def aput(self, *given: Any) -> RunnableConfig:
-        return await self._writes.finish(super().aput(*given))
+    async def aput(self, *arguments: Any) -> RunnableConfig:
+        return await self._writes.finish(super().aput(*arguments))
 
     async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         await self._writes.finish(super().aput_writes(config, writes, task_id, task_path))

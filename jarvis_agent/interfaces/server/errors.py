@@ -109,7 +109,7 @@ async def invalid_request_response(request: Request, error: Exception) -> Respon
     That may be a whole file, and hold what JSON or UTF-8 cannot: not a number, half a character.
     """
     assert isinstance(error, RequestValidationError)
-    problems = [{key: one[key] for key in ("type", "loc", "msg")} for one in error.errors()]
+    problems = [{key: problem[key] for key in ("type", "loc", "msg")} for problem in error.errors()]
     return Response(json.dumps({"detail": problems}), 422, media_type="application/json")
 
 

@@ -46,8 +46,8 @@ def jarvis_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
     router = APIRouter(tags=["jarvis"])
 
     def asked(body: JarvisRequest, request: Request) -> AgentRequest:
-        own = workspaces[request.state.owner]
-        messages = to_paths(body.model_dump()["messages"], own.runs, origin_of(request))
+        workspace = workspaces[request.state.owner]
+        messages = to_paths(body.model_dump()["messages"], workspace.runs, origin_of(request))
         return AgentRequest.of({"messages": messages})
 
     async def run_of(body: JarvisRequest, request: Request) -> Run:
@@ -77,19 +77,19 @@ def jarvis_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
 
 def _message(run: Run) -> dict[str, str]:
     """The answer, and the files that it does not name; the original's web page shows them by their URLs."""
-    made = [str(path) for result in run.results for path in result.paths()]
-    return {"message": "\n".join([run.answer, *(path for path in made if path not in run.answer)])}
+    paths = [str(path) for result in run.results for path in result.paths()]
+    return {"message": "\n".join([run.answer, *(path for path in paths if path not in run.answer)])}
 
 
 def _result(result: TaskResult) -> dict[str, Any]:
     task = {**result.task.model_dump(), "dep": result.task.dep or [-1]}
-    made: dict[str, Any] = {}
+    output: dict[str, Any] = {}
     for resource in result.resources:
         shown = str(resource.path) if resource.path else resource.as_text()
-        made.setdefault(f"generated {resource.kind}", shown)
+        output.setdefault(f"generated {resource.kind}", shown)
     if isinstance(result.output, list):
-        made["predicted"] = result.output
+        output["predicted"] = result.output
     if result.error:
-        made = {"error": {"message": result.error}}
+        output = {"error": {"message": result.error}}
     chosen = {"id": result.model, "reason": result.selection.reason if result.selection else ""}
-    return {"task": task, "inference result": made, "choose model result": chosen}
+    return {"task": task, "inference result": output, "choose model result": chosen}

@@ -221,14 +221,14 @@ def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
         """Run the last message of the user; with `stream`, as server-sent events."""
         if body.model != MODEL:
             raise HTTPException(404, f"there is no model {body.model[:100]!r}; use {MODEL!r}")
-        own = workspaces[request.state.owner]
-        agent, urls = own.stateless, FileUrls(own.runs, request)
-        told = [
+        workspace = workspaces[request.state.owner]
+        agent, urls = workspace.stateless, FileUrls(workspace.runs, request)
+        messages = [
             {"role": message.role, "content": [part.to_block() for part in message.content]}
             for message in body.messages
             if message.role != "tool"
         ]
-        asked = AgentRequest.of({"messages": to_paths(told, own.runs, origin_of(request))})
+        asked = AgentRequest.of({"messages": to_paths(messages, workspace.runs, origin_of(request))})
         if body.stream:
             events = agent.events(asked)
             first = await _first_event(request, events)

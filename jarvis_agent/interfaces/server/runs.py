@@ -225,8 +225,8 @@ class RunRecords:
     async def search(self, owner: str, **fields: Any) -> list[RunInfo]:
         """The runs of an owner with these fields ("thread", "over"), the newest first."""
         rows = await self._database.search(("runs", owner), **fields)
-        found = [RunInfo.model_validate_json(row.value["json"]) for row in rows]
-        return sorted(found, key=lambda info: info.created, reverse=True)
+        infos = [RunInfo.model_validate_json(row.value["json"]) for row in rows]
+        return sorted(infos, key=lambda info: info.created, reverse=True)
 
     async def save_result(self, run: str, result: Run) -> None:
         """Store the Run of a run, as clients see it."""
@@ -392,8 +392,8 @@ class StartedRuns:
                 with name_errors(policy.shown(name)):
                     await asyncio.to_thread(policy.open_requested, name)
         asks = bool(self._workspaces[owner].agent.approve)
-        given = {"approve": asks, **request.model_dump(exclude_none=True)}
-        info = RunInfo.model_validate(given)
+        values = {"approve": asks, **request.model_dump(exclude_none=True)}
+        info = RunInfo.model_validate(values)
         async with AsyncExitStack() as held:
             await self._claim(held, owner, info)
             await self.records.save(owner, info)
@@ -510,13 +510,13 @@ class StartedRuns:
         """Run the agent to its end, or until it waits for approval."""
         agent, thread = self.agent(owner, approve=info.approve), thread_of(owner, info.thread)
         config: RunnableConfig = {"configurable": {"thread_id": thread}, "metadata": {"run": info.id}}
-        given: Any = Command(resume=decision)
+        value: Any = Command(resume=decision)
         if decision is None:
             # Its thread may still hold an earlier run, which was cancelled.
             last = await self._database.saver.aget_tuple(config)
             is_begun = last is not None and last.metadata.get("run") == info.id
-            given = None if is_begun else info.request
-        events = agent.events(given, config)
+            value = None if is_begun else info.request
+        events = agent.events(value, config)
         result = await self.records.record(info.id, events, partial(self._wake_followers, info.id))
         if result is None:
             return info.altered("waiting for approval", plan=await agent.waiting(config))

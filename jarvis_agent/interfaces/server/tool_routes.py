@@ -107,8 +107,8 @@ def tool_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
     @router.get("")
     async def list_tools(request: Request) -> list[dict[str, str]]:
         """List the tasks that can run here."""
-        found = await tools.of(request.state.owner)
-        return [{"name": tool.name, "description": tool.description} for tool in found.values()]
+        available = (await tools.of(request.state.owner)).values()
+        return [{"name": tool.name, "description": tool.description} for tool in available]
 
     return router
 

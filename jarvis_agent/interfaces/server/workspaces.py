@@ -49,9 +49,9 @@ def make_workspaces(agent: JarvisAgent, owners: Iterable[str]) -> dict[str, Work
 
     def workspace(owner: str) -> Workspace:
         runs, uploads = (directory / owner for directory in directories_of(agent))
-        own = agent.restricted(uploads, output_dir=runs).with_checkpointer(None, approve=agent.approve)
+        stateful = agent.restricted(uploads, output_dir=runs).with_checkpointer(None, approve=agent.approve)
         stateless = agent.restricted(uploads, runs, output_dir=runs).with_checkpointer(None)
-        return Workspace(uploads, runs, own, stateless)
+        return Workspace(uploads, runs, stateful, stateless)
 
     return {owner: workspace(owner) for owner in owners}
 

@@ -183,8 +183,8 @@ class Page:
 
     def _connect(self) -> None:
         drawn = [self._chat, self._plan, self._proposal, self._panel]
-        given = {self._visitor, self._key, self._name, self._box, *self._choices}
-        begin: Any = {"inputs": given, "outputs": [self._visitor, self._box, *drawn], **_QUIET}
+        inputs = {self._visitor, self._key, self._name, self._box, *self._choices}
+        begin: Any = {"inputs": inputs, "outputs": [self._visitor, self._box, *drawn], **_QUIET}
         run: Any = {"outputs": drawn, "concurrency_limit": self._max_runs, "concurrency_id": "run", **_QUIET}
         runs = [
             event.success(self._run, [self._visitor], **run)
@@ -209,7 +209,9 @@ class Page:
         saved = self._save.click(self._export, [self._visitor], [self._saved], **_QUIET)
         saved.then(None, js="() => setTimeout(() => document.querySelector('#saved').click(), 100)", **_QUIET)
         self.blocks.load(None, None, [self._theme], js=_READ_THEME, **_QUIET)
-        self._labelled = [one for one in self.blocks.blocks.values() if _labels_of(one, texts_for("en"))]
+        self._labelled = [
+            component for component in self.blocks.blocks.values() if _labels_of(component, texts_for("en"))
+        ]
         self.blocks.load(self._translate, None, self._labelled, **_QUIET)
         self.blocks.load(self._open, keys, js=_READ_KEYS, **start)
         self._name.change(None, keys, js=_KEEP_KEYS, **_QUIET)
@@ -220,7 +222,9 @@ class Page:
     def _translate(self, request: gr.Request) -> dict[Any, Any]:
         """The labels in the language that the visitor chose. Gradio has those in the browser's language."""
         text, is_chosen = _texts(request), _COOKIE in str(request.headers.get("cookie"))
-        updates = {one: _labels_of(one, text) for one in self._labelled} if is_chosen else {}
+        updates = (
+            {component: _labels_of(component, text) for component in self._labelled} if is_chosen else {}
+        )
         updates.setdefault(self._language, {})["value"] = text("tag")
         return {component: gr.update(**changes) for component, changes in updates.items()}
 
@@ -281,55 +285,55 @@ class Page:
         file.write_text(export_chat(visitor, _texts(request)), "utf-8")
         return self._publish(file)
 
-    def _ask(self, given: dict[Any, Any], request: gr.Request) -> tuple[Any, ...]:
+    def _ask(self, fields: dict[Any, Any], request: gr.Request) -> tuple[Any, ...]:
         """Add a turn, which `_run` then runs. While another one runs, the request stays in its box."""
         # Gradio drops a visitor who did nothing for the time of retention.
-        visitor = given[self._visitor] or self._find(given[self._key], given[self._name], request)
-        asked = given[self._box]
+        visitor = fields[self._visitor] or self._find(fields[self._key], fields[self._name], request)
+        asked = fields[self._box]
         files = [Path(file) for file in asked["files"]]
         if visitor.running is not None or not (asked["text"].strip() or files):
             return tuple(gr.skip() for _ in range(6))
         try:
-            visitor.ask(asked["text"], files, Choices(*(given[choice] for choice in self._choices)))
+            visitor.ask(asked["text"], files, Choices(*(fields[choice] for choice in self._choices)))
         except OSError as error:
             raise gr.Error(_texts(request)("not_stored", reason=error.strerror)) from error
         return visitor, _box(busy=True, value=None), *self._draw(visitor, request)
 
     def _ask_example(
-        self, given: dict[Any, Any], chosen: gr.SelectData, request: gr.Request
+        self, fields: dict[Any, Any], chosen: gr.SelectData, request: gr.Request
     ) -> tuple[Any, ...]:
         """As `_ask`. Of what the browser sends, only the number of the example is read."""
         name, file = list(self._examples.items())[int(chosen.index)]
         asked = {"text": _texts(request)(name), "files": [str(file)] if file else []}
-        return self._ask({**given, self._box: asked}, request)
+        return self._ask({**fields, self._box: asked}, request)
 
-    def _edit(self, given: dict[Any, Any], edited: gr.EditData, request: gr.Request) -> tuple[Any, ...]:
+    def _edit(self, fields: dict[Any, Any], edited: gr.EditData, request: gr.Request) -> tuple[Any, ...]:
         """Ask an earlier request in other words. The turns since then are dropped."""
-        return self._ask_again(given, edited.index, html.unescape(str(edited.value)), request)
+        return self._ask_again(fields, edited.index, html.unescape(str(edited.value)), request)
 
-    def _retry(self, given: dict[Any, Any], retried: gr.RetryData, request: gr.Request) -> tuple[Any, ...]:
+    def _retry(self, fields: dict[Any, Any], retried: gr.RetryData, request: gr.Request) -> tuple[Any, ...]:
         """Ask the last request again."""
-        return self._ask_again(given, retried.index, None, request)
+        return self._ask_again(fields, retried.index, None, request)
 
-    def _repeat(self, given: dict[Any, Any], chosen: gr.SelectData, request: gr.Request) -> tuple[Any, ...]:
+    def _repeat(self, fields: dict[Any, Any], chosen: gr.SelectData, request: gr.Request) -> tuple[Any, ...]:
         """Run a task again with the model that was chosen for it in the plan."""
-        visitor = given[self._visitor]
+        visitor = fields[self._visitor]
         if visitor is None or visitor.running is not None:
             return tuple(gr.skip() for _ in range(6))
         number, task = chosen.index
-        choices = Choices(*(given[choice] for choice in self._choices))
+        choices = Choices(*(fields[choice] for choice in self._choices))
         visitor.repeat(number, task, chosen.value, choices)
         return visitor, _box(busy=True), *self._draw(visitor, request)
 
     def _ask_again(
-        self, given: dict[Any, Any], message: Any, asked: str | None, request: gr.Request
+        self, fields: dict[Any, Any], message: Any, asked: str | None, request: gr.Request
     ) -> tuple[Any, ...]:
-        visitor = given[self._visitor]
+        visitor = fields[self._visitor]
         if visitor is None or visitor.running is not None or not visitor.turns:
             return tuple(gr.skip() for _ in range(6))
         turn = visitor.rewind(int(message))
         box = {"text": turn.request if asked is None else asked, "files": turn.files}
-        return self._ask({**given, self._box: box}, request)
+        return self._ask({**fields, self._box: box}, request)
 
     async def _run(self, visitor: Visitor, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
         async with aclosing(visitor.run()) as steps:
@@ -398,15 +402,15 @@ def _language(request: gr.Request) -> str:
 def _in_language(value: Any, text: Texts) -> Any:
     """A label, or choices, with texts in place of what Gradio translates to the language of the browser."""
     if isinstance(value, list | tuple):
-        return type(value)(_in_language(one, text) for one in value)
+        return type(value)(_in_language(item, text) for item in value)
     return text(_NAMES[str(value)]) if str(value) in _NAMES else value
 
 
 def _labels_of(component: Any, text: Texts) -> dict[str, Any]:
     """The translated properties of a component."""
-    found = {name: getattr(component, name, None) for name in ("label", "value", "placeholder", "choices")}
-    shown = {name: _in_language(value, text) for name, value in found.items()}
-    return {name: value for name, value in shown.items() if value is not found[name] and value != found[name]}
+    texts = {name: getattr(component, name, None) for name in ("label", "value", "placeholder", "choices")}
+    shown = {name: _in_language(value, text) for name, value in texts.items()}
+    return {name: value for name, value in shown.items() if value is not texts[name] and value != texts[name]}
 
 
 def show_proposal(
@@ -464,10 +468,10 @@ def _edited_plan(
     tasks: list[dict[str, Any]], values: tuple[Any, ...], visitor: Visitor
 ) -> list[dict[str, Any]]:
     """The tasks whose checkbox is set, with the inputs as changed."""
-    given, edited = iter(values), []
+    answers, edited = iter(values), []
     for task in tasks:
-        is_kept = next(given)
-        args = {name: _changed(value, next(given), visitor) for name, value in task["args"].items()}
+        is_kept = next(answers)
+        args = {name: _changed(value, next(answers), visitor) for name, value in task["args"].items()}
         if is_kept:
             edited.append({**task, "args": args})
     return edited

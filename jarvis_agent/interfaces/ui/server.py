@@ -40,7 +40,7 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
     known = [ApiKey(key.get_secret_value()) for key in server.api_keys]
 
     def login(name: str, key: str) -> bool:
-        return any(one.matches(key.encode()) for one in known)
+        return any(api_key.matches(key.encode()) for api_key in known)
 
     message = "Any name, and an API key as the password."
     page = Page(agents, server).blocks

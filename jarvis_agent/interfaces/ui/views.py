@@ -155,7 +155,9 @@ class PlanView:
         used, *others = map(self._escape, models_of(row) or [""])
         if not others:
             return ""
-        options = f'<option value="">{used}</option>' + "".join(f"<option>{one}</option>" for one in others)
+        options = f'<option value="">{used}</option>' + "".join(
+            f"<option>{model}</option>" for model in others
+        )
         label = self._escape(self._text("again"))
         chooser = f'<select aria-label="{label}" data-task="{number}-{row.task.id}">{options}</select>'
         return f"<dt>{label}</dt><dd>{chooser}</dd>"
@@ -240,32 +242,33 @@ class ChatView:
 
     def messages(self) -> list[Any]:
         """The messages of all turns. Those of a turn that is over are made once."""
-        found: list[Any] = []
+        messages: list[Any] = []
         for turn in self._visitor.turns:
             shown = turn.messages or self._messages(turn)
             if turn.is_over:
                 turn.messages = shown
-            found += shown
-        return found
+            messages += shown
+        return messages
 
     def _messages(self, turn: PageTurn) -> list[Message]:
         files = [self._file(path, path.name) for path in turn.files if path.is_file()]
         # Gradio lets a visitor edit the last part of a message, if that is a text.
-        found: list[Message] = [{"role": "user", "content": [*files, escape(turn.request)]}]
+        messages: list[Message] = [{"role": "user", "content": [*files, escape(turn.request)]}]
         if turn.progress.tasks or self._visitor.running is turn:
-            found.append(self._progress(turn))
+            messages.append(self._progress(turn))
         answer = turn.run.answer if turn.run is not None else turn.progress.answer
         texts = [self._shown(answer)]
-        made = [one for result in turn.run.results for one in self._files(result)] if turn.run else []
-        texts += [text for text, _ in made]
+        results = turn.run.results if turn.run else []
+        attachments = [attachment for result in results for attachment in self._files(result)]
+        texts += [text for text, _ in attachments]
         if turn.proposal is not None:
             texts.append(self._text("waits"))
         if turn.is_stopped:
             texts.append(self._text("was_stopped"))
         if turn.trouble is not None:
             texts.append(self._trouble(turn.trouble))
-        content = ["\n\n".join(filter(None, texts)), *(file for _, file in made if file)]
-        return [*found, {"role": "assistant", "content": content}] if any(content) else found
+        content = ["\n\n".join(filter(None, texts)), *(file for _, file in attachments if file)]
+        return [*messages, {"role": "assistant", "content": content}] if any(content) else messages
 
     def _progress(self, turn: PageTurn) -> Message:
         """The tasks as a "thought" of Gradio, which is open while the run goes on."""

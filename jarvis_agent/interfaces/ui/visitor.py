@@ -1,10 +1,4 @@
-"""A visitor in one chat of the page: its turns, its files, and the agent that may read them and no others.
-
-visitor = Visitor([agent], Path("outputs/ui/9f0c…"))     # goes on with the chat that is stored there
-turn = visitor.ask("What animal is this?", [Path("cat.jpg")], Choices())
-async for _ in visitor.run(): ...           # `turn` has changed
-async for _ in visitor.decide(True): ...    # answers `turn.proposal`
-"""
+"""A visitor of the page, in one chat."""
 
 from __future__ import annotations
 
@@ -124,8 +118,8 @@ class StoredTurn(Frozen):
     def restored(self, agent: JarvisAgent) -> PageTurn:
         """The turn of the page."""
         rows = {task.id: TaskProgress(task) for task in self.run.plan.tasks}
-        for one in self.run.results:
-            rows[one.task.id] = TaskProgress(one.task, one.status, one.selection, one)
+        for result in self.run.results:
+            rows[result.task.id] = TaskProgress(result.task, result.status, result.selection, result)
         return PageTurn(
             self.request,
             self.files,
@@ -140,7 +134,13 @@ class StoredTurn(Frozen):
 
 
 class Visitor:
-    """See the module. All files of the chat are below `directory`."""
+    """One chat: its turns, its files below `directory`, and the agent that may read them and no others.
+
+    visitor = Visitor([agent], Path("outputs/ui/9f0c…"))     # goes on with the chat that is stored there
+    turn = visitor.ask("What animal is this?", [Path("cat.jpg")], Choices())
+    async for _ in visitor.run(): ...           # `turn` has changed
+    async for _ in visitor.decide(True): ...    # answers `turn.proposal`
+    """
 
     def __init__(self, agents: Sequence[JarvisAgent], directory: Path) -> None:
         """`agents` are those that a visitor can choose from."""
@@ -161,8 +161,8 @@ class Visitor:
     def file_names(self) -> list[str]:
         """The files of the chat, which a plan may use: uploads, and what earlier runs made."""
         runs = [turn.run for turn in self.turns if turn.run is not None]
-        made = [file.path for run in runs for file in run.resources if file.path is not None]
-        return list(dict.fromkeys(path.name for path in [*(f for t in self.turns for f in t.files), *made]))
+        paths = [file.path for run in runs for file in run.resources if file.path is not None]
+        return list(dict.fromkeys(path.name for path in [*(f for t in self.turns for f in t.files), *paths]))
 
     def ask(
         self,
@@ -217,7 +217,7 @@ class Visitor:
         Raises:
             InputError: there is no such turn, task or candidate.
         """
-        turn = next((one for place, one in enumerate(self.turns) if place == number), None)
+        turn = self.turns[number] if 0 <= number < len(self.turns) else None
         row = turn.progress.tasks.get(task) if turn is not None else None
         if turn is None or turn.run is None or row is None or model not in models_of(row):
             raise InputError("this task cannot be run again with this model")
@@ -244,8 +244,8 @@ class Visitor:
         if turn is None or turn.is_begun:  # Two tabs may show one chat.
             return
         turn.is_begun = True
-        given = {"input": turn.request, "files": [file.name for file in turn.files]}
-        async with aclosing(self._follow(turn, given)) as steps:
+        request = {"input": turn.request, "files": [file.name for file in turn.files]}
+        async with aclosing(self._follow(turn, request)) as steps:
             async for _ in steps:
                 yield
 
@@ -261,10 +261,10 @@ class Visitor:
             async for _ in steps:
                 yield
 
-    async def _follow(self, turn: PageTurn, given: Any) -> AsyncGenerator[None, None]:
+    async def _follow(self, turn: PageTurn, request: Any) -> AsyncGenerator[None, None]:
         activities.set(turn.progress.activities)  # for the task that runs the agent
         try:
-            async with aclosing(_batches(turn.agent.events(given, turn.config))) as batches:
+            async with aclosing(_batches(turn.agent.events(request, turn.config))) as batches:
                 async for events in batches:
                     for event in events:
                         turn.progress.update(event)
@@ -314,7 +314,7 @@ def models_of(row: TaskProgress) -> list[str]:
     """The models that could do a task which has run: the one that did it first, then the other candidates."""
     if row.result is None or row.result.model is None or row.selection is None:
         return []
-    return list(dict.fromkeys([row.result.model, *(one.id for one in row.selection.candidates)]))
+    return list(dict.fromkeys([row.result.model, *(candidate.id for candidate in row.selection.candidates)]))
 
 
 async def _batches(events: AsyncGenerator[Event, None]) -> AsyncGenerator[list[Event], None]:
@@ -330,17 +330,17 @@ async def _batches(events: AsyncGenerator[Event, None]) -> AsyncGenerator[list[E
     reading.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while not is_over:
-            found: list[Event | None] = []
+            batch: list[Event | None] = []
             try:
                 async with asyncio.timeout(_TICK_S):
-                    found.append(await queue.get())
+                    batch.append(await queue.get())
                 await asyncio.sleep(_PAUSE_S)
             except TimeoutError:
                 pass
             while not queue.empty():
-                found.append(queue.get_nowait())
-            is_over = None in found
-            yield [event for event in found if event is not None]
+                batch.append(queue.get_nowait())
+            is_over = None in batch
+            yield [event for event in batch if event is not None]
         await reading
     finally:
         reading.cancel()
