@@ -33,20 +33,22 @@ def fading(count: int = 6, width: int = 33, height: int = 17) -> Any:
     return np.stack([np.full((height, width, 3), 40 * shade, np.uint8) for shade in range(count)])
 
 
-def test_images_are_written_as_png(adapting: Adapting, subtests: pytest.Subtests) -> None:
-    for raw in (
+@pytest.mark.parametrize(
+    "raw",
+    [
         Image.new("RGB", (4, 2), "red"),
         {"image": Image.new("L", (4, 2))},
         [Image.new("RGBA", (4, 2))],
         np.zeros((2, 4, 3), np.float32),
         np.zeros((2, 4, 1), np.uint8),
-    ):
-        with subtests.test(raw=str(raw)):
-            output, resources = adapting("text-to-image", raw)
-            assert output == {"path": str(resources[0].path), "width": 4, "height": 2}
-            assert (resources[0].kind, resources[0].mime) == ("image", "image/png")
-            with Image.open(output["path"]) as saved:
-                assert (saved.format, saved.size) == ("PNG", (4, 2))
+    ],
+)
+def test_images_are_written_as_png(adapting: Adapting, raw: Any) -> None:
+    output, resources = adapting("text-to-image", raw)
+    assert output == {"path": str(resources[0].path), "width": 4, "height": 2}
+    assert (resources[0].kind, resources[0].mime) == ("image", "image/png")
+    with Image.open(output["path"]) as saved:
+        assert (saved.format, saved.size) == ("PNG", (4, 2))
 
 
 def test_objects_are_drawn_counted_and_listed(adapting: Adapting, photo: Resource) -> None:
@@ -142,21 +144,23 @@ def test_pictures_name_their_origin_without_the_keys_in_a_prompt(adapting: Adapt
     assert b"hf_Qw" not in Path(path).read_bytes()
 
 
-def test_sound_is_written_as_16_bit_mono_wav(adapting: Adapting, subtests: pytest.Subtests) -> None:
-    for samples in (
+@pytest.mark.parametrize(
+    "samples",
+    [
         np.full(8000, 0.5, np.float32),
         np.full((8000, 2), 0.5),
         np.full((2, 8000), 16384, np.int16),
-    ):
-        with subtests.test(shape=samples.shape, dtype=str(samples.dtype)):
-            raw = {"audio": samples, "sampling_rate": np.int64(16_000)}
-            output, resources = adapting("text-to-speech", raw)
-            assert output == {"sampling_rate": 16_000, "duration": 0.5, "path": str(resources[0].path)}
-            assert kinds(resources) == ["audio"]
-            with wave.open(output["path"]) as file:
-                assert file.getparams()[:4] == (1, 2, 16_000, 8000)
-                first = int.from_bytes(file.readframes(1), "little", signed=True)
-            assert first == pytest.approx(16384, abs=2)
+    ],
+)
+def test_sound_is_written_as_16_bit_mono_wav(adapting: Adapting, samples: Any) -> None:
+    raw = {"audio": samples, "sampling_rate": np.int64(16_000)}
+    output, resources = adapting("text-to-speech", raw)
+    assert output == {"sampling_rate": 16_000, "duration": 0.5, "path": str(resources[0].path)}
+    assert kinds(resources) == ["audio"]
+    with wave.open(output["path"]) as file:
+        assert file.getparams()[:4] == (1, 2, 16_000, 8000)
+        first = int.from_bytes(file.readframes(1), "little", signed=True)
+    assert first == pytest.approx(16384, abs=2)
 
 
 def test_sounds_of_other_forms(adapting: Adapting, tmp_path: Path) -> None:
@@ -187,44 +191,48 @@ def test_sounds_of_other_forms(adapting: Adapting, tmp_path: Path) -> None:
     assert Path(output["path"]).suffix == ".wav"
 
 
-def test_frames_become_a_video_in_h264(adapting: Adapting, subtests: pytest.Subtests) -> None:
-    for frames in (
+@pytest.mark.parametrize(
+    "frames",
+    [
         fading(),
         fading().astype(np.float32) / 255,
         [Image.fromarray(frame).convert("RGBA") for frame in fading()],
-    ):
-        with subtests.test(frames=str(type(frames)), first=str(type(frames[0]))):
-            output, resources = adapting("text-to-video", {"frames": frames, "fps": np.float32(12)})
-            facts = (output["width"], output["height"], output["fps"], output["duration"])
-            assert facts == (32, 16, 12.0, 0.5)
-            assert resources[0].mime == "video/mp4"
-            with av.open(output["path"]) as made:
-                codec = made.streams.video[0].codec_context
-                assert (codec.name, codec.pix_fmt) == ("h264", "yuv420p")
-                shades = [frame.to_image().getpixel((16, 8))[0] for frame in made.decode(video=0)]
-            assert shades == pytest.approx([0, 40, 80, 120, 160, 200], abs=6)
+    ],
+)
+def test_frames_become_a_video_in_h264(adapting: Adapting, frames: Any) -> None:
+    output, resources = adapting("text-to-video", {"frames": frames, "fps": np.float32(12)})
+    facts = (output["width"], output["height"], output["fps"], output["duration"])
+    assert facts == (32, 16, 12.0, 0.5)
+    assert resources[0].mime == "video/mp4"
+    with av.open(output["path"]) as made:
+        codec = made.streams.video[0].codec_context
+        assert (codec.name, codec.pix_fmt) == ("h264", "yuv420p")
+        shades = [frame.to_image().getpixel((16, 8))[0] for frame in made.decode(video=0)]
+    assert shades == pytest.approx([0, 40, 80, 120, 160, 200], abs=6)
 
 
-def test_video_files_become_h264_unless_they_are(
-    adapting: Adapting, tmp_path: Path, subtests: pytest.Subtests
-) -> None:
-    plain = a_film(tmp_path / "plain.mp4")
-    assert adapting("text-to-video", {"path": str(plain)})[0]["path"] == str(plain)
-    for name, codec, pix_fmt, sound in (
+@pytest.mark.parametrize(
+    ("name", "codec", "pix_fmt", "sound"),
+    [
         ("web.webm", "libvpx", "yuv420p", True),
         ("rich.mp4", "libx264", "yuv444p", False),
         ("moving.gif", "gif", "rgb8", False),
-    ):
-        with subtests.test(name):
-            path = a_film(tmp_path / name, codec, pix_fmt=pix_fmt, shades=range(0, 240, 40), sound=sound)
-            output, resources = adapting("image-to-video", path)
-            assert resources[0].mime == "video/mp4"
-            assert output["duration"] == pytest.approx(0.6, abs=0.15)
-            with av.open(output["path"]) as made:
-                names = [stream.codec_context.name for stream in made.streams]
-                assert names == (["h264", "aac"] if sound else ["h264"])
-                assert made.streams.video[0].codec_context.pix_fmt == "yuv420p"
-                assert sum(1 for _ in made.decode(video=0)) == 6
+    ],
+)
+def test_video_files_become_h264_unless_they_are(
+    adapting: Adapting, tmp_path: Path, name: str, codec: str, pix_fmt: str, sound: bool
+) -> None:
+    plain = a_film(tmp_path / "plain.mp4")
+    assert adapting("text-to-video", {"path": str(plain)})[0]["path"] == str(plain)
+    path = a_film(tmp_path / name, codec, pix_fmt=pix_fmt, shades=range(0, 240, 40), sound=sound)
+    output, resources = adapting("image-to-video", path)
+    assert resources[0].mime == "video/mp4"
+    assert output["duration"] == pytest.approx(0.6, abs=0.15)
+    with av.open(output["path"]) as made:
+        names = [stream.codec_context.name for stream in made.streams]
+        assert names == (["h264", "aac"] if sound else ["h264"])
+        assert made.streams.video[0].codec_context.pix_fmt == "yuv420p"
+        assert sum(1 for _ in made.decode(video=0)) == 6
 
 
 SHAPE = {

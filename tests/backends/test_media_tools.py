@@ -61,26 +61,28 @@ def seconds_of_sound(path: Path) -> float:
         return float(samples / video.streams.audio[0].rate)
 
 
-def test_a_dubbed_video_has_the_pictures_of_one_and_the_sound_of_the_other(
-    run_tool: RunTool, tmp_path: Path, subtests: pytest.Subtests
-) -> None:
-    """The sound is resampled to 48 kHz if AAC lacks its rate."""
-    for name, codec, size, rate, kept in (
+@pytest.mark.parametrize(
+    ("name", "codec", "size", "rate", "kept"),
+    [
         ("film.mp4", "libx264", (32, 16), 8_000, 8_000),
         ("old.mp4", "mpeg4", (32, 16), 11_111, 48_000),
         ("web.webm", "libvpx", (33, 17), 192_000, 48_000),
-    ):
-        with subtests.test(name):
-            video = Resource(kind="video", path=a_film(tmp_path / name, codec, size))
-            path = run_tool("combine-video-audio", video=video, audio=a_tone(tmp_path, rate))["path"]
-            assert detect_media_type(path) == ("video", "video/mp4")
-            assert pictures(path) == 10
-            assert seconds_of_sound(path) == pytest.approx(1.0, abs=0.2)
-            with av.open(path) as dubbed:
-                seen, heard = dubbed.streams
-                assert (seen.codec_context.name, heard.codec_context.name) == ("h264", "aac")
-                assert (seen.width, seen.height, heard.rate) == (32, 16, kept)
-                assert dubbed.duration == pytest.approx(1_000_000, abs=200_000)
+    ],
+)
+def test_a_dubbed_video_has_the_pictures_of_one_and_the_sound_of_the_other(
+    run_tool: RunTool, tmp_path: Path, name: str, codec: str, size: tuple[int, int], rate: int, kept: int
+) -> None:
+    """The sound is resampled to 48 kHz if AAC lacks its rate."""
+    video = Resource(kind="video", path=a_film(tmp_path / name, codec, size))
+    path = run_tool("combine-video-audio", video=video, audio=a_tone(tmp_path, rate))["path"]
+    assert detect_media_type(path) == ("video", "video/mp4")
+    assert pictures(path) == 10
+    assert seconds_of_sound(path) == pytest.approx(1.0, abs=0.2)
+    with av.open(path) as dubbed:
+        seen, heard = dubbed.streams
+        assert (seen.codec_context.name, heard.codec_context.name) == ("h264", "aac")
+        assert (seen.width, seen.height, heard.rate) == (32, 16, kept)
+        assert dubbed.duration == pytest.approx(1_000_000, abs=200_000)
 
 
 def test_media_without_the_needed_streams_are_refused(
@@ -231,12 +233,13 @@ def test_the_part_in_a_box_is_cut_out(
             assert len(str(refused.value)) < 300
 
 
-def test_a_named_part_is_cut_out(run_tool: RunTool, quarters: Resource, subtests: pytest.Subtests) -> None:
+@pytest.mark.parametrize(("name", "box"), PARTS)
+def test_a_named_part_is_cut_out(
+    run_tool: RunTool, quarters: Resource, name: str, box: tuple[int, int, int, int]
+) -> None:
     whole = quarters.to_pil()
-    for name, box in PARTS:
-        with subtests.test(name):
-            part = run_tool("crop-image", image=quarters, box=name)
-            assert (part.size, part.tobytes()) == (whole.crop(box).size, whole.crop(box).tobytes())
+    part = run_tool("crop-image", image=quarters, box=name)
+    assert (part.size, part.tobytes()) == (whole.crop(box).size, whole.crop(box).tobytes())
 
 
 def corners(image: Image.Image) -> list[Any]:
@@ -294,13 +297,9 @@ def test_an_image_that_would_become_too_large_is_not_turned(tmp_path: Path) -> N
         ALGORITHMS["edit-image"].run(call)
 
 
-def test_an_image_is_converted_and_what_was_transparent_is_white_in_a_jpeg(
-    tmp_path: Path, subtests: pytest.Subtests
-) -> None:
-    path = tmp_path / "clear.png"
-    Image.new("RGBA", (4, 2), (0, 0, 0, 0)).save(path)
-    clear = Resource(kind="image", path=path)
-    for wanted, mime in (
+@pytest.mark.parametrize(
+    ("wanted", "mime"),
+    [
         ("jpeg", "image/jpeg"),
         (".JPG", "image/jpeg"),
         ("image/webp", "image/webp"),
@@ -308,11 +307,17 @@ def test_an_image_is_converted_and_what_was_transparent_is_white_in_a_jpeg(
         ("bmp", "image/bmp"),
         ("tiff", "image/tiff"),
         ("PNG", "image/png"),
-    ):
-        with subtests.test(wanted):
-            call = a_call(TASKS["edit-image"], tmp_path, image=clear, format=wanted)
-            output, (made,) = adapt(call.spec, ALGORITHMS["edit-image"].run(call), call)
-            assert detect_media_type(made.path) == ("image", mime)
-            assert (made.mime, output["path"], output["width"]) == (mime, str(made.path), 4)
-            if mime == "image/jpeg":
-                assert made.to_pil().getpixel((0, 0)) == (255, 255, 255)
+    ],
+)
+def test_an_image_is_converted_and_what_was_transparent_is_white_in_a_jpeg(
+    tmp_path: Path, wanted: str, mime: str
+) -> None:
+    path = tmp_path / "clear.png"
+    Image.new("RGBA", (4, 2), (0, 0, 0, 0)).save(path)
+    clear = Resource(kind="image", path=path)
+    call = a_call(TASKS["edit-image"], tmp_path, image=clear, format=wanted)
+    output, (made,) = adapt(call.spec, ALGORITHMS["edit-image"].run(call), call)
+    assert detect_media_type(made.path) == ("image", mime)
+    assert (made.mime, output["path"], output["width"]) == (mime, str(made.path), 4)
+    if mime == "image/jpeg":
+        assert made.to_pil().getpixel((0, 0)) == (255, 255, 255)

@@ -127,14 +127,16 @@ async def test_endpoints_that_do_not_fit_are_explained(
                 await run(call_of("text-to-image", space.url, tmp_path, {"text": "a cat"}, **metadata))
 
 
-async def test_a_space_that_is_unavailable_is_explained(tmp_path: Path, subtests: pytest.Subtests) -> None:
+@pytest.mark.parametrize(("stage", "kind"), [("BUILDING", TransientError), ("PAUSED", UnsupportedError)])
+async def test_a_space_that_is_unavailable_is_explained(
+    tmp_path: Path, stage: str, kind: type[Exception]
+) -> None:
     with HubDouble() as other, pytest.raises(TransientError, match="is not ready"):
         await run(hello(other.url, tmp_path))
-    for stage, kind in (("BUILDING", TransientError), ("PAUSED", UnsupportedError)):
-        with subtests.test(stage), HubDouble() as hub, hub.redirected():
-            hub.answer("/api/spaces/", body={"id": "a/b", "host": hub.url, "runtime": {"stage": stage}})
-            with pytest.raises(kind, match=stage):
-                await run(hello("a/b", tmp_path))
+    with HubDouble() as hub, hub.redirected():
+        hub.answer("/api/spaces/", body={"id": "a/b", "host": hub.url, "runtime": {"stage": stage}})
+        with pytest.raises(kind, match=stage):
+            await run(hello("a/b", tmp_path))
 
 
 async def test_a_space_that_does_not_answer_is_cancelled(space: SpaceDouble, tmp_path: Path) -> None:
@@ -150,19 +152,19 @@ async def test_a_space_that_does_not_answer_is_cancelled(space: SpaceDouble, tmp
     assert space.cancelled == ["event-0"]
 
 
+@pytest.mark.parametrize(("where", "sent"), [("own server", False), ("public", False), ("private", True)])
 async def test_only_a_private_space_of_the_hub_is_sent_the_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, sent: bool
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     backend = SpacesBackend(Settings(hf_token="hf_secret", offline=False, task_timeout=25))
-    for where, sent in (("own server", False), ("public", False), ("private", True)):
-        with subtests.test(where), SpaceDouble() as space, HubDouble() as hub, hub.redirected():
-            space.add("/f", {"text": "Textbox"}, ["Textbox"], lambda text: text)
-            about = {"id": "org/space", "host": space.url, "private": where == "private", "sdk": "gradio"}
-            hub.answer("/api/spaces/org/space", body={**about, "runtime": {"stage": "RUNNING"}})
-            name = space.url if where == "own server" else "org/space"
-            assert await backend.run(hello(name, tmp_path)) == "hi"
-            assert ("hf_secret" in str(space.headers)) is sent
+    with SpaceDouble() as space, HubDouble() as hub, hub.redirected():
+        space.add("/f", {"text": "Textbox"}, ["Textbox"], lambda text: text)
+        about = {"id": "org/space", "host": space.url, "private": where == "private", "sdk": "gradio"}
+        hub.answer("/api/spaces/org/space", body={**about, "runtime": {"stage": "RUNNING"}})
+        name = space.url if where == "own server" else "org/space"
+        assert await backend.run(hello(name, tmp_path)) == "hi"
+        assert ("hf_secret" in str(space.headers)) is sent
 
 
 def test_why_a_model_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,14 +97,6 @@ async def test_the_rank_decides_without_a_choice_in_time() -> None:
         assert reason in selection.reason
 
 
-async def test_a_custom_selector_that_never_chooses_fails_only_its_task() -> None:
-    agent, _, _ = small_agent(models=["a", "b"], selector=never, settings=Settings(task_timeout=30))
-    async with agent:
-        (result,) = (await agent.ainvoke(REQUEST)).results
-    assert (result.status, result.failure) == ("failed", "DeadlineError")
-    assert "model selection for image-to-text did not finish within 30 s" in (result.error or "")
-
-
 def captioner(expert: Any, settings: Settings | None = None) -> Any:
     (tool,) = hf_tools(
         tasks=["image-to-text"],

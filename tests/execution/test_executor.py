@@ -13,7 +13,6 @@ from clock import LoopTime
 from small_agents import picture
 
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.errors import NoCandidateError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
@@ -181,15 +180,6 @@ async def test_plans_that_cannot_work_fail_at_once(execute: Execute) -> None:
         results = await execute(*tasks)
         assert statuses(results) == expected
         assert error in [result.error for result in results]
-
-
-async def test_a_task_without_a_model_fails_with_the_reason(execute: Execute) -> None:
-    def choose(task: Task) -> None:
-        raise NoCandidateError("nothing here can echo")
-
-    (result,) = await execute(echo(0, "a"), runner=EchoRunner(choose=choose))
-    assert (result.status, result.failure) == ("failed", "NoCandidateError")
-    assert result.error == "nothing here can echo"
 
 
 @pytest.mark.parametrize("limit", ["task_timeout", "run_timeout"])

@@ -173,16 +173,6 @@ def test_a_stream_reports_the_tasks_and_then_the_answer(live: Live) -> None:
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-async def test_the_asynchronous_client_works(live: Live) -> None:
-    live.script["plan"] = "[]"
-    async with openai.AsyncOpenAI(base_url=f"{live.url}/v1", api_key="any") as client:
-        messages: Any = [{"role": "user", "content": "Good morning!"}]
-        reply = await client.chat.completions.create(model="jarvis", messages=messages)
-        stream = await client.chat.completions.create(model="jarvis", messages=messages, stream=True)
-        text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-    assert reply.choices[0].message.content == text == "Good morning."
-
-
 async def test_langchains_client_works(live: Live) -> None:
     llm = ChatOpenAI(base_url=f"{live.url}/v1", model="jarvis", api_key=SecretStr("any"))
     asked = [HumanMessage(about_cat()[0]["content"])]
@@ -297,7 +287,7 @@ def test_a_stream_begins_before_the_first_event(live: Live, monkeypatch: pytest.
         assert "assistant" in next(lines)
         assert any(line.startswith(": ping") for line in lines)
         began.set()
-        assert list(lines)[-2] == "data: [DONE]"
+        assert [line for line in lines if line.startswith("data:")][-1] == "data: [DONE]"
 
 
 def test_a_client_may_leave_before_the_first_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,22 +317,6 @@ def test_urls_of_files_lead_nowhere_else(live: Live, place: str) -> None:
     assert answer.status_code == 400
     assert "leads to the private address" in answer.text
     assert str(live.agent.settings.output_dir) not in answer.text
-
-
-def test_internal_errors_show_no_details_and_are_not_retried(
-    live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-
-    async def broken(self: JarvisAgent, *_: Any) -> Any:
-        calls.append(1)
-        raise RuntimeError("the key sk-live-12345 was refused")
-
-    monkeypatch.setattr(JarvisAgent, "ainvoke", broken)
-    with pytest.raises(openai.InternalServerError, match="Internal Server Error") as caught:
-        live.ask(about_cat())
-    assert "sk-live" not in caught.value.response.text
-    assert len(calls) == 1
 
 
 def test_an_error_in_a_stream_ends_it(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,6 +211,7 @@ def test_an_error_of_the_server_shows_no_details(
     monkeypatch.setattr(PipelineStages, "callable_tools", broken)
     answer = guarded.ask(ADA, path)
     assert "Internal Server Error" in answer.text
+    assert answer.headers.get("x-should-retry") == ("false" if path.startswith("/v1") else None)
     assert not re.search(f"sk-live|Traceback|{guarded.outputs}", answer.text)
 
 

@@ -340,13 +340,6 @@ def test_a_narrow_window_shows_everything_without_scrolling_sideways(stage: Stag
         outside = """() => [...document.querySelectorAll('#chat p, #chat img, #plan button, #plan dd, #box')]
             .filter(one => one.getBoundingClientRect().right > 361).map(one => one.outerHTML)"""
         assert tab.page.evaluate(outside) == []
-
-
-def test_the_request_is_written_below_an_answer_in_a_narrow_window(stage: Stage) -> None:
-    with browser_tab(stage.browser, stage.url, viewport={"width": 420, "height": 740}) as tab:
-        tab.ask("What animal is this?", CAT)
-        tab.wait_until_idle()
-        expect(tab.chat).to_contain_text(ANSWER)
         expect(tab.page.locator("#box")).to_be_in_viewport(ratio=1)
 
 
