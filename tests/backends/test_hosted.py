@@ -76,21 +76,18 @@ STATUSES: list[tuple[int, dict[str, str], type[ExpertError], str]] = [
 ]
 
 
+@pytest.mark.parametrize(("status", "headers", "kind", "part"), STATUSES)
 async def test_each_status_becomes_an_error_of_the_matching_kind(
-    hub: HubDouble, tmp_path: Path, subtests: pytest.Subtests
+    hub: HubDouble, tmp_path: Path, status: int, headers: dict[str, str], kind: type[ExpertError], part: str
 ) -> None:
-    for status, headers, kind, part in STATUSES:
-        body = {"error": "the model is loading"}
-        hub.answer("/models/org/model", status=status, headers=headers, body=body, times=1)
-        with subtests.test(status=status, headers=headers):
-            with pytest.raises(ExpertError, match=part) as caught:
-                await run(call_of(TASK, tmp_path, text="hi"))
-            assert type(caught.value) is kind
-            assert "hf_secret" not in str(caught.value)
-            if isinstance(caught.value, RateLimitedError):
-                after = headers.get("Retry-After")
-                expected = None if after is None else float(after) if after.isdigit() else 0.0
-                assert caught.value.retry_after == expected
+    hub.answer("/models/org/model", status=status, headers=headers, body={"error": "the model is loading"})
+    with pytest.raises(ExpertError, match=part) as caught:
+        await run(call_of(TASK, tmp_path, text="hi"))
+    assert type(caught.value) is kind
+    assert "hf_secret" not in str(caught.value)
+    if isinstance(caught.value, RateLimitedError):
+        after = headers["Retry-After"]
+        assert caught.value.retry_after == (float(after) if after.isdigit() else 0.0)
 
 
 async def test_unexpected_answers_and_lost_servers_fail_as_the_providers_fault(

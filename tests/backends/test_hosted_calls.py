@@ -65,23 +65,27 @@ def files(tmp_path: Path) -> dict[str, Resource]:
     }
 
 
+@pytest.mark.parametrize(("task", "inputs", "reply", "output"), ROWS)
 async def test_the_reply_for_each_task_is_what_its_adapter_takes(
-    hub: HubDouble, tmp_path: Path, files: dict[str, Resource], subtests: pytest.Subtests
+    hub: HubDouble,
+    tmp_path: Path,
+    files: dict[str, Resource],
+    task: str,
+    inputs: Any,
+    reply: Any,
+    output: Any,
 ) -> None:
-    for task, inputs, reply, output in ROWS:
-        hub.answer("/hf-inference/models/org/model", body=reply, times=1)
-        given = {name: files.get(str(value)[1:], value) for name, value in inputs.items()}
-        with subtests.test(task):
-            hub.requests.clear()
-            call = call_of(task, tmp_path, **given)
-            assert adapt(call.spec, await run(call), call)[0] == output
-            [request] = hub.requests
-            assert request.headers["authorization"] == "Bearer hf_secret"
-            if "audio" in inputs:
-                assert request.body == wav()
-            if "table" in inputs:
-                sent = request.json["inputs"] if "text" in inputs else request.json
-                assert sent["table"] == COLUMNS
+    hub.answer("/hf-inference/models/org/model", body=reply)
+    resources = {name: files.get(str(value)[1:], value) for name, value in inputs.items()}
+    call = call_of(task, tmp_path, **resources)
+    assert adapt(call.spec, await run(call), call)[0] == output
+    [request] = hub.requests
+    assert request.headers["authorization"] == "Bearer hf_secret"
+    if "audio" in inputs:
+        assert request.body == wav()
+    if "table" in inputs:
+        sent = request.json["inputs"] if "text" in inputs else request.json
+        assert sent["table"] == COLUMNS
 
 
 async def test_images_and_sounds_in_replies_are_read(
