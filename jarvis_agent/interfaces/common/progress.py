@@ -192,9 +192,8 @@ def _details(row: TaskProgress, words: Phrases) -> Iterator[str]:
     if row.selection is not None:
         yield _choice(row.result.model if row.result else None, row.selection, words)
     if row.result is not None:
-        failures = (
-            f"{attempt.model} failed: {attempt.error}" for attempt in row.result.attempts if not attempt.ok
-        )
+        failed = (attempt for attempt in row.result.attempts if not attempt.ok)
+        failures = (f"{attempt.model} failed: {attempt.error}" for attempt in failed)
         yield from (shorten(words.translated(line), 200) for line in (*failures, *row.result.notes))
         if row.result.error:
             yield shorten(words.translated(row.result.error), 300)

@@ -33,13 +33,13 @@ _names = PublicNames(_directory, "/outputs")
 async def _output(request: Request) -> FileResponse:
     """A file of a run."""
     run, name = request.path_params["run"], request.path_params["name"]
-    found = await asyncio.to_thread(find_output, _directory, run, name)
-    if found is None:
+    file = await asyncio.to_thread(find_output, _directory, run, name)
+    if file is None:
         raise HTTPException(404, "no such file")
-    disposition = "inline" if found.inline else "attachment"
+    disposition = "inline" if file.inline else "attachment"
     headers = {"X-Content-Type-Options": "nosniff"}
     return FileResponse(
-        found.path, 200, headers, found.mime, filename=name, content_disposition_type=disposition
+        file.path, 200, headers, file.mime, filename=name, content_disposition_type=disposition
     )
 
 

@@ -209,9 +209,8 @@ class Page:
         saved = self._save.click(self._export, [self._visitor], [self._saved], **_QUIET)
         saved.then(None, js="() => setTimeout(() => document.querySelector('#saved').click(), 100)", **_QUIET)
         self.blocks.load(None, None, [self._theme], js=_READ_THEME, **_QUIET)
-        self._labelled = [
-            component for component in self.blocks.blocks.values() if _labels_of(component, texts_for("en"))
-        ]
+        components = self.blocks.blocks.values()
+        self._labelled = [part for part in components if _labels_of(part, texts_for("en"))]
         self.blocks.load(self._translate, None, self._labelled, **_QUIET)
         self.blocks.load(self._open, keys, js=_READ_KEYS, **start)
         self._name.change(None, keys, js=_KEEP_KEYS, **_QUIET)
@@ -222,9 +221,8 @@ class Page:
     def _translate(self, request: gr.Request) -> dict[Any, Any]:
         """The labels in the language that the visitor chose. Gradio has those in the browser's language."""
         text, is_chosen = _texts(request), _COOKIE in str(request.headers.get("cookie"))
-        updates = (
-            {component: _labels_of(component, text) for component in self._labelled} if is_chosen else {}
-        )
+        labelled = self._labelled if is_chosen else []
+        updates = {component: _labels_of(component, text) for component in labelled}
         updates.setdefault(self._language, {})["value"] = text("tag")
         return {component: gr.update(**changes) for component, changes in updates.items()}
 

@@ -155,11 +155,11 @@ class PlanView:
         used, *others = map(self._escape, models_of(row) or [""])
         if not others:
             return ""
-        options = f'<option value="">{used}</option>' + "".join(
-            f"<option>{model}</option>" for model in others
-        )
+        options = [f'<option value="">{used}</option>', *(f"<option>{model}</option>" for model in others)]
         label = self._escape(self._text("again"))
-        chooser = f'<select aria-label="{label}" data-task="{number}-{row.task.id}">{options}</select>'
+        chooser = (
+            f'<select aria-label="{label}" data-task="{number}-{row.task.id}">{"".join(options)}</select>'
+        )
         return f"<dt>{label}</dt><dd>{chooser}</dd>"
 
     def _facts(self, row: TaskProgress) -> Iterable[str]:
