@@ -40,7 +40,7 @@ help:
 	@echo "make task-report  list task types without a test case, a tiny model, a request or a recommended model"
 	@echo "make docs       build the site of docs/ into site/; $(BIN)/mkdocs serve shows it"
 	@echo "make notebooks  run the notebooks and store their outputs"
-	@echo "make planner    train the pointer planner on the requests in training/ and score it"
+	@echo "make planner    train the planner without a language model on the requests in training/, and score it"
 	@echo "make clean      remove .venv and what was built"
 	@echo "PYTHON=...   the Python to use (3.11 or newer); now: $(PYTHON)"
 	@echo "On Linux without a GPU, PIP_EXTRA_INDEX_URL=<the CPU index that pytorch.org names> saves gigabytes of CUDA packages."
@@ -82,8 +82,8 @@ notebooks: $(VENV)/dev.stamp
 
 planner: $(VENV)/dev.stamp
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest build $(subst _,-,$(subst -,==,$(DICTIONARY)))
-	@$(BIN)/python training/train.py --all --out build/planner.npz --dictionary build/$(DICTIONARY)-py3-none-any.whl
-	@$(BIN)/python training/evaluate.py --planner pointer
+	@$(BIN)/python training/train.py --dictionary build/$(DICTIONARY)-py3-none-any.whl $(TRAIN)
+	@$(BIN)/python training/evaluate.py
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(AGENT) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

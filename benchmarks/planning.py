@@ -3,7 +3,6 @@
     python benchmarks/planning.py                                    # SmolLM2-135M, served on this machine
     python benchmarks/planning.py --only paper --only schema         # some of the ways
     python benchmarks/planning.py --every 3                          # only each third request
-    python benchmarks/planning.py --requests tests/data/offline_requests.json --every 4
     python benchmarks/planning.py --url http://localhost:8000/v1 --model qwen3-8b
 
 Every way plans the same requests at temperature 0. A plan is right when it has the tasks of one of the plans

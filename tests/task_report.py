@@ -5,7 +5,6 @@ A task type requires only its row and an example for the planners (CONTRIBUTING.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,9 +21,9 @@ DATA = Path(__file__).parent / "data"
 def missing(specs: Iterable[TaskSpec]) -> dict[str, list[str]]:
     """The names of the task types that lack something, by what they lack."""
     cases = yaml.safe_load((DATA / "task_cases.yaml").read_text(encoding="utf-8"))
-    plain = json.loads((DATA / "offline_requests.json").read_text(encoding="utf-8"))
     evaluated = {task.task for request in read_requests() for task in request.plan}
-    planned = {task for request in plain for task, _ in request["plan"]}
+    files = (DATA.parents[1] / "training" / "requests").glob("*.txt")
+    learned = {line.partition(" ")[0] for file in files for line in file.read_text("utf-8").splitlines()}
     lists: dict[str, list[str]] = {}
     for spec in specs:
         name, rows = spec.name, cases.get(spec.name, [])
@@ -33,7 +32,7 @@ def missing(specs: Iterable[TaskSpec]) -> dict[str, list[str]]:
             "a tiny model in tests/data/tiny_models.yaml": not spec.needs_model
             or any("models" in row for row in rows),
             "a request in jarvis_agent/evaluation/data/requests.jsonl": name in evaluated,
-            "a request in tests/data/offline_requests.json": name in planned,
+            "a request in training/requests/": name in learned,
             "a model in jarvis_agent/selection/recommended.csv": not spec.needs_model or recommended(spec),
         }.items():
             if not there:

@@ -7,7 +7,6 @@ from random import Random
 import augment
 import notation
 import pytest
-import sequences
 from tokenizers import Tokenizer
 
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
@@ -15,6 +14,8 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.evaluation.requests import judge, same_plan
 from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.offline import sequences
+from jarvis_agent.planning.offline.network import WEIGHTS, load_arrays, load_network
 
 pytestmark = pytest.mark.starter
 
@@ -23,13 +24,11 @@ pytestmark = pytest.mark.starter
 def vocabulary() -> sequences.Vocabulary:
     weights = fetch_weights(STARTERS[MINILM], Settings(offline=True))
     tokenizer = Tokenizer.from_file(str(weights.parent / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
     return sequences.Vocabulary.of(tokenizer, ["图", "片", "图片"])
 
 
-def prompt_of(vocabulary: sequences.Vocabulary, example: augment.Example) -> sequences.Prompt:
-    return sequences.Prompt(vocabulary, PlanRequest.of(example.asked.inputs))
+def prompt_of(vocabulary: sequences.Vocabulary, example: augment.Example) -> sequences.TokenizedRequest:
+    return sequences.TokenizedRequest(vocabulary, PlanRequest.of(example.asked.inputs))
 
 
 def written(vocabulary: sequences.Vocabulary, example: augment.Example) -> list[int] | None:
@@ -65,8 +64,10 @@ def test_every_action_of_a_plan_is_allowed(
 
 
 def test_actions_are_limited_to_files_results_and_tasks_that_fit(vocabulary: sequences.Vocabulary) -> None:
-    prompt = sequences.Prompt(vocabulary, PlanRequest.of("transcribe talk.mp3 and describe cat.jpg"))
-    code = sequences.CODE
+    prompt = sequences.TokenizedRequest(
+        vocabulary, PlanRequest.of("transcribe talk.mp3 and describe cat.jpg")
+    )
+    code = vocabulary.code
 
     def following(*symbols: str) -> set[str]:
         mask = prompt.allowed([code[symbol] for symbol in symbols], {"image-to-text": TASKS["image-to-text"]})
@@ -97,3 +98,53 @@ def test_varied_and_joined_requests_keep_their_plans(
             both += example.asked.plan[len(first.asked.plan) :] != []
     assert changed > 100
     assert both > 50
+
+
+@pytest.mark.slow
+def test_training_goes_on_from_weights_that_lack_a_task_type_and_chinese_words(
+    vocabulary: sequences.Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    import train
+
+    arrays, about = load_arrays(WEIGHTS)
+    monkeypatch.setattr(train, "SYMBOLS", ["music-transcription", *about["symbols"]])
+    rows = torch.zeros(len(sequences.MARKERS) + len(vocabulary.chinese), train.SIZE)
+    folder = fetch_weights(STARTERS[MINILM], Settings(offline=True)).parent
+    network = train.Network(folder, rows)
+    network.load_saved(vocabulary)
+    assert torch.equal(network.actions.weight[1:], torch.from_numpy(arrays["actions.weight"]))
+    assert not torch.equal(network.actions.weight[0], network.actions.weight[1])
+    place = len(about["markers"]) + about["chinese"].index("图")
+    mine = vocabulary.chinese["图"]
+    assert torch.equal(network.rows.weight[mine], torch.from_numpy(arrays["rows.weight"][place]))
+
+
+@pytest.mark.slow
+def test_the_network_in_numpy_computes_what_the_trained_one_does() -> None:
+    import numpy as np
+    import torch
+    import train
+
+    network = load_network(Settings(offline=True))
+    _, about = load_arrays(WEIGHTS)
+    vocabulary, request = (
+        network._vocabulary,
+        PlanRequest.of("Describe cat.jpg in French"),
+    )
+    tokens = sequences.TokenizedRequest(vocabulary, request)
+    folder = fetch_weights(STARTERS[MINILM], Settings(offline=True)).parent
+    rows = torch.zeros(len(about["markers"]) + len(about["chinese"]), train.SIZE)
+    trained = train.Network(folder, rows)
+    trained.load_saved(vocabulary)
+    trained.eval()
+    draft = network.write(request, TASKS)
+    actions = tokens.actions_of(draft.tasks)
+    assert actions
+    words, word_rows = (torch.from_numpy(array)[None] for array in tokens.arrays())
+    with torch.no_grad():
+        mask = torch.ones_like(words, dtype=torch.bool)
+        logits = trained(words, word_rows, mask, torch.tensor([[sequences.START, *actions[:-1]]]))
+    logs = torch.log_softmax(logits[0], -1).numpy()
+    whole = float(np.exp(sum(logs[place, action] for place, action in enumerate(actions))))
+    assert whole == pytest.approx(draft.probability, rel=0.05)

@@ -122,7 +122,7 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         files += [Resource(kind=cast("Any", kind), name=kind) for kind in kinds if kind in _KINDS]
         request = PlanRequest.of({"input": text, "files": files}, self._specs)
         planned = self._planner.invoke({"input": text, "files": files, "tools": self._specs})
-        scores = tool_scores(request, self._similarity, ())
+        scores = tool_scores(request, self._similarity)
         likely = sorted(self._experts, key=lambda name: -scores[name])
         return list(dict.fromkeys([*(task.task for task in planned.tasks), *likely]))[: self._count]
 

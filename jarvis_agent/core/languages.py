@@ -1,6 +1,6 @@
 """The languages of translation models, under every name that models use for them.
 
-    find_language("French")       # Language("French", "fr", "fra_Latn"), as for "fr", "fr-CA" or "fra_Latn"
+    find_language("French")       # Language("French", "fr", "fra_Latn", "法语"), as for "fr" or "法文"
     language_of_script("你好")     # "zh"
     detect_script("请描述 a.jpg")  # "zh"
 
@@ -21,11 +21,17 @@ from jarvis_agent.core.text import excerpt
 
 
 class Language(NamedTuple):
-    """A language: its English name, its ISO 639-1 code, and its code in FLORES-200 (as NLLB uses it)."""
+    """A language: its English name, ISO 639-1 code, code in FLORES-200 (as of NLLB), and Chinese name."""
 
     name: str
     code: str
     flores: str
+    chinese: str
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Its names as requests write them."""
+        return (self.name, self.chinese, self.chinese[:-1] + "文", self.chinese[:-1] + "语")
 
 
 with (Path(__file__).parent / "data" / "languages.csv").open(encoding="utf-8", newline="") as _rows:
@@ -39,6 +45,8 @@ _OTHER_NAMES = {
     "mandarin": "zh",
     "nb": "no",
     "simplified chinese": "zh",
+    "普通话": "zh",
+    "汉语": "zh",
 }
 _SCRIPTS = {
     "HIRAGANA": "ja",
@@ -62,13 +70,14 @@ _MARKS = {"ja": r"[\u3040-\u30ff]", "ko": r"[\uac00-\ud7af]", "zh": r"[\u4e00-\u
 
 @lru_cache(maxsize=256)
 def find_language(name: str) -> Language | None:
-    """The language of an English name or of a code, in any spelling; None if it is not in the table."""
+    """The language of an English or Chinese name or of a code; None if it is not in the table."""
     wanted = name.strip().lower()
     wanted = _OTHER_NAMES.get(wanted, wanted)
     short = re.split(r"[-_]", wanted)[0]
     short = _OTHER_NAMES.get(short, short)
     for language in LANGUAGES:
-        if wanted == language.name.lower() or short in (language.code, language.flores[:3]):
+        names = (language.name.lower(), *language.spellings[1:])
+        if wanted in names or short in (language.code, language.flores[:3]):
             return language
     return None
 

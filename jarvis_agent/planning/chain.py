@@ -6,8 +6,7 @@
     chain.with_fallbacks([OfflinePlanner()])
 
 For each request it composes `prompt | chat model | PlanOutputParser`. Tasks that rules cannot repair are sent
-back to the model once, with the errors. What the plan leaves out of the request is added where it is sure,
-and else asked for in the same way (see `coverage`).
+back to the model once, with the errors, and so are files of the request that no task uses (see `coverage`).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
 from jarvis_agent.planning.coverage import Coverage
 from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example, available_names
-from jarvis_agent.planning.hints import PlannedStep, RequestHints
+from jarvis_agent.planning.hints import PlanDraft, RequestHints
 from jarvis_agent.planning.inputs import FileNames, PlanInput, PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables, task_lines
 from jarvis_agent.planning.normalise import WHAT_IT_NEEDS, shorten
@@ -67,8 +66,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
     Attributes:
         specs: the task types that the plan may use, by name.
         files: the files that the plan may name; None: any.
-        coverage: what the request asks for. Tasks for what the plan leaves out are added if they are sure,
-            and else asked for. The default compares the plan with nothing.
+        coverage: the files of the request. Tasks for those that the plan leaves out are asked for.
         repair: asked once, with a list of PlanParseErrors, to write again what rules cannot repair, and what
             is left out. Returns text or a message. None: what is broken is left out, with a note.
 
@@ -134,31 +132,20 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             can_repair = False
         if rest:
             yield Plan(tasks=rest)
-        gaps = self.coverage.find_errors(parser.tasks)
-        # What is sure needs no call. If one is due for errors, the model may fill the gaps too.
-        more = self._add_expected(parser) if gaps and not parser.errors else []
+        more: list[Task] = []
         errors = [*parser.errors, *self.coverage.find_errors(parser.tasks)]
         if can_repair and errors:
             try:
                 reply = _text(await repair(errors))
-                more += parser.apply_repair(reply, lambda draft: self.coverage.lacks(draft, parser.tasks))
+                more = parser.apply_repair(reply, lambda draft: self.coverage.lacks(draft, parser.tasks))
             except LLMError as error:
                 parser.note(f"the language model could not repair its plan: {error}")
         if parser.errors and not parser.tasks:
             is_weak = any(WHAT_IT_NEEDS not in one.error for one in parser.errors)
             raise LLMError(f"{'; '.join(parser.notes)}.{_LARGER_MODEL if is_weak else ''}")
-        if gaps or more:
-            more += self._add_expected(parser)
-            for gap in self.coverage.find_errors(parser.tasks):
-                parser.note(f"“{shorten(gap.raw)}” is not planned", is_removal=True)
+        for gap in self.coverage.find_errors(parser.tasks):
+            parser.note(f"“{shorten(gap.raw)}” is not planned", is_removal=True)
         yield Plan(tasks=more, notes=parser.notes, removed=parser.removed)
-
-    def _add_expected(self, parser: StreamingPlanParser) -> list[Task]:
-        """Add the tasks that the request asks for without doubt, and the plan lacks."""
-        added = parser.add(self.coverage.additions(parser.tasks))
-        for task in added:
-            parser.note(f"task {task.id} ({task.task}) was added: the request asks for it")
-        return added
 
 
 def _text(chunk: str | BaseMessage) -> str:
@@ -215,7 +202,7 @@ def planning_chain(
         embeddings: compare requests with examples and task types. None: MiniLM if its weights are installed,
             or else shared words.
         hints: a planner without a language model, such as `OfflinePlanner()`. What it finds in a request
-            selects the examples, and a plan that leaves it out is repaired. None: only files are checked.
+            selects the examples.
         settings: a dict of some is enough; None: from the environment.
 
     Raises:
@@ -296,9 +283,10 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
 
     def _compose(self, request: PlanRequest) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
-        steps = self.hints.steps(request) if self.hints else None
-        examples = self._select_examples(request, steps)
-        shown = replace(request, specs=self._shown_specs(request, examples, steps or ()))
+        draft = self.hints.draft(request) if self.hints else None
+        examples = self._select_examples(request, draft)
+        drafted = draft.tasks if draft else ()
+        shown = replace(request, specs=self._shown_specs(request, examples, drafted))
         prompts, window = self.prompts, self.window
         specs = shown.specs if lists_tasks(prompts.plan) else _with_shown_args(shown.specs, examples)
         schema = plan_schema(specs, files_by_kind(shown))
@@ -313,28 +301,28 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
             RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
         )
         files = FileNames.of(request, self.settings)
-        unlearned = self.hints.unlearned if self.hints else ()
-        coverage = Coverage(request.files, request.specs, steps or (), unlearned)
+        coverage = Coverage(request.files)
         parser = PlanOutputParser(specs=request.specs, files=files, coverage=coverage, repair=repair)
         chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
         return chain.with_config(run_name="plan"), values
 
-    def _select_examples(self, request: PlanRequest, steps: Sequence[PlannedStep] | None) -> list[Example]:
-        value: dict[str, Any] = {"input": request.text, "files": request.files, "steps": steps}
+    def _select_examples(self, request: PlanRequest, draft: PlanDraft | None) -> list[Example]:
+        value: dict[str, Any] = {"input": request.text, "files": request.files, "draft": draft}
         value["chat_history"] = request.turns
         value["tools"] = self.hints.recognise(request.specs) if self.hints else request.specs
         return list(map(Example.of, self.selector.select_examples(value)))
 
     def _shown_specs(
-        self, request: PlanRequest, examples: Sequence[Example], steps: Sequence[PlannedStep]
+        self, request: PlanRequest, examples: Sequence[Example], draft: Sequence[Task]
     ) -> dict[str, TaskSpec]:
         """The task types that the model is shown: those of the examples, and the likely ones."""
         used = {name for example in examples for name in available_names(example.tasks, request.specs)}
+        used |= {task.task for task in draft}
         if not lists_tasks(self.prompts.plan):
             return {name: spec for name, spec in request.specs.items() if name in used}
         budget = prompt_budget(self.window) // _LIST_SHARE
         if self.window < LONG_CONTEXT or count_tokens(task_lines(request.specs.values())) > budget:
-            return dict(select_tools(request, self.similarity, steps, used, budget))
+            return dict(select_tools(request, self.similarity, used, budget))
         return dict(request.specs)
 
 

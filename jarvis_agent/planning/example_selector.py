@@ -10,7 +10,7 @@ with such a chain. It uses only available tasks, with their names and arguments,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,7 +18,6 @@ from typing import Any
 from langchain_core.example_selectors import BaseExampleSelector
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.tasks.spec import Modality
 from jarvis_agent.planning.examples import (
     Example,
     composed_example,
@@ -26,7 +25,6 @@ from jarvis_agent.planning.examples import (
     load_examples,
     read_examples,
 )
-from jarvis_agent.planning.hints import PlannedStep
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.retrieval import NO_TASK, TextSimilarity, in_same_script
 
@@ -36,13 +34,10 @@ MAX_WITHOUT_TASKS = 3
 """Number of selected examples without tasks for a request that seems to ask for none."""
 
 _SAME_KINDS, _SAME_FILES, _SAME_STEPS = 0.15, 0.1, 0.1
-"""Weights of files of the same kinds, of the same number of each kind, and of as many tasks as steps."""
-
-_LIKELY = 0.45
-"""Score of a step's task with which a request may ask for it."""
+"""Weights of files of the same kinds, of the same number of each kind, and, without a draft, of one task."""
 
 _TASK_WEIGHT = 0.7
-"""Weight of the similarity of the tasks to the request's steps; the rest is that of the requests."""
+"""Weight of the similarity of the tasks; the rest is that of the requests."""
 
 
 class FixedExamples(BaseExampleSelector):
@@ -87,35 +82,45 @@ class NearestExamples(BaseExampleSelector):
         self.examples.append(Example.of(example))
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """The nearest examples to the input of a planning chain, and to its PlannedSteps in "steps"."""
-        request, steps = PlanRequest.of(input_variables), input_variables.get("steps")
+        """The nearest examples to the input of a planning chain, and to its PlanDraft in "draft"."""
+        request, draft = PlanRequest.of(input_variables), input_variables.get("draft")
+        drafted, is_sure = (draft.tasks, draft.is_sure) if draft else ((), False)
         known = [example for example in self.examples if request.turns or not example.chat]
         known = [adapted for example in known if (adapted := example.adapted_to(request.specs))]
         covered = {example.tasks for example in known}
         tools = [spec for spec in request.specs.values() if spec.category == "tool"]
         known += [example_of_tool(spec) for spec in tools if (spec.name,) not in covered]
         scores = self.similarity.scores(request.text, [example.input for example in known])
-        step_scores = self.similarity.task_scores(request, steps or ())
+        nearest = {} if drafted or is_sure else self.similarity.task_scores(request)
         kinds = Counter(file.kind for file in request.files)
-        scored = [
-            (_score(example, score, step_scores, kinds), example)
-            for example, score in zip(known, scores, strict=True)
-        ]
+
+        def score(example: Example, similarity: float) -> float:
+            own = Counter(file.kind for file in example.files)
+            files = _SAME_KINDS * (own.keys() == kinds.keys()) + _SAME_FILES * (own == kinds)
+            if nearest:
+                scores = [nearest.get(name, 0.0) for name in example.tasks or (NO_TASK,)]
+                tasks = (max(scores) + fmean(scores)) / 2
+                files += _SAME_STEPS * (len(scores) == 1)
+            else:
+                tasks = _overlap(example.tasks, [task.task for task in drafted])
+            return (1 - _TASK_WEIGHT) * similarity + _TASK_WEIGHT * tasks + files
+
+        scored = [(score(example, each), example) for example, each in zip(known, scores, strict=True)]
         ranked = [example for _, example in sorted(scored, key=lambda each: -each[0])]
-        draft, most = [task for step in steps or () for task in step.tasks], MAX_SAME_TASKS
-        if _asks_for_no_task(request, steps):
+        most = MAX_SAME_TASKS
+        if is_sure and not drafted and not request.files:
             ranked.sort(key=lambda example: bool(example.plan))
             most = MAX_WITHOUT_TASKS
         if request.turns:
             first = next((example for example in ranked if example.chat), None)
             ranked.sort(key=lambda example: example is not first)
-        elif draft:
+        elif drafted:
             same = [example for example in ranked if in_same_script(example.input, request.text)]
             composed = [
-                composed_example(draft, same, n) or composed_example(draft, ranked, n)
+                composed_example(drafted, same, n) or composed_example(drafted, ranked, n)
                 for n in range(MAX_SAME_TASKS)
             ]
-            tasks = tuple(task.task for task in draft)
+            tasks = tuple(task.task for task in drafted)
             others = [example for example in ranked if example.plan]
             others.sort(key=lambda one: (one.tasks != tasks, len(tasks) > 1 >= len(one.plan)))
             place = sum(one.tasks == tasks for one in same)
@@ -157,26 +162,7 @@ def open_selector(examples: Any, similarity: TextSimilarity, *, count: int) -> B
     )
 
 
-def _asks_for_no_task(request: PlanRequest, steps: Sequence[PlannedStep] | None) -> bool:
-    """Whether the hints are sure of it, as they may be of the Hub's tasks, but not of other tools.
-
-    Small models make tasks of conversation if one example has a task.
-    """
-    is_sure = steps is not None and not any(spec.category == "tool" for spec in request.specs.values())
-    scores = [score for step in steps or () for score in step.scores.values()]
-    return is_sure and not request.files and max(scores, default=0.0) < _LIKELY
-
-
-def _score(
-    example: Example, similarity: float, steps: Sequence[Mapping[str, float]], kinds: Counter[Modality]
-) -> float:
-    """How well an example suits a request with such steps and files."""
-    own = Counter(file.kind for file in example.files)
-    files = _SAME_KINDS * (own.keys() == kinds.keys()) + _SAME_FILES * (own == kinds)
-    scores = [[step.get(name, 0.0) for name in example.tasks or (NO_TASK,)] for step in steps]
-    if not scores:
-        return similarity + files
-    same = files + _SAME_STEPS * (len(scores) == max(1, len(example.plan)))
-    requested = fmean(map(max, scores))
-    covered = fmean(map(max, zip(*scores, strict=True))) if example.tasks else requested
-    return (1 - _TASK_WEIGHT) * similarity + _TASK_WEIGHT * (requested + covered) / 2 + same
+def _overlap(tasks: Sequence[str], others: Sequence[str]) -> float:
+    """F1 of the tasks of two plans; 1 for two without tasks."""
+    shared = (Counter(tasks) & Counter(others)).total()
+    return 2 * shared / (len(tasks) + len(others)) if tasks or others else 1.0

@@ -106,7 +106,7 @@ class Example:
         plan = []
         for task in self.plan:
             names = available_names([task["task"]], specs)
-            args = _args_for(specs[names[0]], task) if names else None
+            args = adapted_args(specs[names[0]], task) if names else None
             if args is None:
                 return None
             plan.append({**task, "task": names[0], "args": args})
@@ -128,8 +128,11 @@ def _available_name(task: str, specs: Mapping[str, TaskSpec]) -> str | None:
     return min(tools, key=lambda tool: tool.aliases.index(task)).name if tools else None
 
 
-def _args_for(spec: TaskSpec, task: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The arguments of an example's task for a task type: those of the same name, then of the same kind."""
+def adapted_args(spec: TaskSpec, task: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The arguments of a task for another task type: those of the same name, then of the same kind.
+
+    None: a required one has no value.
+    """
     known = find_task(task["task"])
     kinds = {arg.name: arg.kind for arg in known.inputs} if known else {}
     left = dict(task["args"])

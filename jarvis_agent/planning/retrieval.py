@@ -27,7 +27,6 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.budget import count_tokens, truncate
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import CJK, available_names, load_examples
-from jarvis_agent.planning.hints import PlannedStep
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.messages import task_lines
 
@@ -88,21 +87,18 @@ class TextSimilarity:
         query = _unit(self._embeddings.embed_query(text))
         return [float(self._vectors[other] @ query) for other in others]
 
-    def task_scores(self, request: PlanRequest, steps: Sequence[PlannedStep] = ()) -> list[dict[str, float]]:
-        """For each step of a request, the similarity of each task type to it; NO_TASK for none.
+    def task_scores(self, request: PlanRequest) -> dict[str, float]:
+        """The similarity of each task type to a request; NO_TASK for none.
 
-        A step is compared with the descriptions of the tasks and with the examples of one task. Without
-        `steps`, the request is one.
+        A request is compared with the descriptions of the tasks and with the examples of one task.
         """
         phrases = [(spec.name, spec.description or spec.name) for spec in request.specs.values()]
         phrases += _single_tasks(request.specs)
-        scored = []
-        for step in [step.text for step in steps] or [request.text]:
-            scores: dict[str, float] = {}
-            for (name, _), score in zip(phrases, self.scores(step, [p for _, p in phrases]), strict=True):
-                scores[name] = max(scores.get(name, 0.0), score)
-            scored.append(scores)
-        return scored
+        scores: dict[str, float] = {}
+        likeness = self.scores(request.text, [phrase for _, phrase in phrases])
+        for (name, _), score in zip(phrases, likeness, strict=True):
+            scores[name] = max(scores.get(name, 0.0), score)
+        return scores
 
     @cached_property
     def _embeddings(self) -> Embeddings | None:
@@ -119,20 +115,18 @@ class TextSimilarity:
 def select_tools(
     request: PlanRequest,
     similarity: TextSimilarity,
-    steps: Sequence[PlannedStep] = (),
     keep: Collection[str] = (),
     budget: int = 1_000_000,
 ) -> Mapping[str, TaskSpec]:
     """The likeliest task types for a request, in their order; all of them if they are few and short.
 
     Seventy task types make a prompt of thousands of tokens, which confuses a small model. A task is likely if
-    a step of the request is similar to its description or to an example of it, or if it takes a kind of the
+    the request is similar to its description or to an example of it, or if it takes a kind of the
     given files. It is certain if the request names it.
 
     Args:
         request: the request with all task types.
         similarity: compares texts.
-        steps: its steps, as far as they are known.
         keep: names of task types that are included besides the likely ones.
         budget: tokens of the list of task types.
     """
@@ -140,7 +134,7 @@ def select_tools(
     tokens = {name: count_tokens(task_lines([spec])) for name, spec in request.specs.items()}
     if len(request.specs) <= count and sum(tokens.values()) <= budget:
         return request.specs
-    scores = tool_scores(request, similarity, steps)
+    scores = tool_scores(request, similarity)
     likely = sorted(request.specs, key=lambda name: -scores[name])
     kept = {*keep, *likely[:count], *(name for name in likely if scores[name] >= _NAMED)}
     for name in sorted(kept, key=lambda name: -scores[name] - (name in keep)):
@@ -150,17 +144,14 @@ def select_tools(
     return {name: spec for name, spec in request.specs.items() if name in kept}
 
 
-def tool_scores(
-    request: PlanRequest, similarity: TextSimilarity, steps: Sequence[PlannedStep]
-) -> dict[str, float]:
+def tool_scores(request: PlanRequest, similarity: TextSimilarity) -> dict[str, float]:
     examples = load_examples("bank")
-    scores = dict.fromkeys(request.specs, 0.0)
+    nearest = similarity.task_scores(request)
+    scores = {name: nearest[name] for name in request.specs}
     likeness = similarity.scores(request.text, [example.input for example in examples])
     for example, score in zip(examples, likeness, strict=True):
         for name in available_names(example.tasks, request.specs):
             scores[name] = max(scores[name], score)
-    for step in similarity.task_scores(request, steps):
-        scores = {name: max(score, step.get(name, 0.0)) for name, score in scores.items()}
     text = canonical(request.text)
     kinds = {kind for file in request.files for kind in (file.kind, "file")}
     for name, spec in request.specs.items():

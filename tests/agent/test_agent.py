@@ -81,11 +81,12 @@ def test_a_plan_is_returned_in_the_papers_format_and_as_a_diagram() -> None:
 
 def test_each_run_writes_into_its_own_directory(tmp_path: Path) -> None:
     """A run without files leaves no directory."""
-    for written, count in ((DESCRIBE_ALOUD, 2), (DESCRIBE, 0)):
+    requests = ("Describe a.jpg and say it", DESCRIBE_ALOUD, 2), ("Describe a.jpg", DESCRIBE, 0)
+    for request, written, count in requests:
         output_dir = tmp_path / f"outputs {count}"
         agent, _, _ = small_agent(written, settings=Settings(output_dir=output_dir))
         with agent:
-            runs = [agent.invoke("Describe a.jpg and say it") for _ in range(2)]
+            runs = [agent.invoke(request) for _ in range(2)]
         folders = {path.parent for run in runs for result in run.results for path in result.paths()}
         assert folders == set(output_dir.iterdir())
         assert len(folders) == count

@@ -76,11 +76,11 @@ async def test_chunks_add_up_in_plan_order_though_the_second_task_ends_first() -
     agent, _, _ = small_agent(APART, {"image-to-text": wait})
     chunks = []
     async with agent:
-        async for chunk in agent.astream(REQUEST):
+        async for chunk in agent.astream("Describe a.jpg"):
             chunks.append(chunk)
             if chunk.results:
                 received.set()
-        whole = await agent.ainvoke(REQUEST)
+        whole = await agent.ainvoke("Describe a.jpg")
     assert [result.task.id for chunk in chunks for result in chunk.results] == [1, 0]
     assert [result.task.id for result in whole.results] == [0, 1]
     assert without_times(sum(chunks, Run())) == without_times(whole)

@@ -70,7 +70,9 @@ def play(
         if not reported:
             script["respond"] = answer_with_paths
         sources = [models, StarterSource(settings)]
-        with JarvisAgent(model=ScriptedLLM(script), sources=sources, settings=settings) as agent:
+        pins = {"image-classification": "tiny/vit", "text-to-speech": "tiny/vits"}
+        llm = ScriptedLLM(script)
+        with JarvisAgent(model=llm, sources=sources, models=pins, settings=settings) as agent:
             run = agent.invoke(SCENARIOS[name].request)
         assert [(result.task.task, result.error) for result in run.results if result.error] == []
         named = {Path(word) for word in re.findall(r"(?<!\w)/[^\s,:()]+\.(?:png|wav|mp4)", run.answer)}

