@@ -201,8 +201,10 @@ class TokenizedRequest:
                 ages.setdefault(name_of(file), (file.kind, 0))
         for ago, turn in enumerate(reversed(request.turns), 1):
             for file in reversed(turn.resources):
-                if ago <= MOST_TURNS or name_of(file) in request.text:
-                    ages.setdefault(name_of(file), (file.kind, min(ago, MOST_TURNS)))
+                # A result has the name of its task, so its path stands for it.
+                name = name_of(file) if "." in name_of(file) else str(file.path or name_of(file))
+                if ago <= MOST_TURNS or name in request.text:
+                    ages.setdefault(name, (file.kind, min(ago, MOST_TURNS)))
         self.files = dict(list(ages.items())[:MOST_FILES])
         self._numbers = {name: number for number, name in enumerate(self.files)}
         self._cut, self._skipped = -1, 0
