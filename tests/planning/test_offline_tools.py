@@ -161,3 +161,10 @@ def test_only_tasks_on_offer_are_planned_and_missing_ones_are_named() -> None:
         made = plan(request, offered)
         assert [task.task for task in made.tasks] == wanted, request
         assert note in " ".join(made.notes), request
+
+
+def test_a_tool_works_on_the_result_that_its_step_names() -> None:
+    tools = ["automatic-speech-recognition", count_words]
+    made = plan("Transcribe a.wav and count the words of the transcript.", tools)
+    assert [task.task for task in made.tasks] == ["automatic-speech-recognition", "count_words"]
+    assert made.tasks[1].args == {"text": "<resource>-0"}

@@ -36,7 +36,9 @@ _STEPS = re.compile(
 )
 _QUOTED = re.compile(r"[\"“「『](?P<double>[^\"”」』]+)[\"”」』]|(?<!\w)'(?P<single>[^']+)'(?!\w)")
 _REFERS_BACK = re.compile(
-    r"\b(?:its?|that|this|them|their|those|the (?:result|answer|text))\b|它|结果|这", re.IGNORECASE
+    r"\b(?:its?|that|this|them|their|those)\b|它|结果|这"
+    r"|\bthe (?:result|answer|text|transcript|transcription|caption|description|summary|translation)\b",
+    re.IGNORECASE,
 )
 _IDENTIFIER = re.compile(
     r"(?:^|_)(?:id|ids|number|no|code|key|to|email|address|phone|url|path|file|date|time|amount|price|count)$"
