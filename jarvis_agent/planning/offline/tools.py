@@ -136,7 +136,10 @@ def _arguments(spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequ
     args: dict[str, Any] = {}
     named = [file for file in files if file.name and file.name in step]
     for arg in spec.inputs:
-        if (value := _value(arg, step, named or files)) is not None:
+        makers = [task for task in tasks if arg.kind in MEDIA and arg.kind in _made_by(task)]
+        if makers and not named:  # a step that names no file goes on with what was made
+            args[arg.name] = ref(makers[-1].id)
+        elif (value := _value(arg, step, named or files)) is not None:
             args[arg.name] = value
     missing = [arg for arg in spec.inputs if arg.required and arg.name not in args]
     if len(spec.required) > 1 and missing:
@@ -158,6 +161,10 @@ def _arguments(spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequ
         else:
             raise PlanError(f"{spec.name} needs {arg.name}, which a language model must fill in")
     return args
+
+
+def _made_by(task: Task) -> Sequence[str]:
+    return TASKS[task.task].outputs[:1] if task.task in TASKS else ()
 
 
 def _value(arg: Arg, step: str, files: Sequence[Resource]) -> str | None:
