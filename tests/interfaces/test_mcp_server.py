@@ -290,9 +290,12 @@ async def test_errors_are_results_with_the_reason(tmp_path: Path) -> None:
 
 async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path) -> None:
     never, entered, stopped = endless_expert()
-    agent = agent_of(tmp_path, {}, {"image-to-text": never}, max_file_bytes=1_000_000)
+    script = {"plan": "[]"}
+    agent = agent_of(tmp_path, script, {"image-to-text": never}, max_file_bytes=1_000_000)
+    script["plan"] = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file>"}}]'
     async with listening(agent) as url, connected(url) as client:
-        assert "cancel" in await cancel_next(client, entered.is_set, "image-to-text", {"image": DATA})
+        asked = {"request": "Describe the picture.", "files": [DATA]}
+        assert "cancel" in await cancel_next(client, entered.is_set, "jarvis", asked)
         assert await asyncio.to_thread(stopped.wait, 30)
 
 
