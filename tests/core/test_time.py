@@ -83,19 +83,18 @@ async def test_a_run_does_not_wait_for_a_source_that_never_answers() -> None:
 
 
 async def test_the_rank_decides_without_a_choice_in_time() -> None:
-    models = [
-        fake_candidate("image-to-text", name, downloads=1_000_000 * n) for n, name in enumerate(("a", "b"))
-    ]
+    # Models without downloads count as unknown, so that both have some.
+    models = [fake_candidate("image-to-text", name, downloads=n) for n, name in enumerate(("b", "a"), 1)]
     cases: list[tuple[FakeSource, Any, str]] = [
         (FakeSource(models), SLOW, "did not choose in time"),
-        (Mute(models), '{"id": "a"}', "JARVIS_LLM_TIMEOUT"),
+        (Mute(models), '{"id": "b"}', "JARVIS_LLM_TIMEOUT"),
     ]
     silent = Silent([], "silent")  # a source and the choice after it have half of the time each
-    choice = await selection_of(silent, FakeSource(models), replies={"select": (" ", 20.0, '{"id": "a"}')})
-    assert (choice.model, choice.chosen_by) == ("a", "llm")
+    choice = await selection_of(silent, FakeSource(models), replies={"select": (" ", 20.0, '{"id": "b"}')})
+    assert (choice.model, choice.chosen_by) == ("b", "llm")
     for source, reply, reason in cases:
         selection = await selection_of(silent, source, replies={"select": reply})
-        assert (selection.model, selection.chosen_by) == ("b", "rank")
+        assert (selection.model, selection.chosen_by) == ("a", "rank")
         assert reason in selection.reason
 
 
