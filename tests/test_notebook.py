@@ -36,7 +36,7 @@ KEY_OUTPUTS = {
     "serving": ("sentence-similarity", "tiger cat", "refund (0.50)", "image-classification image-to-text"),
     "extending": ("22", "The colour #", "it is the first of 2 candidates"),
 }
-PICTURES = {"quickstart": 5, "chains": 3, "extending": 4, "modalities": 5, "evaluation": 1, "serving": 2}
+PICTURES = {"quickstart": 5, "chains": 3, "extending": 4, "modalities": 6, "evaluation": 1, "serving": 2}
 """Number of pictures and diagrams in the outputs."""
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
