@@ -333,7 +333,7 @@ def files_in(messages: Iterable[Any], settings: Settings) -> list[Resource]:
     """The files that the tool messages of a conversation say were produced in it. Blocks.
 
     A client of a server may send such messages too, so only files in directories of runs count, whose names
-    nobody can guess.
+    cannot be guessed.
     """
     root, found = settings.output_dir.expanduser().resolve(), list[Resource]()
     for message in messages:

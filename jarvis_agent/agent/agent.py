@@ -348,7 +348,7 @@ class JarvisAgent(Runnable[Any, Run]):
     ) -> Run:
         """Run a plan, such as a saved or approved one, without any language model: the answer is a report.
 
-        `agent.run_plan(Plan.load(Path("plan.json").read_text()), files=["new.jpg"])`. Nobody is asked, and
+        `agent.run_plan(Plan.load(Path("plan.json").read_text()), files=["new.jpg"])`. No one is asked, and
         nothing is stored.
 
         Args:

@@ -127,7 +127,7 @@ def approve(
         plan: the plan.
         steps: its tasks, with what is known about them.
         context: the request, and the tasks that an edited plan may use.
-        policy: which tasks need approval. If none does, nobody is asked.
+        policy: which tasks need approval. If none does, no one is asked.
         ask: shows the request for approval and returns the decision.
     """
     asked = [step for step in steps if policy is True or (callable(policy) and policy(step))]

@@ -137,12 +137,6 @@ class StreamingPlanParser:
         self._bind_ready()
         return self._emit()
 
-    def add(self, tasks: Iterable[dict[str, Any]]) -> list[Task]:
-        """Add tasks to a plan that has ended. Returns those that became final."""
-        for raw in tasks:
-            self._add(raw, "")
-        return self._emit()
-
     def note(self, text: str, *, is_removal: bool = False) -> None:
         """Add a note to the plan; a removal is a note on what the plan lacks."""
         (self._removed if is_removal else self._notes)[text] = None

@@ -274,6 +274,8 @@ def test_a_long_text_is_used_completely_and_orders_in_the_middle_of_one_are_note
         made = plan(request)
         assert [task.task for task in made.tasks] == ["summarization"]
         assert made.tasks[0].args["text"].count(text[:50]) >= 1000
+    mine = plan(f'Summarize pasted1.txt. Then summarize "{BOOK}"')
+    assert not any(BOOK[:50] in str(task.args) and "pasted" in str(task.args) for task in mine.tasks)
     made = plan(f"Describe a.jpg. {BOOK} Describe b.jpg. {BOOK}")
     assert any("only the beginning and the end" in note for note in made.notes)
 

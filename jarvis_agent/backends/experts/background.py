@@ -65,7 +65,7 @@ def stop_background() -> bool:
 
 
 @contextmanager
-def announced(address: str, key: str | None) -> Iterator[None]:
+def publish_address(address: str, key: str | None) -> Iterator[None]:
     """Let the agents of this user find a server within the block.
 
     Raises:

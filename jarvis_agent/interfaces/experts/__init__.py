@@ -21,7 +21,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.experts.background import announced, find_background, runtime_file
+from jarvis_agent.backends.experts.background import find_background, publish_address, runtime_file
 from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.common.listen import check_address, listen
@@ -106,7 +106,7 @@ def run_experts(
     check_address(host, server, insecure=insecure)
     make = partial(create_experts_app, settings, idle_s=idle_s)
     key = server.api_keys[0].get_secret_value() if server.api_keys else None
-    with announced(f"http://{host}:{port}", key) if announce else nullcontext():
+    with publish_address(f"http://{host}:{port}", key) if announce else nullcontext():
         listen(make, host, port, server, insecure=insecure, shutdown_s=_SHUTDOWN_S)
 
 
@@ -136,7 +136,7 @@ def start_background(idle_s: float) -> ExpertServer:
         )
     while process.poll() is None:
         if found := find_background():
-            with suppress(JarvisError):  # it is announced before it listens
+            with suppress(JarvisError):  # its address is published before it listens
                 found.status()
                 return found
         time.sleep(0.1)

@@ -3,7 +3,7 @@
     langgraph dev                                 # serves them, with a checkpointer of its own
 
 "jarvis" runs each plan at once; "jarvis-approve" stops at an interrupt that shows the plan. `app` serves the
-files of the runs at "/outputs/…", by which clients know them; these URLs cannot be guessed.
+files of the runs at "/outputs/…", which clients open; these URLs cannot be guessed.
 
 Both share one agent, created when the server starts, and so its loaded models. Requests are untrusted: they
 can read their attachments and JARVIS_ALLOWED_DIRS, and no other file. For keys and owners see

@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -177,8 +178,10 @@ def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Mapping[st
     pasted: dict[str, str] = {}
 
     def name(found: re.Match[str]) -> str:
-        pasted[f"pasted{len(pasted) + 1}.txt"] = next(filter(None, found.groups()))
-        return f" {list(pasted)[-1]} "
+        numbers = (f"pasted{number}.txt" for number in count(len(pasted) + 1))
+        name = next(name for name in numbers if name not in request.text)
+        pasted[name] = next(filter(None, found.groups()))
+        return f" {name} "
 
     text = _PASTED.sub(name, request.text)
     inside = " ".join(pasted.values())
