@@ -85,7 +85,12 @@ class Factors(Frozen):
     @property
     def total(self) -> float:
         """The sum."""
-        return self.purpose + self.popularity + self.evidence + self.machine + self.experience
+        return self.purpose + self.merits
+
+    @property
+    def merits(self) -> float:
+        """The sum of what does not depend on the request."""
+        return self.popularity + self.evidence + self.machine + self.experience
 
 
 def rate(

@@ -392,10 +392,8 @@ def _with_known_tasks(settings: Settings) -> Settings:
 def _reason_of_rank(listed: Shortlist) -> str:
     top, factors = listed.candidates, listed.factors
     first, count = top[0], len(top)
-    if factors[first.id].purpose > 0 and any(
-        factors[one.id].total - factors[one.id].purpose > factors[first.id].total - factors[first.id].purpose
-        for one in top
-    ):
+    merits = {one.id: factors[one.id].merits for one in top}
+    if factors[first.id].purpose > 0 and max(merits.values()) > merits[first.id]:
         return f"of {count} candidates it fits the request best"
     if first.local and not all(candidate.local for candidate in top):
         return f"of {count} candidates it is on this machine already"
