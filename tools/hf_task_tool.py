@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.tools import BaseTool, InjectedToolArg, ToolException
+from langchain_core.tools import BaseTool, ToolException
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -42,17 +42,12 @@ from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.callbacks import run_as_tool
 from jarvis_agent.execution.fallback import FallbackChain
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
-from jarvis_agent.llm.content import message_content
+from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.hints import task_hints
 from jarvis_agent.selection.model_registry import ModelRegistry
-from jarvis_agent.tools.injection import last_human_message, messages_in
+from jarvis_agent.tools.injection import ToolRuntime, calling_model, last_human_message, messages_in
 from jarvis_agent.tools.progress import reporting
-
-if TYPE_CHECKING:
-    from langchain.tools import ToolRuntime
-else:  # LangGraph, which injects it by its name, takes 0.5 s to import.
-    ToolRuntime = Annotated[Any, InjectedToolArg]
 
 MAX_PRODUCED = 1000
 """Files that a set of tools can read because it produced them: the latest, of all threads together."""
@@ -141,9 +136,9 @@ class HFTaskTool(BaseTool):
     tools made together with it produced outside a graph. `settings` replace the registry's; with
     `allow_request_paths=False` it does not read the working directory.
 
-    The content is a short text for a language model, followed by content blocks of the files whose kinds are
-    in `visible`. The artifact is plain JSON: `output` in the shape of huggingface_hub's inference types,
-    `resources`, `model`, `reason`, `placement` and `attempts`.
+    The content is a short text for a language model, and files in the form `content` (see `hf_tools`);
+    `model` is the one that "auto" knows. The artifact is plain JSON: `output` in the shape of
+    huggingface_hub's inference types, `resources`, `model`, `reason`, `placement` and `attempts`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -151,7 +146,8 @@ class HFTaskTool(BaseTool):
     runner: HFTaskRunner = Field(exclude=True, repr=False)
     settings: Settings | None = Field(default=None, exclude=True, repr=False)
     files: tuple[str, ...] = ()
-    visible: frozenset[str] = frozenset()
+    content: ContentForm = "text"
+    model: Any = Field(default=None, exclude=True, repr=False)
     produced: Any = Field(default_factory=lambda: deque(maxlen=MAX_PRODUCED), exclude=True, repr=False)
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
@@ -164,7 +160,8 @@ class HFTaskTool(BaseTool):
         files: Sequence[str],
         produced: Produced,
         settings: Settings | None = None,
-        visible: frozenset[str] = frozenset(),
+        content: ContentForm = "text",
+        model: Any = None,
     ) -> Self:
         """The tool of a task type; tools that share `produced` read each other's files."""
         return cls(
@@ -174,7 +171,8 @@ class HFTaskTool(BaseTool):
             runner=HFTaskRunner(spec, registry),
             settings=settings,
             files=tuple(files),
-            visible=visible,
+            content=content,
+            model=model,
             produced=produced,
             metadata={"category": spec.category, "outputs": list(spec.outputs)},
         )
@@ -226,8 +224,9 @@ class HFTaskTool(BaseTool):
             raise ToolException(str(error)) from error
         if result.status != "ok":
             raise ToolException(result.error)
-        text, files = content_of(result), result.resources
-        return await asyncio.to_thread(message_content, text, files, self.visible), artifact_of(result)
+        visible = visible_kinds(self.content, calling_model(runtime, self.model))
+        content = await asyncio.to_thread(message_content, content_of(result), result.resources, visible)
+        return content, artifact_of(result)
 
     async def _result(
         self, runtime: ToolRuntime | None, args: Mapping[str, Any], config: RunnableConfig

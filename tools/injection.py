@@ -6,17 +6,24 @@ last_human_message(runtime)        # "Describe a.jpg"
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
-from langchain_core.messages import HumanMessage
-from langchain_core.tools import BaseTool
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import BaseTool, InjectedToolArg
 from langchain_core.tools.base import get_all_basemodel_annotations
 
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.execution.inputs import TaskCall
+from jarvis_agent.llm.chat_model import model_name
+
+if TYPE_CHECKING:
+    from langchain.tools import ToolRuntime as ToolRuntime
+else:  # LangGraph, which injects it by its name, takes 0.5 s to import.
+    ToolRuntime = Annotated[Any, InjectedToolArg]
 
 
 def injected_arguments(tool: BaseTool, call: TaskCall) -> dict[str, Any]:
@@ -63,6 +70,20 @@ def last_human_message(runtime: Any) -> str:
     """The text of the last human message in an injected ToolRuntime's state; "" without one."""
     found = (message for message in reversed(messages_in(runtime)) if isinstance(message, HumanMessage))
     return next((str(message.text) for message in found), "")
+
+
+def calling_model(runtime: Any, model: Any) -> Any:
+    """The model, if it is known to have made the call of an injected ToolRuntime; else None.
+
+    ToolRuntime does not name the calling model. Its message does, as "gpt-5-mini-2025-08-07".
+    """
+    call, name = getattr(runtime, "tool_call_id", None), model_name(model) if model is not None else ""
+    for message in reversed(messages_in(runtime)):
+        if isinstance(message, AIMessage) and any(one["id"] == call for one in message.tool_calls):
+            said = message.response_metadata
+            caller = str(said.get("model_name") or said.get("model") or "").removeprefix("models/")
+            return model if re.fullmatch(rf"{re.escape(name)}([-@:][\d-]+)?", caller) else None
+    return None
 
 
 def _annotations(tool: BaseTool) -> dict[str, Any]:

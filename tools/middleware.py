@@ -22,6 +22,7 @@ from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.request import media_blocks
 from jarvis_agent.core.types import Resource
+from jarvis_agent.llm.content import messages_for
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.inputs import PlanRequest, task_specs
 from jarvis_agent.planning.offline import OfflinePlanner
@@ -56,12 +57,16 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Offers a model the tools that fit the conversation.
 
     Args:
-        tools: tools of `hf_tools`. Other tools of the agent are always offered.
+        tools: tools of `hf_tools`. Other tools of the agent are always offered. If their `content` is
+            "auto", each model reads messages with the files that it takes, by its `profile`.
         count: how many are offered for a request.
     """
 
     def __init__(self, tools: Sequence[BaseTool], count: int = OFFERED) -> None:
         super().__init__()
+        self._shows = any(isinstance(tool, HFTaskTool) and tool.content == "auto" for tool in tools)
+        if self._shows:
+            tools = [tool.model_copy(update={"content": "blocks"}) for tool in tools]
         self._experts = {tool.name: tool for tool in tools}
         self._specs = task_specs(tools)
         self._count = count
@@ -80,7 +85,7 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Call the model with the tools that fit."""
-        return handler(request.override(tools=self._offered(request)))
+        return handler(request.override(**self._adapted(request)))
 
     async def awrap_model_call(
         self,
@@ -88,13 +93,17 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """As `wrap_model_call`."""
-        offered = await run_cpu_bound(self._offered, request)
-        return await handler(request.override(tools=offered))
+        return await handler(request.override(**await run_cpu_bound(self._adapted, request)))
 
     def close(self) -> None:
         """Free the models that the tools have loaded."""
         for tool in list(self._experts.values())[:1]:
             cast("HFTaskTool", tool).close()
+
+    def _adapted(self, request: ModelRequest[Any]) -> Any:
+        """The tools, and the messages, for the model of a request."""
+        shown = {"messages": messages_for(request.model, request.messages)} if self._shows else {}
+        return {"tools": self._offered(request), **shown}
 
     def _offered(self, request: ModelRequest[Any]) -> list[Any]:
         others = [tool for tool in request.tools if getattr(tool, "name", "") not in self._experts]

@@ -23,7 +23,7 @@ from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
-from jarvis_agent.llm.content import ContentForm, visible_kinds
+from jarvis_agent.llm.content import ContentForm
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import MAX_PRODUCED, HFTaskTool, Produced
@@ -53,8 +53,9 @@ def hf_tools(
         files: paths or URLs that the tools may read, beside the working directory and
             `settings.allowed_dirs`; a single one needs no list.
         content: what the calling model gets: "text", which has the paths of files; "blocks": the files too,
-            as content blocks, images scaled down; "auto": the images, if `model`, which is then the calling
-            model too, takes them in tool messages by its `profile`.
+            as content blocks, images scaled down; "auto": the images, if `model` is the calling model, as
+            its message says, and takes them in tool messages by its `profile`. In `hf_tools_middleware`,
+            "auto" means the files that the calling model takes, whichever it is.
 
     Raises:
         ConfigError: an unknown task name, an invalid setting, or a file that is no path.
@@ -76,11 +77,8 @@ def hf_tools(
         offered = run_sync(experts.available_tasks)
         specs = [spec for spec in specs if spec.name in offered]
     produced: Produced = deque(maxlen=MAX_PRODUCED)
-    visible = visible_kinds(content, chat)
-    return [
-        HFTaskTool.of(spec, experts, [str(name) for name in names], produced, visible=visible)
-        for spec in specs
-    ]
+    paths = [str(name) for name in names]
+    return [HFTaskTool.of(spec, experts, paths, produced, content=content, model=chat) for spec in specs]
 
 
 class JarvisToolkit(BaseToolkit):

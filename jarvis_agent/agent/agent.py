@@ -43,6 +43,7 @@ from jarvis_agent.response.chain import template_responder
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.store import open_store
+from jarvis_agent.tools.injection import ToolRuntime, calling_model
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -205,7 +206,7 @@ class JarvisAgent(Runnable[Any, Run]):
             async for event in events:
                 if event.run is not None and history is not None:
                     asked = HumanMessage(Request.of(request).text)
-                    await update_history(history, [asked, *event.run.messages])
+                    await update_history(history, [asked, event.run.to_message()])
                 yield event
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
@@ -261,25 +262,32 @@ class JarvisAgent(Runnable[Any, Run]):
         """This agent as a tool for another one. The content is the answer, the artifact is the Run.
 
         With `content="blocks"`, the files of the run follow the answer as content blocks; with "auto", the
-        images, if the agent's model takes images in tool messages by its `profile`.
+        images, if the calling model is the agent's and takes images in tool messages by its `profile`.
 
         A request or file that cannot be used is a tool error, whose message goes to the other agent's model.
         """
 
-        visible = visible_kinds(content, self.model)
-
-        async def arun(request: str, files: list[str] | None = None) -> tuple[Any, Run]:
+        async def arun(
+            request: str,
+            files: list[str] | None = None,
+            runtime: ToolRuntime = None,  # type: ignore[assignment]
+        ) -> tuple[Any, Run]:
             # This run is no turn of the other agent's thread.
             config: RunnableConfig = {**ensure_config(), "configurable": {}}
             try:
                 answered = await self.ainvoke({"input": request, "files": files or []}, config)
             except InputError as error:
                 raise ToolException(str(error)) from error
+            visible = visible_kinds(content, calling_model(runtime, self.model))
             shown = await asyncio.to_thread(message_content, answered.answer, answered.resources, visible)
             return shown, answered
 
-        def run(request: str, files: list[str] | None = None) -> tuple[Any, Run]:
-            return run_sync(arun, request, files)
+        def run(
+            request: str,
+            files: list[str] | None = None,
+            runtime: ToolRuntime = None,  # type: ignore[assignment]
+        ) -> tuple[Any, Run]:
+            return run_sync(arun, request, files, runtime)
 
         return StructuredTool.from_function(
             run,

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.graph import Graph
@@ -97,7 +97,7 @@ class RunOptions(TypedDict, total=False):
         budget: limits of `core.settings.Budget` that are lower than the agent's.
         models: pinned models by task. Behind a server, these are ids of the Hub.
         language: language of the answer, such as "French"; else that of the request.
-        content: form of the answer's message: "text", or "blocks" with the files.
+        content: form of the answer's message: "text", "blocks" or "auto" (see `Run.to_message`).
     """
 
     policy: Policy
@@ -268,8 +268,8 @@ def build_graph(
             raise RequestError(*error.args) from error
         new: list[BaseMessage] = [HumanMessage(request.text)] if state.get("input") else []
         answer = await asyncio.to_thread(run.to_message, options.get("content", "text"))
-        kwargs = hide(answer.additional_kwargs)
-        answer = AIMessage(hide(answer.content), id=message_id, additional_kwargs=kwargs)
+        known = {"content": hide(answer.content), "additional_kwargs": hide(answer.additional_kwargs)}
+        answer = answer.model_copy(update={**known, "id": message_id})
         if names and not state.get("input") and request.blocks:
             asked = [message for message in state["messages"] if isinstance(message, HumanMessage)][-1]
             new.append(_with_urls(asked, turns[-1].resources[len(request.files) :], names))

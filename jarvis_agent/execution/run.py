@@ -14,7 +14,7 @@ from pydantic import Field
 from jarvis_agent.core.references import ref, substitute
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Frozen, Resource, Selection, Status, Task, TaskResult, Usage
-from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
+from jarvis_agent.llm.content import PROVIDER, ContentForm, message_content, visible_kinds
 from jarvis_agent.planning.plan import Plan
 
 _GANTT_TAGS: dict[Status, str] = {"ok": "done", "failed": "crit", "skipped": "milestone"}
@@ -62,20 +62,26 @@ class Run(Frozen):
 
     @property
     def messages(self) -> list[AIMessage]:
-        """The answer as a LangChain message; `artifacts` in `additional_kwargs` lists the files as JSON.
+        """The answer as a LangChain message, `to_message("auto")`.
 
         A node of a graph with `messages` in its state can return it as it is.
         """
-        return [self.to_message()]
+        return [self.to_message("auto")]
 
-    def to_message(self, content: ContentForm = "text", model: Any = None) -> AIMessage:
-        """The message of `messages`; with "blocks", the files follow the answer as content blocks.
+    def to_message(self, content: ContentForm = "text") -> AIMessage:
+        """The answer as a message; `artifacts` in `additional_kwargs` lists the files as JSON.
 
-        With "auto", these are the images, if `model`, which reads the message next, can see them.
+        With "blocks", the files follow the answer in `content`, as content blocks. With "auto", `content` is
+        text, which every model reads, and `content_blocks` has the images too: `messages_for` shows them to
+        a model that takes some. Both read the files.
         """
         files = [r.model_dump(mode="json", exclude_none=True) for r in self.resources if r.path is not None]
-        shown = message_content(self.answer, self.resources, visible_kinds(content, model))
-        return AIMessage(shown, additional_kwargs={"artifacts": files})
+        kinds = frozenset({"image"}) if content == "auto" else visible_kinds(content, None)
+        shown = message_content(self.answer, self.resources, kinds)
+        known: dict[str, Any] = {"artifacts": files}
+        if content == "auto" and isinstance(shown, list):
+            shown, known["blocks"] = self.answer, shown[1:]
+        return AIMessage(shown, additional_kwargs=known, response_metadata={"model_provider": PROVIDER})
 
     @property
     def resources(self) -> list[Resource]:

@@ -208,7 +208,8 @@ class ScriptedLLM(BaseChatModel):
                 spoken += len(str(piece).split())
         words = len(call.prompt.split())
         usage = {"input_tokens": words, "output_tokens": spoken, "total_tokens": words + spoken}
-        yield AIMessageChunk(content="", usage_metadata=usage)
+        named = {"model_name": self.model_name}
+        yield AIMessageChunk(content="", usage_metadata=usage, response_metadata=named)
 
     def _cut(self, piece: str | BaseException) -> Iterator[Piece]:
         if isinstance(piece, BaseException):

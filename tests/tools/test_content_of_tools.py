@@ -4,33 +4,57 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from PIL import Image
 from small_agents import EXPERTS, plan, small_agent
 
 from jarvis_agent import hf_tools
-from jarvis_agent.llm.content import MAX_SIDE, visible_kinds
+from jarvis_agent.llm.content import MAX_SIDE, messages_for, visible_kinds
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.tools import hf_tools_middleware
 
 pytestmark = pytest.mark.usefixtures("home")
 
+MODES: Any = ("text", "blocks", "auto")
 DRAWN = {"text-to-image": Image.new("RGB", (3000, 1500), "red")}
 SEES = {"image_inputs": True, "image_tool_message": True}
 
 
-def shown(task: str, content: Any, profile: Any) -> Any:
-    """The content of the tool message that the calling model reads."""
+class AnotherLLM(ScriptedLLM):
+    """A model with another name."""
+
+    @property
+    def model_name(self) -> str:
+        return "another"
+
+
+def messages_read(
+    task: str, content: Any, profile: Any, *, known: Any = None, middleware: bool = False
+) -> list[BaseMessage]:
+    """What the calling model reads after it called a tool; `known` is the model that the tools were given."""
     call = {"name": task, "args": {"text": "a fox"}, "id": "1", "type": "tool_call"}
     llm = ScriptedLLM([AIMessage("", tool_calls=[call]), "Here it is."], profile=profile)
     backend, source = FakeBackend({**EXPERTS, **DRAWN}), FakeSource([fake_candidate(task)])
-    tools = hf_tools(llm, tasks=[task], sources=[source], backends=[backend], content=content)
-    create_agent(llm, tools).invoke({"messages": "Make a fox"})
-    message = llm.calls[-1].messages[-1]
+    options: Any = {"tasks": [task], "sources": [source], "backends": [backend], "content": content}
+    if middleware:
+        agent = create_agent(llm, middleware=[hf_tools_middleware(known, **options)])
+    else:
+        agent = create_agent(llm, hf_tools(known or llm, **options))
+    agent.invoke({"messages": "Make a fox"})
+    return list(llm.calls[-1].messages)
+
+
+def shown(task: str, content: Any, profile: Any, **options: Any) -> Any:
+    """The content of the tool message that the calling model reads."""
+    message = messages_read(task, content, profile, **options)[-1]
     assert isinstance(message, ToolMessage)
     assert "path" in message.artifact["resources"][0]
     return message.content
@@ -58,6 +82,44 @@ def test_another_model_gets_text() -> None:
     ):
         assert shown("text-to-image", content, profile).startswith("image: /")
     assert shown("text-to-speech", "auto", SEES).startswith("audio: /")
+    other = AnotherLLM([], profile=SEES)
+    assert shown("text-to-image", "auto", SEES, known=other).startswith("image: /"), "it did not call"
+
+
+def test_with_the_middleware_each_model_gets_the_files_that_it_takes_where_it_takes_them() -> None:
+    other = AnotherLLM([], profile={})
+    content = shown("text-to-image", "auto", SEES, known=other, middleware=True)
+    assert [block["type"] for block in content] == ["text", "image"]
+    listens = {"image_inputs": True, "audio_inputs": True, "image_tool_message": False}
+    for task, kind in (("text-to-image", "image"), ("text-to-speech", "audio")):
+        *_, tool, moved = messages_read(task, "auto", listens, middleware=True)
+        assert [block["type"] for block in tool.content] == ["text"]
+        assert isinstance(moved, HumanMessage)
+        assert [block["type"] for block in moved.content] == ["text", kind]
+        for blind in ({}, None):
+            (text,) = shown(task, "auto", blind, known=AnotherLLM([], profile=SEES), middleware=True)
+            assert "path" not in text
+            assert text["text"].startswith(f"{kind}: /")
+
+
+@pytest.mark.parametrize("by_responses", [True, False], ids=["Responses", "Chat Completions"])
+def test_requests_to_openai_have_pictures_where_its_apis_take_them(by_responses: bool) -> None:
+    """Chat Completions rejects images of tools and of assistants."""
+    content = shown("text-to-image", "blocks", None)
+    agent, _, _ = small_agent(plan(("text-to-image", [], {"text": "a fox"})), DRAWN)
+    call: Any = {"name": "text-to-image", "args": {}, "id": "1"}
+    asked = [HumanMessage("Draw"), AIMessage("", tool_calls=[call]), ToolMessage(content, tool_call_id="1")]
+    model = ChatOpenAI(model="gpt-5-mini", api_key="none", use_responses_api=by_responses)  # type: ignore[arg-type]
+    read = messages_for(model, [*asked, *agent.invoke("Draw a fox").messages, HumanMessage("And?")])
+    payload: Any = model._get_request_payload(read)
+    has_image = {
+        message.get("role", message.get("type")): "data:image/jpeg" in json.dumps(message)
+        for message in (payload["input"] if by_responses else payload["messages"])[:-1]
+    }
+    output = "function_call_output" if by_responses else "tool"
+    assert has_image[output] == by_responses
+    assert has_image["user"], "of the answer, and of the tool with Chat Completions"
+    assert not has_image["assistant"]
 
 
 def test_an_openai_model_sees_images_through_the_responses_api_alone() -> None:
@@ -67,17 +129,39 @@ def test_an_openai_model_sees_images_through_the_responses_api_alone() -> None:
     assert visible_kinds("auto", ChatOpenAI(model="gpt-5-mini", api_key="none")) == frozenset()  # type: ignore[arg-type]
 
 
-def test_the_agent_hands_its_pictures_on_as_a_tool_and_as_a_message() -> None:
-    agent, llm, _ = small_agent(plan(("text-to-image", [], {"text": "a fox"})), DRAWN)
-    llm.profile = SEES  # type: ignore[assignment]
-    call: Any = {"type": "tool_call", "name": "jarvis", "id": "1", "args": {"request": "Draw a fox"}}
-    with agent:
-        answers = [agent.as_tool(content=content).invoke(call) for content in ("text", "blocks", "auto")]  # type: ignore[arg-type]
-    assert [type(message.content) for message in answers] == [str, list, list]
-    run = answers[0].artifact
-    for message in (*answers[1:], run.to_message("blocks")):
-        assert [block["type"] for block in message.content] == ["text", "image"]
-        assert message.content[0]["text"].startswith("A cat on a mat.")
-    assert run.messages[0].content == run.answer
+def test_the_agent_is_a_tool_whose_pictures_the_calling_model_sees() -> None:
+    for mode, calling, expected in zip(MODES, (SEES, None, SEES), (str, list, list), strict=True):
+        agent, llm, _ = small_agent(plan(("text-to-image", [], {"text": "a fox"})), DRAWN)
+        call: Any = {"type": "tool_call", "name": "jarvis", "id": "1", "args": {"request": "Draw a fox"}}
+        llm.profile = calling  # type: ignore[assignment]
+        for caller in (ScriptedLLM, AnotherLLM):
+            script = caller([AIMessage("", tool_calls=[call]), "Here it is."])
+            create_agent(script, [agent.as_tool(content=mode)]).invoke({"messages": "Draw"})
+            (message,) = (one for one in script.calls[-1].messages if isinstance(one, ToolMessage))
+            is_known = mode != "auto" or caller is ScriptedLLM
+            assert isinstance(message.content, expected if is_known else str)
+            assert "A cat on a mat." in message.text
+            assert "runtime" not in str(script.calls[0].kwargs["tools"])
+
+
+def test_the_agent_is_a_node_that_hands_its_pictures_on() -> None:
+    agent, _, _ = small_agent(plan(("text-to-image", [], {"text": "a fox"})), DRAWN)
+    graph = StateGraph(MessagesState).add_node("jarvis", agent | (lambda run: {"messages": run.messages}))
+    thread: Any = {"configurable": {"thread_id": "fox"}}
+    compiled = graph.add_edge(START, "jarvis").compile(checkpointer=InMemorySaver())
+    compiled.invoke({"messages": [HumanMessage("Draw a fox")]}, thread)
+    messages = compiled.get_state(thread).values["messages"]
+    answer = messages[-1]
+    assert answer.content == answer.text, "every model reads text"
+    assert [block["type"] for block in answer.content_blocks] == ["text", "image"]
+    assert answer.additional_kwargs["artifacts"][0]["kind"] == "image"
+    sees, blind = (ScriptedLLM([], profile=profile) for profile in ({"image_inputs": True}, None))
+    *_, moved = messages_for(sees, messages)
+    assert [block["type"] for block in moved.content] == ["text", "image"]
+    assert messages_for(blind, messages) == messages
+    run = agent.invoke("Draw a fox")
+    assert [block["type"] for block in run.to_message("blocks").content] == ["text", "image"]
+    assert run.to_message().content_blocks == [{"type": "text", "text": run.answer}]
     run.resources[0].path.unlink()
-    assert run.to_message("blocks").content == run.answer
+    for gone in (*run.messages, run.to_message("blocks")):
+        assert gone.content == run.answer
