@@ -31,6 +31,7 @@ from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.placement import runs_here
+from jarvis_agent.selection.store import Experience, SelectionStore
 
 if TYPE_CHECKING:
     from langchain.agents.middleware.human_in_the_loop import ActionRequest, ReviewConfig
@@ -54,6 +55,7 @@ class PlannedTask(Frozen):
         place: "here", "hosted", or "" for a tool, or where no model was found.
         download: bytes that would be downloaded, as far as known.
         cost: what one hosted call costs, as far as the agent's `price` says.
+        seconds: what earlier calls of the model took on average; 0 if none is known.
     """
 
     task: Task
@@ -61,20 +63,29 @@ class PlannedTask(Frozen):
     place: Literal["here", "hosted", ""] = ""
     download: int = 0
     cost: float = 0.0
+    seconds: float = 0.0
 
     def describe(self) -> str:
-        """In words: "image-to-text with org/model, here, after a download of 1.2 GB"."""
+        """In words: "image-to-text with org/model, here, about 2.1 s, after a download of 1.2 GB"."""
         parts = [f"{self.task.task} with {self.selection.model}" if self.selection else self.task.task]
         parts += [self.place] if self.place else []
+        parts += [f"about {self.seconds:.1f} s"] if self.seconds else []
         parts += [f"after a download of {self.download / 1e9:.1f} GB"] if self.download else []
         parts += [f"for {self.cost:g}"] if self.cost else []
         return ", ".join(parts)
 
 
 def planned_task(
-    task: Task, selection: Selection | None, backends: Mapping[str, Backend], meter: UsageMeter
+    task: Task,
+    selection: Selection | None,
+    backends: Mapping[str, Backend],
+    meter: UsageMeter,
+    store: SelectionStore,
 ) -> PlannedTask:
-    """A task with the model chosen for it, where that runs, and what it costs by the meter's prices."""
+    """A task with the model chosen for it, where that runs, its cost by the meter's prices, and its time.
+
+    Blocks: reads the store of what happened to models.
+    """
     chosen = selection.candidates[0] if selection is not None and selection.candidates else None
     backend = backends.get(chosen.backend or "") if chosen is not None else None
     if chosen is None or backend is None:
@@ -83,7 +94,9 @@ def planned_task(
     download = chosen.size or 0 if here and not chosen.local else 0
     cost = 0.0 if here else meter.priced(chosen.id, task.task, Usage(hosted_calls=1)).cost
     place: Literal["here", "hosted"] = "here" if here else "hosted"
-    return PlannedTask(task=task, selection=selection, place=place, download=download, cost=cost)
+    known = store.experience((selection and selection.task) or task.task).get(chosen.id, Experience())
+    estimate = {"place": place, "download": download, "cost": cost, "seconds": known.seconds}
+    return PlannedTask(task=task, selection=selection, **estimate)
 
 
 ApprovalPolicy = bool | Callable[[PlannedTask], bool]

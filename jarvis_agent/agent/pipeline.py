@@ -52,6 +52,7 @@ from jarvis_agent.llm.client import ask_unavailable_models_once
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
+from jarvis_agent.selection.store import open_store
 
 logger = logging.getLogger(__name__)
 
@@ -265,7 +266,8 @@ class RunPipeline:
                 logger.debug("no model is known for %s: %s", task.task, describe_error(error))
                 return PlannedTask(task=task)
             backends = getattr(runner, "registry", self._stages.registry).backends
-            return planned_task(task, chosen, backends, self._steps.meter)
+            store, meter = open_store(self._settings), self._steps.meter
+            return await asyncio.to_thread(planned_task, task, chosen, backends, meter, store)
 
         return await gather_limited(foresee, plan.tasks, self._settings.max_parallel)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Budget
 from jarvis_agent.core.types import Usage
 from jarvis_agent.llm.budget import count_tokens
+from jarvis_agent.selection.store import Outcome, SelectionStore
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -113,6 +115,25 @@ def test_a_resumed_run_keeps_what_it_has_spent_and_approval_shows_the_price() ->
     run = asking.invoke(Command(resume=True), THREAD)
     assert [result.status for result in run.results] == ["ok", "failed"]
     assert len(far.calls) == 1
+
+
+def test_approval_shows_the_seconds_that_a_model_has_needed(tmp_path: Path) -> None:
+    kept = SelectionStore(tmp_path / "selection.sqlite")
+    model, task = "image-to-text/only", "image-to-text"
+    for seconds, error in ((2.0, None), (3.0, None), (50.0, "ExpertError")):
+        kept.record([Outcome(model, task, "fake", None, error, seconds)])
+    agent, _, _ = small_agent(
+        TWICE,
+        settings={"selection_file": kept.path},
+        checkpointer=InMemorySaver(),
+        approve=True,
+    )
+    (interrupt,) = agent.graph.invoke({"input": "Describe a.jpg aloud"}, THREAD)["__interrupt__"]
+    described = [action["description"] for action in interrupt.value["action_requests"]]
+    assert described == [
+        f"{task} with {model}, here, about 2.5 s",
+        "text-to-speech with text-to-speech/only, here",
+    ]
 
 
 def test_a_caller_of_the_graph_can_only_lower_the_budget() -> None:
