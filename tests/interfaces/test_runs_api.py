@@ -10,10 +10,12 @@ from typing import Any
 
 import httpx
 import pytest
-from served import ANSWER, BASE, Served, agent_of, endless_expert, plan_for, serving
+from served import ANSWER, BASE, CAT, Served, agent_of, endless_expert, plan_for, serving
+from starlette.testclient import TestClient
 
 from jarvis_agent import Run
-from jarvis_agent.interfaces.server import runs
+from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.interfaces.server import create_app, runs
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.runs import RunRecords
 
@@ -78,6 +80,26 @@ def test_a_run_is_started_followed_and_fetched(served: Served) -> None:
     assert made.answer.startswith(ANSWER)
     (outline,) = made.results[1].paths()
     assert served.get(str(outline)).headers["content-type"] == "image/png"
+
+
+def test_below_a_prefix_the_server_stands_beside_another_with_runs_of_its_own(tmp_path: Path) -> None:
+    """As `http.app` of langgraph.json: the routes of the platform come after those of the application."""
+    script, key = {"plan": "[]"}, "k-0123456789abcdef"
+    app = create_app(agent_of(tmp_path, script), ServerSettings(api_keys=[key]), prefix="/jarvis")
+    app.add_api_route("/runs", lambda: "the platform's", methods=["GET", "POST"])
+    with TestClient(app, headers={"Authorization": f"Bearer {key}"}) as client:
+        for answer in (client.get("/runs"), client.post("/runs", json=REQUEST)):
+            assert answer.json() == "the platform's"
+        client.base_url = client.base_url.join("/jarvis/")
+        file = client.post("files", files={"file": ("cat.jpg", CAT.read_bytes())}).json()["name"]
+        script["plan"] = plan_for(file)
+        started = client.post("runs", json=REQUEST | {"files": [file]}).json()
+        _, _, info = events_of(client.get(f"runs/{started['id']}/events"))[-1]
+        made = Run.model_validate(info["run"]).results[1].resources[0].path
+        assert client.get(str(made).lstrip("/")).status_code == 200
+        client.headers.pop("Authorization")
+        assert client.get("healthz").json()["status"] == "ok"
+        assert client.get("runs/none").status_code == 401
 
 
 def test_a_client_that_reconnects_gets_the_events_it_has_not_seen(served: Served) -> None:

@@ -40,7 +40,7 @@ _SHUTDOWN_S = 30
 """Seconds that requests have to end when the server stops; runs are stored, and can be resumed."""
 
 
-def create_app(agent: JarvisAgent, settings: ServerSettings | None = None) -> FastAPI:
+def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, prefix: str = "") -> FastAPI:
     """Return a web application that serves `agent` and closes it at shutdown.
 
     Routes: LangServe's below `/agent`; OpenAI's below `/v1`, unless the agent asks for approval; `/runs` for
@@ -51,6 +51,8 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None) -> Fa
         agent: requests may read uploads, and no other file, whatever its `Settings.allowed_dirs` are. Threads
             are kept in the database of the server, not in the agent's checkpointer.
         settings: keys and limits of clients; None: from the environment.
+        prefix: a path, such as "/jarvis", below which all routes are, beside those of another application: as
+            `http.app` of langgraph.json, whose server has a `/runs` of its own.
 
     Raises:
         MissingExtraError: the extra "serve" is not installed.
@@ -59,7 +61,7 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None) -> Fa
     _check_extra()
     from jarvis_agent.interfaces.server.app import make_app
 
-    return make_app(agent, settings or ServerSettings())
+    return make_app(agent, settings or ServerSettings(), prefix)
 
 
 def run_server(

@@ -63,7 +63,7 @@ _CHECK_S = 4.0
 """Longest wait for a part. A container gives both 10 s."""
 
 
-def make_app(agent: JarvisAgent, server: ServerSettings) -> FastAPI:
+def make_app(agent: JarvisAgent, server: ServerSettings, prefix: str = "") -> FastAPI:
     """As `create_app`."""
     keys = [key.get_secret_value() for key in server.api_keys]
     workspaces = make_workspaces(agent.with_observer(observe_run), owners_of(keys))
@@ -72,7 +72,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings) -> FastAPI:
     parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, settings.output_dir)}
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with (
             agent,
             open_database(server.checkpoints, settings.output_dir, kept) as database,
@@ -111,7 +111,11 @@ def make_app(agent: JarvisAgent, server: ServerSettings) -> FastAPI:
         # cannot send a key to the playground.
         return RedirectResponse("docs" if keys else "agent/playground/")
 
-    return app
+    if not prefix:
+        return app
+    around = FastAPI(openapi_url=None, lifespan=lifespan)  # that of a mounted application is not run
+    around.mount(prefix, app)
+    return around
 
 
 def _delete_expired(agent: JarvisAgent, *seconds: float) -> None:
