@@ -199,6 +199,12 @@ class ChatGGUF(BaseChatOpenAI):
             async for chunk in chunks:
                 yield chunk
 
+    def _get_generation_chunk_from_completion(self, completion: Any) -> ChatGenerationChunk:
+        # Each sign of progress repeats the role, and without a role the tokens would not be counted.
+        for choice in completion.choices:
+            choice.message.role = "assistant"
+        return super()._get_generation_chunk_from_completion(completion)
+
     def _resolve_model_profile(self) -> ModelProfile:
         return {"max_input_tokens": self.n_ctx, "structured_output": True, "text_inputs": True}
 

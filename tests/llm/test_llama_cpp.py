@@ -103,6 +103,8 @@ def test_a_reply_is_streamed_and_counted(model: ChatGGUF) -> None:
     assert len(chunks) > 5
     assert whole.usage_metadata is not None
     assert 3 < whole.usage_metadata["output_tokens"] <= 60
+    form = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"enum": [1]}}}}
+    assert [chunk for chunk in model.stream(QUESTION, **form) if chunk.usage_metadata]
     assert model.invoke(QUESTION, max_tokens=2).response_metadata["finish_reason"] == "length"
     assert "Paris" not in model.invoke(QUESTION, stop=["Paris"]).text
     assert model.invoke("Hi \ud83d", max_tokens=2).text
