@@ -30,6 +30,7 @@ from math import inf
 from queue import SimpleQueue
 from sys import maxsize
 from typing import Any, Literal, TypeVar
+from weakref import WeakSet
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import bytes_by_device, choosing, free_caches, is_out_of_memory
@@ -106,6 +107,7 @@ class ModelTable:
     def __init__(self, limit_bytes: int) -> None:
         """`limit_bytes`: weights that may stay loaded in RAM."""
         self.limits = {RAM: limit_bytes}
+        self.beside = WeakSet[Any]()
         self.entries: OrderedDict[Key, ModelEntry] = OrderedDict()
         self.evicted: list[Any] = []
 
@@ -195,10 +197,11 @@ class ModelTable:
 
     def _over(self, used: Bytes) -> list[str]:
         """The devices whose limit is exceeded."""
-        return [device for device, limit in self.limits.items() if used.get(device, 0) > limit]
+        return [device for device in self.limits if not self._fits(device, used, 0)]
 
     def _fits(self, device: str, used: Bytes, size: int) -> bool:
-        return used.get(device, 0) + size <= self.limits[device]
+        beside = sum(model.nbytes for model in self.beside) if device == RAM else 0
+        return used.get(device, 0) + size <= max(0, self.limits[device] - beside)
 
 
 def total(parts: Iterable[Bytes]) -> dict[str, int]:
@@ -252,6 +255,11 @@ class ModelPool:
         self._models = ModelTable(limit_bytes)
         self._lock = threading.Lock()
         self._threads: WorkerThreads | None = None
+
+    def leave_room(self, model: Any) -> None:
+        """Count the `nbytes` of a model that is loaded beside the pool, as long as it exists."""
+        with self._lock:
+            self._models.beside.add(model)
 
     @property
     def used(self) -> dict[str, int]:

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from importlib.util import find_spec
@@ -58,6 +59,13 @@ class LlamaCpp:
         self.key = secrets.token_urlsafe()
         self._lock = threading.Lock()
         self._server: Any = None
+        self._called = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights in memory; 0 before the first call, and when idle."""
+        is_loaded = self._server is not None and time.monotonic() < self._called + IDLE_S
+        return self.weights.stat().st_size if is_loaded else 0
 
     @classmethod
     def of(cls, weights: Path, n_ctx: int, n_gpu_layers: int) -> LlamaCpp:
@@ -75,6 +83,7 @@ class LlamaCpp:
         with self._lock:
             if self._server is None:
                 self._server = self._start()
+            self._called = time.monotonic()
             return str(self._server.listening_address)
 
     def _start(self) -> Any:
@@ -156,6 +165,11 @@ class ChatGGUF(BaseChatOpenAI):
         """Find the model among the loaded ones."""
         super().model_post_init(context)
         self._llama = LlamaCpp.of(self.path, self.n_ctx, self.n_gpu_layers)
+
+    @property
+    def llama(self) -> LlamaCpp:
+        """The model of llama.cpp, which all that use its file share."""
+        return self._llama
 
     def load(self) -> None:
         """Load the model unless it is loaded. Raises ExpertError if llama.cpp cannot."""

@@ -107,6 +107,8 @@ class ModelRegistry:
             made = make_backends(settings, pool, backends)
             self.backends: dict[str, Backend] = {backend.name: backend for backend in made}
             self.selector = ModelSelector(self.sources, made, settings, selector, llm=llm, pins=pins)
+            if llm and (local := getattr(getattr(llm.model, "bound", llm.model), "llama", None)):
+                pool.leave_room(local)
         except BaseException:
             # A pool without another lease has loaded nothing yet, so it need not be closed.
             _return_pool()

@@ -194,6 +194,24 @@ async def test_the_least_recently_used_model_is_evicted(pool: ModelPool) -> None
     assert loaded_bytes(pool) == 80
 
 
+async def test_a_language_model_beside_the_pool_takes_its_room(pool: ModelPool) -> None:
+    models = {name: Model(nbytes=40) for name in "ab"}
+
+    async def kept() -> list[tuple[str, ...]]:
+        for name in "ab":
+            await start(pool, models[name].load, name, size=40)
+        return list(pool.keys)
+
+    assert len(await kept()) == 2
+    language_model = Model(nbytes=50)
+    pool.leave_room(language_model)
+    assert len(await kept()) == 1
+    language_model.nbytes = 1000
+    assert len(await kept()) == 1
+    del language_model
+    assert len(await kept()) == 2
+
+
 async def test_a_model_larger_than_the_limit_stays_until_another_is_wanted(pool: ModelPool) -> None:
     huge = Model(nbytes=500)
     for _ in range(2):

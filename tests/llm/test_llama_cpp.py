@@ -33,6 +33,7 @@ from jarvis_agent.llm.chat_model import is_small, length_options, resolve_model,
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.llama_cpp import ChatGGUF, LlamaCpp, gguf_path
+from jarvis_agent.selection import model_registry
 from jarvis_agent.testing import HubDouble
 
 pytestmark = [
@@ -129,29 +130,38 @@ def test_the_beginning_of_a_prompt_is_read_once(model: ChatGGUF) -> None:
 def test_a_file_is_in_memory_once_and_only_as_long_as_it_is_used(model: ChatGGUF, tmp_path: Path) -> None:
     link = tmp_path / "link.gguf"
     link.symlink_to(WEIGHTS)  # type: ignore[arg-type]
-    assert ChatGGUF(path=link)._llama is model._llama
+    assert ChatGGUF(path=link).llama is model.llama
     other = ChatGGUF(path=link, n_ctx=256)
-    assert other._llama is not model._llama
+    assert other.llama is not model.llama
     before = len(LlamaCpp._shared)
     del other
     gc.collect()
     assert len(LlamaCpp._shared) == before - 1
+    with JarvisAgent(model=model):
+        pool = model_registry._pool
+        assert pool is not None
+        assert model.llama in pool._models.beside
+    assert model.invoke(QUESTION, max_tokens=1).text
+    assert model.llama.nbytes == WEIGHTS.stat().st_size  # type: ignore[union-attr]
 
 
 def test_the_memory_of_an_idle_model_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llama_cpp, "IDLE_S", 1)
     model = ChatGGUF(path=WEIGHTS, n_ctx=512, max_tokens=5)
+    assert model.llama.nbytes == 0
     assert model.invoke(QUESTION).text
 
+    address = model.llama.load()
+
     def sleeps() -> bool:
-        headers = {"Authorization": f"Bearer {model._llama.key}"}
-        return bool(httpx.get(f"{model._llama.load()}/props", headers=headers).json()["is_sleeping"])
+        headers = {"Authorization": f"Bearer {model.llama.key}"}
+        return bool(httpx.get(f"{address}/props", headers=headers).json()["is_sleeping"])
 
     deadline = time.monotonic() + 60
     while not sleeps() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert sleeps()
-    assert model.invoke(QUESTION).text
+    assert model.llama.nbytes == 0
 
 
 async def test_what_cannot_be_answered_is_refused(model: ChatGGUF, tmp_path: Path) -> None:
@@ -179,10 +189,10 @@ async def test_a_long_prompt_is_no_silence_and_ends_with_its_reader(model: ChatG
     while not (await anext(stream)).text:
         pass
     await stream.aclose()  # type: ignore[attr-defined]
-    headers, slot = {"Authorization": f"Bearer {model._llama.key}"}, {"is_processing": True}
+    headers, slot = {"Authorization": f"Bearer {model.llama.key}"}, {"is_processing": True}
     async with httpx.AsyncClient(headers=headers) as client:
         while slot["is_processing"]:
-            last, [slot] = slot, (await client.get(f"{model._llama.load()}/slots")).json()
+            last, [slot] = slot, (await client.get(f"{model.llama.load()}/slots")).json()
     assert last.get("next_token", [{"n_decoded": 1}])[0]["n_decoded"] < 1000
 
 
@@ -192,7 +202,7 @@ def test_it_is_used_in_several_event_loops(model: ChatGGUF) -> None:
 
 
 def test_no_other_process_can_use_the_model(model: ChatGGUF) -> None:
-    address = model._llama.load()
+    address = model.llama.load()
     assert address.startswith("http://127.0.0.1:")
     assert httpx.post(f"{address}/v1/chat/completions", json={"messages": []}).status_code == 401
 
