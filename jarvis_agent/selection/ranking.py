@@ -146,7 +146,7 @@ def purpose_scores(
     if not purpose.text:
         return [0.0] * len(candidates)
     cards = [card_text(candidate) for candidate in candidates]
-    grams = [_grams(f"{card} {_examples(one)}") for card, one in zip(cards, candidates, strict=True)]
+    grams = [_cached_grams(f"{card} {_examples(one)}") for card, one in zip(cards, candidates, strict=True)]
     keywords = bm25(_grams(purpose.text), grams)
     cosines = vectors.similarities(purpose.text, cards) if vectors else [0.0] * len(cards)
     return [
@@ -187,7 +187,6 @@ def _examples(candidate: Candidate) -> str:
     return str(candidate.metadata.get("examples") or "")[:_EXAMPLE_CHARS]
 
 
-@lru_cache(maxsize=4096)
 def _grams(text: str) -> Mapping[str, int]:
     """Return how often a text has each run of four letters within a word, or two without spaces (Chinese).
 
@@ -201,6 +200,10 @@ def _grams(text: str) -> Mapping[str, int]:
         framed = f"#{word}#" if word.isascii() else word
         counts.update(framed[start : start + size] for start in range(max(1, len(framed) - size + 1)))
     return counts
+
+
+# Of cards alone: what people ask for stays in no memory.
+_cached_grams = lru_cache(maxsize=4096)(_grams)
 
 
 def bm25(query: Iterable[str], documents: Sequence[Mapping[str, int]]) -> list[float]:
