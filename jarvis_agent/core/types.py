@@ -48,13 +48,15 @@ class Task(Frozen):
     """One task of a plan, in the paper's four slots.
 
     `dep` has the ids of the tasks that it depends on, `[-1]` or `[]` for none. In `args`, a reference stays
-    the string `<resource>-N`.
+    the string `<resource>-N`. `purpose` is what the model must be made for ("chest X-rays"), if the planner
+    wrote it; JSON has it only then.
     """
 
     task: str
     id: int
     dep: list[int] = Field(default_factory=lambda: [-1])
     args: dict[str, Any] = Field(default_factory=dict)
+    purpose: str = Field("", exclude_if=lambda value: not value)
 
     @property
     def deps(self) -> tuple[int, ...]:

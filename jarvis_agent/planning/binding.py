@@ -69,8 +69,15 @@ def bind(
     if len(ids) > 1:
         binding.notes.append(f"its lists made {len(ids)} tasks of it: {', '.join(map(str, ids))}")
     deps = binding.other_deps(set(refs_in(rows[:limit])))
+    purpose = task.draft.purpose if task.draft else ""
     task.tasks = tuple(
-        Task(task=binding.spec.name, id=i, dep=sorted({*refs_in(args), *deps}) or [-1], args=args)
+        Task(
+            task=binding.spec.name,
+            id=i,
+            dep=sorted({*refs_in(args), *deps}) or [-1],
+            args=args,
+            purpose=purpose,
+        )
         for i, args in zip(ids, rows, strict=False)
     )
     task.needs = binding.needs

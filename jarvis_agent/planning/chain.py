@@ -289,7 +289,8 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         shown = replace(request, specs=self._shown_specs(request, examples, drafted))
         prompts, window = self.prompts, self.window
         specs = shown.specs if lists_tasks(prompts.plan) else _with_shown_args(shown.specs, examples)
-        schema = plan_schema(specs, files_by_kind(shown))
+        has_purpose = '"purpose"' in repr(prompts.plan)
+        schema = plan_schema(specs, files_by_kind(shown), has_purpose=has_purpose)
         values = plan_variables(
             prompts.plan, shown, examples, window=window, as_object=self.client.supports_schema
         )

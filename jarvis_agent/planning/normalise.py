@@ -48,6 +48,7 @@ _ARG_KEYS = ("args", "arguments", "parameters", "params", "kwargs", *_INPUT_KEYS
 _KEYS = frozenset({*_NAME_KEYS, *_ID_KEYS, *_DEP_KEYS, *_ARG_KEYS})
 
 _LONGEST_ID = 9
+_MAX_PURPOSE_CHARS = 200
 _SIMILAR = 0.5
 _MISSPELT = 0.85
 _MISSPELT_WORD = 0.7
@@ -66,6 +67,7 @@ class TaskDraft:
         unassigned: values without a known name, each with its written name or "".
         mentions: ids that it refers to, with the kind of the argument ("any" for `deps`).
         notes: what was repaired.
+        purpose: what its model must be good at; "" if nothing special.
     """
 
     spec: TaskSpec
@@ -74,6 +76,7 @@ class TaskDraft:
     unassigned: tuple[tuple[str, Any], ...]
     mentions: tuple[tuple[int, str], ...]
     notes: tuple[str, ...]
+    purpose: str = ""
 
 
 class TaskNames:
@@ -160,7 +163,9 @@ def read_draft(raw: Mapping[str, Any], names: TaskNames, files: FileNames | None
     mentions += [(i, "any") for _, value in unassigned for i in refs_in(value)]
     if len({i for i, _ in mentions}) > MAX_TASKS:
         raise PlanError(f"it refers to more tasks than the {MAX_TASKS} that a plan may have")
-    return TaskDraft(spec, deps, args, unassigned, tuple(dict.fromkeys(mentions)), tuple(notes))
+    purpose = _field(raw, ("purpose",)) if spec.needs_model and not spec.arg("purpose") else None
+    purpose = shorten(purpose, _MAX_PURPOSE_CHARS) if isinstance(purpose, str) else ""
+    return TaskDraft(spec, deps, args, unassigned, tuple(dict.fromkeys(mentions)), tuple(notes), purpose)
 
 
 def kind_of(name: str, spec: TaskSpec) -> str:

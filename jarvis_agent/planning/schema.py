@@ -24,12 +24,17 @@ MIN_IDS = 16
 _MAX_DEPS = 8
 """In an unlimited list, small models write -1 until their tokens are used up."""
 
+_OPTIONAL_TEXT = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+
 _ALSO: Mapping[str, tuple[str, ...]] = {"audio": ("video",)}
 """Other kinds of files that an argument of a kind accepts."""
 
 
 def plan_schema(
-    specs: Mapping[str, TaskSpec], files: Mapping[str, Sequence[str]] | None = None
+    specs: Mapping[str, TaskSpec],
+    files: Mapping[str, Sequence[str]] | None = None,
+    *,
+    has_purpose: bool = False,
 ) -> dict[str, Any]:
     """The JSON schema of a plan of these tasks; without tasks, of the empty plan.
 
@@ -39,6 +44,7 @@ def plan_schema(
     Args:
         specs: the available tasks by name.
         files: names of the files by kind; None: any name.
+        has_purpose: whether a task has a purpose, which may be null.
     """
     if not specs:
         return _object({"tasks": {"type": "array", "items": {"type": "null"}, "maxItems": 0}}, closed=True)
@@ -48,7 +54,8 @@ def plan_schema(
     for spec in specs.values():
         args = {arg.name: _value(arg, shared) for arg in spec.inputs}
         forms.setdefault(json.dumps(args), ([], args))[0].append(spec.name)
-    tasks = [_task(names, args, shared, closed) for names, args in forms.values()]
+    more = {"purpose": _OPTIONAL_TEXT} if has_purpose else {}
+    tasks = [_task(names, args, shared, closed, more) for names, args in forms.values()]
     listed: dict[str, Any] = {"type": "array", "items": {"anyOf": tasks}}
     if not shared:
         return _object({"tasks": listed}, closed)
@@ -83,7 +90,13 @@ def _shared(files: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     }
 
 
-def _task(names: list[str], args: dict[str, Any], shared: Mapping[str, Any], closed: bool) -> dict[str, Any]:
+def _task(
+    names: list[str],
+    args: dict[str, Any],
+    shared: Mapping[str, Any],
+    closed: bool,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
     number = {"type": "integer"}
     dep = _the("dep") if shared else number
     task = {
@@ -91,6 +104,7 @@ def _task(names: list[str], args: dict[str, Any], shared: Mapping[str, Any], clo
         "id": _the("id") if shared else number,
         "dep": {"type": "array", "items": dep, "maxItems": _MAX_DEPS},
         "args": _object(args, closed, optional=not closed),
+        **more,
     }
     return _object(task, closed)
 

@@ -19,6 +19,7 @@ from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
+from jarvis_agent.planning.examples import CJK
 from jarvis_agent.planning.reading import words_about
 
 WORD = re.compile(r"[^\W_]+")
@@ -72,7 +73,10 @@ NO_PURPOSE = Purpose()
 
 
 def purpose_of(task: Task, spec: TaskSpec, context: RunContext) -> Purpose:
-    """Return the purpose of a task by its clause of the request, its labels and its short texts."""
+    """Return the purpose of a task: what its planner wrote, its clause of the request, its short texts.
+
+    A clause in Chinese, Japanese or Korean is left out beside the planner's words: cards are in English.
+    """
     values = [task.args.get(arg.name) for arg in spec.inputs]
     media = next((task.args.get(arg.name) for arg in spec.inputs if arg.kind != "text"), None)
     names = {file.name for file in context.files}
@@ -84,6 +88,7 @@ def purpose_of(task: Task, spec: TaskSpec, context: RunContext) -> Purpose:
             text = text.replace(value, " ")
         elif value.lower() not in text.lower() and not mentions(value, names.__contains__):
             text = f"{text} {value}"
+    text = task.purpose if task.purpose and CJK.search(text) else f"{task.purpose} {text}"
     languages = languages_in(text)
     words = purpose_words(text, spec)
     return Purpose(" ".join(text.split()) if words or languages else "", words, languages)

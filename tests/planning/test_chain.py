@@ -477,7 +477,11 @@ class TestPrompts:
             settings = Settings(base_url=server.base_url)
             planning_chain(None, settings=settings).invoke(ASK)
             planning_chain(None, settings=settings, prompts="small").invoke(ASK)
-            full, small = [request.body for request in server.requests]
+            planning_chain(None, settings=settings, prompts="paper").invoke(ASK)
+            full, small, paper = [request.body for request in server.requests]
+        assert ['"purpose"' in json.dumps(body["response_format"]) for body in (full, small, paper)] == [
+            True, False, False,
+        ]  # fmt: skip
         forms = small["response_format"]["json_schema"]["schema"]["properties"]["tasks"]["items"]["anyOf"]
         shown = [json.loads(m["content"])["tasks"] for m in small["messages"] if m["role"] == "assistant"]
         assert len(shown) == 3

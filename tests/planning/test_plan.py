@@ -271,6 +271,19 @@ WEATHER = TaskSpec(
 )
 
 
+def test_a_purpose_is_kept_with_each_task_made_of_it_and_left_out_where_there_is_none():
+    written = look(0, ["a.jpg", "b.jpg"]) | {"purpose": "chest\nX-rays"}
+    plan = parse(written, look(2) | {"purpose": None}, look(3) | {"purpose": ["x"]}, draw(4))
+    assert [one.purpose for one in plan.tasks] == ["chest X-rays", "chest X-rays", "", "", ""]
+    assert [row.get("purpose") for row in json.loads(plan.to_json())[1:3]] == ["chest X-rays", None]
+    assert Plan.load(plan.to_json()).tasks == Plan.parse(plan.to_json()).tasks == plan.tasks
+    (long,) = parse(look(0) | {"purpose": "x" * 999}).tasks
+    assert len(long.purpose) == 200
+    visa = TaskSpec("visa", "tool", "", (Arg("purpose", "text"),), ())
+    (asked,) = parse({"task": "visa", "id": 0, "purpose": "study"}, tools=[visa]).tasks
+    assert (asked.args, asked.purpose) == ({"purpose": "study"}, "")
+
+
 def test_a_tools_arguments_keep_their_types_and_unknown_ones_are_left_out():
     plan = parse(task("weather", 0, city="Rome", days=2, hours=[6, 12], foo=1), tools={"weather": WEATHER})
     assert plan.tasks[0].args == {"city": "Rome", "days": 2, "hours": [6, 12]}

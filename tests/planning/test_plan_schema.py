@@ -52,6 +52,13 @@ def test_a_tool_with_arguments_of_any_kind_opens_the_schema(inputs):
     assert all(form["properties"]["args"]["required"] == [] for form in forms)
 
 
+def test_a_task_may_have_a_purpose():
+    schema = plan_schema(TASKS, has_purpose=True)
+    for form in schema["properties"]["tasks"]["items"]["anyOf"]:
+        assert {"type": "null"} in form["properties"]["purpose"]["anyOf"]
+        assert form["required"] == ["task", "id", "dep", "args", "purpose"]
+
+
 def forms_of(schema):
     forms = schema["properties"]["tasks"]["items"]["anyOf"]
     return {name: form["properties"] for form in forms for name in form["properties"]["task"]["enum"]}
@@ -89,7 +96,7 @@ def test_files_are_those_of_the_request_and_the_chat():
 
 
 def test_the_schema_is_within_the_limits_of_strict_structured_output():
-    schema = plan_schema(TASKS, {"image": [f"picture-{n}.jpg" for n in range(12)]})
+    schema = plan_schema(TASKS, {"image": [f"picture-{n}.jpg" for n in range(12)]}, has_purpose=True)
     values = [value for value in enums(schema) if isinstance(value, str)]
     assert len(list(enums(schema))) <= 1000
     assert sum(map(len, values)) <= 120_000

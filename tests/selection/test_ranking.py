@@ -54,11 +54,11 @@ MODELS = [
 ]  # fmt: skip
 
 
-async def select(task: str, request: str, *more: Candidate, **given: Any) -> Selection:
-    backend = FakeBackend(dict.fromkeys(TASKS, "x"))
-    settings = Settings(**{"offline": False, **given})
-    by = ModelSelector([FakeSource([*MODELS, *more])], [backend], settings)
-    return await by.select(Task(task=task, id=0), TASKS[task], RunContext(request))
+async def select(task: str, request: str, *more: Candidate, purpose: str = "") -> Selection:
+    by = ModelSelector(
+        [FakeSource([*MODELS, *more])], [FakeBackend(dict.fromkeys(TASKS, "x"))], Settings(offline=False)
+    )
+    return await by.select(Task(task=task, id=0, purpose=purpose), TASKS[task], RunContext(request))
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,13 @@ async def test_a_request_that_names_a_niche_gets_its_model(task: str, request_te
     assert (found.model, found.chosen_by) == (chosen, "rank")
     assert "fits the request best" in found.reason
     assert found.factors[chosen]["purpose"] == max(one["purpose"] for one in found.factors.values())
+
+
+@pytest.mark.parametrize("request_text", ["这张片子正常吗？", "Is scan.png all right?"])
+async def test_a_purpose_that_the_planner_wrote_counts_in_any_language(request_text: str) -> None:
+    plain = await select(IMAGE, request_text)
+    found = await select(IMAGE, request_text, purpose="chest X-rays with pneumonia")
+    assert found.model == "lxyuan/vit-xray-pneumonia-classification" != plain.model
 
 
 NICHES = [
