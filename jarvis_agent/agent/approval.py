@@ -26,7 +26,7 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.text import brief_text
-from jarvis_agent.core.types import Frozen, Selection, Task, Usage
+from jarvis_agent.core.types import Frozen, Selection, Task
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
@@ -92,7 +92,7 @@ def planned_task(
         return PlannedTask(task=task, selection=selection)
     here = runs_here(backend, chosen)
     download = chosen.size or 0 if here and not chosen.local else 0
-    cost = 0.0 if here else meter.priced(chosen.id, task.task, Usage(hosted_calls=1)).cost
+    cost = 0.0 if here else meter.hosted_price(task.task, chosen.id)
     place: Literal["here", "hosted"] = "here" if here else "hosted"
     known = store.experience((selection and selection.task) or task.task).get(chosen.id, Experience())
     estimate = {"place": place, "download": download, "cost": cost, "seconds": known.seconds}

@@ -68,6 +68,10 @@ class UsageMeter(BaseCallbackHandler):
             return usage
         return usage.model_copy(update={"cost": self.price(model, stage, usage) or 0.0})
 
+    def hosted_price(self, task: str, model: str) -> float:
+        """What a call of a hosted expert costs; 0: unknown."""
+        return self.priced(model, task, Usage(hosted_calls=1)).cost
+
     def reserve_hosted(self, task: str, model: str) -> None:
         """Count a call of a hosted expert, before it is made. Raises BudgetError if there is none left."""
         self.add("execute", self._within_budget(self.priced(model, task, Usage(hosted_calls=1))))

@@ -180,13 +180,18 @@ def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -
         "megabytes": round(candidate.size / 1e6) if candidate.size else None,
         "on_this_machine": candidate.local,
         "good_for": list(candidate.traits),
+        "datasets": [tag.removeprefix("dataset:") for tag in candidate.tags if tag.startswith("dataset:")][
+            :4
+        ],
         "results_on": candidate.metadata.get("results"),
+        "experience": candidate.metadata.get("experience"),
+        "price_per_call": candidate.metadata.get("price_per_call"),
         "providers": list(candidate.providers),
         "tags": [tag for tag in candidate.tags if is_subject(tag, candidate)][:8],
     }
     return {
         "model_id": candidate.id,
-        "metadata": {name: value for name, value in known.items() if value not in (None, [], 0)},
+        "metadata": {name: value for name, value in known.items() if value},
         "description": truncate(candidate.description, min(limit, _DESCRIPTION_TOKENS)),
     }
 

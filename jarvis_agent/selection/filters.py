@@ -39,6 +39,7 @@ class SelectionQuery:
         hints: what the request says about the task, as `hints.task_hints` returns it.
         language: the language of the request, as `core.languages.detect_script` returns it.
         purpose: what the request says about the task beyond its type.
+        price: what a hosted call costs by task and model; 0: unknown.
     """
 
     task: Task
@@ -47,18 +48,20 @@ class SelectionQuery:
     hints: Mapping[str, Any] = field(default_factory=dict)
     language: str | None = None
     purpose: Purpose = NO_PURPOSE
+    price: Callable[[str, str], float] = lambda task, model: 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
     """The allowed candidates as placed, the best first, their factors, and why the others are rejected.
 
-    `factors` and `rejected` are by id.
+    `factors`, `rejected` and `facts` are by id. Facts are what no card says: experience and price.
     """
 
     placements: list[Placement]
     rejected: dict[str, str]
-    factors: dict[str, Factors] = field(default_factory=dict)
+    factors: dict[str, Factors]
+    facts: dict[str, dict[str, Any]]
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -128,11 +131,16 @@ def shortlist(
         reason = "it describes images, and the request asks for their text"
         rejected |= {one.primary.id: reason for one in found if one not in readers}
         found = readers
-    primaries = [one.primary for one in found]
-    rated = rate(primaries, [one.here for one in found], query.purpose, vectors, experience)
+    primaries, here = [one.primary for one in found], [one.here for one in found]
+    prices = [0.0 if one.here else query.price(query.spec.name, one.primary.id) for one in found]
+    rated = rate(primaries, here, query.purpose, vectors, experience, prices)
     factors = {one.primary.id: points for one, points in zip(found, rated, strict=True)}
+    facts = {
+        one.id: {"experience": str((experience or {}).get(one.id, "")), "price_per_call": price}
+        for one, price in zip(primaries, prices, strict=True)
+    }
     found.sort(key=lambda placement: _rank(placement, query, factors[placement.primary.id]))
-    return Shortlist(found, rejected, factors)
+    return Shortlist(found, rejected, factors, facts)
 
 
 def _check_license(candidate: Candidate, query: SelectionQuery) -> str | None:

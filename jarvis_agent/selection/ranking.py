@@ -42,6 +42,9 @@ EVIDENCE = 0.3
 ON_THIS_MACHINE, GIGABYTE = 2.0, -0.5
 """Points of a model that need not be downloaded, and of each 10⁹ bytes to be loaded here."""
 
+PRICE = -10.0
+"""Points of each unit of currency that a hosted call costs: 0.05 weighs as much as loading a gigabyte."""
+
 SUCCESS, PRIOR_RATE, PRIOR_CALLS = 6.0, 0.9, 5
 """Points of the share of calls that succeeded, less the share that is assumed before, as if of five calls.
 
@@ -72,7 +75,7 @@ class Factors(Frozen):
         purpose: the card is similar to the request and has its words.
         popularity: downloads and likes.
         evidence: published results.
-        machine: it is on this machine; its size.
+        machine: it is on this machine; its size; the price of a hosted call.
         experience: how its calls went, and how its results were rated.
     """
 
@@ -99,6 +102,7 @@ def rate(
     purpose: Purpose,
     vectors: CardVectors | None = None,
     experience: Mapping[str, Experience] | None = None,
+    prices: Sequence[float] = (),
 ) -> list[Factors]:
     """Return the factors of each candidate.
 
@@ -106,17 +110,19 @@ def rate(
         here: whether each would run on this machine.
         vectors: compares the request with cards; None: only words are compared.
         experience: what happened to models, by id.
+        prices: of a call of each; (): unknown.
     """
     fits = purpose_scores(candidates, purpose, vectors)
+    costs = prices or [0.0] * len(candidates)
     return [
         Factors(
             purpose=round(fit, 2),
             popularity=round(_popularity(candidate), 2),
             evidence=EVIDENCE if candidate.metadata.get("results") else 0.0,
-            machine=round(_machine(candidate) if runs_here else 0.0, 2),
+            machine=round(_machine(candidate) if runs_here else PRICE * price, 2),
             experience=round(_experience((experience or {}).get(candidate.id, Experience())), 2),
         )
-        for candidate, runs_here, fit in zip(candidates, here, fits, strict=True)
+        for candidate, runs_here, fit, price in zip(candidates, here, fits, costs, strict=True)
     ]
 
 
@@ -166,9 +172,14 @@ def card_text(candidate: Candidate) -> str:
     """Return what a candidate says of itself: words of its id, tags, languages, description and data sets."""
     languages = candidate.languages if len(candidate.languages) <= _MAX_NAMED_LANGUAGES else ()
     tags = [tag for tag in candidate.tags if is_subject(tag, candidate)]
-    datasets = [tag.removeprefix("dataset:") for tag in candidate.tags if tag.startswith("dataset:")]
     about = [_id_words(candidate), *tags, *(_NAME_OF_CODE.get(code, "") for code in languages)]
-    return f"{'. '.join(filter(None, about))}. {candidate.description} {' '.join(datasets)}".strip()
+    datasets = " ".join(datasets_of(candidate))
+    return f"{'. '.join(filter(None, about))}. {candidate.description} {datasets}".strip()
+
+
+def datasets_of(candidate: Candidate) -> list[str]:
+    """Return the data sets that a card names."""
+    return [tag.removeprefix("dataset:") for tag in candidate.tags if tag.startswith("dataset:")]
 
 
 def is_subject(tag: str, candidate: Candidate) -> bool:

@@ -190,6 +190,7 @@ class ModelSelector:
             task_hints(task, context),
             detect_script(context.request),
             purpose_of(task, spec, context),
+            context.price,
         )
         if pin := self.pins.get(spec.name):
             return await self._select_pinned(pin, query)
@@ -255,7 +256,7 @@ class ModelSelector:
         by_rank = _reason_of_rank(listed)
         if self._chain is None:
             return _selection(top[0], listed, by_rank, "rank", query)
-        asked = self._ask_chain(self._chain, query, top, context)
+        asked = self._ask_chain(self._chain, query, listed, context)
         left = ends - asyncio.get_running_loop().time()
         try:
             choice = await run_with_timeout(left, asked, "the choice of a model")
@@ -269,9 +270,13 @@ class ModelSelector:
         self,
         chain: Runnable[Any, Any],
         query: SelectionQuery,
-        top: Sequence[Candidate],
+        listed: Shortlist,
         context: RunContext,
     ) -> ModelChoice:
+        top = [
+            one.model_copy(update={"metadata": {**one.metadata, **listed.facts[one.id]}})
+            for one in listed.candidates
+        ]
         async with self._slots.setdefault(context, asyncio.Semaphore(self._settings.max_parallel)):
             inputs = {
                 "input": context.request,

@@ -18,7 +18,7 @@ from jarvis_agent.interfaces.cli.listing import list_models
 from jarvis_agent.selection.purpose import NO_PURPOSE
 from jarvis_agent.selection.ranking import rate
 from jarvis_agent.selection.store import Experience, Outcome, SelectionStore
-from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
 TASK = "summarization"
 SECRET = "the merger of Acme and Initech"
@@ -59,6 +59,35 @@ def test_three_failures_change_the_choice_also_after_a_restart(file: Path) -> No
     stored = "".join(sqlite3.connect(file).iterdump())
     assert "ExpertError" in stored
     assert not [word for word in SECRET.split() if len(word) > 3 and word in stored]
+
+
+def test_the_language_model_sees_experience_and_price(file: Path) -> None:
+    SelectionStore(file).record([OK._replace(model="org/dear")] * 3)
+    hosted = {"tags": ("dataset:xsum",), "local": False}
+    models = [fake_candidate(TASK, f"org/{name}", **hosted) for name in ("dear", "cheap")]
+    llm = ScriptedLLM({"select": first_candidate, "respond": "Done."})
+    by = JarvisAgent(
+        model=llm,
+        planner=lambda _: PLAN,
+        sources=[FakeSource(models)],
+        backends=[FakeBackend(dict.fromkeys(["org/dear", "org/cheap"], "x"), local=False)],
+        settings=Settings(selection_file=file, policy="hosted-first"),
+        price=lambda model, stage, usage: 0.5 if model == "org/dear" else 0.25,
+    )
+    with by:
+        run = by.invoke("Summarize it")
+    chosen = run.results[0].selection
+    assert chosen is not None
+    assert [one.id for one in chosen.candidates] == ["org/cheap", "org/dear"]
+    assert chosen.factors["org/dear"]["machine"] == -5
+    shown = next(call.prompt for call in llm.calls if call.stage == "select")
+    for part in (
+        '"experience": "3 calls, 100 % ok, 1.0 s"',
+        '"price_per_call": 0.25',
+        '"datasets": ["xsum"]',
+    ):
+        assert part in shown
+    assert "price_per_call" not in str(chosen.candidates[0].metadata), "a model is not loaded again for it"
 
 
 def test_a_result_is_rated_and_the_list_of_models_shows_it(file: Path) -> None:
