@@ -23,7 +23,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, get_args
 from uuid import uuid4
 
 from langchain_core.messages import AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
@@ -139,15 +139,17 @@ def _replaced(value: Any, old: str, new: str) -> Any:
 class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose sync methods run its async nodes in the event loop for sync calls."""
 
-    stages: list[str]
-    """The names of the stages inside its node, in order."""
+    def __init__(self, *, drawn: Sequence[str], **parts: Any) -> None:
+        """Make it of the parts of a compiled graph, and of the names of the stages inside its node."""
+        super().__init__(**parts)
+        self.drawn = drawn
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
         """The graph to draw; with `xray`, the stages that its node runs."""
         if not xray:
             return super().get_graph(config)
         graph = Graph()
-        names = [START, *self.stages, END]
+        names = [START, *self.drawn, END]
         nodes = [graph.add_node(None, name) for name in names]
         for source, target in pairwise(nodes):
             graph.add_edge(source, target)
@@ -174,10 +176,6 @@ def _request_of(state: GraphState) -> dict[str, Any]:
     if "messages" in given:
         given["messages"] = given["messages"][-2 * MAX_TURNS - 1 :]
     return given
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _with_urls(message: HumanMessage, files: Sequence[Resource], names: PublicNames) -> HumanMessage:
@@ -211,6 +209,82 @@ def with_options(stages: PipelineStages, options: RunOptions) -> PipelineStages:
     return replace(stages, settings=settings, registry=registry)
 
 
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """The node of the graph: one run of the pipeline. The fields are the arguments of `build_graph`."""
+
+    stages: PipelineStages
+    approve: ApprovalPolicy
+    history: Sequence[ChatTurn]
+    names: PublicNames | None
+
+    async def __call__(self, state: GraphState, config: RunnableConfig) -> dict[str, Any]:
+        """The new messages, the run and the chat's turns."""
+        options: RunOptions = get_runtime(RunOptions).context or {}
+        turns = turns_in(self._find({"turns": state.get("turns")})) or list(self.history)
+        # The key is that of ag-ui-langgraph, which reads the events of models instead of messages.
+        quiet = merge_configs(config, {"tags": [TAG_NOSTREAM], "metadata": {"emit-messages": False}})
+        pipeline = RunPipeline(
+            await asyncio.to_thread(with_options, self.stages, options),
+            quiet,
+            turns=tuple(turns),
+            steps=steps_of_node(config),
+            ask=self._ask if self.approve else None,
+            policy=self.approve,
+            remember=turns.append,
+            language=options.get("language", ""),
+        )
+        message_id = str(uuid4())
+        try:
+            request = Request.of(_request_of(state))
+            if self.names:
+                request = Request.of(self._find(request.model_dump(mode="json")))
+            run = await self._run(pipeline, request, message_id)
+        except ForbiddenError as error:
+            raise ForbiddenRequestError(*error.args) from error
+        except InputError as error:
+            raise RequestError(*error.args) from error
+        answer = await asyncio.to_thread(run.to_message, options.get("content", "text"))
+        new: list[BaseMessage] = []
+        if state.get("input"):
+            new.append(HumanMessage(request.text))
+        elif self.names and request.blocks:
+            asked = [message for message in state["messages"] if isinstance(message, HumanMessage)][-1]
+            new.append(_with_urls(asked, turns[-1].resources[len(request.files) :], self.names))
+        shown = {
+            "id": message_id,
+            "content": self._hide(answer.content),
+            "additional_kwargs": self._hide(answer.additional_kwargs),
+        }
+        return {
+            "messages": [*new, answer.model_copy(update=shown)],
+            "run": self._hide(run.model_dump(mode="json")),
+            "turns": self._hide(_TURNS.dump_python(turns[-MAX_TURNS:], mode="json")),
+        }
+
+    async def _run(self, pipeline: RunPipeline, request: Request, message_id: str) -> Run:
+        """Run the request, and stream its events and the tokens of the answer."""
+        write, run = get_stream_writer(), Run()
+        async with aclosing(pipeline.events(request)) as events:
+            async for event in events:
+                write(self._hide(event.model_dump(mode="json")))
+                if event.kind == "token":
+                    chunk = AIMessageChunk(content=self._hide(event.text), id=message_id)
+                    push_message(chunk, state_key=None)
+                run = event.run or run
+        return run
+
+    def _ask(self, shown: Any) -> Any:
+        """The decision on what is shown, from an interrupt."""
+        return self._find(interrupt(self._hide(shown)))
+
+    def _hide(self, value: Any) -> Any:
+        return self.names.hide(value) if self.names else value
+
+    def _find(self, value: Any) -> Any:
+        return self.names.find(value) if self.names else value
+
+
 def build_graph(
     stages: PipelineStages,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
@@ -231,60 +305,12 @@ def build_graph(
 
     Running it raises RequestError for a request, or options, that cannot be used.
     """
-
-    async def jarvis(state: GraphState, config: RunnableConfig) -> dict[str, Any]:
-        options: RunOptions = get_runtime(RunOptions).context or {}
-        hide, find = (names.hide, names.find) if names else (_same, _same)
-        turns = turns_in(find({"turns": state.get("turns")})) or list(history)
-        steps = steps_of_node(config)
-        ask = (lambda shown: find(interrupt(hide(shown)))) if approve else None
-        # The key is that of ag-ui-langgraph, which reads the events of models instead of messages.
-        quiet = merge_configs(config, {"tags": [TAG_NOSTREAM], "metadata": {"emit-messages": False}})
-        pipeline = RunPipeline(
-            await asyncio.to_thread(with_options, stages, options),
-            quiet,
-            turns=tuple(turns),
-            steps=steps,
-            ask=ask,
-            policy=approve,
-            remember=turns.append,
-            language=options.get("language", ""),
-        )
-        given = _request_of(state)
-        write, run, message_id = get_stream_writer(), Run(), str(uuid4())
-        try:
-            request = Request.of(given)
-            if names:
-                request = Request.of(find(request.model_dump(mode="json")))
-            async with aclosing(pipeline.events(request)) as events:
-                async for event in events:
-                    write(hide(event.model_dump(mode="json")))
-                    if event.kind == "token":
-                        push_message(AIMessageChunk(content=hide(event.text), id=message_id), state_key=None)
-                    run = event.run or run
-        except ForbiddenError as error:
-            raise ForbiddenRequestError(*error.args) from error
-        except InputError as error:
-            raise RequestError(*error.args) from error
-        new: list[BaseMessage] = [HumanMessage(request.text)] if state.get("input") else []
-        answer = await asyncio.to_thread(run.to_message, options.get("content", "text"))
-        known = {"content": hide(answer.content), "additional_kwargs": hide(answer.additional_kwargs)}
-        answer = answer.model_copy(update={**known, "id": message_id})
-        if names and not state.get("input") and request.blocks:
-            asked = [message for message in state["messages"] if isinstance(message, HumanMessage)][-1]
-            new.append(_with_urls(asked, turns[-1].resources[len(request.files) :], names))
-        return {
-            "messages": [*new, answer],
-            "run": hide(run.model_dump(mode="json")),
-            "turns": hide(_TURNS.dump_python(turns[-MAX_TURNS:], mode="json")),
-        }
-
     builder = StateGraph(
         GraphState, context_schema=RunOptions, input_schema=GraphInput, output_schema=GraphOutput
     )
-    builder.add_node("jarvis", jarvis).add_edge(START, "jarvis").add_edge("jarvis", END)
+    builder.add_node("jarvis", _Node(stages, approve, history, names))
+    builder.add_edge(START, "jarvis").add_edge("jarvis", END)
     saver = threaded(checkpointer) if checkpointer is not None else None
     graph = builder.compile(checkpointer=saver, name="JarvisAgent")
-    graph.__class__ = JarvisGraph
-    graph.stages = ["plan", *(["approve"] if approve else []), "execute", "respond"]  # type: ignore[attr-defined]
-    return cast("JarvisGraph", graph)
+    drawn = ("plan", "approve", "execute", "respond") if approve else ("plan", "execute", "respond")
+    return JarvisGraph(drawn=drawn, **vars(graph.copy()))

@@ -147,7 +147,8 @@ def test_an_assistant_may_have_the_pictures_in_the_answer() -> None:
 
 def test_the_stages_inside_the_graph_can_be_drawn() -> None:
     agent, _, _ = small_agent()
-    drawn = agent.graph.get_graph(xray=True).draw_mermaid()
+    configured = agent.graph.with_config(tags=["drawn"])
+    drawn = configured.get_graph(xray=True).draw_mermaid()
     assert re.findall(r"^\t(\w+) --> (\w+);", drawn, re.MULTILINE) == [
         ("__start__", "plan"),
         ("plan", "execute"),
