@@ -245,6 +245,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         self.hints = hints
         self.settings = settings
         self.window = context_window(client.model, settings)
+        self.is_small = is_small(client.model)
 
     async def astream(
         self,
@@ -255,7 +256,11 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         """Plan a request; each chunk has the tasks that became final."""
         config = ensure_config(config)
         request = PlanRequest.of(input, self.specs)
-        chain, values = await run_cpu_bound(self._compose, request)
+        draft = await run_cpu_bound(self.hints.draft, request) if self.hints else None
+        if draft and draft.is_sure and self.is_small:
+            yield draft.plan
+            return
+        chain, values = await run_cpu_bound(self._compose, request, draft)
         chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
         loop = LoopDetector(request.specs, max(MAX_TASKS, 4 * len(request.files)))
         async with aclosing(chunks):
@@ -281,11 +286,12 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         """The planning prompt and the repair prompt."""
         return [self.prompts.plan, self.prompts.repair]
 
-    def _compose(self, request: PlanRequest) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
+    def _compose(
+        self, request: PlanRequest, draft: PlanDraft | None
+    ) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
-        draft = self.hints.draft(request) if self.hints else None
         examples = self._select_examples(request, draft)
-        drafted = draft.tasks if draft else ()
+        drafted = draft.plan.tasks if draft else ()
         shown = replace(request, specs=self._shown_specs(request, examples, drafted))
         prompts, window = self.prompts, self.window
         specs = shown.specs if lists_tasks(prompts.plan) else _with_shown_args(shown.specs, examples)

@@ -84,7 +84,7 @@ class NearestExamples(BaseExampleSelector):
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """The nearest examples to the input of a planning chain, and to its PlanDraft in "draft"."""
         request, draft = PlanRequest.of(input_variables), input_variables.get("draft")
-        drafted, is_sure = (draft.tasks, draft.is_sure) if draft else ((), False)
+        drafted, is_sure = (draft.plan.tasks, draft.is_sure) if draft else ((), False)
         known = [example for example in self.examples if request.turns or not example.chat]
         known = [adapted for example in known if (adapted := example.adapted_to(request.specs))]
         covered = {example.tasks for example in known}

@@ -2,18 +2,19 @@
 
     planning_chain(llm, hints=OfflinePlanner())
 
-The hints choose the examples and task types that the model is shown.
+The hints choose the examples and task types that the model is shown. A small model is not asked where they
+are sure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Task
 from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,11 @@ class PlanDraft:
     """What another planner makes of a request.
 
     Attributes:
-        tasks: its tasks, each after its dependencies; none if it asks for nothing that a task does.
-        is_sure: whether they are likely to be right.
+        plan: its plan; without tasks if the request asks for nothing that a task does.
+        is_sure: whether the plan is likely to be right.
     """
 
-    tasks: Sequence[Task]
+    plan: Plan
     is_sure: bool
 
 

@@ -27,6 +27,8 @@ from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.chain import PlanOutputParser
+from jarvis_agent.planning.hints import PlanDraft
+from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.testing import ScriptedLLM
@@ -37,6 +39,14 @@ DEPTH = '{"task": "depth-estimation", "id": 2, "dep": [-1], "args": {"image": "a
 NOISE = '{"task": "make-noise", "id": 0, "dep": [-1], "args": {"loud": true}}'
 ASK = "What about a.jpg?"
 DEAD = LLMError("the line went dead")
+
+
+class NamedLLM(ScriptedLLM):
+    model: str
+
+    @property
+    def model_name(self) -> str:
+        return self.model
 
 
 def names(plan: Plan) -> list[tuple[int, str]]:
@@ -431,6 +441,23 @@ class TestPrompts:
         assert {name for name in f"{small} {large}".split() if is_small(name)} == set(small.split())
         assert not is_small("llama3.2:1b", prompts="default")
         assert is_small("llama3.2:3b", prompts="small")
+
+    @pytest.mark.parametrize(
+        ("model", "is_sure", "is_asked"),
+        [("qwen-0.5b", True, False), ("qwen-0.5b", False, True), ("qwen-8b", True, True)],
+    )
+    def test_a_small_model_is_not_asked_where_the_hints_are_sure(
+        self, model: str, is_sure: bool, is_asked: bool
+    ) -> None:
+        llm, drafted = NamedLLM(f"[{DEPTH}]", model=model), Plan.parse(f"[{LOOK}, {SPEAK}]")
+
+        class Hints(OfflinePlanner):
+            def draft(self, request: PlanRequest) -> PlanDraft:
+                return PlanDraft(drafted, is_sure)
+
+        plan = planning_chain(llm, hints=Hints()).invoke(ASK)
+        assert len(llm.calls) == is_asked
+        assert names(plan) == (names(Plan.parse(f"[{DEPTH}]")) if is_asked else names(drafted))
 
     def test_a_model_that_does_not_end_its_plan_is_stopped(self) -> None:
         tasks = [

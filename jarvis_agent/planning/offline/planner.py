@@ -105,7 +105,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         except (MissingExtraError, ConfigError):
             return None
         is_of_hub = all(spec.category != "tool" for spec in request.specs.values())
-        return PlanDraft(plan.tasks, probability >= SURE and (bool(plan.tasks) or is_of_hub))
+        return PlanDraft(plan, probability >= SURE and (bool(plan.tasks) or is_of_hub))
 
     def recognise(self, specs: Mapping[str, TaskSpec]) -> Mapping[str, TaskSpec]:
         """See `RequestHints`. The Hub's task is the last alias."""
