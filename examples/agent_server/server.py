@@ -1,6 +1,6 @@
 """The agent on an Agent Protocol server, for several owners.
 
-    AGENT_KEYS="ada=…,bob=…" langgraph dev --config examples/agent_server/langgraph.json
+    cd examples/agent_server; AGENT_KEYS="ada=…,bob=…" langgraph dev
 
 `AGENT_KEYS` are the owners' keys, which clients send as `X-Api-Key`. Each owner has threads, a graph and
 files of their own. `PUBLIC_URL` is the address that clients use, for the URLs of files.
@@ -10,8 +10,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from fastapi import FastAPI
 from langgraph_sdk import Auth
-from starlette.applications import Starlette
 from starlette.staticfiles import StaticFiles
 
 from jarvis_agent import JarvisAgent
@@ -36,13 +36,13 @@ GRAPHS = {owner: make_graph(key) for key, owner in KEYS.items()}
 
 
 @auth.authenticate
-async def authenticate(headers: dict) -> str:
+async def authenticate(headers: dict) -> Auth.types.MinimalUserDict:
     """The owner of a key."""
     given = headers.get(b"x-api-key") or headers.get("x-api-key") or b""
     owner = KEYS.get(given.decode() if isinstance(given, bytes) else given)
     if owner is None:
         raise Auth.exceptions.HTTPException(status_code=401, detail="this needs a key: X-Api-Key")
-    return owner
+    return {"identity": owner}
 
 
 @auth.on
@@ -69,5 +69,5 @@ async def graph(config: dict):
 
 
 Path(root).mkdir(parents=True, exist_ok=True)
-app = Starlette()
+app = FastAPI()
 app.mount("/outputs", StaticFiles(directory=root))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ pytest.importorskip("langgraph")
 
 from blocking import no_blocking
 from durable_agents import ONE_BY_ONE, THREAD, counting_agent
+from fastapi import FastAPI
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
@@ -194,13 +196,37 @@ async def test_clients_of_the_served_graph_see_urls_and_their_uploads_once(
     assert url == answer.additional_kwargs["artifacts"][0]["path"]
     assert data["base64"] not in str(seen[-2:])
     assert str(tmp_path) not in str(seen[-2:])
-    with TestClient(served("app")) as client:
+    app = served("app")
+    assert isinstance(app, FastAPI), "aegra takes no other application"
+    with TestClient(app) as client:
         assert client.get(url).content == made.read_bytes()
         assert client.get(f"/outputs/{made.parent.name}/..").status_code == 404
     llm._script = Script({"plan": plan(("canny-control", [], {"image": url})), "respond": "Again."})
     await graph.ainvoke({"messages": [HumanMessage(f"Draw the edges of {url}")]}, THREAD)
     state = await graph.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
     assert [result["error"] for result in state["run"]["results"]] == [None]
+
+
+def test_an_ag_ui_client_gets_the_answer_and_no_plan(served: Served, tmp_path: Path) -> None:
+    core = pytest.importorskip("ag_ui.core")
+    pytest.importorskip("ag_ui_langgraph")
+    served("app")
+    example = runpy.run_path(str(HERE.parent / "examples" / "agent_server" / "ag_ui_app.py"))
+    message = {"id": "m", "role": "user", "content": "Draw the edges of a.png"}
+    lists: dict[str, Any] = {"tools": [], "context": [], "state": {}, "forwardedProps": {}}
+    body = {"threadId": "t", "runId": "r", "messages": [message], **lists}
+    with TestClient(example["app"]) as client:
+        lines = client.post("/agent", json=body).text.splitlines()
+        events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+        kinds = [event["type"] for event in events]
+        (made,) = (tmp_path / "out").rglob("*canny*.png")
+        assert client.get(f"/outputs/{made.parent.name}/{made.name}").content == made.read_bytes()
+    assert (kinds[0], kinds[-1]) == (core.EventType.RUN_STARTED, core.EventType.RUN_FINISHED)
+    written = [event["delta"] for event in events if event["type"] == core.EventType.TEXT_MESSAGE_CONTENT]
+    assert "canny-control" not in "".join(written), "that is the plan"
+    (snapshot,) = [event["messages"] for event in events if event["type"] == core.EventType.MESSAGES_SNAPSHOT]
+    assert [message["role"] for message in snapshot] == ["user", "assistant"]
+    assert snapshot[-1]["content"].startswith("Done.")
 
 
 async def test_the_graph_with_approval_asks_before_it_runs_a_plan(served: Served, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from small_agents import EXPERTS, picture, plan, small_agent
 
 pytest.importorskip("langgraph")
 
+from fastapi import FastAPI
 from langgraph_sdk import Auth
 from starlette.testclient import TestClient
 
@@ -37,7 +38,7 @@ def config(owner: str) -> Any:
 
 async def test_a_key_has_its_owner_and_what_is_made_gets_it(server: dict[str, Any]) -> None:
     for headers in ({b"x-api-key": b"k-ada"}, {"x-api-key": "k-ada"}):
-        assert await server["authenticate"](headers) == "ada"
+        assert await server["authenticate"](headers) == {"identity": "ada"}
     for headers in ({}, {b"x-api-key": b"k-eve"}):
         with pytest.raises(Auth.exceptions.HTTPException) as refused:
             await server["authenticate"](headers)
@@ -80,3 +81,4 @@ def test_the_configuration_names_what_the_module_has(server: dict[str, Any]) -> 
         path, _, variable = place.partition(":")
         assert (FOLDER / path).is_file()
         assert variable in server
+    assert isinstance(server["app"], FastAPI), "aegra takes no other application"

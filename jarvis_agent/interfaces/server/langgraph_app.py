@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse
@@ -45,4 +45,4 @@ async def _output(request: Request) -> FileResponse:
 
 graph = build_graph(_agent.stages, names=_names)
 approving = build_graph(_agent.stages, approve=True, names=_names)
-app = Starlette(routes=[Route("/outputs/{run}/{name}", _output)])
+app = FastAPI(routes=[Route("/outputs/{run}/{name}", _output)])
