@@ -382,21 +382,32 @@ class JarvisAgent(Runnable[Any, Run]):
         request = {"input": REPLAY_REQUEST, "files": plan.inputs}
         return await agent._copy(model=None, stages=stages).ainvoke(request, config)
 
-    def rate(self, run: Run, task_id: int, *, good: bool = True, note: str = "", owner: str = "") -> None:
-        """Rate the result of one task of a run. Ratings count when a model is selected for such a task.
+    def rate(
+        self, run: Run, task_id: int | None = None, *, good: bool = True, note: str = "", owner: str = ""
+    ) -> None:
+        """Rate the results of a run. Ratings count when a model is selected for such a task.
 
         Args:
+            task_id: of the task whose result is rated; None: those of all models that succeeded.
             note: why, at most 200 characters.
             owner: who rates, for a server with several users.
 
         Raises:
-            InputError: no model made a result for that task, or ratings are not kept (`selection_file`).
+            InputError: no model made such a result, or ratings are not kept (`selection_file`).
         """
-        result = next((one for one in run.results if one.task.id == task_id), None)
-        if result is None or result.selection is None or not result.model:
-            raise InputError(f"no model made a result for task {task_id} of this run")
-        if not open_store(self.settings).rate(result.model, result.selection.task, good, note, owner):
-            raise InputError("ratings are not kept: see JARVIS_SELECTION_FILE")
+        done = [one for one in run.results if one.status == "ok" or one.task.id == task_id]
+        rated = [
+            (one.model, one.selection.task)
+            for one in done
+            if one.selection and one.model and task_id in (None, one.task.id)
+        ]
+        if not rated:
+            where = "any task" if task_id is None else f"task {task_id}"
+            raise InputError(f"no model made a result for {where} of this run")
+        store = open_store(self.settings)
+        for model, task in rated:
+            if not store.rate(model, task, good, note, owner):
+                raise InputError("ratings are not kept: see JARVIS_SELECTION_FILE")
 
     def with_history(self, turns: Iterable[ChatTurn | BaseMessage]) -> Self:
         """Return a copy of this agent whose chats begin with these turns, e.g. those of a stored chat.

@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS ratings (model TEXT, task TEXT, owner TEXT, good INTE
 """
 
 _KEPT_DAYS = 30
-_MAX_NOTE_CHARS = 200
+MAX_NOTE_CHARS = 200
 
 _NOT_OF_THE_MODEL = {
     "BadInputError",
@@ -140,7 +140,7 @@ class SelectionStore:
 
     def rate(self, model: str, task: str, good: bool, note: str = "", owner: str = "") -> bool:
         """Keep a rating of a result of a model. Returns whether it is kept."""
-        row = (model, task, owner, good, note[:_MAX_NOTE_CHARS], _today())
+        row = (model, task, owner, good, note[:MAX_NOTE_CHARS], _today())
         write = "INSERT INTO ratings VALUES (?, ?, ?, ?, ?, ?)"
         return self._run(lambda database: database.execute(write, row)) is not None
 

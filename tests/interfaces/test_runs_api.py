@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app, runs
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.runs import RunRecords
+from jarvis_agent.selection.store import open_store
 
 REQUEST = {"input": "What animal is this?"}
 
@@ -249,6 +251,54 @@ def test_a_run_belongs_to_its_owner(tmp_path: Path) -> None:
             [run["id"]],
             [theirs.json()["id"]],
         ]
+
+
+def test_runs_are_rated_for_their_owners_and_count_together(tmp_path: Path) -> None:
+    script = {"plan": "[]"}
+    agent = agent_of(tmp_path, script, selection_file=tmp_path / "selection.sqlite")
+    with serving(agent, script, api_keys=("key-of-ada", "key-of-bob")) as served:
+
+        def rate(run: str, name: str = "ada", **body: Any) -> tuple[int, str]:
+            own = {"Authorization": f"Bearer key-of-{name}"}
+            answer = served.client.post(f"/runs/{run}/feedback", json=body, headers=own)
+            return answer.status_code, answer.text
+
+        runs = {}
+        for name in ("ada", "bob"):
+            own = {"Authorization": f"Bearer key-of-{name}"}
+            file = served.client.post("/files", files={"file": ("cat.jpg", CAT.read_bytes())}, headers=own)
+            script["plan"] = plan_for(file.json()["name"])
+            body = REQUEST | {"files": [file.json()["name"]]}
+            runs[name] = served.client.post("/runs", json=body, headers=own).json()["id"]
+            served.client.get(f"/runs/{runs[name]}/events", headers=own)
+        assert rate(runs["ada"], good=True) == (204, "")
+        assert rate(runs["ada"], task=0, good=False, note="wrong breed")[0] == 204
+        assert rate(runs["bob"], "bob", task=0, good=False)[0] == 204
+        refused = rate(runs["ada"], task=7, good=True)
+        assert (refused[0], "task 7" in refused[1]) == (422, True)
+        assert rate(runs["bob"], good=True)[0] == 404
+        assert [
+            rate(runs["ada"], **body)[0] for body in ({}, {"good": 1}, {"good": True, "note": "x" * 201})
+        ] == [422] * 3
+        store = open_store(agent.settings)
+        known = store.experience("image-to-text")["fake/image-to-text"]
+        assert (known.good, known.bad) == (1, 2)
+        assert store.experience("canny-control")["fake/canny-control"].good == 1
+        rows = (
+            sqlite3.connect(store.path or "").execute("SELECT DISTINCT owner, note FROM ratings").fetchall()
+        )
+        assert len({owner for owner, _ in rows} - {""}) == 2
+        assert not [row for row in rows if "key-of" in str(row) or "cat" in str(row)]
+
+
+def test_a_run_that_is_not_done_is_not_rated(endless: Any) -> None:
+    served, *_ = endless
+    served.uploaded_cat()
+    run = start(served.client)
+    refused = served.client.post(f"/runs/{run['id']}/feedback", json={"good": True})
+    assert refused.status_code == 409
+    served.client.post(f"/runs/{run['id']}/cancel")
+    assert ended(served.client, run)["status"] == "cancelled"
 
 
 def test_a_run_of_a_server_that_stops_can_be_resumed(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from small_agents import picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
+from jarvis_agent.selection.store import Experience, SelectionStore
 
 pytestmark = pytest.mark.slow
 PRICES = {"table": "prices.csv"}
@@ -63,7 +64,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "tabular-regression": {"predictions": [150]},
         "text-to-3d": {"vertices": [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], "faces": FACES},
     }
-    agent = agent_of(outputs, script, results)
+    agent = agent_of(outputs, script, results, selection_file=outputs / "selection.sqlite")
     with serving_page([agent]) as url, chromium() as browser:
         calls = agent.registry.backends["fake"].calls  # type: ignore[attr-defined]
         yield Stage(url, browser, outputs, script, calls, go, stopped)
@@ -106,6 +107,19 @@ def test_a_photo_is_asked_about_and_the_plan_and_the_picture_appear(stage: Stage
     expect(details).to_contain_text("cat.jpg")
     expect(details).to_contain_text("fake/image-to-text")
     expect(details).to_contain_text("a tabby cat")
+
+
+def test_an_answer_gets_a_thumb(stage: Stage, tab: Tab) -> None:
+    tab.ask("What animal is this?", CAT)
+    tab.wait_until_idle()
+    tab.chat.get_by_role("button", name="dislike").last.click()
+    store = SelectionStore(stage.outputs / "selection.sqlite")
+    for _ in range(100):
+        known = store.experience("image-to-text").get("fake/image-to-text", Experience())
+        if known.bad:
+            break
+        tab.page.wait_for_timeout(100)
+    assert (known.good, known.bad) == (0, 1)
 
 
 def test_a_result_of_each_kind_is_shown(stage: Stage, tab: Tab, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.ui.texts import TEXTS, texts_for
 from jarvis_agent.interfaces.ui.views import escape
 from jarvis_agent.interfaces.ui.visitor import Choices, PageTurn, Visitor, models_of
+from jarvis_agent.selection.store import open_store
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 
@@ -60,6 +62,26 @@ async def test_the_policy_and_the_time_are_those_of_the_run(home: Path) -> None:
         used.append((len(here.calls), len(there.calls)))
     assert used == [(0, 1), (1, 1), (2, 1)]
     assert agent.settings.policy == "local-first"
+
+
+async def test_a_thumb_rates_what_models_made_in_its_turn(home: Path) -> None:
+    settings = {"output_dir": home / "outputs", "selection_file": home / "selection.sqlite"}
+    agent, *_ = small_agent(settings=settings)
+    visitor = Visitor([agent], home / "outputs" / "0a1b-2c3d")
+    for request in ("What is this?", "And now?"):
+        (await ask(visitor, request, [home / "a.jpg"], Choices())).messages = ["asked", "progress", "answer"]
+    for message, good in ((2, True), (4, False), (5, False)):
+        visitor.rate(message, good)
+    known = open_store(agent.settings).experience("image-to-text")["image-to-text/only"]
+    assert (known.good, known.bad) == (1, 2)
+    owners = (
+        sqlite3.connect(home / "selection.sqlite").execute("SELECT DISTINCT owner FROM ratings").fetchall()
+    )
+    assert owners == [("0a1b",)]
+    visitor.turns[-1].run = None
+    visitor.turns[-1].progress.tasks.clear()
+    with pytest.raises(InputError, match="no model"):
+        visitor.rate(5, True)
 
 
 async def test_a_chat_remembers_runs_with_and_without_approval(home: Path) -> None:

@@ -437,6 +437,20 @@ class StartedRuns:
                 await self.records.save(owner, info)
         return info
 
+    async def rate(self, owner: str, run: str, task: int | None, *, good: bool, note: str) -> None:
+        """Rate a run, or the result of one of its tasks.
+
+        Raises:
+            InputError: no model made a result for the task, or ratings are not kept.
+            HTTPException: 404, there is no such run; 409, it is not done.
+        """
+        info = await self.find(owner, run)
+        if info.status != "done":
+            raise HTTPException(409, f"the run is not done, but {info.status}")
+        done = Run.model_validate(orjson.loads(await self.records.to_json(info))["run"])
+        agent = self._workspaces[owner].agent
+        await asyncio.to_thread(agent.rate, done, task, good=good, note=note, owner=owner)
+
     async def events(self, owner: str, run: str, after: int = 0) -> AsyncIterator[tuple[int, str, str]]:
         """The number, kind and JSON of each event from the one after `after` on, until the run stops.
 

@@ -4,6 +4,7 @@
     client.get(f"/runs/{run['id']}").json()["status"]       # "running", later "done", with the Run as "run"
     client.get(f"/runs/{run['id']}/events")                 # server-sent: those of the run, then "status"
     client.post(f"/runs/{run['id']}/approval", json={"decision": True})
+    client.post(f"/runs/{run['id']}/feedback", json={"good": False, "task": 0, "note": "wrong breed"})
 
 An event has an id. A client that reconnects sends the last one as `Last-Event-ID`, as browsers do, and gets
 those after it; 204 tells it that there are no more.
@@ -16,13 +17,14 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request, Response
-from pydantic import BaseModel, BeforeValidator, Json, StrictBool
+from pydantic import BaseModel, BeforeValidator, Field, Json, StrictBool
 from sse_starlette import EventSourceResponse
 
 from jarvis_agent.agent.approval import decision_of
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS
 from jarvis_agent.interfaces.server.runs import ACTIVE, RunInfo, RunRequest, StartedRuns
 from jarvis_agent.interfaces.server.workspaces import THREAD_HEADER
+from jarvis_agent.selection.store import MAX_NOTE_CHARS
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 """The routes. `app.state.runs` has the runs."""
@@ -41,6 +43,14 @@ class Approval(BaseModel):
     """A decision on a plan: on each of its actions; or true runs it, false rejects it, tasks replace it."""
 
     decision: Annotated[StrictBool | Decisions | _Tasks | Json[_Tasks], BeforeValidator(decision_of)]
+
+
+class Feedback(BaseModel):
+    """A rating of the result of a task, by its id; None: of all results that models made."""
+
+    good: StrictBool
+    task: int | None = None
+    note: Annotated[str, Field(max_length=MAX_NOTE_CHARS)] = ""
 
 
 def _runs(request: Request) -> StartedRuns:
@@ -110,6 +120,12 @@ async def cancel_run(run: str, runs: Runs, owner: Owner) -> RunInfo:
 async def approve_run(run: str, body: Approval, runs: Runs, owner: Owner) -> RunInfo:
     """Decide on the plan of a run that waits for approval."""
     return await runs.resume(owner, run, decision=body.decision)
+
+
+@router.post("/{run}/feedback", status_code=204)
+async def rate_run(run: str, body: Feedback, runs: Runs, owner: Owner) -> None:
+    """Rate a run that is done. Ratings of all owners together count when a model is selected."""
+    await runs.rate(owner, run, body.task, good=body.good, note=body.note)
 
 
 @router.post("/{run}/resume", status_code=202)

@@ -18,7 +18,7 @@ import re
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any, get_args
@@ -27,6 +27,7 @@ from weakref import WeakValueDictionary
 import gradio as gr
 
 from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.interfaces.common.files import delete_expired
 from jarvis_agent.interfaces.common.progress import shorten
@@ -199,6 +200,7 @@ class Page:
         runs.append(self._decision.change(self._decide, [self._visitor, self._decision], **run))
         for event in runs:
             event.then(self._end, [self._visitor], [self._box, self._chats, self._stored, *drawn], **_QUIET)
+        self._chat.like(self._rate, [self._visitor], **_QUIET)
         self._box.stop(None, cancels=runs, api_visibility="private")
         keys = [self._key, self._name]
         shown = [self._visitor, *keys, self._head, self._box, self._chats, self._stored, *drawn]
@@ -322,6 +324,13 @@ class Page:
         choices = Choices(*(fields[choice] for choice in self._choices))
         visitor.repeat(number, task, chosen.value, choices)
         return visitor, _box(busy=True), *self._draw(visitor, request)
+
+    def _rate(self, visitor: Visitor | None, liked: gr.LikeData) -> None:
+        """Keep a thumb up or down. Gradio shows it; where nothing can be rated, nothing is kept."""
+        message: Any = liked.index
+        if visitor is not None and visitor.turns and isinstance(liked.liked, bool):
+            with suppress(InputError):
+                visitor.rate(int(message), liked.liked)
 
     def _ask_again(
         self, fields: dict[Any, Any], message: Any, asked: str | None, request: gr.Request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import filecmp
+import itertools
 import logging
 import re
 import shutil
@@ -226,12 +227,24 @@ class Visitor:
 
     def rewind(self, message: int) -> PageTurn:
         """Drop the turns since the one with this message of the chat, and return that one."""
-        for number, turn in enumerate(self.turns):
-            message -= len(turn.messages or ())
-            if message < 0 or number == len(self.turns) - 1:
-                break
+        number = self._number_of(message)
+        turn = self.turns[number]
         del self.turns[number:]
         return turn
+
+    def rate(self, message: int, good: bool) -> None:
+        """Rate what models made in the turn with this message of the chat.
+
+        Raises:
+            InputError: they made nothing, or ratings are not kept.
+        """
+        turn = self.turns[self._number_of(message)]
+        turn.agent.rate(turn.run or turn.progress.run, good=good, owner=self.directory.name.split("-")[0])
+
+    def _number_of(self, message: int) -> int:
+        """The number of the turn with this message of the chat."""
+        ends = itertools.accumulate(len(turn.messages or ()) for turn in self.turns[:-1])
+        return next((number for number, end in enumerate(ends) if message < end), len(self.turns) - 1)
 
     def resume(self) -> None:
         """Go on in another session. A run of the earlier one is stopped."""
