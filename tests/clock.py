@@ -58,8 +58,8 @@ class LoopTime:
             finally:
                 running.cancel()
 
-        for module in (asyncio, asyncio.futures):
-            patch.setattr(module, "wrap_future", wrap_future)
+        patch.setattr(asyncio, "wrap_future", wrap_future)
+        patch.setattr(asyncio.futures, "wrap_future", wrap_future)
         patch.setattr(to_thread, "run_sync", run)
 
     def skip(self, seconds: float) -> None:

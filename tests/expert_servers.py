@@ -67,7 +67,7 @@ async def with_retries(backend: CommandBackend, text: str, attempts: list[Attemp
 def served_experts(settings: Settings, keys: tuple[str, ...] = ()) -> Iterator[str]:
     """The address of a server in a thread of this process."""
     backends = [CommandBackend, AlgorithmsBackend]
-    app = create_experts_app(settings, ServerSettings(api_keys=keys), backends=backends)  # type: ignore[arg-type]
+    app = create_experts_app(settings, ServerSettings(api_keys=keys), backends=backends)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -219,9 +219,9 @@ def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> N
     assert needed | {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "Makefile"} <= names
     (wheel,) = (clone / "dist").glob("*.whl")
     assert wheel.name.split("-")[:2] == ["langchain_hugginggpt", jarvis_agent.__version__]
-    with zipfile.ZipFile(wheel) as archive:
-        assert {name for name in archive.namelist() if ".dist-info/" not in name} == _files_of_the_packages()
-        archive.extractall(unpacked)
+    with zipfile.ZipFile(wheel) as zipped:
+        assert {name for name in zipped.namelist() if ".dist-info/" not in name} == _files_of_the_packages()
+        zipped.extractall(unpacked)
     code = "import jarvis_agent.tools as t, jarvis_agent.prompts as p; print(t.__file__, p.__file__)"
     imported = [Path(word).parent for word in _run(code, cwd=unpacked, path=unpacked).split()]
     assert imported == [unpacked / "jarvis_agent" / "tools", unpacked / "jarvis_agent" / "prompts"]
@@ -309,7 +309,7 @@ def test_the_readme_names_the_licences_that_bind_users() -> None:
     for extra in extras.keys() - {"all", "dev"}:
         for requirement in map(Requirement, extras[extra]):
             with suppress(PackageNotFoundError):
-                about = metadata(requirement.name)
-                licence = f"{about.get('License-Expression')} {(about.get('License') or '')[:40]}"
+                about = metadata(requirement.name).json
+                licence = f"{about.get('license_expression')} {str(about.get('license', ''))[:40]}"
                 if re.search(r"\bA?GPL|LangServe|Proprietary", licence):
                     assert requirement.name in rows[extra].lower(), extra

@@ -58,8 +58,8 @@ def test_every_action_of_a_plan_is_allowed(
     vocabulary: sequences.Vocabulary, examples: list[augment.Example]
 ) -> None:
     for example in examples:
-        prompt, actions = prompt_of(vocabulary, example), written(vocabulary, example)
-        for number, action in enumerate(actions or ()):
+        prompt, actions = prompt_of(vocabulary, example), written(vocabulary, example) or []
+        for number, action in enumerate(actions):
             assert prompt.allowed(actions[:number], TASKS)[action], (example.asked.request, number)
 
 

@@ -221,7 +221,7 @@ def test_the_caller_says_after_which_errors_the_next_model_is_tried() -> None:
             agent.invoke("Describe a.jpg")
         assert backend.models() == [*experts][:models]
     with pytest.raises(ConfigError, match="error classes or a function, not 'ValueError'"):
-        JarvisAgent(ScriptedLLM("[]"), fallback_on="ValueError")  # type: ignore[arg-type]
+        JarvisAgent(ScriptedLLM("[]"), fallback_on="ValueError")
 
 
 # Runnable.
@@ -290,7 +290,7 @@ def test_the_environment_sets_what_the_code_leaves_open(
     for name, value in variables.items():
         monkeypatch.setenv(f"JARVIS_{name}", value)
     speak: list[Row] = [("text-to-speech", [], {"text": str(n)}) for n in range(3)]
-    describe = ("image-to-text", [], {"image": str(picture(album / "b.jpg"))})
+    describe: Row = ("image-to-text", [], {"image": str(picture(album / "b.jpg"))})
     agent, llm, backend = small_agent(plan(*speak, describe), models=["a", "b"])
     backend.delay = 0.001
     with agent:

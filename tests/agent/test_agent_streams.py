@@ -141,9 +141,8 @@ async def test_a_task_runs_while_the_language_model_still_writes_the_plan() -> N
         return CAPTION
 
     first, second = json.loads(DESCRIBE_ALOUD)
-    llm = WaitingLLM(
-        {"plan": f"[{json.dumps(first)}, …{json.dumps(second)}]", "respond": "Done."}, chunk=1, gate=gate
-    )
+    written = f"[{json.dumps(first)}, …{json.dumps(second)}]"
+    llm = WaitingLLM(replies={"plan": written, "respond": "Done."}, chunk=1, gate=gate)
     _, _, backend = small_agent(experts={"image-to-text": caption})
     source = FakeSource([fake_candidate("image-to-text"), fake_candidate("text-to-speech")])
     async with JarvisAgent(llm, sources=[source], backends=[backend]) as agent:

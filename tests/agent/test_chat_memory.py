@@ -12,7 +12,7 @@ def requests(memory: ChatMemory, thread: str) -> list[str]:
     return [turn.request for turn in memory.turns(thread)]
 
 
-def test_a_memory_keeps_the_newest_turns_of_the_newest_threads():
+def test_a_memory_keeps_the_newest_turns_of_the_newest_threads() -> None:
     memory = ChatMemory(threads=2, turns=3)
     for number, thread in enumerate("abac"):
         memory.add(thread, ChatTurn(str(number), ""))
@@ -22,7 +22,7 @@ def test_a_memory_keeps_the_newest_turns_of_the_newest_threads():
     assert requests(memory, "a") == ["7", "8", "9"]
 
 
-def test_a_memory_is_bounded_by_characters_but_keeps_the_newest_turn():
+def test_a_memory_is_bounded_by_characters_but_keeps_the_newest_turn() -> None:
     memory = ChatMemory(characters=10)
     memory.add("a", ChatTurn("1234", "1"))
     memory.add("b", ChatTurn("2345", "2"))
@@ -34,7 +34,7 @@ def test_a_memory_is_bounded_by_characters_but_keeps_the_newest_turn():
     assert requests(memory, "c") == ["5"]
 
 
-def test_messages_become_turns_of_a_request_and_an_answer_which_may_be_empty():
+def test_messages_become_turns_of_a_request_and_an_answer_which_may_be_empty() -> None:
     messages = [SystemMessage("s"), HumanMessage("q1"), AIMessage("a1"), HumanMessage("q2"), AIMessage("a2")]
     assert [(turn.request, turn.answer) for turn in turns_of(messages)] == [("q1", "a1"), ("q2", "a2")]
     turns = turns_of([AIMessage("hello"), HumanMessage("q1"), HumanMessage("q2")])

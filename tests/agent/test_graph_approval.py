@@ -74,7 +74,7 @@ async def test_a_plan_waits_for_approval(waiting: JarvisAgent, calls: list[str])
 
 async def test_a_decision_has_many_forms(tmp_path: Path) -> None:
     """True and words approve, False and words reject, and a plan in any form replaces the one shown."""
-    edited = [
+    edited: list[Any] = [
         [TWO],
         json.dumps([TWO]),
         {"plan": [TWO]},
@@ -82,8 +82,9 @@ async def test_a_decision_has_many_forms(tmp_path: Path) -> None:
         Plan(tasks=[Task.model_validate(TWO)]),
         {"plan": {"tasks": [TWO], "notes": []}},
     ]
-    cases = [(word, ["one"]) for word in (True, "yes", "y", "Approve", " TRUE ", "ok.")]
-    cases += [(word, []) for word in (False, "reject", "No", "n", [])]
+    yes: list[Any] = [True, "yes", "y", "Approve", " TRUE ", "ok."]
+    no: list[Any] = [False, "reject", "No", "n", []]
+    cases = [(word, ["one"]) for word in yes] + [(word, []) for word in no]
     cases += [(plan, ["two"]) for plan in edited]
     for decision, expected in cases:
         calls: list[str] = []
@@ -169,7 +170,7 @@ def test_the_interrupt_is_a_request_of_langchain_and_takes_its_decisions() -> No
     assert request["action_requests"][0]["description"] == "image-to-text with image-to-text/a, here"
     selections = llm.stages().count("select")
     edit = {"type": "edit", "edited_action": {"name": "image-to-text", "args": {"image": "a.jpg"}}}
-    response: HITLResponse = {"decisions": [{"type": "respond", "message": "a dog"}, REJECT, edit, APPROVE]}  # type: ignore[list-item]
+    response: HITLResponse = {"decisions": [{"type": "respond", "message": "a dog"}, REJECT, edit, APPROVE]}
     state = agent.graph.invoke(Command(resume=response), THREAD)
     run = Run.model_validate(state["run"])
     assert [(result.task.task, result.status) for result in run.results] == [

@@ -184,12 +184,12 @@ async def test_clients_of_the_served_graph_see_urls_and_their_uploads_once(
 
     llm._script = Script({"plan": draw, "respond": "It is in 0-canny-control.png."})
     asked = HumanMessage([{"type": "text", "text": "Draw its edges"}, data])
-    seen = [await graph.ainvoke({"messages": [asked]}, THREAD)]
+    seen: list[Any] = [await graph.ainvoke({"messages": [asked]}, THREAD)]
     seen += [piece async for piece in graph.astream(Command(resume=True), THREAD, stream_mode="values")]
     seen += [(await graph.aget_state(THREAD)).values]
     (made,) = (tmp_path / "out").rglob("*canny*.png")
     url = f"/outputs/{made.parent.name}/{made.name}"
-    _, shown, answer = [None, *seen[-1]["messages"]]
+    shown, answer = seen[-1]["messages"][-2:]
     assert [part["type"] for part in shown.content] == ["text", "image"]
     assert shown.content[1]["url"].startswith(f"/outputs/{made.parent.name}/input-")
     assert url in answer.text

@@ -80,8 +80,8 @@ async def test_an_attachment_is_stored_once(tmp_path: Path, image: Path) -> None
 
 
 async def test_a_deleted_file_fails_only_the_tasks_that_still_need_it(tmp_path: Path, image: Path) -> None:
-    describe = ("image-to-text", [], {"image": "a.png"})
-    hang = ("translation", [0], {"text": "hi", "tgt_lang": "fr"})
+    describe: Row = ("image-to-text", [], {"image": "a.png"})
+    hang: Row = ("translation", [0], {"text": "hi", "tgt_lang": "fr"})
     processes = TwoProcesses(tmp_path, [describe, hang, ("object-detection", [1], {"image": "a.png"})])
     await processes.first({"input": "Describe it, translate, describe again", "files": ["a.png"]})
     await asyncio.to_thread(image.unlink)
@@ -113,7 +113,7 @@ async def test_a_url_is_not_fetched_again(tmp_path: Path, fetched: list[str]) ->
 async def test_a_url_in_the_text_may_be_fetched_after_the_run_has_resumed(
     tmp_path: Path, fetched: list[str]
 ) -> None:
-    hang = ("translation", [], {"text": "hi", "tgt_lang": "fr"})
+    hang: Row = ("translation", [], {"text": "hi", "tgt_lang": "fr"})
     processes = TwoProcesses(tmp_path, [hang, ("image-to-text", [0], {"image": URL})])
     await processes.first(f"Say hi in French, then describe {URL}")
     assert not fetched

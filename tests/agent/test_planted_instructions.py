@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def _nothing_fetched(fetched: list[str]) -> Iterator[None]:
 LOOK: Row = ("image-to-text", [], {"image": "a.png"})
 TRANSLATE: Row = ("translation", [0], {"text": "<resource>-0"})
 CAT = {"image-to-text": [{"generated_text": "a cat"}]}
-READ = {
+READ: dict[str, tuple[str, dict[str, Any], Callable[[str], Any]]] = {
     "an image's text": ("image-to-text", {"image": "a.png"}, lambda text: [{"generated_text": text}]),
     "a transcript": ("automatic-speech-recognition", {"audio": "a.wav"}, lambda text: {"text": text}),
     "a table": (

@@ -215,9 +215,10 @@ def test_a_chat_of_three_turns_uses_its_earlier_results(memory: str) -> None:
 
 
 def test_another_thread_may_not_read_the_files_of_this_one() -> None:
-    agent, backend = chatting_agent(second=lambda messages: one_task("object-detection", image=made))
+    made: list[str] = []
+    agent, backend = chatting_agent(second=lambda messages: one_task("object-detection", image=made[0]))
     with agent:
-        made = str(image_of(agent.invoke(TURNS[0], ZOO)))
+        made.append(str(image_of(agent.invoke(TURNS[0], ZOO))))
         run = agent.invoke(TURNS[1], {"configurable": {"thread_id": "stranger"}})
     assert run.results == []
     assert "there is no file" in str(run.plan.notes)

@@ -188,7 +188,8 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
         (skeleton(box=[1, 2, 3, 4]), "a box"),
     ],
     "tabular-classification": [
-        *((({"predictions": [1, 2, 3], "probabilities": raw}), "") for raw in ([[0.5]], [[]] * 3)),
+        ({"predictions": [1, 2, 3], "probabilities": [[0.5]]}, ""),
+        ({"predictions": [1, 2, 3], "probabilities": [[]] * 3}, ""),
         ({"predictions": [1, None, 2]}, "a label for each"),
     ],
     "tabular-regression": [

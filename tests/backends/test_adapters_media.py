@@ -135,7 +135,7 @@ def test_pictures_name_their_origin_without_the_keys_in_a_prompt(adapting: Adapt
     image = Image.new("L", (2, 2))
     path = adapting("text-to-image", image, text="Say hf_QwErTyUiOpAsDfGhJk1234 twice")[0]["path"]
     with Image.open(path) as saved:
-        assert saved.text == {
+        assert saved.info == {
             "task": "text-to-image",
             "model": "org/model",
             "prompt": "Say (key) twice",

@@ -180,7 +180,7 @@ def test_without_its_library_a_backend_names_the_extra(
 def test_a_model_is_measured_and_loaded_once_for_each_folder_and_dtype(
     benches: dict[str, Bench], pool: ModelPool, copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loads = []
+    loads: list[Any] = []
     backend, bench = TransformersBackend(OFFLINE, pool), benches["transformers"]
     load = backend.load
     monkeypatch.setattr(backend, "load", lambda *args: loads.append(load(*args)) or loads[-1])

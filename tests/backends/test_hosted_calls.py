@@ -60,8 +60,7 @@ def files(tmp_path: Path) -> dict[str, Resource]:
     for name, content, _ in made.values():
         (tmp_path / name).write_bytes(content)
     return {
-        kind: Resource(kind=kind, path=tmp_path / name, mime=mime)  # type: ignore[arg-type]
-        for kind, (name, _, mime) in made.items()
+        kind: Resource(kind=kind, path=tmp_path / name, mime=mime) for kind, (name, _, mime) in made.items()
     }
 
 

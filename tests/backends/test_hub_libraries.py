@@ -29,6 +29,7 @@ def ask(folder: Path, monkeypatch: pytest.MonkeyPatch, task: str, args: dict[str
     monkeypatch.chdir(folder)
     Path("sales.csv").write_text("month,sales,rain\n" + "".join(f"{n},{n * 2},{n % 3}\n" for n in range(9)))
     settings = Settings(offline=False, output_dir=folder / "made", device="cpu", policy="local-only")
+    tool: Any
     [tool] = hf_tools(tasks=[task], settings=settings, sources=[HubSource(settings)])
     with tool:
         return tool.invoke({"type": "tool_call", "id": "1", "name": task, "args": args})

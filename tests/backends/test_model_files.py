@@ -157,7 +157,8 @@ async def test_a_cancelled_call_stops_its_download_and_blocks_no_later_one(
 def test_the_progress_of_a_download_is_shown_in_the_terminal(
     hub: HubDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    console, advance = Console(file=io.StringIO(), width=100), downloads.Download.advance
+    shown, advance = io.StringIO(), downloads.Download.advance
+    console = Console(file=shown, width=100)
 
     def watched(download: downloads.Download, count: float) -> None:
         advance(download, count)
@@ -166,5 +167,5 @@ def test_the_progress_of_a_download_is_shown_in_the_terminal(
     hub.add_model("org/model", files={"config.json": "{}", "model.safetensors": "w" * 2_000_000})
     monkeypatch.setattr(downloads.Download, "advance", watched)
     model_folder(MODEL, ONLINE)
-    assert "org/model: 2.0 of 2.0 MB downloaded" in console.file.getvalue()
+    assert "org/model: 2.0 of 2.0 MB downloaded" in shown.getvalue()
     assert activities.get() == []

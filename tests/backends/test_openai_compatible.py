@@ -146,6 +146,7 @@ def test_a_model_on_a_server_of_this_machine_is_an_expert_even_offline(tmp_path:
     settings = Settings(output_dir=tmp_path, offline=True, policy="local-only")
     with OpenAIDouble({"": "Bonjour."}) as server:
         mine = RegisteredSource({"id": "qwen3:8b", "tasks": ["translation"], "base_url": server.base_url})
+        tool: Any
         [tool] = hf_tools(tasks=["translation"], sources=[mine], settings=settings)
         args = {"text": "Hello.", "tgt_lang": "fr"}
         with tool:

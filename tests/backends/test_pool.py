@@ -249,7 +249,7 @@ async def test_a_model_that_may_not_fit_waits_until_another_is_loaded(
     waiting = start(pool, lambda: (other.set(), Model())[1], "b", size=second)
     assert not await asyncio.to_thread(other.wait, 0.2)
     go.set()
-    assert await asyncio.gather(loading, waiting) == ["a", "b"]
+    assert [await loading, await waiting] == ["a", "b"]
 
 
 async def test_no_model_is_loaded_beside_one_that_exceeds_the_limit(pool: ModelPool) -> None:
@@ -260,7 +260,7 @@ async def test_no_model_is_loaded_beside_one_that_exceeds_the_limit(pool: ModelP
     waiting = start(pool, lambda: (other.set(), Model())[1], "b", size=1)
     assert not await asyncio.to_thread(other.wait, 0.2)
     huge.opened.set()
-    assert await asyncio.gather(running, waiting) == [2, "b"]
+    assert [await running, await waiting] == [2, "b"]
 
 
 async def test_out_of_memory_evicts_idle_models_and_retries_once(pool: ModelPool) -> None:

@@ -48,7 +48,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Change:
     """Changes fields of whisper's row, and returns the row."""
 
     def change(**fields: object) -> StarterModel:
-        row = replace(STARTERS[WHISPER], **fields)  # type: ignore[arg-type]
+        row = replace(STARTERS[WHISPER], **fields)
         monkeypatch.setitem(STARTERS, WHISPER, row)
         return row
 

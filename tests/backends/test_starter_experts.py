@@ -67,7 +67,7 @@ def run(pool: ModelPool) -> Run:
 
 
 def _resource(name: str, value: Any) -> Any:
-    return Resource(kind=name, path=value) if isinstance(value, Path) else value  # type: ignore[arg-type]
+    return Resource(kind=name, path=value) if isinstance(value, Path) else value
 
 
 def similarity(wanted: str, got: str) -> float:

@@ -1,5 +1,7 @@
 """References in plans: finding, replacing and normalising `<resource>-N`."""
 
+from typing import Any
+
 from jarvis_agent.core.references import (
     is_nameless,
     listed_refs,
@@ -24,11 +26,11 @@ resource-3-final | resources | <b>-3 | <resource>- | text-3 | the 3 <tasks> | <h
 """
 
 
-def test_references_in_nested_values_are_found_in_order_and_replaced():
+def test_references_in_nested_values_are_found_in_order_and_replaced() -> None:
     value = {"a": ["<resource>-2", {"b": "of <resource>-0 and <resource>-2"}], "c": 7}
     assert refs_in(value) == [2, 0]
     made = {0: {"boxes": [1]}, 1: ["a", "b"], 2: 42, 3: r"\1 {x} <resource>-5"}
-    cases = [
+    cases: list[tuple[Any, Any]] = [
         ({"x": "<resource>-0", "y": [" <resource>-1 "]}, {"x": {"boxes": [1]}, "y": [["a", "b"]]}),
         ("Read this: <resource>-2!", "Read this: 42!"),
         ("say <resource>-3", r"say \1 {x} <resource>-5"),
@@ -38,7 +40,7 @@ def test_references_in_nested_values_are_found_in_order_and_replaced():
         assert substitute(value, made.__getitem__) == expected
 
 
-def test_common_spellings_are_normalised():
+def test_common_spellings_are_normalised() -> None:
     for spelling in map(str.strip, SPELLINGS.split("|")):
         assert normalise_references(spelling) == ref(3)
         text = f"see {spelling}."
@@ -48,20 +50,20 @@ def test_common_spellings_are_normalised():
         assert normalise_references(f"Say: {words}") == f"Say: {words}"
 
 
-def test_file_names_and_other_text_are_not_references():
+def test_file_names_and_other_text_are_not_references() -> None:
     for text in map(str.strip, NO_REFERENCES.split("|")):
         assert normalise_references(text) == text
     assert refs_in(normalise_references("<resource-1>2 apples")) == [1]
 
 
-def test_references_without_an_id_are_recognised():
+def test_references_without_an_id_are_recognised() -> None:
     for text in ("<resource>", " <resource-dep_id>", "<GENERATED>-task_id", "<resource>-<dep_id>"):
         assert is_nameless(text), text
     for text in ("<resource>-0", "a <resource>", "resource", "<b>", ""):
         assert not is_nameless(text), text
 
 
-def test_texts_that_are_only_references_are_recognised():
+def test_texts_that_are_only_references_are_recognised() -> None:
     assert whole_ref(" <resource>-4\n") == 4
     assert whole_ref("the <resource>-4") is None
     lists = {

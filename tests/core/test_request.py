@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import thread_time
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -40,7 +41,7 @@ TEXTS: list[tuple[str, list[str]]] = [
 ]
 
 
-def test_file_names_and_urls_in_a_text_are_found():
+def test_file_names_and_urls_in_a_text_are_found() -> None:
     assert [(text, mentions(text)) for text, _ in TEXTS] == TEXTS
     # The files that exist tell where a name without spaces around it begins.
     for known in ("照片1.jpg", "1.jpg", "片1.jpg"):
@@ -85,7 +86,7 @@ def test_the_cost_of_a_long_text_grows_as_its_length(unit: str) -> None:
     assert cost(64_000) <= 24 * cost(8_000) + 0.02
 
 
-def test_text_dicts_and_messages_are_requests():
+def test_text_dicts_and_messages_are_requests() -> None:
     messages = [HumanMessage("hi")]
     for value in ("hi", {"input": "hi"}, {"messages": [("human", "hi")]}, messages, messages[0]):
         assert Request.of(value).text == "hi"
@@ -93,7 +94,7 @@ def test_text_dicts_and_messages_are_requests():
         assert Request.of({"input": "hi", "files": files}).files == ["a.jpg"]
 
 
-def test_the_last_human_message_is_the_request_and_earlier_ones_are_history():
+def test_the_last_human_message_is_the_request_and_earlier_ones_are_history() -> None:
     request = Request.of({"messages": [("human", "one"), ("ai", "two"), ("human", "three")]})
     assert request.text == "three"
     assert [str(message.text) for message in request.history] == ["one", "two"]
@@ -101,7 +102,7 @@ def test_the_last_human_message_is_the_request_and_earlier_ones_are_history():
     assert [message.type for message in request.history] == ["human", "ai"]
 
 
-def test_images_in_a_message_are_content_blocks():
+def test_images_in_a_message_are_content_blocks() -> None:
     content = [
         {"type": "text", "text": "what is it?"},
         {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
@@ -135,7 +136,9 @@ def test_images_in_a_message_are_content_blocks():
         ({"input": b"\xff" * 100_000}, "input: this takes a text"),
     ],
 )
-def test_an_invalid_request_is_refused_with_the_field_and_the_accepted_forms(value, message):
+def test_an_invalid_request_is_refused_with_the_field_and_the_accepted_forms(
+    value: Any, message: str
+) -> None:
     with pytest.raises(InputError, match="a request is a text, or a dict") as caught:
         Request.of(value)
     assert message in str(caught.value)
@@ -143,7 +146,7 @@ def test_an_invalid_request_is_refused_with_the_field_and_the_accepted_forms(val
     assert len(str(caught.value)) < 400
 
 
-def test_the_length_of_a_request_is_that_of_its_texts_in_bytes():
+def test_the_length_of_a_request_is_that_of_its_texts_in_bytes() -> None:
     image = {"type": "image", "base64": "A" * 100, "mime_type": "image/png"}
     for value in (
         "é\ud800",
@@ -156,6 +159,6 @@ def test_the_length_of_a_request_is_that_of_its_texts_in_bytes():
             request.check_length(4)
 
 
-def test_a_request_survives_json():
+def test_a_request_survives_json() -> None:
     request = Request.of({"input": "x", "files": ["a"], "chat_history": [("human", "q"), ("ai", "a")]})
     assert Request.model_validate_json(request.model_dump_json()) == request

@@ -51,7 +51,7 @@ def test_the_report_says_what_a_new_task_type_lacks() -> None:
             "tidy_up-2: 'picture' is no kind of output; there are text, image",
         ),
         ({"outputs": ("any",)}, "'any' is no kind of output"),
-        ({"inputs": (Arg("image", "photo"),)}, "'photo' is no kind of input; there are .*file, any"),  # type: ignore[arg-type]
+        ({"inputs": (Arg("image", "photo"),)}, "'photo' is no kind of input; there are .*file, any"),
         ({"category": "visual"}, "'visual' is no category; there are text, vision"),
         ({"aliases": ("ASR",)}, "the alias 'ASR' .* belongs to 'automatic-speech-recognition'"),
     ],

@@ -146,7 +146,7 @@ class SpaceDouble:
             parts = answer if isinstance(answer, tuple) else (answer,)
             output = {"data": [self._sent(part) for part in parts]}
         except Exception as error:
-            output = {"error": str(error)}  # type: ignore[dict-item]
+            output = {"error": str(error)}
         done = {"msg": "process_completed", "event_id": event}
         return {**done, "output": output, "success": "data" in output}
 

@@ -78,6 +78,7 @@ async def test_the_server_that_ran_an_attempt_is_in_its_trace_and_in_the_run() -
     (task,) = [child for child in traced.traced_runs[0].child_runs if child.name == "image-to-text"]
     failed, done = task.child_runs
     assert done.inputs["image"]["name"] == "a.jpg"
+    assert done.outputs is not None
     assert done.outputs["output"] == {"generated_text": CAPTION}
     assert (done.outputs["endpoint"], done.outputs["resources"][0]["text"]) == ("server 2", CAPTION)
     assert "its server was lost" in str(failed.error)

@@ -17,7 +17,7 @@ from jarvis_agent.core.types import Selection, TaskResult, Usage
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
 from jarvis_agent.interfaces.cli.ask import AnswerPrinter
-from jarvis_agent.interfaces.common.progress import make_console
+from jarvis_agent.interfaces.common.progress import answered, make_console
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import template_responder
 
@@ -200,7 +200,7 @@ async def test_a_report_that_nothing_was_understood_is_no_answer(request_text: s
     plan = Plan(notes=["no task fits"])
     report = await template_responder().ainvoke({"input": request_text, "plan": plan})
     assert "no task fits" in report
-    assert not terminal.answered(request_text, Run(answer=report, plan=plan))
+    assert not answered(request_text, Run(answer=report, plan=plan))
 
 
 def test_a_chat_reads_one_request_a_line_from_a_pipe(

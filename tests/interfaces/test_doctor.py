@@ -6,6 +6,7 @@ import io
 import json
 import tomllib
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def test_an_extra_lists_missing_and_outdated_packages(monkeypatch: pytest.Monkey
 
     def version(name: str) -> str:
         if name not in versions:
-            raise doctor.PackageNotFoundError
+            raise PackageNotFoundError
         return versions[name]
 
     monkeypatch.setattr(doctor, "requires", lambda _: requirements)

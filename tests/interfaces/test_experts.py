@@ -346,7 +346,7 @@ def test_a_background_server_is_found_shown_and_stopped(
     assert shown == start() == f"expert server: {found.address}\n"  # there is one
     assert (background.runtime_file().stat().st_mode & 0o077) == 0
     made = make_backends(Settings(), ModelPool(0))
-    assert {one.server for one in made if getattr(one, "server", None)} == {found}
+    assert {server for one in made if (server := getattr(one, "server", None))} == {found}
     assert background.find_server(Settings(experts="none")) is None
     backend, call = command_backend(found), command_call("echo said")
     assert f"by {os.getpid()}" not in asyncio.run(backend.run(call))

@@ -93,8 +93,8 @@ async def over_stdio(folder: Path, *args: str, **env: str) -> AsyncIterator[Clie
     server = StdioServerParameters(command=sys.executable, args=list(args), cwd=folder, env=quiet | env)
     with (folder / "stderr").open("w") as log:
         async with (
-            stdio_client(server, errlog=log) as streams,
-            ClientSession(*streams, read_timeout_seconds=timedelta(seconds=60)) as client,
+            stdio_client(server, errlog=log) as (reading, writing),
+            ClientSession(reading, writing, read_timeout_seconds=timedelta(seconds=60)) as client,
         ):
             await client.initialize()
             yield client
@@ -169,6 +169,8 @@ def test_ctrl_c_ends_a_server_that_waits_for_its_client(tmp_path: Path) -> None:
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     hello = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
     with subprocess.Popen(command, cwd=tmp_path, env=env, text=True, **pipes) as server:
+        assert server.stdin
+        assert server.stdout
         server.stdin.write(hello)
         server.stdin.flush()
         lines = [server.stdout.readline(), server.stdout.readline()]
@@ -247,7 +249,7 @@ async def test_sound_is_an_embedded_resource_and_other_files_are_links(tmp_path:
         for kind, mime in kinds:
             path = tmp_path / "out" / "run" / mime.replace("/", ".")
             path.write_bytes(b"content")
-            resources.append(Resource(kind=kind, path=path, mime=mime))  # type: ignore[arg-type]
+            resources.append(Resource(kind=kind, path=path, mime=mime))
         outside = Resource(kind="image", path=CAT, mime="image/jpeg")
         link = tmp_path / "out" / "run" / "link.jpg"
         link.symlink_to(CAT)

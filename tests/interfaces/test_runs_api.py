@@ -228,6 +228,7 @@ def test_why_a_run_failed_is_told(served: Served) -> None:
 
 
 def test_bad_requests_are_answered_with_422(served: Served) -> None:
+    body: Any
     for body in ({}, {"input": ""}, {"input": "x", "thread": "a\nb"}, {"input": "x", "files": "a"}, [], "x"):
         assert served.client.post("/runs", json=body).status_code == 422
     listed = served.get("/runs").json()

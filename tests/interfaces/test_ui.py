@@ -15,7 +15,7 @@ from browser import CHROMIUM, Tab, browser_tab, chromium, serving_page
 from PIL import Image
 from playwright.sync_api import Browser, expect
 from served import ANSWER, CAT, agent_of, plan_for
-from small_agents import picture, plan, small_agent
+from small_agents import Row, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
@@ -310,7 +310,7 @@ def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -
         ("canny-control", "astronaut.jpg")
     ]
 
-    outline = ("canny-control", [], {"image": "astronaut.jpg"})
+    outline: Row = ("canny-control", [], {"image": "astronaut.jpg"})
     stage.script["plan"] = plan(outline, ("image-to-text", [0], {"image": "<resource>-0"}))
     tab.ask("What is in <b>the</b> outline?")
     expect(tab.requests.last).to_contain_text("What is in <b>the</b> outline?")

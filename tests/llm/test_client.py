@@ -61,7 +61,7 @@ class TestReplies:
             return {stage: usage.calls for stage, usage in part.usage.items()}
 
         blocks = await asyncio.gather(block("select", "select"), block("select", "repair"))
-        assert blocks == [{"select": 2}, {"select": 1, "repair": 1}]
+        assert [*blocks] == [{"select": 2}, {"select": 1, "repair": 1}]
         assert meter.total.calls == 4
 
     def test_it_works_in_a_sync_chain(self) -> None:
@@ -88,7 +88,7 @@ class TestReplies:
         assert await text_of(scripted(pauses, llm_timeout=100)) == "abcdefgh"
 
     async def test_text_before_a_failure_is_delivered_and_the_call_counted(self) -> None:
-        stream = scripted(("first", 30.0, "never")).astream(ASK)
+        stream: Any = scripted(("first", 30.0, "never")).astream(ASK)
         assert (await anext(stream)).text == "first"
         await stream.aclose()
         meter = UsageMeter()
@@ -162,6 +162,7 @@ class TestReplies:
                 assert await text_of(stage, {"callbacks": [meter]}) == "one two three"
         finally:
             set_llm_cache(None)
+        assert isinstance(client.model, ScriptedLLM)
         assert len(client.model.calls) == 1
         assert meter.usage == {"plan": Usage(calls=1, cached=1, input_tokens=2, output_tokens=3)}
 

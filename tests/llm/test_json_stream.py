@@ -1,6 +1,8 @@
 """JsonReader: loose JSON, any chunking, limits."""
 
 import json
+from collections.abc import Iterable
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from jarvis_agent.llm.json_stream import MAX_DEPTH, JsonReader, Scanner
 
 
-def read(text, cuts=()):
+def read(text: str, cuts: Iterable[int] = ()) -> tuple[list[Any], list[str], str]:
     """The values, repairs and prose of a text that is cut at these places."""
     reader, found, start = JsonReader(), [], 0
     for cut in [*sorted(cuts), len(text)]:
@@ -30,7 +32,7 @@ plain_json = st.recursive(
 
 @settings(max_examples=100)
 @given(plain_json, st.sampled_from([None, 2]), st.booleans())
-def test_well_formed_json_is_read_as_json_reads_it(value, indent, ascii_only):
+def test_well_formed_json_is_read_as_json_reads_it(value: Any, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps([value], indent=indent, ensure_ascii=ascii_only)
     found, repairs, _ = read(text)
     assert found[-1].value == [value]
@@ -46,7 +48,7 @@ fragments = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 
 @settings(max_examples=200)
 @given(fragments, st.data())
-def test_chunking_makes_no_difference(text, data):
+def test_chunking_makes_no_difference(text: str, data: st.DataObject) -> None:
     whole = read(text)
     assert read(text, range(len(text))) == whole
     assert read(text, data.draw(st.lists(st.integers(0, len(text)), max_size=4))) == whole
@@ -83,11 +85,11 @@ LOOSE = [
 ]
 
 
-def test_loose_json_is_read_as_intended():
+def test_loose_json_is_read_as_intended() -> None:
     assert [read(written)[0][-1].value for written, _ in LOOSE] == [meant for _, meant in LOOSE]
 
 
-def test_each_repair_is_named():
+def test_each_repair_is_named() -> None:
     named = {
         "['a']": "other quotes than JSON's",
         "[a]": "values without quotes",
@@ -101,7 +103,7 @@ def test_each_repair_is_named():
     assert {text: read(text)[1] for text in named} == {text: [repair] for text, repair in named.items()}
 
 
-def test_each_value_is_returned_as_soon_as_it_is_closed():
+def test_each_value_is_returned_as_soon_as_it_is_closed() -> None:
     reader = JsonReader()
     assert reader.feed('{"tasks": [{"args": {"x"') == []
     assert [(f.value, f.path) for f in reader.feed(": 1}")] == [({"x": 1}, ("tasks", "args"))]
@@ -110,7 +112,7 @@ def test_each_value_is_returned_as_soon_as_it_is_closed():
     assert [f.complete for f in reader.close()] == [False, False]
 
 
-def test_a_value_is_complete_if_only_its_own_bracket_is_missing():
+def test_a_value_is_complete_if_only_its_own_bracket_is_missing() -> None:
     for text, inner in (('[{"a": {"b": "c"}', True), ('[{"a": {"b": "c', False)):
         assert [(value.value, value.complete) for value in read(text)[0]] == [
             ({"b": "c"}, inner),
@@ -119,7 +121,7 @@ def test_a_value_is_complete_if_only_its_own_bracket_is_missing():
         ]
 
 
-def test_prose_and_fences_are_skipped_and_the_beginning_is_kept():
+def test_prose_and_fences_are_skipped_and_the_beginning_is_kept() -> None:
     found, repairs, prose = read("Sure, [here] it is:\n```json\n[1]\n```\nIs (that) what you < wanted?")
     assert [value.value for value in found] == [["here"], [1]]
     assert prose.startswith("Sure, ")
@@ -130,7 +132,7 @@ def test_prose_and_fences_are_skipped_and_the_beginning_is_kept():
 LONG_THOUGHT = "Okay, the user wants to know what is in the picture. " * 10
 
 
-def test_nothing_is_read_from_thinking():
+def test_nothing_is_read_from_thinking() -> None:
     answer = '[{"b": 2}]'
     thoughts = [f'<{tag}>maybe [{{"a": 1}}] or {{[</{tag}>' for tag in ("think", "thinking", "THINK")]
     # Some chat templates swallow the opening tag.
@@ -141,7 +143,7 @@ def test_nothing_is_read_from_thinking():
     assert read('<think>[{"a": 1}]')[0] == []
 
 
-def test_long_prose_is_held_until_the_text_ends_since_it_may_be_thinking():
+def test_long_prose_is_held_until_the_text_ends_since_it_may_be_thinking() -> None:
     reader = JsonReader()
     assert reader.feed(LONG_THOUGHT + "[1]") == []
     assert [value.value for value in reader.close()] == [[1]]
@@ -149,7 +151,7 @@ def test_long_prose_is_held_until_the_text_ends_since_it_may_be_thinking():
     assert [value.value for value in JsonReader().feed("Here is the plan: [{}]")] == [{}, [{}]]
 
 
-def test_nesting_has_a_limit():
+def test_nesting_has_a_limit() -> None:
     deep = "[" * 1000 + "]" * 1000
     found, repairs, _ = read(f'{{"a": {deep}, "b": 1}}')
     assert found[-1].value["b"] == 1
@@ -162,12 +164,12 @@ class CountingScanner(Scanner):
 
     kept = 0
 
-    def add(self, piece):
+    def add(self, piece: str) -> None:
         self.kept += len(self.text) - self.at
         super().add(piece)
 
 
-def test_text_that_has_been_read_is_dropped_however_hostile_it_is():
+def test_text_that_has_been_read_is_dropped_however_hostile_it_is() -> None:
     units = ["[", "{", '[{"a":', '"', '["', '{"a": "b" c', '["\\', "<think>", "<", "[/*", "[/ "]
     for unit in [*units, '["a"' + " " * 70, '{"a": "b", c', "[a "]:
         reader = JsonReader()

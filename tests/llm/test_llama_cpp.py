@@ -72,14 +72,14 @@ class _Abilities:
     chat_model_params: ClassVar[dict[str, Any]] = {"path": WEIGHTS}
 
 
-class TestStandardUnit(_Abilities, ChatModelUnitTests):  # type: ignore[misc]
+class TestStandardUnit(_Abilities, ChatModelUnitTests):
     @pytest.mark.xfail(reason=NO_V1, strict=False)
     def test_with_structured_output(self, *args: Any) -> None:
         super().test_with_structured_output(*args)
 
 
 @pytest.mark.slow
-class TestStandardIntegration(_Abilities, ChatModelIntegrationTests):  # type: ignore[misc]
+class TestStandardIntegration(_Abilities, ChatModelIntegrationTests):
     # The grammar lets a text go on for ever, and whether this small model ends it depends on how the machine
     # rounds: it shall close each text as soon as the grammar lets it.
     structured_output_kwargs: ClassVar[dict[str, Any]] = {"method": "json_schema", "logit_bias": {'"': 100}}
@@ -129,7 +129,7 @@ def test_the_beginning_of_a_prompt_is_read_once(model: ChatGGUF) -> None:
 
 def test_a_file_is_in_memory_once_and_only_as_long_as_it_is_used(model: ChatGGUF, tmp_path: Path) -> None:
     link = tmp_path / "link.gguf"
-    link.symlink_to(WEIGHTS)  # type: ignore[arg-type]
+    link.symlink_to(WEIGHTS)
     assert ChatGGUF(path=link).llama is model.llama
     other = ChatGGUF(path=link, n_ctx=256)
     assert other.llama is not model.llama
@@ -189,7 +189,8 @@ async def test_a_long_prompt_is_no_silence_and_ends_with_its_reader(model: ChatG
     while not (await anext(stream)).text:
         pass
     await stream.aclose()  # type: ignore[attr-defined]
-    headers, slot = {"Authorization": f"Bearer {model.llama.key}"}, {"is_processing": True}
+    headers = {"Authorization": f"Bearer {model.llama.key}"}
+    slot: dict[str, Any] = {"is_processing": True}
     async with httpx.AsyncClient(headers=headers) as client:
         while slot["is_processing"]:
             last, [slot] = slot, (await client.get(f"{model.llama.load()}/slots")).json()

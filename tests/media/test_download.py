@@ -147,7 +147,7 @@ async def test_the_connection_uses_the_checked_address(
         is_global = True
 
     monkeypatch.setattr(download, "_addresses", addresses)
-    monkeypatch.setattr(download.ipaddress, "ip_address", Public)
+    monkeypatch.setattr(ipaddress, "ip_address", Public)
     url = f"http://rebinding.example:{server.rpartition(':')[2]}/ok"
     assert (await fetch(url, tmp_path / "x", Settings())).read_bytes() == b"x" * 1000
     assert looked_up == ["rebinding.example"]

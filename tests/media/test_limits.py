@@ -83,8 +83,8 @@ def test_images_have_a_limit_of_pixels(tmp_path: Path) -> None:
     # The header of this icon states 16 x 16 pixels.
     inner = io.BytesIO()
     Image.new("RGB", (200, 100)).save(inner, "PNG")
-    size = len(inner.getvalue())
-    header = struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, size, 22)
+    length = len(inner.getvalue())
+    header = struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, length, 22)
     icon = tmp_path / "a.ico"
     icon.write_bytes(header + inner.getvalue())
     check(icon, "image", max_pixels=20_000)

@@ -141,17 +141,19 @@ class TestRunnable:
         messages = [*history.messages, HumanMessage(ASK)]
         template = ChatPromptTemplate([*messages[:2], ("human", "What about {file}?")])
         prompts = []
+        value: Any
         for value in (messages, {"messages": messages}, {"input": ASK, "chat_history": history}):
             llm = ScriptedLLM(f"[{LOOK}]")
             assert len(planning_chain(llm).invoke(value)) == 1
             prompts.append(prompt_of(llm))
         llm = ScriptedLLM(f"[{LOOK}]")
-        assert len((template | planning_chain(llm)).invoke({"file": "a.jpg"})) == 1
+        assert len(template.pipe(planning_chain(llm)).invoke({"file": "a.jpg"})) == 1
         assert "Draw a zoo" in prompts[0]
         assert {*prompts} == {prompt_of(llm)}
 
     def test_malformed_input_is_an_error(self) -> None:
         picture = HumanMessage([{"type": "image", "url": "https://x.org/a.png"}])
+        value: Any
         for value in (
             *(7, None, {"files": []}, [picture]),
             *({"input": "x", "files": files} for files in (7, [object()])),
@@ -309,7 +311,7 @@ class TestContextWindow:
             "all": f"Do {', '.join(TASKS)}",
             "long": "Sum up: " + "ten words " * 9000,
         }
-        sizes = {}
+        sizes: dict[tuple[str, str, str], int] = {}
         for prompts, (label, text) in product(("default", "paper", "small"), requests.items()):
             llm = ScriptedLLM({"plan": f"[{NOISE}]", "repair": f"[{LOOK}]"})
             chain = planning_chain(llm, prompts=prompts, settings=self.SETTINGS)
@@ -449,7 +451,7 @@ class TestPrompts:
     def test_a_small_model_is_not_asked_where_the_hints_are_sure(
         self, model: str, is_sure: bool, is_asked: bool
     ) -> None:
-        llm, drafted = NamedLLM(f"[{DEPTH}]", model=model), Plan.parse(f"[{LOOK}, {SPEAK}]")
+        llm, drafted = NamedLLM(replies=f"[{DEPTH}]", model=model), Plan.parse(f"[{LOOK}, {SPEAK}]")
 
         class Hints(OfflinePlanner):
             def draft(self, request: PlanRequest) -> PlanDraft:

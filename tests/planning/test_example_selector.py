@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 from unittest.mock import ANY
 
 import notation
@@ -37,24 +38,24 @@ EVALUATED = ROOT / "benchmarks/data/plain_requests.json"
 
 
 @pytest.fixture
-def by_words(monkeypatch):
+def by_words(monkeypatch: pytest.MonkeyPatch) -> TextSimilarity:
     """TextSimilarity without embeddings."""
     monkeypatch.setattr(TextSimilarity, "_embeddings", None)
     return TextSimilarity()
 
 
-def brief(request, specs=TASKS, turns=()):
+def brief(request: str, specs: Any = TASKS, turns: Any = ()) -> PlanRequest:
     return PlanRequest(request, tuple(named_files(request)), turns, specs)
 
 
-def nearest(bank, asked, similarity, count):
+def nearest(bank: Any, asked: PlanRequest, similarity: Any, count: int) -> Any:
     given = {"input": asked.text, "files": asked.files, "chat_history": asked.turns}
     given |= {"tools": HINTS.recognise(asked.specs), "draft": HINTS.draft(asked)}
     selected = NearestExamples(similarity, bank, count=count).select_examples(given)
     return list(map(Example.of, selected))
 
 
-def test_every_example_is_a_valid_plan_that_only_names_given_files():
+def test_every_example_is_a_valid_plan_that_only_names_given_files() -> None:
     for example in BANK:
         plan = Plan.parse(example.to_json())
         assert json.loads(plan.to_json()) == example.plan
@@ -66,7 +67,7 @@ def test_every_example_is_a_valid_plan_that_only_names_given_files():
         assert known >= set(re.findall(r'"([^"<]+\.(?:jpg|png|wav|mp3|mp4|csv))"', example.to_json()))
 
 
-def test_the_bank_covers_every_task_and_kind_of_request():
+def test_the_bank_covers_every_task_and_kind_of_request() -> None:
     plans = [demo.plan for demo in BANK]
     assert len(BANK) >= 60
     assert {task["task"] for plan in plans for task in plan} == set(TASKS)
@@ -78,8 +79,8 @@ def test_the_bank_covers_every_task_and_kind_of_request():
     assert len({demo.input for demo in BANK}) == len(BANK)
 
 
-def test_no_example_is_an_evaluation_request():
-    def plain(text):
+def test_no_example_is_an_evaluation_request() -> None:
+    def plain(text: str) -> str:
         return "".join(filter(str.isalnum, text.casefold()))
 
     evaluated = {plain(row["request"]) for row in json.loads(EVALUATED.read_text("utf-8"))}
@@ -87,7 +88,7 @@ def test_no_example_is_an_evaluation_request():
     assert not [demo.input for demo in BANK if plain(demo.input) in evaluated]
 
 
-def test_the_nearest_example_has_the_requested_task(by_words):
+def test_the_nearest_example_has_the_requested_task(by_words: TextSimilarity) -> None:
     requests = {
         "How many objects can you see in b.jpg?": "object-detection",
         "Write down what she says in talk.wav": "automatic-speech-recognition",
@@ -98,7 +99,7 @@ def test_the_nearest_example_has_the_requested_task(by_words):
         assert task in nearest(BANK, brief(request), by_words, 4)[-1].tasks, request
 
 
-def test_the_selected_examples_vary_and_match_the_script(by_words):
+def test_the_selected_examples_vary_and_match_the_script(by_words: TextSimilarity) -> None:
     asked = "Extract the audio of b.mp4, then transcribe the recording"
     chain = ("extract-audio", "automatic-speech-recognition")
     assert nearest(BANK, brief(asked), TextSimilarity(), 1)[0].tasks == chain
@@ -111,13 +112,13 @@ def test_the_selected_examples_vary_and_match_the_script(by_words):
     assert all(re.search("[\u4e00-\u9fff]", example.input) for example in chinese)
 
 
-def test_only_a_follow_up_request_gets_examples_with_a_chat(by_words):
+def test_only_a_follow_up_request_gets_examples_with_a_chat(by_words: TextSimilarity) -> None:
     turn = ChatTurn("Draw a boat", "Here it is")
     assert nearest(BANK, brief("Now make it red", turns=(turn,)), by_words, 4)[-1].chat
     assert not any(demo.chat for demo in nearest(BANK, brief("Now make it red"), by_words, 20))
 
 
-def test_examples_use_the_names_and_arguments_of_the_available_tasks(by_words):
+def test_examples_use_the_names_and_arguments_of_the_available_tasks(by_words: TextSimilarity) -> None:
     mine = TaskSpec("Object Detection", "tool", "Find objects.", (Arg("image", "image"),), ("image",))
     chosen = nearest(BANK, brief("How many cars are in b.jpg?", {mine.name: mine}), by_words, 3)
     assert {name for demo in chosen for name in demo.tasks} == {"Object Detection"}
@@ -133,7 +134,7 @@ def order_pizza(kind: str) -> str:
 
 
 @pytest.mark.parametrize("text", ["remind me to call mum at 5", "who wrote Moby Dick?", "谢啦，辛苦了！"])
-def test_a_request_that_asks_for_no_task_is_shown_how_that_is_planned(text):
+def test_a_request_that_asks_for_no_task_is_shown_how_that_is_planned(text: str) -> None:
     plans = [example.plan for example in nearest(BANK, brief(text), TextSimilarity(), 3)]
     assert plans == [[], [], []]
     with_file = nearest(BANK, brief(f"{text} a.jpg"), TextSimilarity(), 3)
@@ -142,7 +143,7 @@ def test_a_request_that_asks_for_no_task_is_shown_how_that_is_planned(text):
     assert any(example.plan for example in with_tool)
 
 
-def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
+def test_tools_of_any_name_get_examples_by_their_types_and_descriptions() -> None:
     @tool
     def refund_order(order_id: str, picture_file: str, reason: str = "") -> str:
         """Refund an order of the shop."""
@@ -170,7 +171,7 @@ def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
     assert json.loads(shown[place + 1])[0]["args"] == {"order_id": "A1", "picture_file": "e1.jpg"}
 
 
-def test_the_last_examples_have_the_tasks_and_links_of_the_request():
+def test_the_last_examples_have_the_tasks_and_links_of_the_request() -> None:
     requests = {
         "How many people are in a.jpg and b.jpg?": ("object-detection", "object-detection"),
         "描述 a.jpg，然后把描述翻译成法语。": ("image-to-text", "translation"),
@@ -191,7 +192,9 @@ def test_the_last_examples_have_the_tasks_and_links_of_the_request():
         assert bool(re.search("[\u4e00-\u9fff]", example.input)) == ("描述" in request)
 
 
-def test_a_filtered_list_keeps_the_order_and_named_tasks_and_a_short_one_is_not_filtered(by_words):
+def test_a_filtered_list_keeps_the_order_and_named_tasks_and_a_short_one_is_not_filtered(
+    by_words: TextSimilarity,
+) -> None:
     shown = list(select_tools(brief("Do an unconditional image generation for me"), by_words))
     assert "unconditional-image-generation" in shown
     assert len(shown) < len(TASKS)
@@ -201,7 +204,7 @@ def test_a_filtered_list_keeps_the_order_and_named_tasks_and_a_short_one_is_not_
 
 
 @pytest.mark.starter
-def test_a_filtered_list_has_the_facts_of_a_file_of_any_kind():
+def test_a_filtered_list_has_the_facts_of_a_file_of_any_kind() -> None:
     for asked in (
         "What are the dimensions of a.jpg?",
         "How long is a.wav?",
@@ -211,7 +214,7 @@ def test_a_filtered_list_has_the_facts_of_a_file_of_any_kind():
 
 
 @pytest.mark.slow
-def test_filtering_keeps_the_right_tasks_of_90_percent_of_the_requests(by_words):
+def test_filtering_keeps_the_right_tasks_of_90_percent_of_the_requests(by_words: TextSimilarity) -> None:
     voices = (notation.FILES / f"{name}.txt" for name in ("plain_sentences", "zh_plain_sentences"))
     asked = [record for voice in voices for record in notation.read_records(voice)]
     missed = [
@@ -222,19 +225,19 @@ def test_filtering_keeps_the_right_tasks_of_90_percent_of_the_requests(by_words)
     assert len(missed) <= 0.1 * len(asked), missed
 
 
-def test_examples_are_selected_by_any_embeddings_and_their_vectors_computed_once():
+def test_examples_are_selected_by_any_embeddings_and_their_vectors_computed_once() -> None:
     class Letters(Embeddings):
         asked = 0
 
-        def embed_documents(self, texts):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
             self.asked += len(texts)
             return [[float(text.lower().count(letter)) for letter in "abcdefghij"] for text in texts]
 
-        def embed_query(self, text):
+        def embed_query(self, text: str) -> list[float]:
             return [float(text.lower().count(letter)) for letter in "abcdefghij"]
 
     letters = Letters()
-    bank = [{"input": word, "plan": []} for word in ("cabbage", "hhhh")]
+    bank: list[Any] = [{"input": word, "plan": []} for word in ("cabbage", "hhhh")]
     selector = NearestExamples(TextSimilarity(letters), bank, count=1)
     assert [example["input"] for example in selector.select_examples({"input": "bagbac"})] == ["cabbage"]
     selector.add_example({"input": "bagbac", "plan": "[]"})
@@ -243,13 +246,13 @@ def test_examples_are_selected_by_any_embeddings_and_their_vectors_computed_once
     assert letters.asked == before + 1
     # Only the default embeddings know no Chinese.
     assert TextSimilarity(letters).scores("羊 abc", ["羊", "abc"]) == [0.0, pytest.approx(1.0)]
-    chain = planning_chain(ScriptedLLM("[]"), embeddings=letters)
+    chain: Any = planning_chain(ScriptedLLM("[]"), embeddings=letters)
     assert chain.selector.similarity is chain.similarity
     chain.invoke("Describe a.jpg")
     assert letters.asked > before + 1
 
 
-def test_an_example_selector_a_list_or_a_name_replaces_the_examples(tmp_path):
+def test_an_example_selector_a_list_or_a_name_replaces_the_examples(tmp_path: Path) -> None:
     own = {
         "input": "Do the thing to z.jpg",
         "plan": [{"task": "image-to-text", "id": 0, "args": {"image": "z.jpg"}}],
@@ -257,10 +260,10 @@ def test_an_example_selector_a_list_or_a_name_replaces_the_examples(tmp_path):
     }
 
     class Mine(BaseExampleSelector):
-        def add_example(self, example):
+        def add_example(self, example: Any) -> None:
             raise NotImplementedError
 
-        def select_examples(self, input_variables):
+        def select_examples(self, input_variables: Any) -> Any:
             assert input_variables["input"] == "Describe a.jpg"
             return [own]
 
@@ -281,7 +284,7 @@ def test_an_example_selector_a_list_or_a_name_replaces_the_examples(tmp_path):
         assert text.strip() in llm.calls[0].prompt, options
 
 
-def test_examples_of_another_form_are_a_config_error(tmp_path):
+def test_examples_of_another_form_are_a_config_error(tmp_path: Path) -> None:
     for wrong, message in (
         (7, "a BaseExampleSelector, not 7"),
         ("knn", '"nearest"'),
@@ -299,7 +302,7 @@ def test_examples_of_another_form_are_a_config_error(tmp_path):
     assert FixedExamples([]).select_examples({}) == []
 
 
-def test_without_embeddings_shared_words_and_scripts_are_compared(by_words):
+def test_without_embeddings_shared_words_and_scripts_are_compared(by_words: TextSimilarity) -> None:
     others = ["Count the cows in b.jpg", "Read this out", "数一数图里的羊"]
     near, far, other = by_words.scores("Count the sheep in a.jpg", others)
     assert 1 > near > far > other

@@ -1,6 +1,7 @@
 """Plans: reading while they stream, repair by the planner, limits, tools, and the forms of a Plan."""
 
 import json
+from typing import Any
 from xml.etree.ElementTree import fromstring
 
 import pytest
@@ -16,27 +17,27 @@ from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 
 
-def task(name, task_id, dep=None, **args):
+def task(name: str, task_id: int, dep: Any = None, **args: Any) -> dict[str, Any]:
     return {"task": name, "id": task_id, "dep": [-1] if dep is None else dep, "args": args}
 
 
-def speak(task_id, text="hello", dep=None):
+def speak(task_id: int, text: str = "hello", dep: Any = None) -> dict[str, Any]:
     return task("text-to-speech", task_id, dep, text=text)
 
 
-def look(task_id, image="a.jpg", dep=None):
+def look(task_id: int, image: Any = "a.jpg", dep: Any = None) -> dict[str, Any]:
     return task("image-to-text", task_id, dep, image=image)
 
 
-def draw(task_id, text="a cat", dep=None):
+def draw(task_id: int, text: str = "a cat", dep: Any = None) -> dict[str, Any]:
     return task("text-to-image", task_id, dep, text=text)
 
 
-def parse(*objects, **options):
+def parse(*objects: Any, **options: Any) -> Plan:
     return Plan.parse(json.dumps(objects), **options)
 
 
-def finished(text):
+def finished(text: str) -> StreamingPlanParser:
     """The parser of a whole text."""
     parser = StreamingPlanParser(TASKS)
     parser.feed(text)
@@ -44,13 +45,13 @@ def finished(text):
     return parser
 
 
-def test_a_plan_may_be_empty_on_purpose():
+def test_a_plan_may_be_empty_on_purpose() -> None:
     for text in ("[]", "{}", "Nothing to do: ```json\n[]\n```", '{"tasks": []}', "<think>hm</think>[]"):
         parser = finished(text)
         assert (parser.tasks, parser.notes, parser.errors) == ([], [], []), text
 
 
-def test_a_text_without_a_plan_is_an_empty_plan_that_may_be_repaired():
+def test_a_text_without_a_plan_is_an_empty_plan_that_may_be_repaired() -> None:
     for text, raw in (
         ("Hello! How can I help you?", "Hello! How can I help you?"),
         ("", ""),
@@ -72,7 +73,7 @@ def test_a_text_without_a_plan_is_an_empty_plan_that_may_be_repaired():
     assert (parser.errors, parser.notes) == ([], [])
 
 
-def test_a_plan_that_is_cut_off_keeps_its_complete_tasks():
+def test_a_plan_that_is_cut_off_keeps_its_complete_tasks() -> None:
     whole = [look(0), speak(1, "<resource>-0", [0]), draw(2, "a dog")]
     text = json.dumps(whole)
     tasks = Plan.parse(text).tasks
@@ -86,7 +87,7 @@ def test_a_plan_that_is_cut_off_keeps_its_complete_tasks():
     assert "task number 2 was left out: the text ends in the middle of it" in Plan.parse(text).notes
 
 
-def test_removed_are_the_notes_on_what_a_plan_lacks():
+def test_removed_are_the_notes_on_what_a_plan_lacks() -> None:
     rows = [
         speak("0"),
         task("fly", 1),
@@ -108,7 +109,7 @@ def test_removed_are_the_notes_on_what_a_plan_lacks():
     assert "removed" not in repaired.model_dump()
 
 
-def test_a_plan_has_a_limit(monkeypatch):
+def test_a_plan_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = parse(*(speak(i, f"line {i}") for i in range(300)))
     assert [t.id for t in plan.tasks] == list(range(256))
     assert plan.notes == ["tasks left out: 44, since a plan has at most 256"]
@@ -130,7 +131,7 @@ def test_a_plan_has_a_limit(monkeypatch):
     assert any("more than 64 tasks; only the first 64 were kept" in note for note in plan.notes)
 
 
-def test_tasks_are_returned_while_the_plan_streams():
+def test_tasks_are_returned_while_the_plan_streams() -> None:
     parser = StreamingPlanParser(TASKS)
     assert parser.feed('[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}') == []
     assert [t.id for t in parser.feed("}, ")] == [0]
@@ -141,7 +142,7 @@ def test_tasks_are_returned_while_the_plan_streams():
     assert [t.id for t in parser.tasks] == [0, 2, 1]
 
 
-def test_a_broken_task_has_an_error_and_can_be_repaired():
+def test_a_broken_task_has_an_error_and_can_be_repaired() -> None:
     parser = StreamingPlanParser(TASKS)
     bad = {"task": "make-noise", "id": 0, "args": {}}
     assert [t.id for t in parser.feed(json.dumps([bad, speak(1, dep=[0]), draw(2)]))] == [2]
@@ -152,7 +153,7 @@ def test_a_broken_task_has_an_error_and_can_be_repaired():
     assert parser.notes == ["task 0 (text-to-speech): it was repaired by its planner"]
 
 
-def test_repaired_tasks_are_matched_by_id_and_then_by_order():
+def test_repaired_tasks_are_matched_by_id_and_then_by_order() -> None:
     parser = finished(json.dumps([{"task": "x", "id": i} for i in range(3)] + [draw(3)]))
     reply = [draw(1, "by id"), draw(3, "not asked for"), draw(9, "with a new id"), draw(None, "without one")]
     tasks = parser.apply_repair(json.dumps(reply))
@@ -165,7 +166,7 @@ def test_repaired_tasks_are_matched_by_id_and_then_by_order():
     assert [t.id for t in parser.apply_repair(json.dumps(draw(1, "a dog")))] == [1]
 
 
-def test_a_useless_repair_changes_nothing():
+def test_a_useless_repair_changes_nothing() -> None:
     replies = ["", "no", "[]", "[{", '[{"task": "x", "id": 0}]', '{"a": 1}', "[[[[", '{"task": 1}']
     cut_off = json.dumps([draw(0, "a cat on a mat")])[:-12]
     for reply in [*replies, cut_off, json.dumps([look(0, "<resource>-4")])]:
@@ -193,7 +194,7 @@ FORMS_OF_THE_PAPER = [
 ]
 
 
-def test_calls_in_the_forms_of_the_paper_are_repaired():
+def test_calls_in_the_forms_of_the_paper_are_repaired() -> None:
     for name, args, meant, expected in FORMS_OF_THE_PAPER:
         (found,) = parse(task(name, 0, **args)).tasks
         assert (found.task, found.args) == (meant, args if expected is None else expected), name
@@ -201,7 +202,7 @@ def test_calls_in_the_forms_of_the_paper_are_repaired():
     assert "X is one of canny, depth, hed" in error.error
 
 
-def test_the_only_file_of_the_request_is_the_missing_context_or_table():
+def test_the_only_file_of_the_request_is_the_missing_context_or_table() -> None:
     kinds = {"notes.txt": "text", "data.csv": "table"}
     files = FileNames(kinds, given=frozenset(kinds), others=frozenset(), is_closed=True)
     for name, arg, file in (
@@ -213,7 +214,7 @@ def test_the_only_file_of_the_request_is_the_missing_context_or_table():
         assert found.args[arg] == file
 
 
-def test_chunks_of_a_plan_add_up():
+def test_chunks_of_a_plan_add_up() -> None:
     first, second, third = parse(look(0), speak(1, "<resource>-0"), draw(2)).tasks
     whole = Plan(tasks=[first, second], notes=["a"]) + Plan(tasks=[second, third], notes=["b", "a"])
     assert whole == Plan(tasks=[first, second, third], notes=["a", "b"])
@@ -221,7 +222,7 @@ def test_chunks_of_a_plan_add_up():
     assert len(whole) == 3
 
 
-def test_a_plan_is_json_and_a_flowchart():
+def test_a_plan_is_json_and_a_flowchart() -> None:
     plan = parse(look(0, "ü.jpg"), speak(1, "<resource>-0"))
     first = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "ü.jpg"}}, '
     assert plan.to_json().startswith(first)
@@ -234,7 +235,7 @@ def test_a_plan_is_json_and_a_flowchart():
         plan.task(2)
 
 
-def test_a_plan_is_a_diagram_in_a_notebook_without_javascript():
+def test_a_plan_is_a_diagram_in_a_notebook_without_javascript() -> None:
     tasks = [Task(task=name, id=number) for number, name in enumerate(("a<b", "see", "say", "hear"))]
     joined = [tasks[0], tasks[1], *(one.model_copy(update={"dep": [0, 1]}) for one in tasks[2:])]
     shown = Plan(tasks=joined, notes=["it was <odd>"])._repr_html_()
@@ -249,14 +250,14 @@ def test_a_plan_is_a_diagram_in_a_notebook_without_javascript():
     assert Plan()._repr_html_() == "<p>no tasks</p>"
 
 
-def test_a_known_task_that_is_not_offered_is_not_a_misspelling_of_an_offered_one():
+def test_a_known_task_that_is_not_offered_is_not_a_misspelling_of_an_offered_one() -> None:
     parser = StreamingPlanParser({"audio-classification": TASKS["audio-classification"]})
     parser.feed(json.dumps([task("video-classification", 0, video="a.mp4", audio="a.wav")]))
     assert parser.finish() == []
     assert [error.raw["task"] for error in parser.errors] == ["video-classification"]
 
 
-def test_a_name_that_only_resembles_a_task_is_an_error():
+def test_a_name_that_only_resembles_a_task_is_an_error() -> None:
     for name in ("leg-text-to-image", "death-estimator", "objectdetector"):
         (error,) = finished(json.dumps([task(name, 0, text="a cat", image="a.jpg")])).errors
         assert f'"{name}" is not an available task; similar ones are ' in error.error
@@ -271,7 +272,7 @@ WEATHER = TaskSpec(
 )
 
 
-def test_a_purpose_is_kept_with_each_task_made_of_it_and_left_out_where_there_is_none():
+def test_a_purpose_is_kept_with_each_task_made_of_it_and_left_out_where_there_is_none() -> None:
     written = look(0, ["a.jpg", "b.jpg"]) | {"purpose": "chest\nX-rays"}
     plan = parse(written, look(2) | {"purpose": None}, look(3) | {"purpose": ["x"]}, draw(4))
     assert [one.purpose for one in plan.tasks] == ["chest X-rays", "chest X-rays", "", "", ""]
@@ -284,7 +285,7 @@ def test_a_purpose_is_kept_with_each_task_made_of_it_and_left_out_where_there_is
     assert (asked.args, asked.purpose) == ({"purpose": "study"}, "")
 
 
-def test_a_tools_arguments_keep_their_types_and_unknown_ones_are_left_out():
+def test_a_tools_arguments_keep_their_types_and_unknown_ones_are_left_out() -> None:
     plan = parse(task("weather", 0, city="Rome", days=2, hours=[6, 12], foo=1), tools={"weather": WEATHER})
     assert plan.tasks[0].args == {"city": "Rome", "days": 2, "hours": [6, 12]}
     # Rows of a table do not fan out.
@@ -294,7 +295,7 @@ def test_a_tools_arguments_keep_their_types_and_unknown_ones_are_left_out():
     assert plan.tasks[0].args == {"text": "sum?", "table": rows}
 
 
-def test_a_tool_without_declared_outputs_may_make_any_kind():
+def test_a_tool_without_declared_outputs_may_make_any_kind() -> None:
     args = (Arg("what", "any"), Arg("all", "any", required=False, many=True))
     upload = task("upload", 1, what="<resource>-0", all=["<resource>-0", 5])
     plan = parse(draw(0), upload, look(2, "<resource>-1"), tools=[TaskSpec("upload", "tool", "", args, ())])
@@ -302,7 +303,7 @@ def test_a_tool_without_declared_outputs_may_make_any_kind():
     assert (plan.task(2).dep, plan.notes) == ([1], [])
 
 
-def test_a_langchain_tool_is_a_task():
+def test_a_langchain_tool_is_a_task() -> None:
     @tool
     def weather(city: str) -> str:
         """Tell the weather."""

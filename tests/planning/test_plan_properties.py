@@ -1,6 +1,8 @@
 """For any text the plan is valid, independent of chunking, and parsed in linear time."""
 
 import json
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from cost import cost_of
@@ -16,7 +18,7 @@ LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg
 SPEAK = '{"task": "text-to-speech", "id": 0, "dep": [-1], "args": {"text": "hello"}}'
 
 
-def stream(text, cuts=()):
+def stream(text: str, cuts: Iterable[int] = ()) -> Any:
     """The plan, the tasks given out, and what is broken, when the text comes cut at these places."""
     builder, given_out, start = StreamingPlanParser(TASKS), [], 0
     for cut in [*sorted(cuts), len(text)]:
@@ -71,22 +73,24 @@ slots = {
     "args": arguments,
 }
 complete = st.one_of(
-    st.fixed_dictionaries(
-        {**slots, "task": st.just(task), "args": st.fixed_dictionaries(dict.fromkeys(args, values))}
+    *(
+        st.fixed_dictionaries(
+            {**slots, "task": st.just(task), "args": st.fixed_dictionaries(dict.fromkeys(args, values))}
+        )
+        for task, args in {
+            "image-to-text": ["image"],
+            "text-to-image": ["text"],
+            "zero-shot-classification": ["text", "labels"],
+        }.items()
     )
-    for task, args in {
-        "image-to-text": ["image"],
-        "text-to-image": ["text"],
-        "zero-shot-classification": ["text", "labels"],
-    }.items()
 )
 plans = st.lists(
     complete | st.fixed_dictionaries(slots) | st.fixed_dictionaries({}, optional=slots), max_size=6
 )
 
 
-def assert_valid(plan):
-    known = set()
+def assert_valid(plan: Any) -> None:
+    known: set[int] = set()
     for task in plan.tasks:
         spec = TASKS[task.task]
         assert task.id not in known
@@ -95,6 +99,7 @@ def assert_valid(plan):
         assert set(spec.required) <= set(task.args) <= {arg.name for arg in spec.inputs}
         for name, value in task.args.items():
             arg = spec.arg(name)
+            assert arg is not None
             assert all(TASKS[plan.task(i).task].makes(arg.kind) for i in refs_in(value))
             assert isinstance(value, list if arg.many else str)
         known.add(task.id)
@@ -102,7 +107,7 @@ def assert_valid(plan):
 
 @settings(max_examples=100)
 @given(plans, st.data())
-def test_any_plan_becomes_valid_and_chunking_makes_no_difference(written, data):
+def test_any_plan_becomes_valid_and_chunking_makes_no_difference(written: Any, data: st.DataObject) -> None:
     text = json.dumps(written)
     text = text[: data.draw(st.integers(0, len(text)) | st.just(len(text)))]
     plan, given_out, broken = stream(text)
@@ -118,7 +123,7 @@ def test_any_plan_becomes_valid_and_chunking_makes_no_difference(written, data):
 
 @settings(max_examples=60)
 @given(plans, plans)
-def test_any_repair_keeps_the_plan_valid_and_the_returned_tasks_unchanged(written, again):
+def test_any_repair_keeps_the_plan_valid_and_the_returned_tasks_unchanged(written: Any, again: Any) -> None:
     builder = StreamingPlanParser(TASKS)
     before = builder.feed(json.dumps(written)) + builder.finish()
     after = builder.apply_repair(json.dumps(again))
@@ -128,20 +133,20 @@ def test_any_repair_keeps_the_plan_valid_and_the_returned_tasks_unchanged(writte
 
 @settings(max_examples=60)
 @given(plans)
-def test_a_repaired_plan_needs_no_repair(written):
+def test_a_repaired_plan_needs_no_repair(written: Any) -> None:
     plan = Plan.parse(json.dumps(written))
     assert Plan.parse(plan.to_json()) == Plan(tasks=plan.tasks)
 
 
 @settings(max_examples=100)
 @given(st.text() | st.text(alphabet="[]{}\"':,task <resource>-01\\"), st.data())
-def test_no_text_raises(text, data):
+def test_no_text_raises(text: str, data: st.DataObject) -> None:
     plan, given_out, _ = stream(text, data.draw(st.lists(st.integers(0, len(text)), max_size=2)))
     assert given_out == plan.tasks
     assert_valid(plan)
 
 
-def test_lone_surrogates_are_replaced():
+def test_lone_surrogates_are_replaced() -> None:
     plan = Plan.parse(
         '[{"task": "text-to-speech", "id": 0, "args": {"text": "a \ud83d b \\udc00 \\ud83d\\ude00"}}]'
     )
@@ -179,10 +184,10 @@ HOSTILE = {
 }
 
 
-def cost(text, piece=0):
+def cost(text: str, piece: int = 0) -> Any:
     """The cost of parsing a text, whole or in pieces of that size."""
 
-    def parse():
+    def parse() -> None:
         builder = StreamingPlanParser(TASKS)
         for at in range(0, len(text), piece or len(text)):
             builder.feed(text[at : at + (piece or len(text))])
@@ -193,16 +198,16 @@ def cost(text, piece=0):
 
 
 @pytest.mark.parametrize(("unit", "start"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_the_cost_of_a_hostile_text_grows_linearly_also_in_single_characters(unit, start):
-    def text(length):
+def test_the_cost_of_a_hostile_text_grows_linearly_also_in_single_characters(unit: str, start: str) -> None:
+    def text(length: int) -> str:
         return start + (unit * length)[:length]
 
     assert cost(text(16_000)) <= 10 * cost(text(2_000)) + 5_000
     assert cost(text(8_000), piece=1) <= 10 * cost(text(1_000), piece=1) + 5_000
 
 
-def test_the_cost_of_many_tasks_is_bounded():
-    def text(count):
+def test_the_cost_of_many_tasks_is_bounded() -> None:
+    def text(count: int) -> str:
         return json.dumps(
             [
                 {"task": "text-to-image", "id": i, "dep": [i - 1], "args": {"text": f"{i}"}}
@@ -214,10 +219,10 @@ def test_the_cost_of_many_tasks_is_bounded():
 
 
 @pytest.mark.parametrize("slot", ["dep", "args"])
-def test_the_cost_of_tasks_that_depend_on_each_other_grows_linearly(slot):
+def test_the_cost_of_tasks_that_depend_on_each_other_grows_linearly(slot: str) -> None:
     """Twice the tasks are four times the text, since each names all of them."""
 
-    def text(count):
+    def text(count: int) -> str:
         needs = {"dep": list(range(count)), "args": {"text": "a"}}
         if slot == "args":
             needs = {"args": {"text": " ".join(f"<resource>-{i}" for i in range(count))}}

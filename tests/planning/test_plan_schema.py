@@ -1,6 +1,7 @@
 """The JSON schema allows only available tasks, their arguments, given files and references."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from jarvis_agent.core.types import Resource
 from jarvis_agent.planning.schema import files_by_kind, plan_schema
 
 
-def test_the_schema_names_the_tasks_and_their_arguments_and_is_closed():
+def test_the_schema_names_the_tasks_and_their_arguments_and_is_closed() -> None:
     names = ("zero-shot-classification", "object-detection", "image-to-text", "depth-estimation")
     schema = plan_schema({name: TASKS[name] for name in names})
     sort, look, read = schema["properties"]["tasks"]["items"]["anyOf"]
@@ -29,7 +30,7 @@ def test_the_schema_names_the_tasks_and_their_arguments_and_is_closed():
         assert part["required"] == list(part["properties"])
 
 
-def test_every_built_in_task_has_its_own_arguments_in_a_closed_schema():
+def test_every_built_in_task_has_its_own_arguments_in_a_closed_schema() -> None:
     schema = plan_schema(TASKS)
     forms = schema["properties"]["tasks"]["items"]["anyOf"]
     args = {name: form["properties"]["args"] for form in forms for name in form["properties"]["task"]["enum"]}
@@ -43,7 +44,7 @@ def test_every_built_in_task_has_its_own_arguments_in_a_closed_schema():
 
 
 @pytest.mark.parametrize("inputs", [(), (Arg("city", "any"),)])
-def test_a_tool_with_arguments_of_any_kind_opens_the_schema(inputs):
+def test_a_tool_with_arguments_of_any_kind_opens_the_schema(inputs: Any) -> None:
     schema = plan_schema(
         {"image-to-text": TASKS["image-to-text"], "t": TaskSpec("t", "tool", "", inputs, ())}
     )
@@ -52,19 +53,19 @@ def test_a_tool_with_arguments_of_any_kind_opens_the_schema(inputs):
     assert all(form["properties"]["args"]["required"] == [] for form in forms)
 
 
-def test_a_task_may_have_a_purpose():
+def test_a_task_may_have_a_purpose() -> None:
     schema = plan_schema(TASKS, has_purpose=True)
     for form in schema["properties"]["tasks"]["items"]["anyOf"]:
         assert {"type": "null"} in form["properties"]["purpose"]["anyOf"]
         assert form["required"] == ["task", "id", "dep", "args", "purpose"]
 
 
-def forms_of(schema):
+def forms_of(schema: Any) -> Any:
     forms = schema["properties"]["tasks"]["items"]["anyOf"]
     return {name: form["properties"] for form in forms for name in form["properties"]["task"]["enum"]}
 
 
-def test_with_files_a_file_argument_is_a_file_of_its_kind_or_a_reference():
+def test_with_files_a_file_argument_is_a_file_of_its_kind_or_a_reference() -> None:
     schema = plan_schema(TASKS, {"image": ["a.jpg"], "audio": ["b.wav"]})
     image = schema["$defs"]["image"]["enum"]
     assert image[:3] == ["a.jpg", "<resource>-0", "<resource>-1"]
@@ -76,7 +77,7 @@ def test_with_files_a_file_argument_is_a_file_of_its_kind_or_a_reference():
     assert forms["text-to-speech"]["args"]["properties"] == {"text": {"type": "string"}}
 
 
-def test_without_files_a_file_argument_is_a_reference_and_the_number_of_ids_is_limited():
+def test_without_files_a_file_argument_is_a_reference_and_the_number_of_ids_is_limited() -> None:
     few, many = plan_schema(TASKS, {}), plan_schema(TASKS, {"image": [f"{n}.jpg" for n in range(10)]})
     assert all(value.startswith("<resource>-") for value in few["$defs"]["video"]["enum"])
     assert few["$defs"]["id"]["enum"] == list(range(16))
@@ -84,7 +85,7 @@ def test_without_files_a_file_argument_is_a_reference_and_the_number_of_ids_is_l
     assert plan_schema({})["properties"]["tasks"]["maxItems"] == 0
 
 
-def test_files_are_those_of_the_request_and_the_chat():
+def test_files_are_those_of_the_request_and_the_chat() -> None:
     made = Resource(kind="image", path="/out/zoo.png", name="text-to-image")
     said = Resource(kind="text", text="a zoo")
     read = Resource(kind="text", path="/home/b.pdf", name="b.pdf")
@@ -95,7 +96,7 @@ def test_files_are_those_of_the_request_and_the_chat():
     assert not any(names for kind, names in files.items() if kind not in ("image", "text"))
 
 
-def test_the_schema_is_within_the_limits_of_strict_structured_output():
+def test_the_schema_is_within_the_limits_of_strict_structured_output() -> None:
     schema = plan_schema(TASKS, {"image": [f"picture-{n}.jpg" for n in range(12)]}, has_purpose=True)
     values = [value for value in enums(schema) if isinstance(value, str)]
     assert len(list(enums(schema))) <= 1000
@@ -103,7 +104,7 @@ def test_the_schema_is_within_the_limits_of_strict_structured_output():
     assert not {"pattern", "minItems", "oneOf", "allOf", "format", "default"} & set(keywords(schema))
 
 
-def keywords(part):
+def keywords(part: Any) -> Any:
     for name, each in part.items() if isinstance(part, dict) else ():
         yield name
         named = isinstance(each, dict) and name in ("properties", "$defs")
@@ -112,7 +113,7 @@ def keywords(part):
         yield from keywords(each)
 
 
-def enums(part):
+def enums(part: Any) -> Any:
     if isinstance(part, dict):
         yield from part.get("enum", ())
     for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():

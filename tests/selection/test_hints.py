@@ -77,7 +77,7 @@ def hinted(request: str, image: Any, *files: str, **args: Any) -> dict[str, Any]
 
 
 def test_the_request_decides_between_text_and_description() -> None:
-    asked = [(request, image, True) for request, image in READ]
+    asked: list[tuple[str, Any, bool]] = [(request, image, True) for request, image in READ]
     asked += [(request, image, False) for request, image in DESCRIBE]
     whole = "Read the text in these pictures"
     asked += [(whole, image, True) for image in (None, ["a.png", "b.png"], {"path": "a.png"})]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 TASK = "text-classification"
 LABELS = [{"label": "good", "score": 0.75}, {"label": "bad", "score": 0.25}]
-HOSTED = {"hf-inference": {}}
+HOSTED: dict[str, Any] = {"hf-inference": {}}
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
 def use(tmp_path: Path, **given: Any) -> Any:
     """The tool message of the task for "It is fine.", with its status and artifact."""
     usual = {"offline": False, "hf_token": "hf_x", "output_dir": tmp_path / "made", "device": "cpu"}
+    tool: Any
     [tool] = hf_tools(tasks=[TASK], settings=Settings(**{**usual, **given}))
     with tool:
         return tool.invoke({"type": "tool_call", "id": "1", "name": TASK, "args": {"text": "It is fine."}})
@@ -77,6 +78,7 @@ def test_a_model_made_for_the_text_is_found_downloaded_and_run(
         add_hosted(hub, f"org/general-{number}", downloads=1_000_000 + number)
     add_local(hub, classifier, "org/bank-earnings-sentiment", downloads=50)
     usual = {"offline": False, "hf_token": "hf_x", "output_dir": tmp_path / "made", "device": "cpu"}
+    tool: Any
     [tool] = hf_tools(tasks=[TASK], settings=Settings(**usual))
     args = {"text": "The bank doubled its quarterly earnings."}
     with tool:

@@ -73,7 +73,13 @@ async def test_chat_models_generate_text_and_malformed_rows_are_tolerated(hub: H
     hub.add_model("org/chat", pipeline_tag="text-generation", providers=served)
     [candidate] = await make().candidates(TASKS["text-generation"], 20)
     assert candidate.metadata["providers"]["novita"]["task"] == "conversational"
-    odd = {"id": "a", "cardData": "x", "tags": None, "safetensors": [], "inferenceProviderMapping": "x"}
+    odd: dict[str, Any] = {
+        "id": "a",
+        "cardData": "x",
+        "tags": None,
+        "safetensors": [],
+        "inferenceProviderMapping": "x",
+    }
     hub.answer(
         "/api/models", body=[odd, "text", {"no": "id"}, {"id": "b", "inferenceProviderMapping": ["x"]}]
     )

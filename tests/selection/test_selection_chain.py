@@ -82,7 +82,7 @@ def test_the_chain_asks_with_request_task_and_candidates() -> None:
     assert chain.invoke(INPUTS) == ModelChoice(id="gpt2", reason="it knows zebras")
     [call] = llm.calls
     assert call.stage == "select"
-    for text in (INPUTS["input"], '"image": "z.jpg"', "About other/yolos-tiny.", "count the objects"):
+    for text in (str(INPUTS["input"]), '"image": "z.jpg"', "About other/yolos-tiny.", "count the objects"):
         assert text in call.prompt, text
 
 

@@ -105,6 +105,7 @@ async def test_a_custom_selector_replaces_the_chain_and_the_ranking_follows_its_
     async def hang(inputs: Any) -> str:
         return str(await asyncio.Event().wait())
 
+    chain: Any
     for chain in (
         pick_a,
         RunnableLambda(lambda _: "org/a"),

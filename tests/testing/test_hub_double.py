@@ -43,7 +43,7 @@ def test_missing_things_are_reported_as_the_hub_does(hub: HubDouble, api: HfApi,
 def test_a_stalled_reply_ends_with_the_double(where: str) -> None:
     with HubDouble() as hub:
         hub.add_model("org/detr", files={"data.bin": b"0123456789"})
-        hub.stall("data.bin", where=where)  # type: ignore[arg-type]
+        hub.stall("data.bin", where=where)
         with pytest.raises(httpx.ReadTimeout):
             httpx.get(f"{hub.url}/org/detr/resolve/main/data.bin", timeout=0.1)
     assert not [thread for thread in threading.enumerate() if thread.name == "hub-double"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,22 +83,23 @@ def test_another_model_gets_text() -> None:
     ):
         assert shown("text-to-image", content, profile).startswith("image: /")
     assert shown("text-to-speech", "auto", SEES).startswith("audio: /")
-    other = AnotherLLM([], profile=SEES)
+    other = AnotherLLM(replies=[], profile=SEES)
     assert shown("text-to-image", "auto", SEES, known=other).startswith("image: /"), "it did not call"
 
 
 def test_with_the_middleware_each_model_gets_the_files_that_it_takes_where_it_takes_them() -> None:
-    other = AnotherLLM([], profile={})
+    other = AnotherLLM(replies=[], profile={})
     content = shown("text-to-image", "auto", SEES, known=other, middleware=True)
     assert [block["type"] for block in content] == ["text", "image"]
     listens = {"image_inputs": True, "audio_inputs": True, "image_tool_message": False}
     for task, kind in (("text-to-image", "image"), ("text-to-speech", "audio")):
         *_, tool, moved = messages_read(task, "auto", listens, middleware=True)
-        assert [block["type"] for block in tool.content] == ["text"]
+        assert [block["type"] for block in tool.content_blocks] == ["text"]
         assert isinstance(moved, HumanMessage)
-        assert [block["type"] for block in moved.content] == ["text", kind]
+        assert [block["type"] for block in moved.content_blocks] == ["text", kind]
+        blind: dict[str, bool] | None
         for blind in ({}, None):
-            (text,) = shown(task, "auto", blind, known=AnotherLLM([], profile=SEES), middleware=True)
+            (text,) = shown(task, "auto", blind, known=AnotherLLM(replies=[], profile=SEES), middleware=True)
             assert "path" not in text
             assert text["text"].startswith(f"{kind}: /")
 
@@ -109,7 +111,7 @@ def test_requests_to_openai_have_pictures_where_its_apis_take_them(by_responses:
     agent, _, _ = small_agent(plan(("text-to-image", [], {"text": "a fox"})), DRAWN)
     call: Any = {"name": "text-to-image", "args": {}, "id": "1"}
     asked = [HumanMessage("Draw"), AIMessage("", tool_calls=[call]), ToolMessage(content, tool_call_id="1")]
-    model = ChatOpenAI(model="gpt-5-mini", api_key="none", use_responses_api=by_responses)  # type: ignore[arg-type]
+    model = ChatOpenAI(model="gpt-5-mini", api_key="none", use_responses_api=by_responses)
     read = messages_for(model, [*asked, *agent.invoke("Draw a fox").messages, HumanMessage("And?")])
     payload: Any = model._get_request_payload(read)
     has_image = {
@@ -124,9 +126,9 @@ def test_requests_to_openai_have_pictures_where_its_apis_take_them(by_responses:
 
 def test_an_openai_model_sees_images_through_the_responses_api_alone() -> None:
     for by_responses in (True, False):
-        model = ChatOpenAI(model="gpt-5-mini", api_key="none", use_responses_api=by_responses)  # type: ignore[arg-type]
+        model = ChatOpenAI(model="gpt-5-mini", api_key="none", use_responses_api=by_responses)
         assert visible_kinds("auto", model) == ({"image"} if by_responses else frozenset())
-    assert visible_kinds("auto", ChatOpenAI(model="gpt-5-mini", api_key="none")) == frozenset()  # type: ignore[arg-type]
+    assert visible_kinds("auto", ChatOpenAI(model="gpt-5-mini", api_key="none")) == frozenset()
 
 
 def test_the_agent_is_a_tool_whose_pictures_the_calling_model_sees() -> None:
@@ -135,7 +137,7 @@ def test_the_agent_is_a_tool_whose_pictures_the_calling_model_sees() -> None:
         call: Any = {"type": "tool_call", "name": "jarvis", "id": "1", "args": {"request": "Draw a fox"}}
         llm.profile = calling  # type: ignore[assignment]
         for caller in (ScriptedLLM, AnotherLLM):
-            script = caller([AIMessage("", tool_calls=[call]), "Here it is."])
+            script = caller(replies=[AIMessage("", tool_calls=[call]), "Here it is."])
             create_agent(script, [agent.as_tool(content=mode)]).invoke({"messages": "Draw"})
             (message,) = (one for one in script.calls[-1].messages if isinstance(one, ToolMessage))
             is_known = mode != "auto" or caller is ScriptedLLM
@@ -157,11 +159,11 @@ def test_the_agent_is_a_node_that_hands_its_pictures_on() -> None:
     assert answer.additional_kwargs["artifacts"][0]["kind"] == "image"
     sees, blind = (ScriptedLLM([], profile=profile) for profile in ({"image_inputs": True}, None))
     *_, moved = messages_for(sees, messages)
-    assert [block["type"] for block in moved.content] == ["text", "image"]
+    assert [block["type"] for block in moved.content_blocks] == ["text", "image"]
     assert messages_for(blind, messages) == messages
     run = agent.invoke("Draw a fox")
-    assert [block["type"] for block in run.to_message("blocks").content] == ["text", "image"]
+    assert [block["type"] for block in run.to_message("blocks").content_blocks] == ["text", "image"]
     assert run.to_message().content_blocks == [{"type": "text", "text": run.answer}]
-    run.resources[0].path.unlink()
+    Path(str(run.resources[0].path)).unlink()
     for gone in (*run.messages, run.to_message("blocks")):
         assert gone.content == run.answer

@@ -206,4 +206,4 @@ def test_settings_may_be_a_dict() -> None:
     with pytest.raises(ConfigError, match="top_k"):
         hf_tools(settings={"top_k": 0})
     with pytest.raises(ConfigError, match="of type int"):
-        OfflinePlanner(settings=3)  # type: ignore[arg-type]
+        OfflinePlanner(settings=3)

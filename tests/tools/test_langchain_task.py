@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 from clock import LoopTime
 from langchain_core.tools import BaseTool, ToolException, tool
-from small_agents import picture, plan
+from small_agents import Row, picture, plan
 
 from jarvis_agent import JarvisAgent, Resource, Settings, Task, TaskResult
 from jarvis_agent.core.context import RunContext
@@ -25,7 +25,7 @@ QUICK: dict[str, Any] = {"max_replans": 0, "context_window": 128_000}
 
 
 def agent_with(given: BaseTool, tmp_path: Path, calls: int = 1, **settings: Any) -> JarvisAgent:
-    rows = [(given.name, [], {"text": str(number)}) for number in range(calls)]
+    rows: list[Row] = [(given.name, [], {"text": str(number)}) for number in range(calls)]
     return JarvisAgent(
         ScriptedLLM({"plan": plan(*rows), "respond": "Done.", "chat": "Hello!"}),
         tools=[given],

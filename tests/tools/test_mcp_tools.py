@@ -23,7 +23,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def studio() -> list[BaseTool]:
     """The tools of the example server; each call starts a process."""
     server = {"transport": "stdio", "command": sys.executable, "args": [str(EXAMPLES / "mcp_server.py")]}
-    return asyncio.run(MultiServerMCPClient({"studio": server}).get_tools())  # type: ignore[dict-item]
+    return asyncio.run(MultiServerMCPClient({"studio": server}).get_tools())
 
 
 @pytest.mark.usefixtures("home")

@@ -88,6 +88,7 @@ class TestToolsAtWork(ToolsIntegrationTests):
     @pytest.fixture(autouse=True, params=list(EXPERTS))
     def _of_task(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
         self.task = request.param
+        made: Any
         (made,) = hf_tools(
             tasks=[self.task],
             sources=[FakeSource([fake_candidate(self.task)])],
