@@ -235,9 +235,10 @@ async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:
 
 
 async def test_a_run_stops_when_its_chat_goes_on_in_another_session(home: Path) -> None:
-    stopped = asyncio.Event()
+    entered, stopped = asyncio.Event(), asyncio.Event()
 
     async def describe(call: Call) -> Any:
+        entered.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -247,8 +248,9 @@ async def test_a_run_stops_when_its_chat_goes_on_in_another_session(home: Path) 
     visitor = Visitor([agent], home / "outputs")
     turn = visitor.ask("What is this?", [home / "a.jpg"], Choices())
     async with asyncio.timeout(30):
-        async for _ in visitor.run():
-            visitor.resume()
+        async for _ in visitor.run():  # each second, if nothing happens
+            if entered.is_set():
+                visitor.resume()
         await stopped.wait()
     assert turn.is_stopped
     assert turn.run is None
