@@ -11,7 +11,8 @@ beside it. `Command(resume={"decisions": [{"type": "approve"}, …]})` decides o
 `True` and `False` decide on all, and a list of tasks replaces the plan.
 
     JarvisAgent(approve=hosted, …)                  # asks about hosted models only
-    JarvisAgent(approve=lambda step: step.task.task in ("text-to-image", "text-to-video"), …)
+    JarvisAgent(approve=named("text-to-image", "text-to-video"), …)
+    JarvisAgent(approve=lambda step: step.cost > 0.1, …)
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pydantic import Field, TypeAdapter
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Frozen, Selection, Task
 from jarvis_agent.llm.usage import UsageMeter
@@ -111,6 +113,12 @@ def hosted(step: PlannedTask) -> bool:
 def downloads_over(size: int) -> Callable[[PlannedTask], bool]:
     """A policy: tasks whose model has more than `size` bytes that are not on this machine."""
     return lambda step: step.download > size
+
+
+def named(*tasks: str) -> Callable[[PlannedTask], bool]:
+    """A policy: these task types of the Hub. Raises ConfigError for one that is unknown."""
+    names = {known_task(task).name for task in tasks}
+    return lambda step: step.task.task in names
 
 
 class Approved(Frozen):

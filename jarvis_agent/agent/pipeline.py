@@ -87,7 +87,9 @@ class RunPipeline:
         has ended. `language` is that of the answer, if it is not the request's.
         """
         self._stages = stages
-        self._settings = stages.settings
+        settings = stages.settings
+        seconds = min(settings.run_timeout, settings.budget.seconds or settings.run_timeout)
+        self._settings = settings.model_copy(update={"run_timeout": seconds})
         self._steps = steps or CheckpointedSteps()
         self._steps.meter.budget, self._steps.meter.price = stages.settings.budget, stages.price
         self._config = merge_configs(config, {"callbacks": [self._steps.meter]})

@@ -72,12 +72,13 @@ class EnvironmentSettings(BaseSettings):
 
 
 class Budget(BaseModel):
-    """What one run may spend: None is no limit. Its seconds are `Settings.run_timeout`.
+    """What one run may spend: None is no limit.
 
     Attributes:
         money: in the currency of the agent's `price`, and of the provider if it reports costs.
         tokens: of the language model, read and written.
         hosted_calls: calls of experts at a provider, retries included.
+        seconds: of the whole run, if less than `Settings.run_timeout`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,6 +86,7 @@ class Budget(BaseModel):
     money: float | None = Field(None, ge=0)
     tokens: int | None = Field(None, ge=0)
     hosted_calls: int | None = Field(None, ge=0)
+    seconds: float | None = Field(None, gt=0)
 
     def lowered(self, other: Budget) -> Budget:
         """The lower limits of both."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +146,20 @@ def test_a_caller_of_the_graph_can_only_lower_the_budget() -> None:
         assert [result["status"] for result in state["run"]["results"]] == expected
 
 
+def test_after_the_seconds_of_its_budget_a_run_ends_with_what_was_done() -> None:
+    async def forever(call: Any) -> Any:
+        await asyncio.Event().wait()
+
+    agent, _, _ = small_agent(TWICE, {"text-to-speech": forever}, respond=RuntimeError("not asked"))
+    state: Any = agent.graph.invoke({"input": "Describe a.jpg aloud"}, context={"budget": {"seconds": 3}})
+    assert [result["status"] for result in state["run"]["results"]] == ["ok", "failed"]
+    assert "the run's time was over (3 s" in state["run"]["results"][1]["error"]
+    assert CAPTION in state["messages"][-1].text
+
+
 def test_a_budget_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JARVIS_BUDGET", "money=0.5, tokens=20000")
-    assert Settings().budget == Budget(money=0.5, tokens=20_000)
+    monkeypatch.setenv("JARVIS_BUDGET", "money=0.5, tokens=20000, seconds=9")
+    assert Settings().budget == Budget(money=0.5, tokens=20_000, seconds=9)
     monkeypatch.setenv("JARVIS_BUDGET", "euros=3")
     with pytest.raises(ConfigError, match="JARVIS_BUDGET"):
         Settings()

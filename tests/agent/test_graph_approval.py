@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from small_agents import EXPERTS, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Plan, Run, Task, hf_tools
-from jarvis_agent.agent.approval import downloads_over, hosted
+from jarvis_agent.agent.approval import downloads_over, hosted, named
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -233,8 +233,11 @@ def test_a_policy_says_which_tasks_need_approval() -> None:
         (hosted, ["image-to-text"]),
         (downloads_over(1_000_000_000), ["object-detection"]),
         (downloads_over(2_000_000_000), []),
+        (named("text-to-speech"), ["text-to-speech"]),
         (lambda step: step.task.task == "text-to-speech", ["text-to-speech"]),
     ]
+    with pytest.raises(ConfigError, match="text-to-speech"):
+        named("text-to-speach")
     for policy, expected in cases:
         agent, _, _ = asking_agent(
             *ROWS[:3],
