@@ -140,6 +140,11 @@ class Settings(EnvironmentSettings):
         description="SQLite file of what selection keeps; `off`: none; None: "
         "`jarvis_agent/selection.sqlite` in the user's cache directory",
     )
+    spaces: Literal["registered", "search"] = Field(
+        "registered",
+        description="Gradio Spaces that may be called: those that you register, or also public ones that the "
+        "Hub finds for a task",
+    )
     top_k: int = Field(8, ge=1, description="candidates that the LLM chooses from")
     licenses: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="allowed licences, as the Hub spells them; empty: all"

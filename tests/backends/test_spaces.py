@@ -173,7 +173,7 @@ def test_why_a_model_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     other = named.model_copy(update={"metadata": {}})
     assert isinstance(online, Backend)
     assert online.unsupported_reason(spec, named) is None
-    assert "not a registered Space" in str(online.unsupported_reason(spec, other))
+    assert "not a Space" in str(online.unsupported_reason(spec, other))
     assert SpacesBackend(Settings(offline=True)).unsupported_reason(spec, named) == "offline mode is on"
     monkeypatch.setattr("jarvis_agent.backends.hosted.gradio_spaces.find_spec", lambda name: None)
     assert "[spaces]" in str(online.unsupported_reason(spec, named))

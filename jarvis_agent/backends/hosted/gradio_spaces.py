@@ -1,12 +1,12 @@
-"""Gradio Spaces that the user registers, with the endpoint and its parameters.
+"""Gradio Spaces that the user registers, or that were found, with the endpoint and its parameters.
 
     RegisteredSource({"id": "org/space", "task": "text-to-image", "space": "org/space", "api_name": "/infer",
                       "metadata": {"inputs": {"prompt": "text"}, "options": {"steps": 4}}})
 
 `api_name` names the endpoint; it may be omitted if the Space has only one. `inputs` maps parameters of the
 endpoint to arguments of the task (default: each argument goes to the parameter of its name), `options` are
-fixed values. The result is the endpoint's first return value. gradio_client blocks, so each call has its own
-thread.
+fixed values. With `strict`, an argument that no parameter takes is an error, and not left out. The result is
+the endpoint's first return value. gradio_client blocks, so each call has its own thread.
 A Space is untrusted: only private ones get the Hugging Face token, and only files that it sent are read.
 """
 
@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import wait
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,7 +67,9 @@ class SpacesBackend:
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """Return None if the candidate is a Space that may be called, else the reason."""
         if "space" not in candidate.metadata:
-            return "it is not a registered Space"
+            return "it is not a Space"
+        if reason := candidate.metadata.get("unfit"):
+            return str(reason)
         if self._settings.offline and not candidate.local:
             return "offline mode is on"
         if find_spec("gradio_client") is None:
@@ -98,20 +101,42 @@ class SpacesBackend:
 
 def _run_space(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
     """The raw output of a Space for a call."""
-    space = str(call.candidate.metadata["space"])
+    try:
+        with _connected(str(call.candidate.metadata["space"]), settings) as (client, folder):
+            return _predict(client, call, cancelled, folder)
+    finally:
+        call.sweep()
+
+
+def read_endpoints(space: str, settings: Settings) -> dict[str, Any]:
+    """Return the endpoints of a Space by name, as Gradio describes them. Blocks.
+
+    Raises:
+        MissingExtraError: gradio_client is not installed.
+        ExpertError: as SpacesBackend.run.
+    """
+    if find_spec("gradio_client") is None:
+        raise MissingExtraError(f"the Space {space}", "spaces")
+    with _connected(space, settings) as (client, _):
+        found = client.view_api(print_info=False, return_format="dict")
+    endpoints = found.get("named_endpoints") if isinstance(found, dict) else None
+    return {name: one for name, one in (endpoints or {}).items() if isinstance(one, dict)}
+
+
+@contextmanager
+def _connected(space: str, settings: Settings) -> Iterator[tuple[Client, Path]]:
+    """A client of a Space, and the folder of the files that it receives. Every error is a JarvisError."""
     with TemporaryDirectory(prefix="jarvis-space-", ignore_cleanup_errors=True) as folder:
         try:
             client = _connect(space, settings, folder)
             try:
-                return _predict(client, call, cancelled, Path(folder))
+                yield client, Path(folder)
             finally:
                 client.close()
         except JarvisError:
             raise
         except Exception as error:
             raise _expert_error(error, space) from redacted_cause(error)
-        finally:
-            call.sweep()
 
 
 def _predict(client: Client, call: Call, cancelled: threading.Event, downloads: Path) -> Any:
@@ -199,6 +224,8 @@ def _arguments(call: Call) -> dict[str, Any]:
     """Values of the endpoint's parameters by name. gradio_client checks them against the endpoint."""
     metadata = call.candidate.metadata
     inputs: Mapping[str, str] = metadata.get("inputs") or {name: name for name in call.inputs}
+    if metadata.get("strict") and (lost := sorted({*call.inputs} - {*inputs.values()})):
+        raise UnsupportedError(f"the Space {metadata['space']} takes no {', '.join(lost)}")
     values = {parameter: call.inputs.get(argument) for parameter, argument in inputs.items()}
     sent = {parameter: _sent(value) for parameter, value in values.items() if value is not None}
     return {**sent, **(metadata.get("options") or {})}

@@ -37,7 +37,7 @@ TIMEOUT_S = 10.0
 
 HOSTED_ADVICE = (
     "set HF_TOKEN for hosted models; a free account has no credits for them and buys some, while Spaces "
-    "(JARVIS_MODELS_FILE) and models on this machine need none"
+    "(JARVIS_SPACES=search) and models on this machine need none"
 )
 
 _SHOWN = 5

@@ -25,6 +25,7 @@ from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.selection.advice import LISTS_ALL
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.purpose import purpose_of
+from jarvis_agent.selection.sources.base import RemoteSource
 from jarvis_agent.selection.store import open_store
 
 NO_PURPOSE_NAMED = "The request names no purpose beyond the task, so that general models come first."
@@ -170,10 +171,10 @@ async def _how(registry: ModelRegistry, spec: TaskSpec, available: bool) -> tupl
 
 
 async def _local_candidates(registry: ModelRegistry, spec: TaskSpec) -> list[Candidate]:
-    """The candidates of all sources but the Hub; a source that fails is skipped."""
+    """The candidates of the sources of this machine; a source that fails is skipped."""
     found: list[Candidate] = []
     for source in registry.sources:
-        if source.name != "hub":
+        if not isinstance(source, RemoteSource):
             with suppress(JarvisError):
                 found += await source.candidates(spec, registry.settings.top_k)
     return found

@@ -8,6 +8,7 @@ from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.sources.cache import CacheSource
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.sources.registered import RegisteredSource
+from jarvis_agent.selection.sources.spaces import SpacesSource
 from jarvis_agent.selection.sources.starter import StarterSource
 
 ENTRY_POINTS = "jarvis_agent.model_sources"
@@ -27,6 +28,8 @@ def default_sources(settings: Settings | None = None) -> list[ModelSource]:
     settings = read_settings(settings)
     own = [RegisteredSource.from_yaml(settings.models_file.expanduser())] if settings.models_file else []
     built_in: list[ModelSource] = [StarterSource(settings), CacheSource(settings), HubSource(settings)]
+    if settings.spaces == "search":
+        built_in.append(SpacesSource(settings))
     return [*own, *built_in, *load_plugin_sources(settings)]
 
 

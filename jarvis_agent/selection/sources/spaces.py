@@ -1,0 +1,183 @@
+"""Gradio Spaces that the Hub finds for a task, with JARVIS_SPACES=search.
+
+    source = SpacesSource(settings)
+    await source.search(TASKS["text-to-image"], purpose_of(task, spec, context), limit=20)
+
+Only public Spaces that run are listed. The endpoint of a Space is the first one whose parameters take the
+task's arguments by kind, all others having defaults, and whose first result is what the task makes. A Space
+without one is listed too: its backend's `unsupported_reason` says why it cannot be called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+from jarvis_agent.backends.hosted.gradio_spaces import read_endpoints
+from jarvis_agent.backends.hub.api import FAILURE_TTL_S, HubApi, Row
+from jarvis_agent.core.concurrency import run_in_daemon_thread
+from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import Arg, TaskSpec
+from jarvis_agent.core.text import brief_text
+from jarvis_agent.core.types import Candidate
+from jarvis_agent.selection.purpose import Purpose
+from jarvis_agent.selection.sources.hub import OWN_CATEGORIES
+
+MAX_ASKED = 5
+"""Spaces of a search that are asked for their endpoints."""
+_ASK_S = 5.0
+"""Longest wait for the endpoints of a Space."""
+_TTL_S = 3600.0
+_MAX_DESCRIPTION_CHARS = 300
+
+_KINDS = {"textbox": "text", "image": "image", "audio": "audio", "video": "video"}
+"""What a component of Gradio takes and gives."""
+_TEXTS = {"textbox", "markdown"}
+
+_Endpoints = Mapping[str, Any]
+
+
+class SpacesSource:
+    """Searches Spaces. Their endpoints are known for an hour, that one cannot be reached for a minute.
+
+    Args:
+        settings: `spaces`, policy, token and offline mode.
+        clock: returns seconds; for tests.
+    """
+
+    name: ClassVar[str] = "spaces"
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._api = HubApi(settings)
+        self._clock = clock
+        self._known: dict[str, tuple[float, _Endpoints | str]] = {}
+
+    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
+        """Return the Spaces for a task, the most relevant first.
+
+        Raises:
+            TransientError: the Hub is unreachable or has a server error.
+        """
+        return await self._search(spec, spec.name.replace("-", " "), limit)
+
+    async def search(self, spec: TaskSpec, purpose: Purpose, limit: int) -> list[Candidate]:
+        """Return the Spaces for a task and the words of a purpose. Raises as `candidates`."""
+        return await self._search(spec, " ".join((spec.name.replace("-", " "), *purpose.words)), limit)
+
+    def estimate(self, spec: TaskSpec) -> list[Candidate]:
+        """Return a placeholder for any Space; [] if none may be called, or could do the task."""
+        policy = self._settings.policy_for(spec.name)
+        if self._settings.offline or policy == "local-only" or not _output(spec):
+            return []
+        return [Candidate(id="any Space", task=spec.name, backend=self.name, metadata={"space": "any"})]
+
+    async def find(self, spec: TaskSpec, model_id: str, revision: str | None = None) -> Candidate | None:
+        """Return None: a Space is pinned as "space:org/name"."""
+        return None
+
+    async def describe(self, candidate: Candidate) -> str:
+        """Return "": the search has described it."""
+        return ""
+
+    async def _search(self, spec: TaskSpec, words: str, limit: int) -> list[Candidate]:
+        if not self.estimate(spec):
+            return []
+        rows = await self._api.get("/api/spaces/semantic-search", {"q": words, "sdk": "gradio"})
+        usable = [row for row in rows if _is_public_and_runs(row)][: min(limit, MAX_ASKED)]
+        return list(await asyncio.gather(*(self._candidate(row, spec) for row in usable)))
+
+    async def _candidate(self, row: Row, spec: TaskSpec) -> Candidate:
+        space = row["id"]
+        endpoints = await self._endpoints(space)
+        call = (
+            f"its endpoints are unknown: {endpoints}" if isinstance(endpoints, str) else fit(spec, endpoints)
+        )
+        more = {"unfit": call} if isinstance(call, str) else call
+        about = ". ".join(str(row[name]) for name in ("title", "ai_short_description") if row.get(name))
+        return Candidate(
+            id=f"space:{space}",
+            task=spec.name,
+            source=self.name,
+            backend=self.name,
+            description=brief_text(about, _MAX_DESCRIPTION_CHARS),
+            likes=row["likes"] if isinstance(row.get("likes"), int) else 0,
+            metadata={"space": space, **more},
+        )
+
+    async def _endpoints(self, space: str) -> _Endpoints | str:
+        """Return the endpoints of a Space by name, or why they are unknown."""
+        expires, known = self._known.get(space, (0.0, ""))
+        if self._clock() < expires:
+            return known
+        try:
+            async with asyncio.timeout(_ASK_S):
+                known = await run_in_daemon_thread(read_endpoints, space, self._settings)
+        except JarvisError as error:
+            known = str(error)
+        except TimeoutError:
+            known = f"it did not answer within {_ASK_S:g} s"
+        ttl = FAILURE_TTL_S if isinstance(known, str) else _TTL_S
+        self._known[space] = (self._clock() + ttl, known)
+        return known
+
+
+def _is_public_and_runs(row: Row) -> bool:
+    runtime = row.get("runtime")
+    stage = runtime.get("stage") if isinstance(runtime, dict) else None
+    return isinstance(row.get("id"), str) and not row.get("private") and stage == "RUNNING"
+
+
+def _output(spec: TaskSpec) -> set[str]:
+    """Return the components whose value is a result of a task; empty: no component's is."""
+    if spec.category in OWN_CATEGORIES or not spec.outputs:
+        return set()
+    if spec.outputs[0] == "text":
+        return _TEXTS
+    if spec.outputs == ("data", "text") and "classification" in spec.name:
+        return {"label"}
+    return {name for name, kind in _KINDS.items() if spec.outputs == (kind,)}
+
+
+def fit(spec: TaskSpec, endpoints: _Endpoints) -> dict[str, Any] | str:
+    """Return the endpoint that does a task as `metadata` of a Candidate, or why there is none."""
+    for name, endpoint in endpoints.items():
+        returns = [_component(one) for one in _described(endpoint, "returns")]
+        inputs = _inputs(spec.inputs, _described(endpoint, "parameters"))
+        if inputs is not None and returns and returns[0] in _output(spec):
+            return {"api_name": name, "inputs": inputs, "strict": True}
+    takes = " and ".join(_kind(arg) for arg in spec.inputs if arg.required) or "nothing"
+    return f"none of its endpoints takes {takes} and gives {spec.outputs[0]}"
+
+
+def _inputs(args: Iterable[Arg], parameters: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
+    """Return the argument for each parameter that gets one; None if arguments or parameters are left over."""
+    left = sorted(args, key=lambda arg: not arg.required)
+    found: dict[str, str] = {}
+    for parameter in parameters:
+        has_default = bool(parameter.get("parameter_has_default"))
+        kind = _KINDS.get(_component(parameter))
+        arg = next((one for one in left if _kind(one) == kind and (one.required or has_default)), None)
+        if arg is not None:
+            left.remove(arg)
+            found[str(parameter.get("parameter_name"))] = arg.name
+        elif not has_default:
+            return None
+    return None if any(arg.required for arg in left) else found
+
+
+def _described(endpoint: Mapping[str, Any], part: str) -> list[dict[str, Any]]:
+    found = endpoint.get(part)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _kind(arg: Arg) -> str:
+    """Return the kind of an argument as a component takes it: labels are a text with commas."""
+    return "text" if arg.kind == "data" else arg.kind
+
+
+def _component(described: Mapping[str, Any]) -> str:
+    return str(described.get("component")).lower()

@@ -1,0 +1,178 @@
+"""Spaces that the Hub finds: a double of the Hub, and Gradio applications on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubles.gradio_space import SpaceDouble
+from fastapi import FastAPI
+from PIL import Image
+from served import listening
+
+from jarvis_agent import JarvisAgent, Plan, Settings, Task
+from jarvis_agent.backends.hosted.gradio_spaces import SpacesBackend
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.selection.sources import default_sources
+from jarvis_agent.selection.sources.spaces import SpacesSource, fit
+from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, fake_candidate
+
+pytest.importorskip("gradio_client")
+
+SETTINGS = Settings(offline=False, spaces="search", retries=0)
+
+
+@contextmanager
+def hub_of(**urls: str) -> Iterator[HubDouble]:
+    """A Hub that finds these Spaces, in this order, and two that are private or asleep."""
+    with HubDouble() as hub, hub.redirected():
+        rows: list[dict[str, Any]] = [
+            {"id": "org/secret", "private": True, "runtime": {"stage": "RUNNING"}},
+            {"id": "org/asleep", "private": False, "runtime": {"stage": "SLEEPING"}},
+        ]
+        for name, url in urls.items():
+            about = {"id": f"org/{name}", "private": False, "sdk": "gradio", "runtime": {"stage": "RUNNING"}}
+            more = {"title": f"Title of {name}", "likes": 40, "ai_short_description": "It is fast."}
+            rows.append(about | more)
+            hub.answer(f"/api/spaces/org/{name}", body=about | {"host": url})
+        hub.answer("/api/spaces/semantic-search", body=rows)
+        yield hub
+
+
+def searches(hub: HubDouble) -> list[str]:
+    return [one.query["q"][0] for one in hub.requests if one.path.endswith("/semantic-search")]
+
+
+def test_a_gradio_space_that_a_search_finds_does_a_task(tmp_path: Path) -> None:
+    gradio = pytest.importorskip("gradio")
+    seen: list[Any] = []
+
+    def stylize(picture: Any, wish: str, strength: float) -> Any:
+        seen.append((picture.size, wish, strength))
+        return picture.rotate(90, expand=True)
+
+    with gradio.Blocks(analytics_enabled=False) as blocks:
+        inputs = [gradio.Image(type="pil"), gradio.Textbox(), gradio.Slider(0, 1, value=0.5)]
+        gradio.Button().click(lambda text: text, [inputs[1]], [gradio.Textbox()], api_name="echo")
+        gradio.Button().click(stylize, inputs, [gradio.Image(type="pil")], api_name="stylize")
+    Image.new("RGB", (8, 6), "red").save(tmp_path / "cat.png")
+    args = {"image": str(tmp_path / "cat.png"), "text": "in ukiyo-e style"}
+    app = gradio.mount_gradio_app(FastAPI(), blocks, path="")
+    with ExitStack() as stack:
+        hub = stack.enter_context(hub_of(ukiyo=stack.enter_context(listening(app))))
+        settings = SETTINGS.model_copy(update={"output_dir": tmp_path / "out", "allowed_dirs": (tmp_path,)})
+        agent = stack.enter_context(
+            JarvisAgent(
+                None, sources=[SpacesSource(settings)], backends=[SpacesBackend(settings)], settings=settings
+            )
+        )
+        run = agent.run_plan(Plan(tasks=[Task(task="image-text-to-image", id=0, args=args)]))
+    (result,) = run.results
+    assert result.model == "space:org/ukiyo", result.error
+    assert result.resources[0].to_pil().size == (6, 8)
+    assert seen == [((8, 6), "in ukiyo-e style", 0.5)]
+    assert "image text to image" in searches(hub)
+
+
+def endpoint(*takes: tuple[str, bool], gives: str = "Image") -> dict[str, Any]:
+    parameters = [
+        {"parameter_name": f"p{number}", "component": component, "parameter_has_default": has_default}
+        for number, (component, has_default) in enumerate(takes)
+    ]
+    return {"parameters": parameters, "returns": [{"component": gives}, {"component": "Number"}]}
+
+
+TEXT, PICTURE, STEPS, NOTE = ("Textbox", False), ("Image", False), ("Slider", True), ("Textbox", True)
+
+
+@pytest.mark.parametrize(
+    ("task", "described", "inputs"),
+    [
+        ("text-to-image", endpoint(TEXT, STEPS, NOTE), {"p0": "text"}),
+        ("visual-question-answering", endpoint(PICTURE, TEXT, gives="Markdown"),
+         {"p0": "image", "p1": "text"}),
+        ("zero-shot-image-classification", endpoint(PICTURE, TEXT, gives="Label"),
+         {"p0": "image", "p1": "labels"}),
+        ("image-to-text", endpoint(PICTURE, NOTE, gives="Textbox"), {"p0": "image", "p1": "text"}),
+        ("text-to-image", endpoint(TEXT, ("Slider", False)), None),
+        ("text-to-image", endpoint(TEXT, gives="Textbox"), None),
+        ("text-to-image", endpoint(TEXT, TEXT), None),
+        ("image-to-text", endpoint(TEXT, gives="Textbox"), None),
+        ("object-detection", endpoint(PICTURE), None),
+        ("canny-text-to-image", endpoint(TEXT, PICTURE), None),
+        ("text-to-image", {"parameters": ["x"], "returns": "no"}, None),
+    ],
+)  # fmt: skip
+def test_inputs_are_mapped_by_kind(
+    task: str, described: dict[str, Any], inputs: dict[str, str] | None
+) -> None:
+    found = fit(TASKS[task], {"/first": endpoint(gives="HTML"), "/f": described})
+    if inputs is None:
+        assert isinstance(found, str)
+        assert "none of its endpoints takes" in found
+    else:
+        assert found == {"api_name": "/f", "inputs": inputs, "strict": True}
+
+
+async def test_spaces_that_cannot_be_called_are_rejected_with_a_reason(tmp_path: Path) -> None:
+    with SpaceDouble() as draws, SpaceDouble() as counts, HubDouble() as gone:
+        draws.add("/draw", {"prompt": "Textbox"}, ["Image"], lambda prompt: tmp_path)
+        counts.add("/count", {"n": "Number"}, ["Number"], lambda n: n)
+        with hub_of(draws=draws.url, counts=counts.url, gone=gone.url) as hub:
+            clock = [0.0]
+            source, backend = SpacesSource(SETTINGS, clock=lambda: clock[0]), SpacesBackend(SETTINGS)
+            spec = TASKS["text-to-image"]
+            found = await source.candidates(spec, 30)
+            why = {one.id: backend.unsupported_reason(spec, one) for one in found}
+            assert list(why) == ["space:org/draws", "space:org/counts", "space:org/gone"]
+            assert why["space:org/draws"] is None
+            assert why["space:org/counts"] == "none of its endpoints takes text and gives image"
+            assert "its endpoints are unknown" in str(why["space:org/gone"])
+            assert (found[0].likes, found[0].description) == (40, "Title of draws. It is fast.")
+            asked = len(draws.headers)
+            await source.candidates(spec, 30)
+            assert (len(draws.headers), len(searches(hub))) == (asked, 1), "they are known for an hour"
+            clock[0] = 3601
+            await source.candidates(spec, 30)
+            assert len(draws.headers) > asked
+
+
+async def test_an_argument_that_a_found_space_does_not_take_leads_to_the_next_model(tmp_path: Path) -> None:
+    with SpaceDouble() as space:
+        space.add("/t", {"text": "Textbox"}, ["Textbox"], lambda text: "hola")
+        with hub_of(translator=space.url):
+            other = fake_candidate("translation", "org/other", source="fake")
+            settings = SETTINGS.model_copy(update={"output_dir": tmp_path, "policy": "hosted-first"})
+            agent = JarvisAgent(
+                None,
+                sources=[SpacesSource(settings), FakeSource([other])],
+                backends=[SpacesBackend(settings), FakeBackend({"translation": "bonjour"})],
+                settings=settings,
+            )
+
+            async def models(**args: str) -> list[str]:
+                tasks = [Task(task="translation", id=0, args={"text": "hello", **args})]
+                run = await agent.arun_plan(Plan(tasks=tasks))
+                return [attempt.model for attempt in run.results[0].attempts]
+
+            async with agent:
+                assert await models() == ["space:org/translator"]
+                assert await models(tgt_lang="fr") == ["space:org/translator", "org/other"]
+                assert len(space.calls) == 1
+
+
+@pytest.mark.parametrize("changes", [{"policy": "local-only"}, {"offline": True}])
+async def test_nothing_is_searched_where_nothing_may_leave(changes: dict[str, Any]) -> None:
+    with hub_of() as hub:
+        source = SpacesSource(SETTINGS.model_copy(update=changes))
+        assert await source.candidates(TASKS["text-to-image"], 30) == []
+        assert source.estimate(TASKS["text-to-image"]) == []
+        assert hub.requests == []
+
+
+def test_spaces_are_searched_only_if_asked_for() -> None:
+    assert [one.name for one in default_sources(SETTINGS)][-1] == "spaces"
+    assert "spaces" not in [one.name for one in default_sources(Settings(offline=False))]
