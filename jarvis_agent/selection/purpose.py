@@ -35,8 +35,8 @@ _FUNCTION_WORDS = """
 _GENERAL_WORDS = """
     after ai analyze apply before between check come contain customer data describe determine different
     down example figure file good great here implement improve include information input know list look
-    many name now number off output people picture photo possible prepare process product program read
-    result save say see service set show solution specific take tell thank thing today tool try turn
+    many name now number off output people picture photo possible plan prepare process product program read
+    result run save say see service set show solution specific take tell thank thing today tool try turn
     understand user various version via way word work write animal audio background body car cat child
     colour color dog face human image kind man object person place recording room scene sentence song
     sound speech street text type video voice woman

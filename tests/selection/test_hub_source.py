@@ -220,21 +220,27 @@ def queries(hub: HubDouble) -> list[dict[str, list[str]]]:
 HUNGARIAN = Purpose("the Hungarian street sign", ("street", "sign", "hungarian", "of"), frozenset({"hu"}))
 
 
-async def test_a_purpose_is_searched_by_its_language_and_longest_words(hub: HubDouble, make: Make) -> None:
+async def test_a_purpose_is_searched_by_its_language_and_longest_words_in_names_and_tags(
+    hub: HubDouble, make: Make
+) -> None:
     hub.add_model("org/SIGN-finder", pipeline_tag="object-detection", downloads=3)
     hub.add_model("org/magyar", pipeline_tag="object-detection", tags=["hu"])
     hub.add_model("org/sign-reader", pipeline_tag="image-to-text")
+    hub.add_model("org/cars", pipeline_tag="object-detection", tags=["street"])
+    hub.add_model("org/hungary", pipeline_tag="object-detection")
     found = await make().search(DETECTION, HUNGARIAN, 10)
-    assert sorted(one.id for one in found) == ["org/SIGN-finder", "org/magyar"]
+    assert sorted(one.id for one in found) == ["org/SIGN-finder", "org/cars", "org/hungary", "org/magyar"]
     asked = sorted(queries(hub), key=str)
     assert asked == [
         {"filter": ["hu"]},
-        {"search": ["hungarian"]},
+        {"filter": ["hungarian"]},
+        {"filter": ["street"]},
+        {"search": ["hungar"]},
         {"search": ["sign"]},
         {"search": ["street"]},
     ]
     await make().search(DETECTION, HUNGARIAN._replace(words=tuple("abcdefgh"[i] * 5 for i in range(8))), 10)
-    assert len(hub.requests) == 8
+    assert len(hub.requests) == 12
 
 
 async def test_words_of_a_request_stay_here_where_the_policy_says_so(hub: HubDouble) -> None:

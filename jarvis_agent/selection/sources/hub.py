@@ -20,7 +20,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection.purpose import Purpose
+from jarvis_agent.selection.purpose import Purpose, stem
 
 EXPAND = (
     "cardData",
@@ -39,8 +39,8 @@ EXPAND = (
 )
 """The fields that are requested of each model."""
 
-MAX_SEARCHES = 4
-"""Queries for the purpose of one task."""
+MAX_SEARCHES, MAX_TAGS = 4, 2
+"""Queries for the languages and words of one purpose, and for words that are tags."""
 
 _SEARCH_S = 5.0
 """Longest wait for them; the most used models are known without them."""
@@ -88,7 +88,7 @@ class HubSource:
         return await self._list(spec, limit) if self.estimate(spec) else []
 
     async def search(self, spec: TaskSpec, purpose: Purpose, limit: int) -> list[Candidate]:
-        """Return models for a purpose: those with one of its longest words in their names, or its language.
+        """Return models for a purpose, by its languages and its longest words, as parts of names and as tags.
 
         A query that fails or is slow gives none. The words go to the Hub, so that the policy `local-only`
         and offline mode allow no search, nor does a task type with a query of its own.
@@ -97,10 +97,13 @@ class HubSource:
         if not self.estimate(spec) or spec.listing or is_private:
             return []
         words = sorted((word for word in purpose.words if len(word) >= _SHORTEST_WORD), key=len, reverse=True)
-        queries = [{"filter": code} for code in sorted(purpose.languages)] + [{"search": w} for w in words]
+        # The Hub finds parts of names: "financ" is in those with "finance" and with "financial".
+        queries = [{"filter": code} for code in sorted(purpose.languages)]
+        queries += [{"search": part} for part in dict.fromkeys(map(stem, words))]
+        queries = queries[:MAX_SEARCHES] + [{"filter": word} for word in words[:MAX_TAGS]]
         try:
             async with asyncio.timeout(_SEARCH_S):
-                asked = (self._list(spec, limit, **query) for query in queries[:MAX_SEARCHES])
+                asked = (self._list(spec, limit, **query) for query in queries)
                 answers = await asyncio.gather(*asked, return_exceptions=True)
         except TimeoutError:
             answers = []
