@@ -54,6 +54,7 @@ def small_agent(
     select: Any = None,
     models: Iterable[str] = ("only",),
     pins: Mapping[str, str] | None = None,
+    llm_name: str = "scripted",
     **options: Any,
 ) -> tuple[JarvisAgent, ScriptedLLM, FakeBackend]:
     """An agent with its language model and its backend.
@@ -63,6 +64,7 @@ def small_agent(
         experts: results by task, in addition to `EXPERTS`.
         models: names of the models of every task, the most downloaded first; their ids are "<task>/<name>".
         pins: the argument `models` of JarvisAgent.
+        llm_name: the language model's name, which may state its size.
         options: its other arguments.
     """
     results = {**EXPERTS, **(experts or {})}
@@ -74,7 +76,7 @@ def small_agent(
         if "/" not in task
     )
     replies = {"plan": plan, "respond": respond, "chat": "Hello!"} | ({"select": select} if select else {})
-    llm = ScriptedLLM(replies)
+    llm = ScriptedLLM(replies, model_name=llm_name)
     backend = FakeBackend(results)
     given = {"sources": [source], "backends": [backend], "models": pins} | options
     return JarvisAgent(llm, **given), llm, backend

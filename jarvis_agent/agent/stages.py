@@ -34,7 +34,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
 from jarvis_agent.execution.executor import TaskRunner
-from jarvis_agent.llm.chat_model import NO_MODEL
+from jarvis_agent.llm.chat_model import NO_MODEL, is_small
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.usage import Price
 from jarvis_agent.planning.chain import planning_chain
@@ -156,11 +156,12 @@ def make_stages(
         if client
         else template_responder(model_missing=settings.model != NO_MODEL, advice=advice(settings, {}))
     )
+    replans = client is not None and not own_planner and not is_small(client.model)
     return PipelineStages(
         settings=settings,
         planner=own_planner or default_planner,
         fallback_planner=offline if client or own_planner else None,
-        replanner=replanning_chain(client, settings=settings) if client and not own_planner else None,
+        replanner=replanning_chain(client, settings=settings) if replans else None,
         registry=ModelRegistry(
             settings,
             sources=sources,

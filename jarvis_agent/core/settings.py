@@ -126,7 +126,7 @@ class Settings(EnvironmentSettings):
 
     # Selection.
     selection: Literal["llm", "rank"] = Field(
-        "llm", description="who picks the model of a task: the LLM, or the ranking without an LLM call"
+        "llm", description="who picks the model of a task: the LLM, unless it is small, or the ranking"
     )
     policy: Policy = Field("local-first", description="where models run")
     policies: Annotated[dict[str, Policy], NoDecode] = Field(

@@ -43,12 +43,13 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.budget import Truncator, allocate_budget, count_tokens, prompt_budget, to_json_line
+from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.usage import STAGE_KEY
 
 _SLOTS = {
     "plan": "Available Tasks, Available Task List, Demonstrations, Chat Logs, Files, User Input",
     "select": "User Input, Task, Task Description, Candidate Models",
-    "respond": "User Input, Chat Logs, Tasks, Model Assignment, Predictions, Totals, Notes",
+    "respond": "User Input, Chat Logs, Tasks, Model Assignment, Predictions, Findings, Totals, Notes",
     "repair": "Available Tasks, Available Task List, Broken Tasks",
     "replan": "Available Tasks, Available Task List, Files, User Input, Done Tasks, Failed Tasks",
     "chat": "User Input, Chat Logs, Notes",
@@ -119,6 +120,11 @@ def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Pro
         folders.insert(0, own)
         examples = own / "examples.json" if (own / "examples.json").is_file() else None
     return Prompts(**{stage: _load(stage, folders) for stage in STAGES}, examples=examples)
+
+
+def prompts_for(model: Any, chosen: PromptSource | None, stage: str) -> Prompts:
+    """`load_prompts`; for None "small" if the model is small."""
+    return load_prompts("small" if chosen is None and is_small(model) else chosen, stage)
 
 
 def make_template(stage: str, text: str) -> ChatPromptTemplate:

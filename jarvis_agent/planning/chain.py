@@ -38,7 +38,7 @@ from jarvis_agent.core.types import Task
 from jarvis_agent.llm.budget import context_window, count_tokens, prompt_budget
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LLMClient, open_client
-from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
+from jarvis_agent.llm.prompts import Prompts, PromptSource, prompts_for
 from jarvis_agent.planning.coverage import Coverage
 from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example, available_names
@@ -212,7 +212,7 @@ def planning_chain(
     """
     settings = read_settings(settings)
     client = open_client(llm, settings)
-    prompts = load_prompts(prompts or settings.prompts or ("small" if is_small(client.model) else None))
+    prompts = prompts_for(client.model, prompts or settings.prompts, "plan")
     similarity = TextSimilarity(embeddings, settings)
     selector = open_selector(
         prompts.examples if examples is None else examples,

@@ -42,7 +42,7 @@ from jarvis_agent.llm.budget import (
     truncate_json,
 )
 from jarvis_agent.llm.client import open_client
-from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, load_prompts, shorten_history
+from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, prompts_for, shorten_history
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.answer_checker import contains
@@ -76,8 +76,9 @@ def response_chain(
         ConfigError: the model or a prompt cannot be used.
     """
     settings = read_settings(settings)
-    templates = load_prompts(settings.prompts if prompts is None else prompts, "respond")
-    return ResponseChain(open_client(llm, settings), templates, settings)
+    client = open_client(llm, settings)
+    templates = prompts_for(client.model, settings.prompts if prompts is None else prompts, "respond")
+    return ResponseChain(client, templates, settings)
 
 
 class ResponseInput(TypedDict, total=False):
@@ -263,11 +264,15 @@ def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any
         # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
         return replace_texts(value, names)
 
+    findings = "".join(report(inputs["input"], plan, results, details=False)) if plan.tasks else ""
+    for path, name in names.items():
+        findings = findings.replace(path, name)
     tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
     language = f"\n\n(Answer in {inputs['language']}.)" if inputs.get("language") else ""
     return {
         "input": shorten_text(inputs["input"] + language),
         "predictions": shorten_rows(lambda budget: named(predictions(results, budget))),
+        "findings": shorten_text(findings),
         "totals": shorten_data(named(totals(results))),
         "model_assignment": shorten_data(model_assignment(results)),
         "tasks": shorten_data(tasks),

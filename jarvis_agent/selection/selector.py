@@ -44,6 +44,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
+from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.errors import UnavailableModelError
 from jarvis_agent.selection.advice import advice, no_candidate_error
 from jarvis_agent.selection.card_vectors import CardVectors
@@ -127,8 +128,8 @@ class ModelSelector:
         settings: policy, filters, `top_k`, `selection`, `select_timeout`.
         selector: replaces `selection_chain`: a Runnable or function that takes {"input", "task",
             "candidates", "files", "chat_history"} and returns a ModelChoice, an id, or {"id", "reason"}.
-        llm: the language model of the chain, used unless `settings.selection` is "rank"; None: the ranking
-            decides.
+        llm: the language model of the chain, used unless it is small, or `settings.selection` is "rank";
+            None: the ranking decides.
         pins: models by task that are used without a choice: "org/model", "org/model@revision", a path, or a
             Space ("space:org/name").
 
@@ -150,7 +151,7 @@ class ModelSelector:
         self._sources = sources
         self._backends = backends
         self._settings = _with_known_tasks(settings)
-        if selector is None and llm is not None and settings.selection != "rank":
+        if selector is None and llm is not None and settings.selection != "rank" and not is_small(llm.model):
             selector = selection_chain(llm, settings=settings)
         self._chain = to_runnable(selector, "selector")
         self._store = open_store(settings)

@@ -112,10 +112,12 @@ class ScriptedLLM(BaseChatModel):
     pieces: texts, exceptions, and numbers, which are pauses in seconds. Any of them may be a callable of the
     messages. Replies stream in pieces of `chunk` characters (0: whole), `delay` seconds apart.
 
-    `calls` records every call. Tokens are counted as words.
+    `calls` records every call. Tokens are counted as words. `model_name` is its name in displays; a name
+    such as "qwen-0.5b" makes it a small model.
     """
 
     replies: Any
+    model_name: str = "scripted"
     chunk: int = 8
     delay: float = 0.0
     calls: list[ScriptedCall] = Field(default_factory=list)
@@ -127,11 +129,6 @@ class ScriptedLLM(BaseChatModel):
 
     @property
     def _llm_type(self) -> str:
-        return "scripted"
-
-    @property
-    def model_name(self) -> str:
-        """Its name in displays."""
         return "scripted"
 
     def stages(self) -> list[str]:

@@ -17,7 +17,7 @@ from PIL import Image, ImageChops
 from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, Row, block, hub_tools, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Plan, Request, Run, Settings, Task
-from jarvis_agent.core.errors import BadInputError, ConfigError, InputError
+from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, InputError
 from jarvis_agent.media.audio import write_audio
 from jarvis_agent.selection import model_registry as experts
 from jarvis_agent.testing import ScriptedLLM, first_candidate
@@ -222,6 +222,16 @@ def test_the_caller_says_after_which_errors_the_next_model_is_tried() -> None:
         assert backend.models() == [*experts][:models]
     with pytest.raises(ConfigError, match="error classes or a function, not 'ValueError'"):
         JarvisAgent(ScriptedLLM("[]"), fallback_on="ValueError")
+
+
+def test_a_small_model_only_writes_the_answer_where_it_is_not_needed_for_more() -> None:
+    given: dict[str, Any] = {"models": ["a", "b"], "experts": {"text-to-speech": ExpertError("no voice")}}
+    for name, stages in (("qwen-8b", {"plan", "select", "replan", "respond"}), ("qwen-0.5b", {"respond"})):
+        agent, llm, _ = small_agent(DESCRIBE_ALOUD, select=first_candidate, llm_name=name, **given)
+        with agent:
+            run = agent.invoke("Describe a.jpg and read the caption aloud")
+        assert [result.status for result in run.results] == ["ok", "failed"]
+        assert set(llm.stages()) == stages
 
 
 # Runnable.

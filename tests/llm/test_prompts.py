@@ -185,6 +185,7 @@ class TestBudget:
                 "input": shorten_text("Translate this: " + LONG),
                 "chat_log": shorten_history(CHAT),
                 "predictions": shorten_rows(lambda share: [truncate_json({"id": 7, "text": LONG}, share)]),
+                "findings": shorten_text('"id": 7 ' + LONG),
             }
             for stage in ("chat", "respond", "select"):
                 for each in (slots, dict(reversed(slots.items()))):

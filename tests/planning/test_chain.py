@@ -41,14 +41,6 @@ ASK = "What about a.jpg?"
 DEAD = LLMError("the line went dead")
 
 
-class NamedLLM(ScriptedLLM):
-    model: str
-
-    @property
-    def model_name(self) -> str:
-        return self.model
-
-
 def names(plan: Plan) -> list[tuple[int, str]]:
     return [(task.id, task.task) for task in plan.tasks]
 
@@ -451,7 +443,7 @@ class TestPrompts:
     def test_a_small_model_is_not_asked_where_the_hints_are_sure(
         self, model: str, is_sure: bool, is_asked: bool
     ) -> None:
-        llm, drafted = NamedLLM(replies=f"[{DEPTH}]", model=model), Plan.parse(f"[{LOOK}, {SPEAK}]")
+        llm, drafted = ScriptedLLM(f"[{DEPTH}]", model_name=model), Plan.parse(f"[{LOOK}, {SPEAK}]")
 
         class Hints(OfflinePlanner):
             def draft(self, request: PlanRequest) -> PlanDraft:

@@ -223,6 +223,15 @@ class TestResponseChain:
         for part in ("First line.", SPEECH.name, "3.26", "no model is left", "org/voice", "read it"):
             assert part in prompt
 
+    async def test_a_small_model_is_told_the_results_in_sentences(self) -> None:
+        llm = ScriptedLLM("Here is your speech: text-to-speech.wav.", model_name="qwen-1.5b")
+        assert (await answer(response_chain(llm))).startswith(f"Here is your speech: {SPEECH}.")
+        prompt = llm.calls[0].prompt
+        for part in ("The text in page.png reads", "First line.", SPEECH.name, "no model is left", "read it"):
+            assert part in prompt
+        for part in (str(SPEECH), "org/voice", "1.2"):
+            assert part not in prompt
+
     def test_it_streams(self) -> None:
         said = f"a b c d e f g h i j k {SPEECH}"
         pieces = list(by_llm({"respond": said})[0].stream({"input": "x", "plan": GOOD_PLAN, "results": GOOD}))
