@@ -257,7 +257,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         config = ensure_config(config)
         request = PlanRequest.of(input, self.specs)
         draft = await run_cpu_bound(self.hints.draft, request) if self.hints else None
-        if draft and draft.is_sure and self.is_small:
+        if draft and self._takes(draft, request):
             yield draft.plan
             return
         chain, values = await run_cpu_bound(self._compose, request, draft)
@@ -285,6 +285,11 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
     def get_prompts(self, config: RunnableConfig | None = None) -> list[BasePromptTemplate[Any]]:
         """The planning prompt and the repair prompt."""
         return [self.prompts.plan, self.prompts.repair]
+
+    def _takes(self, draft: PlanDraft, request: PlanRequest) -> bool:
+        """Whether a draft is the plan: the model is too small to write a better one."""
+        is_of_hub = all(spec.category != "tool" for spec in request.specs.values())
+        return self.is_small and (draft.is_sure or (is_of_hub and bool(draft.plan.tasks)))
 
     def _compose(
         self, request: PlanRequest, draft: PlanDraft | None

@@ -2,8 +2,8 @@
 
     planning_chain(llm, hints=OfflinePlanner())
 
-The hints choose the examples and task types that the model is shown. A small model is not asked where they
-are sure.
+The hints choose the examples and task types that the model is shown. A small model is asked only for what
+they do not understand, and with own tools for what they are not sure of.
 """
 
 from __future__ import annotations

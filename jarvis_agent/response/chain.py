@@ -41,13 +41,15 @@ from jarvis_agent.llm.budget import (
     to_json_line,
     truncate_json,
 )
+from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, prompts_for, shorten_history
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.response.answer_checker import contains
+from jarvis_agent.response.answer_checker import contains, language
 from jarvis_agent.response.path_checker import PathChecker
-from jarvis_agent.response.report import NO_MODEL, found, report, troubles
+from jarvis_agent.response.questions import find_questions, is_answered
+from jarvis_agent.response.report import NO_MODEL, found, is_unavailable, report, troubles
 from jarvis_agent.response.results import file_names, model_assignment, predictions, replace_texts, totals
 
 if TYPE_CHECKING:
@@ -122,6 +124,10 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
     ) -> AsyncGenerator[str, None]:
         """The answer in pieces."""
         stage = "respond" if _plan(input).tasks else "chat"
+        if is_small(self.client.model) and _says_all(input):
+            for text in _report(input, ""):
+                yield text
+            return
         request = PlanRequest.of({**input, "tools": None})
         values = fill(getattr(self.prompts, stage), _variables(input, request), self.window)
         stream = self._chain(stage).astream(values, config)
@@ -234,6 +240,17 @@ def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> 
 def _report(inputs: Mapping[str, Any], note: str) -> Iterator[str]:
     results, details = inputs.get("results") or (), inputs.get("details", True)
     return report(inputs["input"], _plan(inputs), results, note, details=details)
+
+
+def _says_all(inputs: Mapping[str, Any]) -> bool:
+    """Whether the report answers as well as a small model: in the request's language, every question."""
+    request, plan, results = inputs["input"], _plan(inputs), inputs.get("results") or ()
+    if inputs.get("language") or language(request) not in ("en", "zh"):
+        return False
+    if not plan.tasks:
+        return is_unavailable(plan)
+    done = [result for result in results if result.status == "ok"]
+    return all(is_answered(question, done) for question in find_questions(request))
 
 
 def _plan(inputs: Mapping[str, Any]) -> Plan:

@@ -51,9 +51,14 @@ def report(
         yield paragraph if place == len(whole) - 1 else f"{paragraph}\n\n"
 
 
+def is_unavailable(plan: Plan) -> bool:
+    """Whether the notes of a plan say that a task type, a tool or a model is missing."""
+    return _UNAVAILABLE.search("\n".join(plan.notes)) is not None
+
+
 def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
     said, notes = "\n".join(plan.notes), map(words.translated, plan.notes)
-    if _UNAVAILABLE.search(said):
+    if is_unavailable(plan):
         yield _list(words.nothing if _NOT_UNDERSTOOD.search(said) else words.unavailable, notes)
         return
     if {"asks for no" in note for note in plan.notes} != {True}:

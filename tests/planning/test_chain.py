@@ -37,6 +37,7 @@ LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg
 SPEAK = '{"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<resource>-0"}}'
 DEPTH = '{"task": "depth-estimation", "id": 2, "dep": [-1], "args": {"image": "a.jpg"}}'
 NOISE = '{"task": "make-noise", "id": 0, "dep": [-1], "args": {"loud": true}}'
+MAKE_NOISE = TaskSpec("make-noise", "tool", "Make noise.", (), ("audio",))
 ASK = "What about a.jpg?"
 DEAD = LLMError("the line went dead")
 
@@ -437,21 +438,28 @@ class TestPrompts:
         assert is_small("llama3.2:3b", prompts="small")
 
     @pytest.mark.parametrize(
-        ("model", "is_sure", "is_asked"),
-        [("qwen-0.5b", True, False), ("qwen-0.5b", False, True), ("qwen-8b", True, True)],
+        ("model", "is_sure", "drafted", "tools", "is_asked"),
+        [
+            ("qwen-0.5b", True, f"[{LOOK}, {SPEAK}]", None, False),
+            ("qwen-0.5b", True, "[]", None, False),
+            ("qwen-0.5b", False, f"[{LOOK}, {SPEAK}]", None, False),
+            ("qwen-0.5b", False, "[]", None, True),
+            ("qwen-0.5b", False, f"[{LOOK}, {SPEAK}]", [MAKE_NOISE, "depth-estimation"], True),
+            ("qwen-8b", True, f"[{LOOK}, {SPEAK}]", None, True),
+        ],
     )
-    def test_a_small_model_is_not_asked_where_the_hints_are_sure(
-        self, model: str, is_sure: bool, is_asked: bool
+    def test_a_small_model_plans_only_what_it_may_plan_better_than_the_hints(
+        self, model: str, is_sure: bool, drafted: str, tools: Any, is_asked: bool
     ) -> None:
-        llm, drafted = ScriptedLLM(f"[{DEPTH}]", model_name=model), Plan.parse(f"[{LOOK}, {SPEAK}]")
+        llm, draft = ScriptedLLM(f"[{DEPTH}]", model_name=model), Plan.parse(drafted)
 
         class Hints(OfflinePlanner):
             def draft(self, request: PlanRequest) -> PlanDraft:
-                return PlanDraft(drafted, is_sure)
+                return PlanDraft(draft, is_sure)
 
-        plan = planning_chain(llm, hints=Hints()).invoke(ASK)
+        plan = planning_chain(llm, tools=tools, hints=Hints()).invoke(ASK)
         assert len(llm.calls) == is_asked
-        assert names(plan) == (names(Plan.parse(f"[{DEPTH}]")) if is_asked else names(drafted))
+        assert names(plan) == names(Plan.parse(f"[{DEPTH}]") if is_asked else draft)
 
     def test_a_model_that_does_not_end_its_plan_is_stopped(self) -> None:
         tasks = [

@@ -225,12 +225,22 @@ class TestResponseChain:
 
     async def test_a_small_model_is_told_the_results_in_sentences(self) -> None:
         llm = ScriptedLLM("Here is your speech: text-to-speech.wav.", model_name="qwen-1.5b")
-        assert (await answer(response_chain(llm))).startswith(f"Here is your speech: {SPEECH}.")
+        request = "Lis la page à haute voix, et dis ce que tu en penses."
+        assert (await answer(response_chain(llm), request)).startswith(f"Here is your speech: {SPEECH}.")
         prompt = llm.calls[0].prompt
-        for part in ("The text in page.png reads", "First line.", SPEECH.name, "no model is left", "read it"):
+        for part in ("The text in page.png reads", "First line.", SPEECH.name, "no model is left", request):
             assert part in prompt
         for part in (str(SPEECH), "org/voice", "1.2"):
             assert part not in prompt
+
+    @pytest.mark.parametrize("request_", ["Read page.png aloud", "把 page.png 读出来"])
+    async def test_a_small_model_is_not_asked_where_the_report_says_all(self, request_: str) -> None:
+        nothing = Plan(notes=["“Draw a zoo” needs text-to-image, but no model for it is available here"])
+        for name, calls in (("qwen-1.5b", 0), ("qwen-8b", 2)):
+            llm = ScriptedLLM("I do it.", model_name=name)
+            assert str(SPEECH) in await answer(response_chain(llm), request_)
+            assert nothing.notes[0] in await answer(response_chain(llm), "Draw a zoo", nothing, [])
+            assert len(llm.calls) == calls
 
     def test_it_streams(self) -> None:
         said = f"a b c d e f g h i j k {SPEECH}"
