@@ -48,6 +48,7 @@ REQUESTS = (CAT, "Read the text in examples/page.png", "Transcribe examples/spee
 
 CANDIDATE = Candidate(id="org/waits", task="text-generation", backend="waiting", local=True)
 KEY = "benchmark"
+SETTINGS = Settings()
 NODES, CALLS_PER_NODE, WAIT_S, LONG_WAIT_S, WINDOW_S, CALLERS = (1, 2, 4, 8), 12, 0.2, 1.0, 15.0, 64
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "memory": 3 * 10**9}
 
@@ -69,7 +70,7 @@ async def ask(backend: Backend, seconds: float = 0.0, file: Path | None = None) 
         inputs["image"] = Resource(kind="image", path=file)
     for tries in count(1):
         with suppress(TransientError):
-            call = Call(TASKS["text-generation"], CANDIDATE, inputs, Path, Settings())
+            call = Call(TASKS["text-generation"], CANDIDATE, inputs, Path, SETTINGS)
             return str(await backend.run(call)), tries
         await asyncio.sleep(0.1)
     raise AssertionError

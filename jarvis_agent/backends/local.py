@@ -82,7 +82,6 @@ class LocalBackend(ABC):
             UnsupportedError: the inputs exceed a limit of the task; the model is not loaded for them.
         """
         spec, candidate, settings = call.spec, call.candidate, call.settings
-        await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
         key = self.pool_key(spec, candidate, settings)
         if server := self.server_for(candidate):
             try:
@@ -91,6 +90,8 @@ class LocalBackend(ABC):
                 if not server.may_be_absent:
                     raise
                 logger.info("%s runs in this process: %s", candidate.id, error)
+
+        await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
 
         def load() -> Expert:
             with listed(Loading(candidate.id)):

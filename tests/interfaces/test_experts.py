@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -138,7 +139,7 @@ def test_a_body_that_is_no_message_is_answered_with_an_error(server: ExpertServe
         write_message({}, protocol=1, model={}),
     ):
         answer = httpx.post(f"{server.address}/run", content=body, headers=headers)
-        assert "error" in answer.json()["value"]["$dict"][1]
+        assert json.loads(answer.content.splitlines()[1])["error"] in ("BadInputError", "UnsupportedError")
 
 
 async def test_a_larger_file_than_the_server_takes_is_refused(server: ExpertServer, monkeypatch: Any) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar
@@ -35,6 +36,9 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 """Seconds to wait for a connection, and for the next line, which comes every second."""
+
+_SHORT_BYTES = 10_000
+"""Bytes of a reply that is read at once: the change to a thread takes milliseconds on a busy machine."""
 
 Key = tuple[str, ...]
 
@@ -106,13 +110,6 @@ class ExpertServer:
 
         return release
 
-    def client(self) -> httpx.AsyncClient:
-        """A client without the proxies of the environment."""
-        transport = httpx.AsyncHTTPTransport(verify=_tls())
-        return httpx.AsyncClient(
-            transport=transport, base_url=self.address, headers=self._headers(), timeout=TIMEOUT
-        )
-
     def status(self) -> dict[str, Any]:
         """The answer to `GET /models`. Blocks.
 
@@ -132,9 +129,18 @@ class ExpertServer:
 
     async def _ask(self, path: str, key: Key, call: Call, depth: int = 0) -> Any:
         shown, found, reply = activities.get(), list[Activity](), bytearray()
-        body = await asyncio.to_thread(write_call, call, key, depth)
+        request = httpx.Request(
+            "POST",
+            f"{self.address}{path}",
+            content=await asyncio.to_thread(write_call, call, key, depth),
+            headers=self._headers(),
+            extensions={"timeout": TIMEOUT.as_dict()},
+        )
         try:
-            async with self.client() as client, client.stream("POST", path, content=body) as response:
+            async with (
+                httpx.AsyncHTTPTransport(verify=self.address.startswith("https") and _tls()) as transport,
+                aclosing(await transport.handle_async_request(request)) as response,
+            ):
                 if response.status_code != 200:
                     await response.aread()
                     raise self._refusal(response)
@@ -153,6 +159,8 @@ class ExpertServer:
             ) from error
         finally:
             shown[:] = [one for one in shown if one not in found]
+        if len(reply) <= _SHORT_BYTES:
+            return read_reply(bytes(reply), call, self.address)
         return await asyncio.to_thread(read_reply, bytes(reply), call, self.address)
 
     def _headers(self) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""Messages of the expert server as bytes: a line of JSON, then the files, images and arrays that it names.
+"""Messages of the expert server as bytes: a line of JSON about it, one with its value, and the files, images
+and arrays in that.
 
     body = write_message({"depth": array, "image": Resource(...)}, protocol=1)
     read_header(body)["protocol"]                  # 1
@@ -12,9 +13,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.types import Resource
@@ -36,8 +39,9 @@ def write_message(value: Any, **header: Any) -> bytes:
         OSError: a file cannot be read.
     """
     parts: list[bytes] = []
-    encoded = _encode(value, parts)
-    return b"".join([write_line(**header, bytes=[*map(len, parts)], value=encoded), *parts])
+    mark = uuid4().hex  # the key of what is no plain JSON; no value can have it by chance
+    encoded = json.dumps(value, default=partial(_encode, mark, parts)).encode()
+    return b"".join([write_line(**header, mark=mark, bytes=[*map(len, parts)]), encoded, b"\n", *parts])
 
 
 def write_line(**fields: Any) -> bytes:
@@ -59,30 +63,24 @@ def read_progress(line: bytes) -> list[tuple[str, str]]:
     return [(str(model), str(text)) for model, text in json.loads(line)["progress"]]
 
 
-def _encode(value: Any, parts: list[bytes]) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
+def _encode(mark: str, parts: list[bytes], value: Any) -> Any:
+    """What stands for a value that JSON does not know."""
+
+    def add(kind: str, part: bytes, **more: str) -> Any:
+        parts.append(part)
+        return {mark: kind, "part": len(parts) - 1, **more}
+
     if isinstance(value, Mapping):
-        return {"$dict": [[_key(key), _encode(item, parts)] for key, item in value.items()]}
-    if isinstance(value, list | tuple):
-        return [_encode(item, parts) for item in value]
+        return dict(value)
     if isinstance(value, Resource):
-        fields = _encode(value.model_dump(exclude={"path"}), parts)
-        return {"$resource": fields, "file": value.path and _encode(value.path, parts)}
+        return {mark: "resource", "fields": value.model_dump(exclude={"path"}), "file": value.path}
     if isinstance(value, Path):
-        return {"$file": _add(value.read_bytes(), parts), "suffix": value.suffix}
+        return add("file", value.read_bytes(), suffix=value.suffix)
     if (mode := getattr(value, "mode", None)) in _PNG_MODES:
         value.save(png := io.BytesIO(), format="PNG", compress_level=1)
-        return {"$image": _add(png.getvalue(), parts)}
-    return _encode_array(value, parts) if mode or hasattr(value, "tolist") else _reject(value)
-
-
-def _key(key: Any) -> str | int:
-    return key if isinstance(key, str | int) else str(key)
-
-
-def _encode_array(value: Any, parts: list[bytes]) -> Any:
-    """An array, tensor or image as .npy, a scalar of numpy as a number."""
+        return add("image", png.getvalue())
+    if not mode and not hasattr(value, "tolist"):
+        return _reject(value)
     import numpy as np
 
     if hasattr(value, "detach"):
@@ -90,16 +88,11 @@ def _encode_array(value: Any, parts: list[bytes]) -> Any:
         value = (value.float() if value.is_floating_point() else value).numpy()  # numpy has no bfloat16
     array = np.asarray(value)
     if array.dtype.kind not in _NUMBERS:
-        return _reject(value) if array.dtype.kind == "O" else _encode(array.tolist(), parts)
+        return _reject(value) if array.dtype.kind == "O" else array.tolist()
     if array.ndim == 0:
         return array.item()
     np.save(npy := io.BytesIO(), array, allow_pickle=False)
-    return {"$array": _add(npy.getvalue(), parts)}
-
-
-def _add(part: bytes, parts: list[bytes]) -> int:
-    parts.append(part)
-    return len(parts) - 1
+    return add("array", npy.getvalue())
 
 
 def _reject(value: Any) -> Any:
@@ -107,7 +100,7 @@ def _reject(value: Any) -> Any:
 
 
 def read_header(body: bytes) -> dict[str, Any]:
-    """The line of JSON of a message; what follows is not read.
+    """The first line of a message; what follows is not read.
 
     Raises:
         BadInputError: it is no message.
@@ -130,37 +123,44 @@ def read_message(body: bytes, new_path: Callable[[str], Path]) -> Any:
     """
     header = read_header(body)
     try:
-        ends = [*accumulate(header["bytes"], initial=body.index(b"\n") + 1)]
+        begin = body.index(b"\n") + 1
+        ends = [*accumulate(header["bytes"], initial=body.index(b"\n", begin, begin + MAX_LINE_BYTES) + 1)]
         if ends[-1] != len(body) or ends != sorted(ends):
             raise ValueError("its length is not the one that it states")
         view = memoryview(body)
-        return _decode(header["value"], [view[begin:end] for begin, end in pairwise(ends)], new_path)
+        parts = [view[first:last] for first, last in pairwise(ends)]
+        return json.loads(
+            body[begin : ends[0]], object_hook=partial(_decode, header["mark"], parts, new_path)
+        )
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise BadInputError(f"the message cannot be read: {error}") from error
 
 
-def _decode(value: Any, parts: Sequence[memoryview], new_path: Callable[[str], Path]) -> Any:
-    if isinstance(value, list):
-        return [_decode(item, parts, new_path) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "$dict" in value:
-        return {key: _decode(item, parts, new_path) for key, item in value["$dict"]}
-    if "$resource" in value:
-        fields = _decode(value["$resource"], parts, new_path)
-        path = value["file"] and _decode(value["file"], parts, new_path)
-        return Resource(**fields, path=path) if path is None or isinstance(path, Path) else _reject(path)
-    if "$file" in value:
+def _decode(
+    mark: str, parts: Sequence[memoryview], new_path: Callable[[str], Path], value: dict[str, Any]
+) -> Any:
+    """What an object of JSON stands for."""
+    kind = value.get(mark)
+    if kind == "resource":
+        path = value["file"]
+        return (
+            Resource(**value["fields"], path=path)
+            if path is None or isinstance(path, Path)
+            else _reject(path)
+        )
+    if kind == "file":
         path = new_path(Path(f"file{value['suffix']}").suffix)
-        path.write_bytes(parts[value["$file"]])
+        path.write_bytes(parts[value["part"]])
         return path
-    if "$image" in value:
+    if kind == "image":
         from PIL import Image
 
-        image = Image.open(io.BytesIO(parts[value["$image"]]), formats=["PNG"])
+        image = Image.open(io.BytesIO(parts[value["part"]]), formats=["PNG"])
         image.load()
         return image
-    import numpy as np
+    if kind == "array":
+        import numpy as np
 
-    array = np.load(io.BytesIO(parts[value["$array"]]), allow_pickle=False)
-    return array if array.dtype.kind in _NUMBERS else _reject(array)
+        array = np.load(io.BytesIO(parts[value["part"]]), allow_pickle=False)
+        return array if array.dtype.kind in _NUMBERS else _reject(array)
+    return value

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.types import Receive, Scope, Send
 
 from jarvis_agent import __version__
 from jarvis_agent.backends.experts.protocol import PROTOCOL
@@ -23,11 +25,47 @@ from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_route
 from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.experts.runner import Runner
 
-Answer = Callable[[bytes], AsyncGenerator[bytes, None]]
-"""A method of a runner."""
-
 IDLE_CHECK_S = 1.0
 """Seconds between looks whether the server is idle."""
+
+
+class Calls:
+    """Counts the calls that are answered, within the limits of each client."""
+
+    def __init__(self, settings: Settings, server: ServerSettings) -> None:
+        """A run of a client may have all of its tasks here."""
+        at_once = server.max_concurrent_runs * settings.max_parallel
+        limits = {"max_concurrent_runs": at_once, "runs_per_minute": 60 * at_once}
+        self._limits = RunLimits(server.model_copy(update=limits))
+        self._running, self._ended = 0, time.monotonic()
+
+    @contextmanager
+    def hold(self, owner: str) -> Iterator[None]:
+        """Count a call within the block. Raises as `RunLimits.hold`."""
+        with self._limits.hold(owner):
+            self._running += 1
+            try:
+                yield
+            finally:
+                self._running, self._ended = self._running - 1, time.monotonic()
+
+    async def interrupt_after(self, idle_s: float | None) -> None:
+        """Interrupt the process if there was no call for so many seconds."""
+        if idle_s is not None and not self._running and time.monotonic() - self._ended > idle_s:
+            signal.raise_signal(signal.SIGINT)
+
+
+class CallRoute:
+    """ASGI application that streams what a method of a runner answers to a body."""
+
+    def __init__(self, answer: Callable[[bytes], AsyncGenerator[bytes, None]], calls: Calls) -> None:
+        self._answer, self._calls = answer, calls
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        with self._calls.hold(request.state.owner):
+            async with aclosing(self._answer(await request.body())) as lines:
+                await StreamingResponse(lines, media_type="application/octet-stream")(scope, receive, send)
 
 
 def make_app(
@@ -40,20 +78,13 @@ def make_app(
         server: keys, and the runs at once of each, which may have all of their tasks here.
         idle_s: seconds without a call after which the process is interrupted; None: it stays.
     """
-    at_once = server.max_concurrent_runs * settings.max_parallel
-    limits = RunLimits(
-        server.model_copy(update={"max_concurrent_runs": at_once, "runs_per_minute": 60 * at_once})
-    )
-    running, used = 0, time.monotonic()
-
-    async def end_if_idle() -> None:
-        if idle_s is not None and not running and time.monotonic() - used > idle_s:
-            signal.raise_signal(signal.SIGINT)
+    calls = Calls(settings, server)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            async with repeating(end_if_idle, IDLE_CHECK_S, "the check for calls"):
+            check = partial(calls.interrupt_after, idle_s)
+            async with repeating(check, IDLE_CHECK_S, "the check for calls"):
                 yield
         finally:
             await runner.close()
@@ -63,29 +94,8 @@ def make_app(
     add_middleware(app, server, None, open_paths=("/healthz",))
     app.add_middleware(RequestMetrics)
     app.include_router(metrics_routes(lambda: runner.models()["loaded"]))
-
-    async def lines(answer: Answer, body: bytes) -> AsyncIterator[bytes]:
-        nonlocal running, used
-        running += 1
-        try:
-            async with aclosing(answer(body)) as found:
-                async for line in found:
-                    yield line
-        finally:
-            running, used = running - 1, time.monotonic()
-
-    def add_route(path: str, answer: Answer) -> None:
-        async def respond(request: Request) -> StreamingResponse:
-            return StreamingResponse(
-                lines(answer, await request.body()), media_type="application/octet-stream"
-            )
-
-        app.add_api_route(
-            path, respond, methods=["POST"], response_model=None, dependencies=[Depends(limits.check)]
-        )
-
-    add_route("/run", runner.run)
-    add_route("/load", runner.load)
+    app.add_route("/run", CallRoute(runner.run, calls), ["POST"])  # type: ignore[arg-type]
+    app.add_route("/load", CallRoute(runner.load, calls), ["POST"])  # type: ignore[arg-type]
 
     @app.get("/models")
     async def models() -> dict[str, Any]:

@@ -31,6 +31,10 @@ REPORT_S = 1.0
 """Seconds between lines of progress, which also show that the server is there."""
 
 
+Work = Callable[[LocalBackend, Call, int], Awaitable[bytes]]
+"""Runs a call, or loads its model, and returns the reply."""
+
+
 class Runner(Protocol):
     """What the application passes requests to."""
 
@@ -86,9 +90,7 @@ class ExpertRunner:
         """Free the models."""
         await self._pool.close()
 
-    async def _answer(
-        self, work: Callable[[LocalBackend, Call, int], Awaitable[bytes]], body: bytes
-    ) -> AsyncGenerator[bytes, None]:
+    async def _answer(self, work: Work, body: bytes) -> AsyncGenerator[bytes, None]:
         shown: list[Activity] = []
         context = copy_context()
         context.run(activities.set, shown)
@@ -100,22 +102,26 @@ class ExpertRunner:
         finally:
             task.cancel()
 
-    async def _reply(self, work: Callable[[LocalBackend, Call, int], Awaitable[bytes]], body: bytes) -> bytes:
+    async def _reply(self, work: Work, body: bytes) -> bytes:
         try:
             with tempfile.TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as folder:
-                number = count()
-                new_path = lambda suffix: Path(folder, f"{next(number)}{suffix}")  # noqa: E731
-                call, depth = await asyncio.to_thread(read_call, body, new_path, self._settings)
-                backend = self._backends.get(call.candidate.backend or "")
-                if backend is None:
-                    raise UnsupportedError(f"the expert server has no backend {call.candidate.backend!r}")
-                if reason := await asyncio.to_thread(backend.unsupported_reason, call.spec, call.candidate):
-                    raise UnsupportedError(f"the expert server cannot run {call.candidate.id}: {reason}")
-                key = backend.pool_key(call.spec, call.candidate, call.settings)
-                self._seen.setdefault(key, {"model": call.candidate.id, "backend": backend.name, "calls": 0})
-                return await work(backend, call, depth)
+                return await work(*await asyncio.to_thread(self._read, body, Path(folder)))
         except Exception as error:
             return write_error(self._node, error, self._redactor.clean)
+
+    def _read(self, body: bytes, folder: Path) -> tuple[LocalBackend, Call, int]:
+        """The call and the backend that runs it. Blocks; its files are written to a folder."""
+        number = count()
+        new_path = lambda suffix: folder / f"{next(number)}{suffix}"  # noqa: E731
+        call, depth = read_call(body, new_path, self._settings)
+        backend = self._backends.get(call.candidate.backend or "")
+        if backend is None:
+            raise UnsupportedError(f"the expert server has no backend {call.candidate.backend!r}")
+        if reason := backend.unsupported_reason(call.spec, call.candidate):
+            raise UnsupportedError(f"the expert server cannot run {call.candidate.id}: {reason}")
+        row = {"model": call.candidate.id, "backend": backend.name, "calls": 0}
+        self._seen.setdefault(backend.pool_key(call.spec, call.candidate, call.settings), row)
+        return backend, call, depth
 
     async def _run(self, backend: LocalBackend, call: Call, _: int) -> bytes:
         async with circuit_breaker.shared.call((backend.name, call.candidate.id)):
