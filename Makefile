@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 LOWEST := .venv-lowest
 # An agent without extras, for another Python, if there is one.
 AGENT := .venv-agent
-AGENT_PYTHON ?= $(shell for minor in 12 13 14; do python3.$$minor -c "" 2>/dev/null && echo python3.$$minor && break; done)
+AGENT_PYTHON ?= $(shell for python in python3.12 python3.13 python3.14 python3.11 $(HOME)/.pyenv/versions/3.1*/bin/python; do \
+	$$python -c "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] != ($$($(PYTHON) -c \
+	'import sys; print(*sys.version_info[:2], sep=",")')))" 2>/dev/null && echo $$python && break; done)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 DEMO := Read the text in examples/page.png aloud, then transcribe the recording. \
 	Also tell me what animal is in examples/cat.jpg and make a canny edge image of it.

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from jarvis_agent.core.languages import LANGUAGES, find_language
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
@@ -29,6 +27,7 @@ from jarvis_agent.core.types import Task
 from jarvis_agent.planning.inputs import PlanRequest, name_of
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
@@ -274,6 +273,8 @@ class TokenizedRequest:
 
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The words (n,) and rows (n, 4)."""
+        import numpy as np
+
         return np.array([t.word for t in self.tokens]), np.array([t.rows for t in self.tokens])
 
     # From a plan to actions
@@ -410,6 +411,8 @@ class TokenizedRequest:
 
     def allowed(self, actions: Sequence[int], offered: Collection[str]) -> NDArray[np.bool_]:
         """Which actions may follow some that were allowed: (symbols + tokens,)."""
+        import numpy as np
+
         mask = np.zeros(self._size + len(self.tokens), bool)
         written, base = self.read(actions), self._size
         if written.open == "span":
