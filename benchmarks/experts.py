@@ -111,6 +111,7 @@ def seconds_of(request: str, **variables: str) -> float:
     """Seconds of `jarvis "request"` in a new process, offline and without a key: the median of three."""
     found = []
     env = {**os.environ, "PYTHONPATH": str(ROOT), "JARVIS_OFFLINE": "1", "JARVIS_MODEL": "none", **variables}
+    env["PYTHONDONTWRITEBYTECODE"] = ""  # pip compiles what it installs
     with tempfile.TemporaryDirectory() as out:
         for _ in range(3):
             began = perf_counter()
