@@ -17,6 +17,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Resource
 
+SEEDED = Settings(seed=7)
 Adapting = Callable[..., tuple[Any, list[Resource]]]
 
 
@@ -28,7 +29,7 @@ def a_call(spec: TaskSpec, folder: Path, **inputs: Any) -> Call:
         candidate=Candidate(id="org/model", task=spec.name),
         inputs=inputs,
         new_path=lambda suffix: folder / f"out-{next(made)}{suffix}",
-        settings=Settings(seed=7),
+        settings=SEEDED,
     )
 
 

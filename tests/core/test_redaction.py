@@ -121,7 +121,7 @@ def test_registered_keys_are_masked_and_short_ones_only_as_words(monkeypatch: py
 def test_redaction_takes_linear_time() -> None:
     """With quadratic time, this would take hours."""
     for word in ("sk-", "eyJ-", "http://", "a.", "://a@", "bearer ", "authorization:", "https://a?b ", "x@"):
-        assert redact(word * 200_000 + "://a") != ""
+        assert redact(word * 100_000 + "://a") != ""
 
 
 @pytest.mark.parametrize("stage", ["plan", "run", "respond"])

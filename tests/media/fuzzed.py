@@ -1,11 +1,10 @@
 """Small valid files of every kind, damaged versions of them, and a reader as tasks use it.
 
-refusals(damaged(valid_files(folder)["png"]), "png", folder)     # the number of refused files
+await refusals(damaged(valid_files(folder)["png"]), "png", folder)     # the number of refused files
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -116,9 +115,9 @@ READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-async def read(path: Path, kind: Any) -> Any:
+async def read(path: Path, kind: Any, settings: Settings | None = None) -> Any:
     """The value that a task gets for the file in an argument of that kind."""
-    store = ResourceStore(Settings(output_dir=path.parent / "outputs"))
+    store = ResourceStore(settings or Settings(output_dir=path.parent / "outputs"))
     await store.grant(str(path))
     return (
         await store.text_of(str(path))
@@ -127,20 +126,20 @@ async def read(path: Path, kind: Any) -> Any:
     )
 
 
-def refusals(files: Iterable[tuple[str, bytes]], suffix: str, folder: Path) -> int:
+async def refusals(files: Iterable[tuple[str, bytes]], suffix: str, folder: Path) -> int:
     """How many of the files were refused. Other errors are raised; each message must name its file."""
-    count = 0
+    count, settings = 0, Settings(output_dir=folder / "outputs")
     for name, content in files:
         path = folder / f"{name}.{suffix}"
         path.write_bytes(content)
-        count += _is_refused(path, KINDS[suffix])
-        _is_refused(path, "file")
+        count += await _is_refused(path, KINDS[suffix], settings)
+        await _is_refused(path, "file", settings)
     return count
 
 
-def _is_refused(path: Path, kind: Any) -> bool:
+async def _is_refused(path: Path, kind: Any, settings: Settings) -> bool:
     try:
-        asyncio.run(read(path, kind))
+        await read(path, kind, settings)
     except (BadInputError, InputError) as error:
         if path.name not in str(error):
             raise

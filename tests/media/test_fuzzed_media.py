@@ -38,7 +38,7 @@ async def test_a_file_is_read_under_any_name_and_refused_as_another_kind(
 
 
 @pytest.mark.parametrize("suffix", KINDS)
-def test_a_damaged_file_is_read_or_refused_with_its_name(
+async def test_a_damaged_file_is_read_or_refused_with_its_name(
     suffix: str, valid: dict[str, bytes], tmp_path: Path
 ) -> None:
-    assert refusals(damaged(valid[suffix]), suffix, tmp_path) > 0
+    assert await refusals(damaged(valid[suffix]), suffix, tmp_path) > 0
