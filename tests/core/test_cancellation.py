@@ -74,7 +74,7 @@ class Stuck:
             self.left.set()
 
     async def arrived(self) -> None:
-        assert await asyncio.to_thread(self.begun.wait, 20)
+        assert await asyncio.to_thread(self.begun.wait, 120)
 
 
 def stuck_agent(stage: str, stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> JarvisAgent:
@@ -175,11 +175,11 @@ class HangingServer:
     async def see_cancelled(self, call: Coroutine[Any, Any, Any]) -> None:
         """Cancel a call that has received the reply, and wait until it has disconnected."""
         running = asyncio.create_task(call)
-        await asyncio.wait_for(self.asked.wait(), 20)
+        await asyncio.wait_for(self.asked.wait(), 120)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        await asyncio.wait_for(self.disconnected.wait(), 20)
+        await asyncio.wait_for(self.disconnected.wait(), 120)
 
 
 @needs_proc

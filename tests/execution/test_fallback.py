@@ -307,7 +307,7 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
     late.new_path = RunDirectory(Settings(), tmp_path).new_path
     assert tried(await late.run({"text": "x"})) == "a"
     let_go.set()
-    assert await asyncio.to_thread(ended.wait, 20)
+    assert await asyncio.to_thread(ended.wait, 120)
     assert refused.is_set()
     assert not await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
     await pool.close()

@@ -80,7 +80,7 @@ async def cancel_next(client: ClientSession, entered: Callable[[], bool], name: 
     params = types.CancelledNotificationParams(requestId=number)
     await client.send_notification(types.ClientNotification(types.CancelledNotification(params=params)))
     with pytest.raises(McpError) as caught:
-        await asyncio.wait_for(call, 30)
+        await asyncio.wait_for(call, 120)
     return str(caught.value)
 
 
@@ -175,7 +175,7 @@ def test_ctrl_c_ends_a_server_that_waits_for_its_client(tmp_path: Path) -> None:
         server.stdin.flush()
         lines = [server.stdout.readline(), server.stdout.readline()]
         server.send_signal(signal.SIGINT)
-        assert server.wait(30) != 0
+        assert server.wait(120) != 0
     assert lines[0] == "ready\n"
     assert '"id":1' in lines[1]
 
@@ -298,7 +298,7 @@ async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path) -> No
     async with listening(agent) as url, connected(url) as client:
         asked = {"request": "Describe the picture.", "files": [DATA]}
         assert "cancel" in await cancel_next(client, entered.is_set, "jarvis", asked)
-        assert await asyncio.to_thread(stopped.wait, 30)
+        assert await asyncio.to_thread(stopped.wait, 120)
 
 
 async def test_leaving_a_session_over_http_ends_its_runs(
@@ -309,8 +309,8 @@ async def test_leaving_a_session_over_http_ends_its_runs(
     async with listening(agent) as url:
         async with connected(url) as client:
             call = asyncio.ensure_future(client.call_tool("image-to-text", {"image": DATA}))
-            assert await asyncio.to_thread(entered.wait, 30)
-        assert await asyncio.to_thread(stopped.wait, 30)
+            assert await asyncio.to_thread(entered.wait, 120)
+        assert await asyncio.to_thread(stopped.wait, 120)
         call.cancel()
     assert "Traceback" not in caplog.text
 

@@ -136,7 +136,7 @@ def test_runs_of_a_thread_and_requests_that_name_it_are_one_chat(served: Served)
 def test_a_busy_thread_is_answered_with_409_and_a_cancelled_run_frees_it(endless: Any) -> None:
     served, entered, stopped = endless
     run = start(served.client, files=[served.uploaded_cat()], thread="one")
-    assert entered.wait(30)
+    assert entered.wait(120)
     assert served.get(f"/runs/{run['id']}").json()["status"] == "running"
     for answer in (
         served.client.post("/runs", json=REQUEST | {"thread": "one"}),
@@ -147,7 +147,7 @@ def test_a_busy_thread_is_answered_with_409_and_a_cancelled_run_frees_it(endless
     assert served.client.post(f"/runs/{run['id']}/resume").status_code == 409
 
     assert served.client.post(f"/runs/{run['id']}/cancel").status_code == 202
-    assert stopped.wait(30)
+    assert stopped.wait(120)
     assert ended(served.client, run)["status"] == "cancelled"
     assert served.client.post(f"/runs/{run['id']}/cancel").json()["status"] == "cancelled"
     served.script["plan"] = "[]"
@@ -312,7 +312,7 @@ def test_a_run_of_a_server_that_stops_can_be_resumed(tmp_path: Path) -> None:
         describe, draw = json.loads(plan_for(name))
         script["plan"] = json.dumps([describe, draw | {"dep": [0]}])
         run = start(served.client, files=[name], thread="one")
-        assert entered.wait(30)
+        assert entered.wait(120)
     with serving(agent_of(tmp_path, script), script) as served:
         assert served.get(f"/runs/{run['id']}").json()["status"] == "interrupted"
         assert ended(served.client, run)["status"] == "interrupted"
@@ -354,7 +354,7 @@ def test_a_wish_to_cancel_that_came_too_late_does_not_end_the_resumed_run(
         name = served.uploaded_cat()
         script["plan"] = json.dumps(json.loads(plan_for(name))[:1])
         run = start(served.client, files=[name])
-        assert entered.wait(30)
+        assert entered.wait(120)
     asyncio.run(wish(run["id"]))
     with serving(agent_of(tmp_path, script, {"image-to-text": outlast_two_reads}), script) as served:
         assert served.client.post(f"/runs/{run['id']}/resume").status_code == 202

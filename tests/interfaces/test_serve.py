@@ -293,14 +293,14 @@ async def test_a_client_that_disconnects_cancels_its_run(
     async def receive() -> dict[str, Any]:
         if requests:
             return requests.pop()
-        assert await asyncio.to_thread(entered.wait, 30)
+        assert await asyncio.to_thread(entered.wait, 120)
         return {"type": "http.disconnect"}
 
     async def send(message: dict[str, Any]) -> None:
         """The response is not read."""
 
-    await asyncio.wait_for(create_app(agent)(scope, receive, send), 30)
-    assert await asyncio.to_thread(stopped.wait, 30)
+    await asyncio.wait_for(create_app(agent)(scope, receive, send), 120)
+    assert await asyncio.to_thread(stopped.wait, 120)
     await agent.aclose()
 
 

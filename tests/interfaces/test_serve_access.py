@@ -431,7 +431,7 @@ async def test_no_more_runs_are_at_work_at_once_than_allowed(tmp_path: Path) -> 
             body = {"input": {"input": "What animal is this?", "files": [sent.json()["name"]]}}
             async with ada.stream("POST", "/agent/stream", json=body) as running:
                 assert running.status_code == 200
-                assert await asyncio.to_thread(entered.wait, 30)
+                assert await asyncio.to_thread(entered.wait, 120)
                 script["plan"] = "[]"
                 refused = await ada.post("/agent/invoke", json={"input": "Hello"})
                 theirs = await ada.post(
@@ -440,7 +440,7 @@ async def test_no_more_runs_are_at_work_at_once_than_allowed(tmp_path: Path) -> 
             assert statuses(refused, theirs) == [429, 200]
             assert "at most 1 runs at once" in refused.json()["detail"]
             assert int(refused.headers["retry-after"]) > 0
-            assert await asyncio.to_thread(stopped.wait, 30)
+            assert await asyncio.to_thread(stopped.wait, 120)
             for _ in range(1000):
                 again = await ada.post("/agent/invoke", json={"input": "Hello"})
                 if again.status_code != 429:

@@ -109,7 +109,7 @@ def test_any_server_answers_for_a_run_and_a_thread(tmp_path: Path, postgres: str
     with two_servers(tmp_path, postgres, {"image-to-text": never, "canny-control": never}) as (one, other):
         name = one.uploaded_cat()
         run = start(one.client, files=[name], thread="one")
-        assert entered.wait(30)
+        assert entered.wait(120)
         assert other.get(f"/runs/{run['id']}").json()["status"] == "running"
         assert [info["id"] for info in other.client.get("/runs").json()] == [run["id"]]
         assert other.client.post(f"/runs/{run['id']}/resume").status_code == 409
@@ -122,7 +122,7 @@ def test_any_server_answers_for_a_run_and_a_thread(tmp_path: Path, postgres: str
         events = events_of(other.get(f"/runs/{run['id']}/events"))
         assert {"planned", "started"} <= {kind for _, kind, _ in events}
         assert events[-1][2]["status"] == "cancelled"
-        assert stopped.wait(30)
+        assert stopped.wait(120)
 
         one.script["plan"] = other.script["plan"] = "[]"
         ended(one.client, start(one.client, input="Good morning!", thread="one"))
@@ -142,7 +142,7 @@ def test_a_database_that_goes_away_is_answered_with_503_until_it_is_back(
     agent = agent_of(tmp_path, script, {"image-to-text": "a cat", "canny-control": never})
     with serving(agent, script, checkpoints=postgres) as served:
         run = start(served.client, files=[served.uploaded_cat()])
-        assert entered.wait(30)
+        assert entered.wait(120)
         postgres_server.stop()
         try:
             in_a_thread = {"X-Thread-Id": "two"}
@@ -175,7 +175,7 @@ def test_a_database_whose_file_is_deleted_is_not_used_any_more(tmp_path: Path, r
     agent = agent_of(tmp_path, script, {"image-to-text": "a cat", "canny-control": never})
     with serving(agent, script) as served:
         run = start(served.client, files=[served.uploaded_cat()])
-        assert entered.wait(30)
+        assert entered.wait(120)
         file = tmp_path / database.FILE
         file.rename(tmp_path / "moved")
         if replaced:

@@ -179,7 +179,7 @@ def test_stop_cancels_the_run(stage: Stage, tab: Tab) -> None:
     tab.wait_until_idle()
     expect(tab.task(0)).to_contain_text("stopped")
     expect(tab.chat).to_contain_text("Stopped.")
-    assert stage.stopped.wait(30)
+    assert stage.stopped.wait(120)
     stage.go.set()
     tab.ask("What animal is this?", CAT)
     tab.wait_until_idle()
@@ -207,7 +207,7 @@ def test_a_chat_goes_on_after_the_page_is_loaded_again(stage: Stage, tab: Tab) -
     expect(tab.task(0)).to_contain_text("running")
     tab.reload()
     expect(tab.task(0)).to_contain_text("stopped")
-    assert stage.stopped.wait(30)
+    assert stage.stopped.wait(120)
 
     stage.go.set()
     tab.ask_first()

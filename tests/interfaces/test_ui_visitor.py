@@ -247,7 +247,7 @@ async def test_a_run_stops_when_its_chat_goes_on_in_another_session(home: Path) 
     agent, _, _ = small_agent(experts={"image-to-text": describe}, settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs")
     turn = visitor.ask("What is this?", [home / "a.jpg"], Choices())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         async for _ in visitor.run():  # each second, if nothing happens
             if entered.is_set():
                 visitor.resume()
@@ -274,7 +274,7 @@ class Writer(LocalBackend):
     def write(self, call: Call) -> str:
         with listed(Generation("org/writer", 9)):
             self.entered.set()
-            assert self.go.wait(30)
+            assert self.go.wait(120)
         return "a cat"
 
 
@@ -289,7 +289,7 @@ async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path)
     assert isinstance(writer, Writer)
     ada, bob = (Visitor([agent], home / "outputs" / name) for name in ("ada", "bob"))
     first = asyncio.create_task(ask(ada, "What is in a.jpg?", [home / "a.jpg"], Choices()))
-    assert await asyncio.to_thread(writer.entered.wait, 30)
+    assert await asyncio.to_thread(writer.entered.wait, 120)
     waiting = bob.ask("What is in a.jpg?", [home / "a.jpg"], Choices())
     async for _ in bob.run():
         if any(row.state == "running" for row in waiting.progress.tasks.values()):

@@ -79,8 +79,8 @@ class TestRunnable:
         assert llm.stages() == ["plan", "repair", *["plan"] * 6]
 
     async def test_tasks_are_emitted_before_the_plan_is_complete(self) -> None:
-        stream = planning_chain(ScriptedLLM((f"[{LOOK}, ", 60.0, f"{SPEAK}]"))).astream(ASK)
-        async with asyncio.timeout(30):
+        stream = planning_chain(ScriptedLLM((f"[{LOOK}, ", 600.0, f"{SPEAK}]"))).astream(ASK)
+        async with asyncio.timeout(120):
             assert names(await anext(stream)) == [(0, "image-to-text")]
         await stream.aclose()
         chunks = [chunk async for chunk in planning_chain(ScriptedLLM(f"[{LOOK}, {SPEAK}]")).astream(ASK)]

@@ -34,7 +34,7 @@ def agent_with(given: BaseTool, tmp_path: Path, calls: int = 1, **settings: Any)
 
 
 async def result_of(given: BaseTool, tmp_path: Path, **settings: Any) -> TaskResult:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         run = await agent_with(given, tmp_path, **settings).ainvoke("Do it")
     return run.results[0]
 
