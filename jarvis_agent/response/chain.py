@@ -50,7 +50,14 @@ from jarvis_agent.response.answer_checker import contains, language
 from jarvis_agent.response.path_checker import PathChecker
 from jarvis_agent.response.questions import find_questions, is_answered
 from jarvis_agent.response.report import NO_MODEL, found, is_unavailable, report, troubles
-from jarvis_agent.response.results import file_names, model_assignment, predictions, replace_texts, totals
+from jarvis_agent.response.results import (
+    file_names,
+    input_files,
+    model_assignment,
+    predictions,
+    replace_texts,
+    totals,
+)
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -282,6 +289,8 @@ def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any
         return replace_texts(value, names)
 
     findings = "".join(report(inputs["input"], plan, results, details=False)) if plan.tasks else ""
+    if len(plan.tasks) == 1:  # the report of one task does not say what it is about
+        findings = f"{', '.join(input_files(plan.tasks[0]))}: {findings}".removeprefix(": ")
     for path, name in names.items():
         findings = findings.replace(path, name)
     tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]

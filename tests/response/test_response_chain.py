@@ -232,6 +232,8 @@ class TestResponseChain:
             assert part in prompt
         for part in (str(SPEECH), "org/voice", "1.2"):
             assert part not in prompt
+        await answer(response_chain(llm), request, Plan(tasks=[READ]), RESULTS[:1])
+        assert "page.png: " in llm.calls[1].prompt
 
     @pytest.mark.parametrize("request_", ["Read page.png aloud", "把 page.png 读出来"])
     async def test_a_small_model_is_not_asked_where_the_report_says_all(self, request_: str) -> None:
