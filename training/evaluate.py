@@ -3,6 +3,7 @@
     python training/evaluate.py                      # the voices that are set aside, in total figures
     python training/evaluate.py --voices training/requests/zh_senior.txt --failures
     python training/evaluate.py --weights build/planner.npz
+    python training/evaluate.py --model qwen2.5-coder-0.5b-instruct-q4_k_m.gguf --sample 600
 
 At the end: how many plans would have no note, and how many of these would be wrong, for other limits of
 their probability.
@@ -14,13 +15,16 @@ import argparse
 import time
 from collections import defaultdict
 from pathlib import Path
+from random import Random
 
 from augment import read_examples
 from notation import FILES
 
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.evaluation.requests import judge
+from jarvis_agent.llm.llama_cpp import LlamaCpp
 from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.offline.adapter import ADAPTER, WINDOW, AdaptedModel, PlanWriter
 from jarvis_agent.planning.offline.network import WEIGHTS, load_network
 from jarvis_agent.planning.offline.planner import UNSURE, plan_request
 
@@ -32,26 +36,32 @@ def main() -> None:
     )
     parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--voices", type=Path, nargs="*", default=sorted((FILES / "held_out").glob("*.txt")))
+    parser.add_argument("--model", type=Path, help="GGUF file of the adapter's model, which then plans, too")
+    parser.add_argument("--adapter", type=Path, default=ADAPTER)
+    parser.add_argument("--sample", type=int, help="score so many requests only, chosen at random")
     parser.add_argument("--failures", action="store_true")
     given = parser.parse_args()
     settings = Settings(offline=True)
-    network = load_network(settings, given.weights)
+    writer: PlanWriter = load_network(settings, given.weights)
+    if given.model:
+        writer = AdaptedModel(writer, LlamaCpp.of(given.model, WINDOW, -1, given.adapter))
     groups: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     scored: list[tuple[float, bool, bool]] = []
+    examples = [(voice, example.asked) for voice in given.voices for example in read_examples([voice])]
+    if given.sample:
+        examples = Random(1).sample(examples, given.sample)
     began = time.process_time()
-    for voice in given.voices:
-        for example in read_examples([voice]):
-            asked = example.asked
-            made, probability = plan_request(PlanRequest.of(asked.inputs), settings, network)
-            right = judge(asked, made.tasks).exact
-            quiet = not right and not made.notes
-            kind = "follow-up" if asked.turns else asked.kind
-            for group in ("all", asked.language, kind, f"{asked.language} {kind}"):
-                groups[group].append((right, quiet))
-            is_guess = any("is a guess" in note for note in made.notes)
-            scored.append((probability, right, len(made.notes) > is_guess))
-            if given.failures and not right and "held_out" not in voice.parts:
-                print(f"{probability:.2f}", judge(asked, made.tasks).as_failure(), *made.notes)
+    for voice, asked in examples:
+        made, probability = plan_request(PlanRequest.of(asked.inputs), settings, writer)
+        right = judge(asked, made.tasks).exact
+        quiet = not right and not made.notes
+        kind = "follow-up" if asked.turns else asked.kind
+        for group in ("all", asked.language, kind, f"{asked.language} {kind}"):
+            groups[group].append((right, quiet))
+        is_guess = any("is a guess" in note for note in made.notes)
+        scored.append((probability, right, len(made.notes) > is_guess))
+        if given.failures and not right and "held_out" not in voice.parts:
+            print(f"{probability:.2f}", judge(asked, made.tasks).as_failure(), *made.notes)
     seconds = (time.process_time() - began) / max(len(scored), 1)
     print(f"{seconds:.3f} CPU seconds a plan")
     print(f"{'':20}{'requests':>9}{'exact':>8}{'wrong, no note':>16}")

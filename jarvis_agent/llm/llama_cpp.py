@@ -54,8 +54,9 @@ class LlamaCpp:
     _shared: ClassVar[WeakValueDictionary[tuple[object, ...], LlamaCpp]] = WeakValueDictionary()
     _sharing: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, weights: Path, n_ctx: int, n_gpu_layers: int) -> None:
+    def __init__(self, weights: Path, n_ctx: int, n_gpu_layers: int, adapter: Path | None = None) -> None:
         self.weights, self.n_ctx, self.n_gpu_layers = weights, n_ctx, n_gpu_layers
+        self.adapter = adapter
         self.key = secrets.token_urlsafe()
         self._lock = threading.Lock()
         self._server: Any = None
@@ -68,11 +69,11 @@ class LlamaCpp:
         return self.weights.stat().st_size if is_loaded else 0
 
     @classmethod
-    def of(cls, weights: Path, n_ctx: int, n_gpu_layers: int) -> LlamaCpp:
-        """The model of a file with these parameters, new if no other user has it."""
+    def of(cls, weights: Path, n_ctx: int, n_gpu_layers: int, adapter: Path | None = None) -> LlamaCpp:
+        """The model of a file with these parameters and this adapter (LoRA), new if no other user has it."""
         with cls._sharing:
-            key = (weights.resolve(), n_ctx, n_gpu_layers)
-            return cls._shared.setdefault(key, cls(weights, n_ctx, n_gpu_layers))
+            key = (weights.resolve(), n_ctx, n_gpu_layers, adapter)
+            return cls._shared.setdefault(key, cls(weights, n_ctx, n_gpu_layers, adapter))
 
     def load(self) -> str:
         """Load the model unless it is loaded, and return the address of its server.
@@ -91,6 +92,8 @@ class LlamaCpp:
 
         params = xllamacpp.CommonParams()
         params.model.path = str(self.weights)
+        if self.adapter:
+            params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(self.adapter), 1.0)]
         params.n_ctx = self.n_ctx
         params.n_gpu_layers = self.n_gpu_layers
         params.n_batch = params.n_ubatch = _BATCH
@@ -110,6 +113,27 @@ class LlamaCpp:
             return xllamacpp.Server(params)
         except RuntimeError as error:
             raise ExpertError(f"llama.cpp cannot load {self.weights}: {error}") from error
+
+    def complete(self, prompt: str, grammar: str, most: int) -> list[tuple[bytes, float]]:
+        """The likeliest text after a prompt: its tokens, each with the logarithm of its probability.
+
+        What the grammar (GBNF) forbids is not written, but keeps its share of the probability.
+
+        Args:
+            prompt: a text that the model continues, without a chat template.
+            grammar: what it may write.
+            most: tokens of the text at most.
+
+        Raises:
+            ExpertError: llama.cpp cannot load the file or read the grammar, or the text is not complete.
+        """
+        self.load()
+        asked = {"prompt": prompt, "grammar": grammar, "n_predict": most, "temperature": 0.0, "n_probs": 1}
+        reply = self._server.handle_completions(asked)
+        choice = reply["choices"][0] if "choices" in reply else {}
+        if choice.get("finish_reason") != "stop":
+            raise ExpertError(f"llama.cpp wrote no complete text: {reply.get('error', 'it is too long')}")
+        return [(bytes(token["bytes"]), token["logprob"]) for token in choice["logprobs"]["content"]]
 
     def supports_tools(self) -> bool:
         """Whether the chat template of the model takes tools. Loads the model; raises as `load`."""

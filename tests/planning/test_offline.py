@@ -226,7 +226,7 @@ def test_each_request_can_be_written_to_its_end() -> None:
     """No row of actions that are allowed ends where none may follow."""
     network, rng = load_network(Settings(offline=True)), Random(1)
     for request in ("", "12", "Describe a.jpg and b.wav", "把“你好”翻译成法语"):
-        tokens = TokenizedRequest(network._vocabulary, PlanRequest.of(request))
+        tokens = TokenizedRequest(network.vocabulary, PlanRequest.of(request))
         for _ in range(60):
             actions: list[int] = []
             while len(actions) < 25 and END not in actions:

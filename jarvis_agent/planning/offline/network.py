@@ -146,19 +146,19 @@ class PointerNetwork:
         }
         if about["markers"] != MARKERS:
             raise ConfigError(f"{weights} was trained for other markers; `make planner` trains it again")
-        self._vocabulary = Vocabulary.of(tokenizer, about["chinese"], about["symbols"])
-        self.known_tasks = self._vocabulary.tasks
+        self.vocabulary = Vocabulary.of(tokenizer, about["chinese"], about["symbols"])
+        self.known_tasks = self.vocabulary.tasks
 
     def write(self, request: PlanRequest, offered: Collection[str]) -> NetworkPlan:
         """The likeliest plan that uses only the offered task types."""
-        tokens = TokenizedRequest(self._vocabulary, request)
+        tokens = TokenizedRequest(self.vocabulary, request)
         with one_blas_thread():
             best = self._search(tokens, self._encode(tokens), offered)
         tasks, left_out = tokens.plan_of(best.actions)
         shares = [0.0] * len(tasks)
         task = -1
         for action, score in zip(best.actions, best.scores, strict=True):
-            task += self._vocabulary.is_task(action)
+            task += self.vocabulary.is_task(action)
             if action in (LEFT, END):
                 break
             shares[task] += score

@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -28,7 +29,8 @@ from jarvis_agent.planning.examples import adapted_args
 from jarvis_agent.planning.hints import PlanDraft
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.normalise import shorten
-from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
+from jarvis_agent.planning.offline.adapter import PlanWriter, load_writer
+from jarvis_agent.planning.offline.network import NetworkPlan, load_network
 from jarvis_agent.planning.offline.tools import plan_tools, recognise, steps_of_tools
 from jarvis_agent.planning.plan import Plan
 
@@ -51,6 +53,7 @@ _MOST_QUOTED = 200
 class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
     """Plans requests without a language model, in English and Chinese, by a small network of its own.
 
+    If the smallest model of `jarvis setup` is on this machine, it plans, with an adapter that learned to.
     What it does not understand, or what no task does, becomes a note. It also has the RequestHints of a
     planning chain; for them, nothing is downloaded.
     """
@@ -93,7 +96,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         """As `invoke`, in a worker thread. A cancelled call stops planning at its next action."""
 
         async def work(value: str | dict[str, Any]) -> Plan:
-            await asyncio.to_thread(load_network, self._settings)
+            await asyncio.to_thread(lambda: self._writer)
             return await run_cpu_bound(self._invoke, value)
 
         return await self._acall_with_config(work, input, config)
@@ -114,10 +117,15 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         except (MissingExtraError, ConfigError):
             return specs
 
+    @cached_property
+    def _writer(self) -> PlanWriter:
+        """Kept, so that a language model stays in memory between plans."""
+        return load_writer(self._settings)
+
     def _invoke(self, value: str | dict[str, Any]) -> Plan:
         given = {"input": value} if isinstance(value, str) else value
         request = PlanRequest.of(given, self._specs)
-        plan = plan_request(request, self._settings)[0]
+        plan = plan_request(request, self._settings, self._writer)[0]
         if given.get("error") is None:
             return plan
         note = f"the language model could not plan: {given['error']}"
@@ -131,14 +139,14 @@ def _recognised(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[st
 
 
 def plan_request(
-    request: PlanRequest, settings: Settings, network: PointerNetwork | None = None
+    request: PlanRequest, settings: Settings, writer: PlanWriter | None = None
 ) -> tuple[Plan, float]:
-    """The plan, and its probability."""
+    """The plan, and its probability. None writes it with the network."""
     if not request.specs:
         return Plan(notes=["no task is offered"]), 1.0
-    network = network or load_network(settings)
+    writer = writer or load_network(settings)
     specs = _recognised(request.specs, settings)
-    performers = {name: spec for spec in specs.values() if (name := _hub_name(spec)) in network.known_tasks}
+    performers = {name: spec for spec in specs.values() if (name := _hub_name(spec)) in writer.known_tasks}
     own = [spec for spec in specs.values() if spec not in performers.values()]
     steps: list[tuple[str, TaskSpec]] = []
     if own:
@@ -149,9 +157,9 @@ def plan_request(
     said = f"“{shorten(request.text.strip(' .,;!?'), _MOST_QUOTED)}”"
     draft = NetworkPlan([], [], [], 1.0)
     if request.text or not steps:
-        draft = network.write(asked, performers)
-        if draft.probability < UNSURE and performers.keys() != network.known_tasks:
-            wanted = network.write(asked, network.known_tasks)  # what is not offered may be needed
+        draft = writer.write(asked, performers)
+        if draft.probability < UNSURE and performers.keys() != writer.known_tasks:
+            wanted = writer.write(asked, writer.known_tasks)  # what is not offered may be needed
             draft = wanted if wanted.probability > draft.probability else draft
     has_tools = any(spec.category == "tool" for spec in specs.values())
     tasks, notes = _possible(draft, performers, said, has_tools)

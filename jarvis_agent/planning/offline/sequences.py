@@ -185,7 +185,7 @@ class TokenizedRequest:
     """A request in tokens, at most 512."""
 
     def __init__(self, vocabulary: Vocabulary, request: PlanRequest) -> None:
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._code, self._size = vocabulary.code, len(vocabulary.symbols)
         self.tokens = [Token(CLS)]
         self.texts: list[str] = []
@@ -258,9 +258,9 @@ class TokenizedRequest:
         return tokens + self._encode_words(text, at, len(text))
 
     def _encode_words(self, text: str, start: int, end: int) -> list[Token]:
-        chinese = self._vocabulary.chinese
+        chinese = self.vocabulary.chinese
         part = _SURROGATE.sub("?", text[start:end])  # as long, so that offsets stay right
-        read = self._vocabulary.tokenizer.encode(part, add_special_tokens=False)
+        read = self.vocabulary.tokenizer.encode(part, add_special_tokens=False)
         tokens = []
         for word, (first, last) in zip(read.ids, read.offsets, strict=True):
             rows, at = (0, 0, 0, 0), start + first
@@ -376,7 +376,7 @@ class TokenizedRequest:
         written = Written()
         pieces: list[Piece] = []
         for action in actions:
-            symbol = self._vocabulary.symbols[action] if action < self._size else ""
+            symbol = self.vocabulary.symbols[action] if action < self._size else ""
             place = action - self._size
             if written.open == "span":
                 start = pieces.pop() if not written.in_left else written.left.pop()
@@ -385,7 +385,7 @@ class TokenizedRequest:
                 written.open = ""
             elif action == LEFT:
                 written.in_left, written.open = True, "value"
-            elif symbol in self._vocabulary.tasks:
+            elif symbol in self.vocabulary.tasks:
                 written.steps.append(Step(symbol))
             elif symbol.endswith("="):
                 pieces = []
@@ -452,7 +452,7 @@ class TokenizedRequest:
                 return mask
         self._allow_end(mask)
         if len(steps) < MOST_RESULTS:
-            for name in self._vocabulary.tasks & {*offered}:
+            for name in self.vocabulary.tasks & {*offered}:
                 needs = [arg for arg in TASKS[name].inputs if arg.required]
                 mask[self._code[name]] = all(self._has_values(arg, steps) for arg in needs)
         return mask
