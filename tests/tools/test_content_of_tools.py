@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,7 @@ pytestmark = pytest.mark.usefixtures("home")
 MODES: Any = ("text", "blocks", "auto")
 DRAWN = {"text-to-image": Image.new("RGB", (3000, 1500), "red")}
 SEES = {"image_inputs": True, "image_tool_message": True}
-
-
-class AnotherLLM(ScriptedLLM):
-    """A model with another name."""
-
-    @property
-    def model_name(self) -> str:
-        return "another"
+AnotherLLM = partial(ScriptedLLM, model_name="another")
 
 
 def messages_read(
@@ -83,12 +77,12 @@ def test_another_model_gets_text() -> None:
     ):
         assert shown("text-to-image", content, profile).startswith("image: /")
     assert shown("text-to-speech", "auto", SEES).startswith("audio: /")
-    other = AnotherLLM(replies=[], profile=SEES)
+    other = AnotherLLM([], profile=SEES)
     assert shown("text-to-image", "auto", SEES, known=other).startswith("image: /"), "it did not call"
 
 
 def test_with_the_middleware_each_model_gets_the_files_that_it_takes_where_it_takes_them() -> None:
-    other = AnotherLLM(replies=[], profile={})
+    other = AnotherLLM([], profile={})
     content = shown("text-to-image", "auto", SEES, known=other, middleware=True)
     assert [block["type"] for block in content] == ["text", "image"]
     listens = {"image_inputs": True, "audio_inputs": True, "image_tool_message": False}
@@ -99,7 +93,7 @@ def test_with_the_middleware_each_model_gets_the_files_that_it_takes_where_it_ta
         assert [block["type"] for block in moved.content_blocks] == ["text", kind]
         blind: dict[str, bool] | None
         for blind in ({}, None):
-            (text,) = shown(task, "auto", blind, known=AnotherLLM(replies=[], profile=SEES), middleware=True)
+            (text,) = shown(task, "auto", blind, known=AnotherLLM([], profile=SEES), middleware=True)
             assert "path" not in text
             assert text["text"].startswith(f"{kind}: /")
 
@@ -136,8 +130,9 @@ def test_the_agent_is_a_tool_whose_pictures_the_calling_model_sees() -> None:
         agent, llm, _ = small_agent(plan(("text-to-image", [], {"text": "a fox"})), DRAWN)
         call: Any = {"type": "tool_call", "name": "jarvis", "id": "1", "args": {"request": "Draw a fox"}}
         llm.profile = calling  # type: ignore[assignment]
+        caller: Any
         for caller in (ScriptedLLM, AnotherLLM):
-            script = caller(replies=[AIMessage("", tool_calls=[call]), "Here it is."])
+            script = caller([AIMessage("", tool_calls=[call]), "Here it is."])
             create_agent(script, [agent.as_tool(content=mode)]).invoke({"messages": "Draw"})
             (message,) = (one for one in script.calls[-1].messages if isinstance(one, ToolMessage))
             is_known = mode != "auto" or caller is ScriptedLLM
