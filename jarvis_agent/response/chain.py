@@ -49,7 +49,7 @@ from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.answer_checker import contains, language
 from jarvis_agent.response.path_checker import PathChecker
 from jarvis_agent.response.questions import find_questions, is_answered
-from jarvis_agent.response.report import NO_MODEL, found, is_unavailable, report, troubles
+from jarvis_agent.response.report import NO_MODEL, NOTHING_ASKED, found, is_unavailable, report, troubles
 from jarvis_agent.response.results import (
     file_names,
     input_files,
@@ -269,7 +269,8 @@ def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
     """What the answer must say but does not: that nothing was run, a result, or what failed."""
     words, plan = phrases(inputs["input"]), _plan(inputs)
     if not plan.tasks:
-        return words.not_run.format(notes="; ".join(map(words.translated, plan.notes))) if plan.notes else ""
+        notes = [words.translated(note) for note in plan.notes if NOTHING_ASKED not in note]
+        return words.not_run.format(notes="; ".join(notes)) if notes else ""
     results: Sequence[TaskResult] = inputs.get("results") or ()
     done = [result for result in results if result.status == "ok"]
     used = {i for result in done for i in refs_in(result.task.args)}

@@ -29,6 +29,9 @@ _COUNTS = 8
 NO_MODEL = "no model for it is available"
 """Is in the note on a task that has no model."""
 
+NOTHING_ASKED = "asks for no"
+"""Is in the note on a request that needs no task."""
+
 _UNAVAILABLE = re.compile(f"{NO_MODEL}|not one of the tools|no (?:task type|tool) ")
 _NOT_UNDERSTOOD = re.compile("is not understood|names nothing to do")
 _QUOTED = re.compile(r"[“\"(「]([^”\")」]{3,80})[”\")」]")
@@ -61,7 +64,7 @@ def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
     if is_unavailable(plan):
         yield _list(words.nothing if _NOT_UNDERSTOOD.search(said) else words.unavailable, notes)
         return
-    if {"asks for no" in note for note in plan.notes} != {True}:
+    if {NOTHING_ASKED in note for note in plan.notes} != {True}:
         yield _list(words.not_understood, notes)
     title, *examples = words.examples
     yield _list(title, examples)

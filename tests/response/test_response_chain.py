@@ -244,6 +244,11 @@ class TestResponseChain:
             assert nothing.notes[0] in await answer(response_chain(llm), "Draw a zoo", nothing, [])
             assert len(llm.calls) == calls
 
+    async def test_nothing_is_added_to_the_answer_of_a_request_that_needs_no_task(self) -> None:
+        plan = OfflinePlanner().invoke("Hello there!")
+        assert plan.notes
+        assert await answer(by_llm("Hello!")[0], "Hello there!", plan, []) == "Hello!"
+
     def test_it_streams(self) -> None:
         said = f"a b c d e f g h i j k {SPEECH}"
         pieces = list(by_llm({"respond": said})[0].stream({"input": "x", "plan": GOOD_PLAN, "results": GOOD}))
