@@ -216,10 +216,10 @@ def test_an_error_of_the_server_shows_no_details(
 
 
 def test_a_run_of_another_key_is_not_found(guarded: Guarded) -> None:
-    run = guarded.ask(ADA, "/runs").json()["id"]
+    run, body = guarded.ask(ADA, "/runs").json()["id"], {"decision": True, "good": True}
     for method, path in [(method, path) for method, path in ROUTES if path.startswith("/runs/")]:
         for found in (path.replace("{run}", run), path.replace("{run}", "%00")):
-            answer = guarded.client(BOB).request(method, found, json={"decision": True})
+            answer = guarded.client(BOB).request(method, found, json=body)
             assert answer.status_code == 404, found
 
 
