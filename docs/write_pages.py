@@ -22,7 +22,7 @@ from jarvis_agent.backends.hosted.provider_calls import CALLS
 from jarvis_agent.backends.starter.backend import STARTERS
 from jarvis_agent.backends.tabular import sklearn
 from jarvis_agent.backends.tabular import time_series as chronos
-from jarvis_agent.backends.transformers import pipelines as transformers_tasks
+from jarvis_agent.backends.transformers import backend as transformers_tasks
 from jarvis_agent.core.settings import EnvironmentSettings
 from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
 from jarvis_agent.interfaces.common.settings import ServerSettings
