@@ -59,15 +59,15 @@ def whole_number(call: Call, name: str, most: int) -> int | None:
     Raises:
         BadInputError: it is something else.
     """
-    given = call.inputs.get(name)
-    if given is None or given == "":
+    value = call.inputs.get(name)
+    if value is None or value == "":
         return None
-    text = "" if isinstance(given, bool) else str(given).strip().lower()
+    text = "" if isinstance(value, bool) else str(value).strip().lower()
     for ending in ("pixels", "px", ".0"):
         text = text.removesuffix(ending).strip()
     if not text.isdecimal() or len(text) > 18 or not 1 <= int(text) <= most:
         raise BadInputError(
-            f"{call.spec.name} needs a whole number from 1 to {most} for {name}, not {str(given)[:80]!r}"
+            f"{call.spec.name} needs a whole number from 1 to {most} for {name}, not {str(value)[:80]!r}"
         )
     return int(text)
 

@@ -161,7 +161,7 @@ def bytes_by_device(*modules: Any) -> dict[str, int]:
     """The same by device ("cpu", "cuda:0"). Shared storage counts once; other objects count nothing."""
     import torch
 
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     seen: set[tuple[str, int]] = set()
     for module in modules:
         tensors = [*module.parameters(), *module.buffers()] if isinstance(module, torch.nn.Module) else []
@@ -171,8 +171,8 @@ def bytes_by_device(*modules: Any) -> dict[str, int]:
             storage = tensor.untyped_storage()
             if tensor.device.type != "meta" and (device, storage.data_ptr()) not in seen:
                 seen.add((device, storage.data_ptr()))
-                found[device] = found.get(device, 0) + storage.nbytes()
-    return found
+                sizes[device] = sizes.get(device, 0) + storage.nbytes()
+    return sizes
 
 
 def free_caches() -> None:

@@ -104,8 +104,8 @@ class CrossEncoderModel(TextModel):
         results = []
         for call in calls:
             texts = _texts(call)
-            found = [next(scores) for _ in texts]
-            results.append(_ranked(texts, found) if call.spec.name == "text-ranking" else found)
+            ranks = [next(scores) for _ in texts]
+            results.append(_ranked(texts, ranks) if call.spec.name == "text-ranking" else ranks)
         return results
 
 

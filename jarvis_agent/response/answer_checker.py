@@ -108,8 +108,8 @@ def _core(result: TaskResult) -> tuple[str, int]:
     if rows and all(isinstance(row, dict) and "label" in row for row in rows):
         exclusive = all(row.keys() <= {"label", "score"} for row in rows)
         return " ".join(str(row["label"]) for row in rows[: 1 if exclusive else None]), 1
-    found = result.resource("text")
-    text = ((found.text if found else None) or "").strip()
+    part = result.resource("text")
+    text = ((part.text if part else None) or "").strip()
     if best := _SCORED.match(text):
         return best[1], _MOST_DATA
     is_data = text[:1] in ("{", "[") or all(resource.kind != "text" for resource in result.resources[:1])

@@ -311,16 +311,16 @@ def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any
 
 def _path_checker(inputs: Mapping[str, Any], request: PlanRequest) -> PathChecker:
     results: Sequence[TaskResult] = inputs.get("results") or ()
-    made = [resource for result in results for resource in result.resources]
+    resources = [resource for result in results for resource in result.resources]
     quoted = [
         request.text,
         _plan(inputs).notes,
         [(turn.request, turn.answer) for turn in request.turns],
         [(result.task.args, result.output, result.error or "", result.notes) for result in results],
-        [resource.text or "" for resource in made],
+        [resource.text or "" for resource in resources],
     ]
     return PathChecker(
-        made=made,
+        made=resources,
         names={name: path for path, name in file_names(results).items()},
         known=[*request.files, *(resource for turn in request.turns for resource in turn.resources)],
         quoted=quoted,

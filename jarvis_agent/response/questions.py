@@ -53,7 +53,7 @@ def find_questions(request: str) -> list[Question]:
     text = request
     for number, name in enumerate(names):  # what is quoted asks nothing, and the dots of a name end nothing
         text = text.replace(name, f"\ufffc{number}\ufffc")
-    found = list[Question]()
+    questions = list[Question]()
     for sentence in re.findall(patterns["sentence"], text, re.IGNORECASE):
         for kind in _KINDS:
             if match := re.search(patterns[kind], sentence, re.IGNORECASE):
@@ -62,9 +62,9 @@ def find_questions(request: str) -> list[Question]:
                 thing = _NAME.sub(" ", match["thing"] or "").lower()
                 thing = re.sub(patterns["around"], "", thing).strip()
                 if not re.search(patterns["several"], thing):  # "a cat or a dog" is neither yes nor no
-                    found.append(Question(kind, words, thing, named))
+                    questions.append(Question(kind, words, thing, named))
                 break
-    return found
+    return questions
 
 
 def decide(question: Question, result: TaskResult) -> bool | None:
@@ -97,8 +97,8 @@ def _may_answer(question: Question, result: TaskResult) -> bool:
 
 def _concerns(question: Question, result: TaskResult) -> bool:
     """Whether a result may be about the files of a question: it has one of them, or none of its own."""
-    own = set(map(_base_name, input_files(result.task)))
-    return not question.files or not own or not own.isdisjoint(map(_base_name, question.files))
+    files = set(map(_base_name, input_files(result.task)))
+    return not question.files or not files or not files.isdisjoint(map(_base_name, question.files))
 
 
 def _base_name(file: str) -> str:

@@ -165,12 +165,12 @@ def _title(task: Task, tasks: Sequence[Task], words: Phrases) -> str:
 
 
 def _sum_over_images(results: Sequence[TaskResult], words: Phrases) -> str:
-    found = totals(results)
-    if len(found.get("by_file", ())) < 2:
+    sums = totals(results)
+    if len(sums.get("by_file", ())) < 2:
         return ""
-    by_file: dict[str, dict[str, int]] = found["by_file"]
+    by_file: dict[str, dict[str, int]] = sums["by_file"]
     counts = []
-    for label, count in Counter(found.get("labels", {})).most_common(_COUNTS):
+    for label, count in Counter(sums.get("labels", {})).most_common(_COUNTS):
         places = ", ".join(f"{file}: {seen.get(label, 0)}" for file, seen in by_file.items())
         counts.append(f"{count_of(label, count, words)} ({places})")
     return words.total.format(counts="; ".join(counts) or "0")
@@ -179,9 +179,12 @@ def _sum_over_images(results: Sequence[TaskResult], words: Phrases) -> str:
 def _how(result: TaskResult, words: Phrases) -> str:
     """The model of a task, its time, why it was chosen among several, and the failed attempts."""
     took = words.seconds.format(number=max(0.0, result.ended - result.started))
-    why = (one := result.selection) and one.chosen_by != "only" and one.model == result.model and one.reason
-    reason = f", {words.translated(why)}" if why else ""
+    selection, reason = result.selection, ""
+    if selection and selection.chosen_by != "only" and selection.model == result.model and selection.reason:
+        reason = f", {words.translated(selection.reason)}"
     tried = [attempt for attempt in result.attempts if attempt.error]
-    failed = [f"{one.model}: {words.failed}: {words.translated(one.error or '')}" for one in tried]
+    failed = [
+        f"{attempt.model}: {words.failed}: {words.translated(attempt.error or '')}" for attempt in tried
+    ]
     model = f": {result.model}" if result.model else ""
     return "; ".join([f"{result.task.task}{model} ({took}){reason}", *failed])

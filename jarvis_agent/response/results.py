@@ -30,8 +30,8 @@ def predictions(results: Iterable[TaskResult], budget: int = 1200) -> list[dict[
 
 
 def _prediction(result: TaskResult, budget: int) -> dict[str, Any]:
-    found = result.resource("text")
-    text = (found.text if found else None) or ""
+    part = result.resource("text")
+    text = (part.text if part else None) or ""
     is_in_output = _json(text) in _json(result.output)
     return {
         "id": result.task.id,
@@ -113,14 +113,14 @@ def totals(results: Sequence[TaskResult]) -> dict[str, Any]:
         counts = by_file.setdefault(str(result.task.args.get("image", f"task {result.task.id}")), {})
         for label, count in Counter(str(box["label"]) for box in boxes).items():
             counts[label] = max(count, counts.get(label, 0))
-    found: dict[str, Any] = {
+    sums: dict[str, Any] = {
         "labels": dict(sum(map(Counter, by_file.values()), Counter[str]())),
         "by_file": by_file,
         "seconds": {path: length for result in results for path, length in _durations(result)},
         "files": sum(1 for result in results for _ in result.paths()),
         "tasks": dict(Counter(result.status for result in results)),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in sums.items() if value}
 
 
 def detections(result: TaskResult) -> list[dict[str, Any]] | None:

@@ -134,8 +134,8 @@ def _best(labels: Sequence[tuple[str, float | None]], slots: Mapping[str, str], 
     score = labels[0][1]
     is_sure = score is None or score >= _SURE
     template = words.sure if is_sure else words.probable if (score or 0.0) >= _UNSURE else words.unsure
-    next_ones = [one for one in labels[1:] if not is_sure and (one[1] or 0.0) >= _ALSO][:_MOST_ALSO]
-    also = [_label(*one, words) for one in next_ones]
+    next_ones = [label for label in labels[1:] if not is_sure and (label[1] or 0.0) >= _ALSO][:_MOST_ALSO]
+    also = [_label(*label, words) for label in next_ones]
     said = words.others.format(others=_join(also, words.comma, words.or_)) if also else ""
     return _fill(template, slots, best=_label(*labels[0], words), others=said)
 
@@ -173,11 +173,11 @@ def _join(texts: Sequence[str], comma: str, last: str) -> str:
 
 
 def _text(result: TaskResult, words: Phrases) -> str:
-    found = result.resource("text")
-    if found is None or found.text is None:
+    part = result.resource("text")
+    if part is None or part.text is None:
         is_text = not result.resources and result.output not in (None, [], {}, "")
         return json.dumps(result.output, ensure_ascii=False, default=str) if is_text else ""
-    text = found.text.strip()
+    text = part.text.strip()
     rest = len(text) - _MOST_CHARACTERS
     return (
         text if rest <= 0 else text[:_MOST_CHARACTERS] + words.more_text.format(number=rest)
@@ -190,7 +190,11 @@ def _files(result: TaskResult, slots: Mapping[str, str], words: Phrases) -> str:
     paths = list(dict.fromkeys(map(str, result.paths())))
     if not paths:
         return ""
-    notes = {str(made.path): made.name for made in result.resources if made.path} if len(paths) > 1 else {}
+    notes = (
+        {str(resource.path): resource.name for resource in result.resources if resource.path}
+        if len(paths) > 1
+        else {}
+    )
     notes |= {path: words.seconds.format(number=length) for path, length in seconds.items()}
     lines = [path + (f" ({notes[path]})" if notes.get(path) else "") for path in paths[:_MOST_FILES]]
     if len(paths) == 1:

@@ -113,16 +113,16 @@ class FakeSource:
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
         """Those of the task, the most downloaded first."""
         self.asked.append(spec.name)
-        found = [candidate for candidate in self._candidates if candidate.task == spec.name]
-        return sorted(found, key=lambda candidate: -candidate.downloads)[:limit]
+        models = [candidate for candidate in self._candidates if candidate.task == spec.name]
+        return sorted(models, key=lambda candidate: -candidate.downloads)[:limit]
 
 
 def fake_candidate(task: str, id: str = "", **fields: Any) -> Candidate:  # noqa: A002
     """A model for a task, on this machine, for the backend "fake"; by default its id is "fake/<task>"."""
-    given = {
+    values = {
         "source": "fake",
         "backend": "fake",
         "local": True,
         "description": f"A model for {task}.",
     } | fields
-    return Candidate(id=id or f"fake/{task}", task=task, **given)
+    return Candidate(id=id or f"fake/{task}", task=task, **values)

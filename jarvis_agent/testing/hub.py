@@ -219,8 +219,8 @@ class HubDouble:
             name: data.encode() if isinstance(data, str) else data for name, data in (files or {}).items()
         }
         if directory is not None:
-            found = sorted(file for file in directory.rglob("*") if file.is_file())
-            content |= {file.relative_to(directory).as_posix(): file.read_bytes() for file in found}
+            paths = sorted(file for file in directory.rglob("*") if file.is_file())
+            content |= {file.relative_to(directory).as_posix(): file.read_bytes() for file in paths}
         said = {
             "id": id,
             "modelId": id,
@@ -287,17 +287,17 @@ class HubDouble:
         if request.path == "/api/models":
             return self._list(request.query)
         api, file = _API.match(request.path), _FILE.match(request.path)
-        found = api or file
-        if found is None:
+        match = api or file
+        if match is None:
             return _json({"error": "not found"}, 404)
-        model = self.models.get(found["id"])
+        model = self.models.get(match["id"])
         if model is None:
             return _refused(404, "RepoNotFound", "Repository not found")
-        if found["revision"] not in (None, "main", model.info["sha"]):
-            return _refused(404, "RevisionNotFound", f"Invalid rev id: {found['revision']}")
+        if match["revision"] not in (None, "main", model.info["sha"]):
+            return _refused(404, "RevisionNotFound", f"Invalid rev id: {match['revision']}")
         if file:
             return _file(model, file["file"], request.headers)
-        if found["what"] == "tree":
+        if match["what"] == "tree":
             return _json(model.tree(recursive=request.query.get("recursive", [""])[0].lower() == "true"))
         return _json(model.shown(request.query.get("expand", [])))
 

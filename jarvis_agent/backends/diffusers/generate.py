@@ -76,8 +76,8 @@ def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
         raise UnsupportedError(f"{loaded.id} only fills masked parts of an image; give it a mask")
     from diffusers import AutoPipelineForInpainting
 
-    given = _sized_image(loaded, call)
-    mask = call.inputs["mask"].to_pil().convert("L").resize(given["image"].size)
+    options = _sized_image(loaded, call)
+    mask = call.inputs["mask"].to_pil().convert("L").resize(options["image"].size)
     pipe = loaded.pipe
     try:
         if "mask_image" not in parameters(pipe):
@@ -86,13 +86,15 @@ def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
         raise UnsupportedError(
             f"{loaded.id} ({type(loaded.pipe).__name__}) cannot use a mask; leave it out"
         ) from error
-    return _image(call_pipeline(loaded, call, pipe=pipe, **given, mask_image=mask, prompt=_prompt(call)))
+    return _image(call_pipeline(loaded, call, pipe=pipe, **options, mask_image=mask, prompt=_prompt(call)))
 
 
 def controlled_image(loaded: LoadedPipeline, call: Call) -> Image:
     """Return an image of a text that follows a control map, in the map's size to multiples of 8 pixels."""
-    given = _sized_image(loaded, call)
-    return _image(call_pipeline(loaded, call, **given, control_image=given["image"], prompt=text_of(call)))
+    options = _sized_image(loaded, call)
+    return _image(
+        call_pipeline(loaded, call, **options, control_image=options["image"], prompt=text_of(call))
+    )
 
 
 def text_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
@@ -319,15 +321,15 @@ def parameters(pipe: Any) -> Mapping[str, inspect.Parameter]:
 
 def options_of(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
     """Return the options in the candidate's metadata, all of which the pipeline must have."""
-    given = dict(call.candidate.metadata.get("options") or {})
+    options = dict(call.candidate.metadata.get("options") or {})
     known = parameters(loaded.pipe)
-    if unknown := [name for name in given if name not in known or name == "self"]:
+    if unknown := [name for name in options if name not in known or name == "self"]:
         names = ", ".join(name for name in known if name not in ("self", "return_dict", "generator"))
         raise UnsupportedError(
             f"{loaded.id} has no option {unknown[0]!r} (metadata.options of its description); "
             f"{type(loaded.pipe).__name__} takes {names}"
         )
-    return given
+    return options
 
 
 def _distilled_options(loaded: LoadedPipeline) -> Mapping[str, Any]:

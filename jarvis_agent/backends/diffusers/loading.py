@@ -76,9 +76,9 @@ class DiffusionPipelineSpec:
 def class_name(folder: Path) -> str:
     """Return the diffusers class named in a directory's model_index.json or config.json."""
     for marker in DIFFUSERS.markers:
-        found = read_json(folder / marker).get("_class_name")
-        if found:
-            return str(found[-1] if isinstance(found, list) else found)
+        named = read_json(folder / marker).get("_class_name")
+        if named:
+            return str(named[-1] if isinstance(named, list) else named)
     raise UnsupportedError(
         f"{folder} is not a diffusers model: no {' or '.join(DIFFUSERS.markers)} in it names its class; "
         "adapters such as LoRA, and single files, are not loaded by themselves"
@@ -89,7 +89,14 @@ def choose_diffusion_pipeline(
     pipelines: Sequence[DiffusionPipelineSpec], name: str
 ) -> DiffusionPipelineSpec | None:
     """Return the first pipeline that fits a model of the class `name`."""
-    return next((one for one in pipelines if re.fullmatch(one.classes, name) and _fits(one, name)), None)
+    return next(
+        (
+            pipeline
+            for pipeline in pipelines
+            if re.fullmatch(pipeline.classes, name) and _fits(pipeline, name)
+        ),
+        None,
+    )
 
 
 def _fits(pipeline: DiffusionPipelineSpec, name: str) -> bool:

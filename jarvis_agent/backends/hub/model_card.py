@@ -119,7 +119,7 @@ def describe(card: Mapping[str, Any], tags: Sequence[str]) -> str:
 def first_paragraph(readme: str) -> str:
     """The first paragraph of a card's text that is prose; "" if there is none."""
     for block in re.split(r"\n\s*\n", _NO_PROSE.sub("", readme)):
-        plain = brief_text(_MARKUP.sub(lambda found: found[1] or "", block))
+        plain = brief_text(_MARKUP.sub(lambda match: match[1] or "", block))
         if len(plain.split()) >= 6 and not block.lstrip().startswith(("#", "|", ">", "-", "!")):
             return plain
     return ""
@@ -146,8 +146,8 @@ def base_models(card: Mapping[str, Any]) -> dict[str, list[str]]:
 def task_of(config: Mapping[str, Any]) -> str | None:
     """The task that the class is for which a config.json or model_index.json names, or None."""
     names = " ".join([*strings(config.get("architectures")), *strings(config.get("_class_name"))])
-    found = (task for pattern, task in _TASK_OF_ARCHITECTURE if names and re.search(pattern, names))
-    return next(found, None) or None
+    tasks = (task for pattern, task in _TASK_OF_ARCHITECTURE if names and re.search(pattern, names))
+    return next(tasks, None) or None
 
 
 def control_task(config: Mapping[str, Any], model_id: str, tags: Iterable[str]) -> str | None:
@@ -155,8 +155,8 @@ def control_task(config: Mapping[str, Any], model_id: str, tags: Iterable[str]) 
     if not re.search("ControlNet", " ".join(strings(config.get("_class_name")))):
         return None
     said = " ".join((model_id, *tags)).lower()
-    found = (control for pattern, control in _CONTROL_OF_NAME if re.search(pattern, said))
-    control = next(found, None)
+    controls = (control for pattern, control in _CONTROL_OF_NAME if re.search(pattern, said))
+    control = next(controls, None)
     return f"{control}-text-to-image" if control else None
 
 
@@ -173,13 +173,13 @@ def library_at(folder: Path, files: Iterable[str]) -> str | None:
 def weight_bytes(sizes: Mapping[str, int]) -> int:
     """Bytes of a model's weights, from the sizes of its files; copies in other formats are counted once."""
     for suffix in WEIGHTS:
-        found = [
+        copies = [
             size
             for name, size in sizes.items()
             if name.endswith(suffix) and Path(name).name not in _NOT_WEIGHTS
         ]
-        if found:
-            return sum(found)
+        if copies:
+            return sum(copies)
     return 0
 
 
@@ -205,10 +205,10 @@ def is_complete(folder: Path) -> bool:
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object of a file; {} if there is none that can be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def read_card(path: Path) -> tuple[dict[str, Any], str]:

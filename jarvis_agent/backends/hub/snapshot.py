@@ -199,8 +199,8 @@ def _is_in(folder: str, name: str) -> bool:
 
 
 def _precision(name: str) -> str:
-    found = _PRECISION.search(PurePosixPath(name).name)
-    return found[1] if found else ""
+    match = _PRECISION.search(PurePosixPath(name).name)
+    return match[1] if match else ""
 
 
 _THREADS = 4

@@ -108,11 +108,11 @@ def _model_file(candidate: Candidate, folder: Path, described: dict[str, Any]) -
         return candidate.path
     model = described.get("model")
     name = model.get("file") if isinstance(model, dict) else None
-    found = _skops_files(folder)
-    named = [file for file in found if file.name == name]
-    if len(named or found) == 1:
-        return (named or found)[0]
-    several = ", ".join(file.name for file in found)
+    files = _skops_files(folder)
+    named = [file for file in files if file.name == name]
+    if len(named or files) == 1:
+        return (named or files)[0]
+    several = ", ".join(file.name for file in files)
     raise UnsupportedError(f"{candidate.id} has {several}; its config.json must say which is the model")
 
 

@@ -128,14 +128,14 @@ def series_of(columns: Columns) -> dict[str, list[Any]]:
     Raises:
         BadInputError: there are none.
     """
-    found = {
+    numeric = {
         name: cells for name, cells in columns.items() if _is_numeric(cells) and not _TIME.fullmatch(name)
     }
-    if not found:
+    if not numeric:
         raise BadInputError(
             "the table has no column of numbers to forecast; its columns are " + ", ".join(map(repr, columns))
         )
-    return found
+    return numeric
 
 
 def _is_numeric(cells: list[Cell]) -> bool:

@@ -250,10 +250,10 @@ def tasks(
     hub = check_hub(settings := _settings())
     if hub.state != "ok":
         settings = settings.model_copy(update={"offline": True})
-    found = _ask_registry(lambda registry: listing.list_tasks(registry, task), settings)
+    listed = _ask_registry(lambda registry: listing.list_tasks(registry, task), settings)
     notes = [] if hub.state == "ok" else [f"{hub.name}: {hub.found}"]
     table = listing.task_details if task else listing.task_table
-    _print(found.model_copy(update={"notes": notes}), table, as_json)
+    _print(listed.model_copy(update={"notes": notes}), table, as_json)
 
 
 @app.command()
@@ -268,8 +268,8 @@ def models(
     """List the models for a task, in the order in which they are tried."""
     from jarvis_agent.interfaces.cli import listing
 
-    found = _ask_registry(lambda registry: listing.list_models(task, registry, request), _settings(policy))
-    _print(found, listing.model_table, as_json)
+    listed = _ask_registry(lambda registry: listing.list_models(task, registry, request), _settings(policy))
+    _print(listed, listing.model_table, as_json)
 
 
 @app.command()

@@ -89,7 +89,7 @@ def check_experts(settings: Settings) -> Check:
         status = server.status()
     except JarvisError as error:
         return check(name, False, str(error), "change or unset JARVIS_EXPERTS", needed=True)
-    models = [f"{one['model']} ({one['bytes'] / 1e6:.0f} MB)" for one in status["loaded"]]
+    models = [f"{loaded['model']} ({loaded['bytes'] / 1e6:.0f} MB)" for loaded in status["loaded"]]
     found = f"{server.address}, version {status['version']}"
     return check(name, True, f"{found}; loaded: {', '.join(models) or 'no model yet'}")
 
@@ -97,14 +97,14 @@ def check_experts(settings: Settings) -> Check:
 def check_model(settings: Settings) -> Check:
     """Which chat model is configured, and whether its server answers and lists it. Nothing is generated."""
     name = "language model"
-    given = {
+    sources = {
         "JARVIS_BASE_URL": settings.base_url,
         "JARVIS_MODEL": settings.model,
         "OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY"),
         "the Hugging Face token": settings.hf_token and not settings.offline,
         "`jarvis setup`": True,
     }
-    source = next(name for name, value in given.items() if value)
+    source = next(name for name, value in sources.items() if value)
     try:
         model = resolve_model(None, settings)
     except ConfigError as error:
@@ -148,9 +148,9 @@ def examine(settings: Settings) -> Report:
     """Run every check. A server that does not answer takes 10 seconds."""
     hub, llm, token = check_hub(settings), check_model(settings), settings.token is not None
     online, local = hub.state == "ok", find_spec("transformers") is not None
-    importable = [name for name, one in STARTERS.items() if all(map(find_spec, one.needs))]
+    importable = [name for name, starter in STARTERS.items() if all(map(find_spec, starter.needs))]
     installed = {name for name in importable if find_weights(STARTERS[name])}
-    absent = [one for name, one in STARTERS.items() if name not in installed]
+    absent = [starter for name, starter in STARTERS.items() if name not in installed]
     usable = {
         "starter models": bool(installed),
         "downloaded models": local and any(Path(constants.HF_HUB_CACHE).glob("models--*")),
@@ -164,9 +164,9 @@ def examine(settings: Settings) -> Report:
     system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     planner = MINILM if can_plan else f"{MINILM} is missing"
     found = f"{len(installed)} of {len(STARTERS)}"
-    found += f"; missing: {', '.join(one.id for one in absent)}" if absent else ""
-    extras = _install(",".join(sorted({one.extra for one in absent if one.extra})))
-    installs = dict.fromkeys(extras if one.extra else one.install for one in absent)
+    found += f"; missing: {', '.join(starter.id for starter in absent)}" if absent else ""
+    extras = _install(",".join(sorted({starter.extra for starter in absent if starter.extra})))
+    installs = dict.fromkeys(extras if starter.extra else starter.install for starter in absent)
     checks = [
         check("Python", True, system),
         llm,
@@ -180,7 +180,7 @@ def examine(settings: Settings) -> Report:
         check("experts", bool(experts), experts, _install("starter,starter-tts"), needed=True),
         _output_directory(settings),
     ]
-    return Report(ready=all(one.state != "problem" for one in checks), checks=checks)
+    return Report(ready=all(each.state != "problem" for each in checks), checks=checks)
 
 
 def _install(extras: str) -> str:
@@ -190,11 +190,15 @@ def _install(extras: str) -> str:
 def _extras() -> Iterator[Check]:
     """One check per extra. Nothing is imported."""
     missing: dict[str, list[str]] = {}
-    for one in map(Requirement, requires(DISTRIBUTION) or []):
-        for extra in set(re.findall(r'extra == "([\w-]+)"', str(one.marker))) - {"all", "dev"}:
+    for requirement in map(Requirement, requires(DISTRIBUTION) or []):
+        for extra in set(re.findall(r'extra == "([\w-]+)"', str(requirement.marker))) - {"all", "dev"}:
             lacking = missing.setdefault(extra, [])
-            if one.marker and one.marker.evaluate({"extra": extra}) and not _is_installed(one):
-                lacking.append(f"{one.name}{one.specifier}")
+            if (
+                requirement.marker
+                and requirement.marker.evaluate({"extra": extra})
+                and not _is_installed(requirement)
+            ):
+                lacking.append(f"{requirement.name}{requirement.specifier}")
     for name, lacking in missing.items():
         found = f"missing: {', '.join(lacking[:_SHOWN])}" if lacking else "installed"
         found += f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""

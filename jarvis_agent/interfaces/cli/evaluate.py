@@ -56,9 +56,9 @@ def taskbench(folder: Folder, model: Model = None, limit: Limit = None, as_json:
     from jarvis_agent.evaluation.taskbench import read_folder, score_folder
 
     bench = read_folder(folder)
-    name, made = _plan_all(model, bench.inputs(limit))
-    _print_table("TaskBench", score_folder(bench, made, name), [], as_json)
-    _exit_if_all_failed(made)
+    name, predictions = _plan_all(model, bench.inputs(limit))
+    _print_table("TaskBench", score_folder(bench, predictions, name), [], as_json)
+    _exit_if_all_failed(predictions)
 
 
 @eval_app.command()
@@ -74,11 +74,11 @@ def plans(
     from jarvis_agent.evaluation.requests import read_requests, score_requests
 
     asked = read_requests(half, requests)[:limit]
-    name, made = _plan_all(model, {one.id: one.inputs for one in asked})
-    reports, judged = score_requests(asked, made)
-    wrong = [one.as_failure() for one in judged if failures and not one.exact]
+    name, predictions = _plan_all(model, {request.id: request.inputs for request in asked})
+    reports, judged = score_requests(asked, predictions)
+    wrong = [verdict.as_failure() for verdict in judged if failures and not verdict.exact]
     _print_table(f"plans of {name}, half {half}", reports, wrong, as_json)
-    _exit_if_all_failed(made)
+    _exit_if_all_failed(predictions)
 
 
 @eval_app.command()
@@ -170,20 +170,20 @@ def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tupl
     concurrency = 1 if chat is None else 4  # Offline plans would only compete for the CPU.
 
     async def collect() -> dict[str, Prediction]:
-        made = {}
+        predictions = {}
         with Progress(console=make_console(stderr=True), transient=True) as progress:
             bar = progress.add_task("planning", total=len(requests))
-            async for one in predict(requests, planner, concurrency=concurrency):
-                made[one.id] = one
+            async for prediction in predict(requests, planner, concurrency=concurrency):
+                predictions[prediction.id] = prediction
                 progress.advance(bar)
-        return made
+        return predictions
 
     return name, asyncio.run(collect())
 
 
-def _exit_if_all_failed(made: Mapping[str, Prediction]) -> None:
-    errors = [one.error for one in made.values() if one.error is not None]
-    if made and len(errors) == len(made):
+def _exit_if_all_failed(predictions: Mapping[str, Prediction]) -> None:
+    errors = [prediction.error for prediction in predictions.values() if prediction.error is not None]
+    if predictions and len(errors) == len(predictions):
         from jarvis_agent.core.text import clean
 
         typer.echo(f"the planner failed at every request: {clean(errors[0])}", err=True)
@@ -206,13 +206,13 @@ def _print_table(
         return
     table = Table(title=Text(clean(title), "bold"), title_justify="left", box=None, pad_edge=False)
     table.add_column("", header_style="dim")
-    for column in ("requests", *(one.name for one in reports[0].figures)):
+    for column in ("requests", *(figure.name for figure in reports[0].figures)):
         table.add_column(column, justify="right", header_style="bold")
     for report in reports:
         table.add_row(Text(clean(report.name)), str(report.requests), *map(_percent, report.figures))
     console, first = make_console(), reports[0]
     console.print(table)
-    times = " / ".join(f"{1000 * one:.0f} ms" for one in first.seconds) or "–"
+    times = " / ".join(f"{1000 * seconds:.0f} ms" for seconds in first.seconds) or "–"
     console.print(
         f"percent (95 % interval); {first.unanswered} unanswered, {first.failed} failed; "
         f"time, median / 95th percentile: {times}; {first.usage.calls} LLM calls, "
@@ -220,10 +220,10 @@ def _print_table(
     )
     if first.reason:
         console.print(Text(f"most frequent error: {clean(first.reason)}"))
-    for one in wrong:
-        console.print(Text(clean(f"\n{one['id']}: {one['request']}"), "bold"))
+    for failure in wrong:
+        console.print(Text(clean(f"\n{failure['id']}: {failure['request']}"), "bold"))
         for label in ("expected", "got", "reason"):
-            values = one.get(label) or []
+            values = failure.get(label) or []
             for value in [values] if isinstance(values, str) else values:
                 console.print(Text(f"  {label:<9} {clean(str(value))}"))
 

@@ -172,12 +172,12 @@ async def _how(registry: ModelRegistry, spec: TaskSpec, available: bool) -> tupl
 
 async def _local_candidates(registry: ModelRegistry, spec: TaskSpec) -> list[Candidate]:
     """The candidates of the sources of this machine; a source that fails is skipped."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for source in registry.sources:
         if not isinstance(source, RemoteSource):
             with suppress(JarvisError):
-                found += await source.candidates(spec, registry.settings.top_k)
-    return found
+                candidates += await source.candidates(spec, registry.settings.top_k)
+    return candidates
 
 
 def _answers(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> dict[str, str | None]:
