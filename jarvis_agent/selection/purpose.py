@@ -20,7 +20,7 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.examples import CJK
-from jarvis_agent.planning.reading import words_about
+from jarvis_agent.selection.hints import words_about
 
 WORD = re.compile(r"[^\W_]+")
 _FUNCTION_WORDS = """
