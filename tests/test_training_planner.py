@@ -129,7 +129,7 @@ def test_the_network_in_numpy_computes_what_the_trained_one_does() -> None:
     network = load_network(Settings(offline=True))
     _, about = load_arrays(WEIGHTS)
     vocabulary, request = (
-        network._vocabulary,
+        network.vocabulary,
         PlanRequest.of("Describe cat.jpg in French"),
     )
     tokens = sequences.TokenizedRequest(vocabulary, request)
