@@ -49,6 +49,9 @@ def cluster(
         "JARVIS_MODEL": "none",
         "JARVIS_OUTPUT_DIR": str(tmp_path_factory.mktemp("outputs")),
         "PYTHONPATH": environment(tmp_path_factory.mktemp("packages"))["PYTHONPATH"],
+        # By default Ray's workers yield to all other work, and a proxy that takes 15 s to start is ended.
+        "RAY_worker_niceness": "0",
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
