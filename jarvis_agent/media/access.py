@@ -192,7 +192,12 @@ class AccessPolicy:
 
     def _is_below_roots(self, path: Path) -> bool:
         real = path.resolve()
-        return any(real.is_relative_to(root) for root in self._roots)
+        # Results belong to their thread, also where their directory lies in a directory that all may read.
+        results = self._settings.output_dir.expanduser().resolve()
+        is_result = real.is_relative_to(results)
+        return any(
+            real.is_relative_to(root) and not (is_result and root in results.parents) for root in self._roots
+        )
 
 
 def describe_file(path: Path, name: str) -> Resource:

@@ -71,6 +71,20 @@ def test_files_belong_to_the_thread_in_which_they_were_made(outputs: Path) -> No
     assert "may not read" in chat.tools[1].invoke({"audio": mine})
 
 
+def test_results_in_the_working_directory_belong_to_their_thread_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with the default of `output_dir`."""
+    monkeypatch.chdir(tmp_path)
+    chat = Chat(make_tools(Path("outputs")), InMemorySaver())
+    mine = chat.speak("mine")
+    assert Path(mine).resolve().is_relative_to(tmp_path)
+    assert chat.ask("mine", HEAR, audio=mine).content == "hello there"
+    assert "may not read" in chat.ask("yours", HEAR, audio=mine).text
+    (tmp_path / "a.wav").write_bytes(Path(mine).read_bytes())
+    assert chat.ask("yours", HEAR, audio="a.wav").content == "hello there"
+
+
 def test_a_thread_that_is_resumed_in_another_process_reads_its_files(outputs: Path) -> None:
     saver = InMemorySaver()
     mine = Chat(make_tools(outputs), saver).speak("mine")
