@@ -196,11 +196,10 @@ def test_one_task_is_shown_in_detail_and_output_to_a_pipe_is_not_wrapped() -> No
 # The tables
 
 EVIL = "[red]x[/red]\x1b[2J\x07"
-LONG_TASK, LONG_MODEL = "unconditional-image-generation", "sentence-transformers/all-MiniLM-L6-v2"
 
 
-def drawn(what: RenderableType, width: int = 200) -> str:
-    console = Console(file=io.StringIO(), width=width, markup=False, color_system=None)
+def drawn(what: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=200, markup=False, color_system=None)
     console.print(what)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -253,20 +252,6 @@ def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> Non
     assert "?" in lines[3]
     assert any("org/third" in line and "it is gated" in line for line in lines[4:])
     assert lines[-1] == "the Hub did not answer"
-
-
-def test_in_a_narrow_terminal_names_can_still_be_copied() -> None:
-    reason = task_line("text-generation", "text", "it is not installed: " + "pip install x " * 9, "")
-    tasks = TaskList(tasks=[task_line(LONG_TASK, "vision", LONG_MODEL), reason])
-    rejected = {f"{LONG_MODEL}-qdrant": "it is gated"}
-    models = drawn(
-        model_table(ModelList(task=LONG_TASK, models=[model_line(LONG_MODEL)], rejected=rejected)), width=72
-    )
-    table = drawn(task_table(tasks), width=80)
-    assert LONG_TASK in table
-    assert LONG_MODEL in table
-    assert LONG_MODEL in models
-    assert f"{LONG_MODEL}-qdrant" in models
 
 
 def test_tables_do_not_interpret_markup_or_control_characters() -> None:

@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from served import BASE, Served, agent_of, plan_for
-from starlette.testclient import TestClient
+from served import Served, plan_for
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.interfaces import server
-from jarvis_agent.interfaces.common.settings import ServerSettings
-from jarvis_agent.interfaces.server import create_app
 
 ROOT = Path(__file__).parents[2]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -90,14 +87,6 @@ def test_clients_cannot_add_labels(served: Served) -> None:
     text = served.get("/metrics").text
     assert "secret" not in text.lower()
     assert 'method="other"' in text
-
-
-def test_the_metrics_need_a_key_if_there_are_any(tmp_path: Path) -> None:
-    app = create_app(agent_of(tmp_path, {"plan": "[]"}), ServerSettings(api_keys=("one",)))
-    with TestClient(app, base_url=BASE) as client:
-        assert client.get("/metrics").status_code == 401
-        answer = client.get("/metrics", headers={"Authorization": "Bearer one"})
-    assert answer.headers["content-type"].startswith("text/plain")
 
 
 def test_workers_get_a_directory_to_share(monkeypatch: pytest.MonkeyPatch) -> None:
