@@ -1,22 +1,16 @@
-"""A durable run in its own process, to be killed by a test: python tests/killed_runs.py FOLDER [URL]
-
-It is stored in SQLite, or in the PostgreSQL database with this URL.
-"""
+"""A durable run of several tasks, which is stopped by a test."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import os
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from stages import FakeStage
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
@@ -77,20 +71,6 @@ def started(folder: Path) -> list[tuple[int, int]]:
     return [(int(number), int(process)) for number, process in map(str.split, lines)]
 
 
-@asynccontextmanager
-async def database(folder: Path, url: str | None) -> AsyncIterator[BaseCheckpointSaver[Any]]:
-    """The checkpointer with its tables."""
-    if url:
-        from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-
-        async with AsyncPostgresSaver.from_conn_string(url) as saver:
-            await saver.setup()
-            yield saver
-    else:
-        async with AsyncSqliteSaver.from_conn_string(str(folder / "runs.sqlite")) as saver:
-            yield saver
-
-
 async def run(folder: Path, request: str | None, saver: BaseCheckpointSaver[Any]) -> Run:
     """Run a request, or resume the run for None."""
     agent = JarvisAgent(
@@ -100,12 +80,3 @@ async def run(folder: Path, request: str | None, saver: BaseCheckpointSaver[Any]
         checkpointer=saver,
     )
     return await agent.ainvoke(request, {"configurable": {"thread_id": str(folder)}})
-
-
-async def main(folder: Path, url: str | None = None) -> None:
-    async with database(folder, url) as saver:
-        await run(folder, "work", saver)
-
-
-if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -26,7 +26,6 @@ from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 CAPTION = "a girl is reading a book on a bench"
 PRINTED_TEXT = "NO SWIMMING. The water is deep."
-LONG_SENTENCE = "Her majesty's ship sailed on a cold and windy morning, and nobody on the quay knew where."
 ZEBRAS = {"a.jpg": 2, "b.jpg": 3, "c.jpg": 1}
 
 
@@ -183,21 +182,6 @@ SCENARIOS: dict[str, Scenario] = {
             "args": {"question": "What is the total?", "image": "doc.jpg"}}""",
         received={"document-question-answering": {"text": "What is the total?", "image": "doc.jpg"}},
     ),
-    "variation": Scenario(
-        request="Make a variation of the picture example.jpg.",
-        plan=(("image-to-image", [], {"image": "example.jpg"}),),
-        received={"image-to-image": {"image": "example.jpg"}},
-    ),
-    "surfing-video": Scenario(
-        request="Show me a video of 'Spider-Man is surfing'.",
-        plan=(("text-to-video", [], {"text": "Spider-Man is surfing"}),),
-        received={"text-to-video": {"text": "Spider-Man is surfing"}},
-    ),
-    "long-sentence": Scenario(
-        request=f'Say "{LONG_SENTENCE}" aloud.',
-        plan=(("text-to-speech", [], {"text": LONG_SENTENCE}),),
-        received={"text-to-speech": {"text": LONG_SENTENCE}},
-    ),
     "in-detail": Scenario(
         request="Describe this picture in as much detail as possible. example.jpg",
         plan=(
@@ -214,34 +198,6 @@ SCENARIOS: dict[str, Scenario] = {
             {"task": "VQA", "id": 4, "dep": [-1],
              "args": {"text": "What is in the picture?", "image": "examples.jpg"}}]""",
         received={"visual-question-answering": {"text": "What is in the picture?", "image": "example.jpg"}},
-    ),
-    "how-many-objects": Scenario(
-        request="example1.jpg, can you tell me how many objects are in the picture?",
-        plan=(
-            ("object-detection", [], {"image": "example1.jpg"}),
-            ("image-to-text", [], {"image": "example1.jpg"}),
-        ),
-        received={
-            "object-detection": {"image": "example1.jpg"},
-            "image-to-text": {"image": "example1.jpg"},
-        },
-    ),
-    "what-animal": Scenario(
-        request="example2.jpg, what is the animal and what is it doing?",
-        plan=(
-            ("image-classification", [], {"image": "example2.jpg"}),
-            ("visual-question-answering", [], {"text": "what is it doing?", "image": "example2.jpg"}),
-            ("image-to-text", [], {"image": "example2.jpg"}),
-        ),
-        printed="""[{"task": "image-cls", "id": 0, "dep": [-1], "args": {"image": "example2.jpg"}},
-            {"task": "vqa", "id": 1, "dep": [-1],
-             "args": {"text": "what is it doing?", "image": "example2.jpg"}},
-            {"task": "image-to-text", "id": 2, "dep": [-1], "args": {"image": "example2.jpg"}}]""",
-        received={
-            "image-classification": {"image": "example2.jpg"},
-            "visual-question-answering": {"text": "what is it doing?", "image": "example2.jpg"},
-            "image-to-text": {"image": "example2.jpg"},
-        },
     ),
 }
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
 import threading
 from contextlib import aclosing
 from pathlib import Path
@@ -212,23 +210,6 @@ async def test_a_stored_answer_is_not_written_again(tmp_path: Path) -> None:
     saver.left = MortalSaver.left
     assert (await durable.ainvoke(None, THREAD)).answer
     assert durable.model.stages() == ["plan", "respond"]  # type: ignore[union-attr]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
-async def test_a_killed_process_loses_no_stored_result(
-    tmp_path: Path, database: str, request: pytest.FixtureRequest
-) -> None:
-    url = request.getfixturevalue("postgres") if database == "postgres" else None
-    arguments = [str(Path(killed_runs.__file__)), str(tmp_path), *([url] if url else [])]
-    process = await asyncio.create_subprocess_exec(sys.executable, *arguments)
-    while len(killed_runs.executed(tmp_path)) < 4:
-        assert process.returncode is None
-        await asyncio.sleep(0.005)
-    process.kill()
-    assert await process.wait() == -signal.SIGKILL
-    async with killed_runs.database(tmp_path, url) as saver:
-        assert await check_resumed(tmp_path, saver)
 
 
 async def test_runs_of_one_thread_in_two_event_loops_run_one_after_the_other(tmp_path: Path) -> None:

@@ -54,21 +54,16 @@ def models(built: Callable[[str], Path]) -> RegisteredSource:
 Play = Callable[[str], dict[str, TaskResult]]
 
 
-@pytest.fixture(params=[False, True], ids=["answered", "reported"])
-def play(
-    request: pytest.FixtureRequest, models: RegisteredSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Play:
-    """Run a scenario; its answer, by the language model or the report, names all files and no other."""
+@pytest.fixture
+def play(models: RegisteredSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Run a scenario; its answer names all files and no other."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "media").mkdir()
     make_media(tmp_path / "media")["photo"].rename(tmp_path / "example.jpg")
     settings = Settings(output_dir=tmp_path / "out", offline=True, device="cpu", retries=0)
-    reported: bool = request.param
 
     def play(name: str) -> dict[str, TaskResult]:
-        script = {"plan": SCENARIOS[name].written, "select": first_candidate}
-        if not reported:
-            script["respond"] = answer_with_paths
+        script = {"plan": SCENARIOS[name].written, "select": first_candidate, "respond": answer_with_paths}
         sources = [models, StarterSource(settings)]
         pins = {"image-classification": "tiny/vit", "text-to-speech": "tiny/vits"}
         llm = ScriptedLLM(script)
@@ -78,7 +73,7 @@ def play(
         named = {Path(word) for word in re.findall(r"(?<!\w)/[^\s,:()]+\.(?:png|wav|mp4)", run.answer)}
         assert named == {path for result in run.results for path in result.paths()}
         assert all(path.is_file() for path in named)
-        assert reported or "made-up.png (no such file)" in run.answer
+        assert "made-up.png (no such file)" in run.answer
         return {result.task.task: result for result in run.results}
 
     return play
