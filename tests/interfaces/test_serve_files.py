@@ -19,8 +19,8 @@ from served import CAT, Served, agent_of, serving
 from starlette.requests import Request
 
 from jarvis_agent import Run
-from jarvis_agent.interfaces.common import files, limits
-from jarvis_agent.interfaces.common.files import delete_expired, stored_bytes
+from jarvis_agent.interfaces.common import limits, uploads_and_outputs
+from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired, stored_bytes
 from jarvis_agent.interfaces.server.errors import database_error_response
 from jarvis_agent.interfaces.server.jarvis_api import JarvisRequest
 from jarvis_agent.interfaces.server.openai_api import ChatCompletionRequest
@@ -133,13 +133,13 @@ def test_uploads_at_the_same_time_share_the_quota(tmp_path: Path, monkeypatch: p
         """The second upload comes before the first is written."""
         monkeypatch.setattr(shutil, "copyfileobj", copy)
         with CAT.open("rb") as file, pytest.raises(OSError, match="your uploads have all of") as refused:
-            files.save_upload(tmp_path, "b.jpg", file, size, size, 2 * size - 1)
+            uploads_and_outputs.save_upload(tmp_path, "b.jpg", file, size, size, 2 * size - 1)
         second.append(refused)
         copy(*given)
 
     monkeypatch.setattr(shutil, "copyfileobj", overtaken)
     with CAT.open("rb") as file:
-        upload = files.save_upload(tmp_path, "a.jpg", file, size, size, 2 * size - 1)
+        upload = uploads_and_outputs.save_upload(tmp_path, "a.jpg", file, size, size, 2 * size - 1)
     assert second
     assert [path.name for path in tmp_path.rglob("*.jpg")] == ["a.jpg"]
     assert (tmp_path / upload.name).read_bytes() == CAT.read_bytes()
@@ -156,8 +156,8 @@ def full(*_: Any, **__: Any) -> None:
     "write",
     [
         "starlette.datastructures.UploadFile.write",
-        "jarvis_agent.interfaces.common.files.Path.mkdir",
-        "jarvis_agent.interfaces.common.files.shutil.copyfileobj",
+        "jarvis_agent.interfaces.common.uploads_and_outputs.Path.mkdir",
+        "jarvis_agent.interfaces.common.uploads_and_outputs.shutil.copyfileobj",
     ],
 )
 def test_an_upload_to_a_full_disk_is_reported_and_leaves_nothing(

@@ -53,11 +53,11 @@ from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.types import Resource
 from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
-from jarvis_agent.interfaces.common.files import SWEEP_S, delete_expired, find_output, to_paths
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits, max_json_bytes
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.progress import answered, format_event
 from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S, delete_expired, find_output, to_paths
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 
 logger = logging.getLogger(__name__)

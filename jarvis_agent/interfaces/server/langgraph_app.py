@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.agent.graph import PublicNames, build_graph
-from jarvis_agent.interfaces.common.files import find_output
+from jarvis_agent.interfaces.common.uploads_and_outputs import find_output
 
 _agent = JarvisAgent()
 _agent = _agent.restricted(*_agent.settings.allowed_dirs)

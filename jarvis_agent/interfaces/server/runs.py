@@ -35,7 +35,7 @@ from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.common.access import thread_of
-from jarvis_agent.interfaces.common.files import SWEEP_S
+from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, Database, Namespace
 from jarvis_agent.interfaces.server.errors import STATUSES, RunSerializer
 from jarvis_agent.interfaces.server.workspaces import Workspace
