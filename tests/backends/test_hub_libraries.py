@@ -60,5 +60,6 @@ def test_a_model_is_listed_downloaded_and_run_by_its_library(
     [attempt] = message.artifact["attempts"]
     assert attempt["model"] == "org/tiny"
     assert library.startswith(attempt["backend"])
+    assert sum(request.path == "/api/models" for request in hub.requests) == 1
     assert "config.json" in fetched(hub)
     assert fetched(hub).isdisjoint(USELESS)
