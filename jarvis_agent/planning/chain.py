@@ -6,13 +6,23 @@
     chain.with_fallbacks([OfflinePlanner()])
 
 For each request it composes `prompt | chat model | PlanOutputParser`. Tasks that rules cannot repair are sent
-back to the model once, with the errors, and so are files of the request that no task uses (see `coverage`).
+back to the model once, with the errors, and so are files of the request that no task uses (see `find_gaps`).
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -29,25 +39,22 @@ from pydantic import ConfigDict, Field
 
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
-from jarvis_agent.core.types import Task
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.llm.budget import context_window, count_tokens, prompt_budget
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, prompts_for
-from jarvis_agent.planning.coverage import Coverage
 from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example, available_names
-from jarvis_agent.planning.hints import PlanDraft, RequestHints
 from jarvis_agent.planning.inputs import FileNames, PlanInput, PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables, task_lines
-from jarvis_agent.planning.normalise import WHAT_IT_NEEDS, shorten
+from jarvis_agent.planning.normalise import WHAT_IT_NEEDS, TaskDraft, shorten
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
-from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.plan import Plan, PlanDraft, RequestHints
 from jarvis_agent.planning.retrieval import LONG_CONTEXT, TextSimilarity, select_tools
 from jarvis_agent.planning.schema import files_by_kind, plan_schema
 
@@ -66,7 +73,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
     Attributes:
         specs: the task types that the plan may use, by name.
         files: the files that the plan may name; None: any.
-        coverage: the files of the request. Tasks for those that the plan leaves out are asked for.
+        needed: the files of the request. Tasks for those that the plan leaves out are asked for.
         repair: asked once, with a list of PlanParseErrors, to write again what rules cannot repair, and what
             is left out. Returns text or a message. None: what is broken is left out, with a note.
 
@@ -85,7 +92,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
 
     specs: Mapping[str, TaskSpec] = Field(default=TASKS, exclude=True)
     files: FileNames | None = Field(default=None, exclude=True)
-    coverage: Coverage = Field(default=Coverage(), exclude=True)
+    needed: Sequence[Resource] = Field(default=(), exclude=True)
     repair: Runnable[Any, Any] | None = Field(default=None, exclude=True)
 
     @property
@@ -133,17 +140,21 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         if rest:
             yield Plan(tasks=rest)
         more: list[Task] = []
-        errors = [*parser.errors, *self.coverage.find_errors(parser.tasks)]
-        if can_repair and errors:
+        gaps = find_gaps(self.needed, parser.tasks)
+
+        def fills_gap(draft: TaskDraft) -> bool:
+            task = Task(task=draft.spec.name, id=-1, dep=[], args=dict(draft.args))
+            return len(find_gaps(self.needed, [*parser.tasks, task])) < len(gaps)
+
+        if can_repair and (errors := [*parser.errors, *gaps]):
             try:
-                reply = _text(await repair(errors))
-                more = parser.apply_repair(reply, lambda draft: self.coverage.lacks(draft, parser.tasks))
+                more = parser.apply_repair(_text(await repair(errors)), fills_gap)
             except LLMError as error:
                 parser.note(f"the language model could not repair its plan: {error}")
         if parser.errors and not parser.tasks:
             is_weak = any(WHAT_IT_NEEDS not in one.error for one in parser.errors)
             raise LLMError(f"{'; '.join(parser.notes)}.{_LARGER_MODEL if is_weak else ''}")
-        for gap in self.coverage.find_errors(parser.tasks):
+        for gap in find_gaps(self.needed, parser.tasks):
             parser.note(f"“{shorten(gap.raw)}” is not planned", is_removal=True)
         yield Plan(tasks=more, notes=parser.notes, removed=parser.removed)
 
@@ -262,16 +273,17 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
             return
         chain, values = await run_cpu_bound(self._compose, request, draft)
         chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
-        loop = LoopDetector(request.specs, max(MAX_TASKS, 4 * len(request.files)))
+        most, copies = max(MAX_TASKS, 4 * len(request.files)), Counter[str]()
         async with aclosing(chunks):
             async for chunk in chunks:
-                tasks = [passed for task in chunk.tasks for passed in loop.feed(task)]
-                if loop.is_found:
-                    yield Plan(tasks=tasks, notes=[f"the model was stopped after {loop.count} tasks"])
-                    return
-                yield chunk.model_copy(update={"tasks": tasks})
-        for task in loop.held:
-            yield Plan(notes=[f"task {task.id} ({task.task}) was written twice and is done once"])
+                for place, task in enumerate(chunk.tasks):
+                    call = f"{task.task} {task.args}"
+                    if copies.total() == most or copies[call] == MAX_COPIES:
+                        note = f"the model was stopped after {copies.total()} tasks"
+                        yield Plan(tasks=chunk.tasks[:place], notes=[note])
+                        return
+                    copies[call] += 1
+                yield chunk
 
     def join(self, chunks: list[Plan]) -> Plan:
         """The sum of the chunks."""
@@ -313,8 +325,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
             RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
         )
         files = FileNames.of(request, self.settings)
-        coverage = Coverage(request.files)
-        parser = PlanOutputParser(specs=request.specs, files=files, coverage=coverage, repair=repair)
+        parser = PlanOutputParser(specs=request.specs, files=files, needed=request.files, repair=repair)
         chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
         return chain.with_config(run_name="plan"), values
 
@@ -338,54 +349,25 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         return dict(request.specs)
 
 
-class LoopDetector:
-    """Finds out that a model does not end its plan. Small models may write the same tasks again and again.
+def find_gaps(files: Sequence[Resource], tasks: Sequence[Task]) -> list[PlanParseError]:
+    """The files of a request that exist, have a known kind, and that no task uses; none for an empty plan."""
+    if not tasks:
+        return []
+    add = f"add a task for it to the tasks {', '.join(f'{task.id} ({task.task})' for task in tasks)}"
+    is_known = any(file.path for file in files)
+    present = [f for f in files if f.kind != "file" and (f.path or not is_known or "://" in (f.name or ""))]
+    unused = [f for f in present if not any(_is_in(_names(f), task) for task in tasks)]
+    return [PlanParseError(f.name, f"no task uses this {f.kind} of the request; {add}") for f in unused]
 
-    A plan is stopped at `most` tasks, at too many equal ones, and when two tasks in a row do with a file what
-    was done with it before. The first of the two is held back until the next one goes on with the plan.
-    What is made from words, such as three pictures of a cat, may be wanted more than once.
-    """
 
-    def __init__(self, specs: Mapping[str, TaskSpec], most: int) -> None:
-        self.specs = specs
-        self.most = most
-        self.count = 0
-        self.held: list[Task] = []
-        self.is_found = False
-        self._copies = Counter[str]()
-        self._first: dict[str, int] = {}
-        self._originals: dict[int, int] = {}
-        self._fixed: set[int] = set()
+def _names(file: Resource) -> list[str]:
+    names = [name for name in (file.name, str(file.path or "")) if name]
+    return [*dict.fromkeys([*names, *(name.rpartition("/")[2] or name for name in names)])]
 
-    def feed(self, task: Task) -> list[Task]:
-        """The tasks that may run now."""
-        # A copy of several tasks refers to its own: compare what these are copies of.
-        args = substitute(task.args, lambda number: ref(self._originals.get(number, number)))
-        form = f"{task.task} {args}"
-        self._originals[task.id] = self._first.setdefault(form, task.id)
-        self._copies[form] += 1
-        if self._is_fixed(task):
-            self._fixed.add(task.id)
-        is_copy = task.id in self._fixed and self._copies[form] > 1
-        is_too_much = self.count >= self.most or self._copies[form] > MAX_COPIES
-        self.is_found = self.is_found or is_too_much or (is_copy and bool(self.held))
-        if self.is_found:
-            return []
-        if is_copy:
-            self.held = [task]
-            return []
-        passed, self.held = [*self.held, task], []
-        self.count += len(passed)
-        return passed
 
-    def _is_fixed(self, task: Task) -> bool:
-        """Whether a file determines the result, directly or by the tasks before."""
-        spec, text = self.specs.get(task.task), task.args.get("text")
-        makes_media = spec is not None and spec.outputs[:1] != () and spec.outputs[0] in MEDIA
-        if makes_media and isinstance(text, str) and not refs_in(text):
-            return False
-        files = [name for name in task.args.keys() & MEDIA if not refs_in(task.args[name])]
-        return bool(files) or not self._fixed.isdisjoint(refs_in(task.args))
+def _is_in(names: Iterable[str], task: Task) -> bool:
+    written = json.dumps(task.args, ensure_ascii=False)
+    return any(json.dumps(name, ensure_ascii=False)[1:-1] in written for name in names)
 
 
 def _with_shown_args(specs: Mapping[str, TaskSpec], examples: Sequence[Example]) -> dict[str, TaskSpec]:

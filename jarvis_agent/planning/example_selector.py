@@ -3,8 +3,9 @@
     FixedExamples(load_examples("paper"))
     NearestExamples(TextSimilarity(OpenAIEmbeddings())).select_examples({"input": "Count the cats in a.jpg"})
 
-`NearestExamples` compares both the requests and the tasks: a request with a chain of tasks is shown examples
-with such a chain. It uses only available tasks, with their names and arguments, and varies the tasks.
+`NearestExamples` compares the requests and, with a draft plan of the request, the tasks: a chain of tasks is
+shown examples with such a chain. It uses only available tasks, with their names and arguments, and varies the
+tasks.
 """
 
 from __future__ import annotations
@@ -12,32 +13,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from langchain_core.example_selectors import BaseExampleSelector
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.planning.examples import (
-    Example,
-    composed_example,
-    example_of_tool,
-    load_examples,
-    read_examples,
-)
+from jarvis_agent.planning.examples import Example, example_of_tool, load_examples, read_examples
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.retrieval import NO_TASK, TextSimilarity, in_same_script
+from jarvis_agent.planning.retrieval import TextSimilarity
 
 MAX_SAME_TASKS = 2
 """Number of selected examples with the same tasks."""
-MAX_WITHOUT_TASKS = 3
-"""Number of selected examples without tasks for a request that seems to ask for none."""
 
-_SAME_KINDS, _SAME_FILES, _SAME_STEPS = 0.15, 0.1, 0.1
-"""Weights of files of the same kinds, of the same number of each kind, and, without a draft, of one task."""
-
-_TASK_WEIGHT = 0.7
-"""Weight of the similarity of the tasks; the rest is that of the requests."""
+_SAME_KINDS, _SAME_FILES, _SAME_TASKS = 0.15, 0.1, 2.3
+"""Weights of files of the same kinds, of the same number of each kind, and of the same tasks as the draft's.
+That of similar words is 1."""
 
 
 class FixedExamples(BaseExampleSelector):
@@ -84,52 +74,31 @@ class NearestExamples(BaseExampleSelector):
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """The nearest examples to the input of a planning chain, and to its PlanDraft in "draft"."""
         request, draft = PlanRequest.of(input_variables), input_variables.get("draft")
-        drafted, is_sure = (draft.plan.tasks, draft.is_sure) if draft else ((), False)
+        is_clear = draft and (draft.is_sure or draft.plan.tasks)
+        drafted = [task.task for task in draft.plan.tasks] if draft and is_clear else None
         known = [example for example in self.examples if request.turns or not example.chat]
         known = [adapted for example in known if (adapted := example.adapted_to(request.specs))]
         covered = {example.tasks for example in known}
         tools = [spec for spec in request.specs.values() if spec.category == "tool"]
         known += [example_of_tool(spec) for spec in tools if (spec.name,) not in covered]
         scores = self.similarity.scores(request.text, [example.input for example in known])
-        nearest = {} if drafted or is_sure else self.similarity.task_scores(request)
         kinds = Counter(file.kind for file in request.files)
 
         def score(example: Example, similarity: float) -> float:
             own = Counter(file.kind for file in example.files)
             files = _SAME_KINDS * (own.keys() == kinds.keys()) + _SAME_FILES * (own == kinds)
-            if nearest:
-                scores = [nearest.get(name, 0.0) for name in example.tasks or (NO_TASK,)]
-                tasks = (max(scores) + fmean(scores)) / 2
-                files += _SAME_STEPS * (len(scores) == 1)
-            else:
-                tasks = _overlap(example.tasks, [task.task for task in drafted])
-            return (1 - _TASK_WEIGHT) * similarity + _TASK_WEIGHT * tasks + files
+            same_tasks = 0.0 if drafted is None else _overlap(example.tasks, drafted)
+            return similarity + files + _SAME_TASKS * same_tasks
 
         scored = [(score(example, each), example) for example, each in zip(known, scores, strict=True)]
         ranked = [example for _, example in sorted(scored, key=lambda each: -each[0])]
-        most = MAX_SAME_TASKS
-        if is_sure and not drafted and not request.files:
-            ranked.sort(key=lambda example: bool(example.plan))
-            most = MAX_WITHOUT_TASKS
         if request.turns:
             first = next((example for example in ranked if example.chat), None)
             ranked.sort(key=lambda example: example is not first)
-        elif drafted:
-            same = [example for example in ranked if in_same_script(example.input, request.text)]
-            composed = [
-                composed_example(drafted, same, n) or composed_example(drafted, ranked, n)
-                for n in range(MAX_SAME_TASKS)
-            ]
-            tasks = tuple(task.task for task in drafted)
-            others = [example for example in ranked if example.plan]
-            others.sort(key=lambda one: (one.tasks != tasks, len(tasks) > 1 >= len(one.plan)))
-            place = sum(one.tasks == tasks for one in same)
-            others[place:place] = [one for one in composed if one is not None]
-            ranked = list({one.input: one for one in others}.values())
         chosen: list[Example] = []
         shown: Counter[tuple[str, ...]] = Counter()
         for example in ranked:
-            if shown[example.tasks] < most and len(chosen) < self.count:
+            if shown[example.tasks] < MAX_SAME_TASKS and len(chosen) < self.count:
                 shown[example.tasks] += 1
                 chosen.append(example)
         return [example.to_dict() for example in reversed(chosen)]

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files as package_files
 from importlib.resources.abc import Traversable
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from pydantic import ValidationError
@@ -23,7 +23,6 @@ from pydantic import ValidationError
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
 from jarvis_agent.core.types import Resource, Task
@@ -34,18 +33,6 @@ CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 
 _VALUES = {"text": "Good morning", "image": "e1.jpg", "audio": "e1.wav", "video": "e1.mp4", "table": "e1.csv"}
 """Values of arguments in the examples of tools, by kind."""
-
-
-class _Words(NamedTuple):
-    """Words of a composed request: for an earlier result, and between two tasks."""
-
-    result: str
-    then: str
-
-
-_ENGLISH, _CHINESE = _Words("the result", ", then "), _Words("结果", "，然后")
-MAX_COMPOSED = 8
-"""Number of tasks of a composed example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,46 +147,6 @@ def _value_by_name(name: str) -> str:
     """A value for an argument of any kind: a file for "image_path", "A1" for "order_id"."""
     words = (ARG_ALIASES.get(word, word) for word in (name.lower(), *name.lower().split("_")))
     return next((_VALUES[word] for word in words if word in _VALUES), "A1")
-
-
-def _with_words(request: str, old: str, new: str) -> str:
-    """The request with other words for a value; a value that is all of the request is kept."""
-    is_all = old.rstrip(".") == request.rstrip(".") and new != old
-    return f"{request} ({new})" if is_all else request.replace(old, new)
-
-
-def composed_example(draft: Sequence[Task], parts: Sequence[Example], variant: int) -> Example | None:
-    """An example with the graph of a draft plan, made of examples of its tasks alone.
-
-    A reference to an earlier result stands for "the result" in the request, and a file that the draft uses
-    twice for one file.
-
-    Args:
-        draft: the tasks whose names and references the example has.
-        parts: examples, the best first; those of one task are used.
-        variant: another number takes other examples of each task.
-    """
-    words = _CHINESE if any(map(CJK.search, (part.input for part in parts[:1]))) else _ENGLISH
-    requests, plan, values = [], [], dict[str, Any]()
-    for place, task in enumerate(draft[:MAX_COMPOSED]):
-        found = [part for part in parts if part.tasks == (task.task,) and not part.chat]
-        alike = [part for part in found if part.plan[0]["args"].keys() == task.args.keys()] or found
-        if not alike:
-            return None
-        part = alike[(variant + sum(each.task == task.task for each in draft[:place])) % len(alike)]
-        args, request = dict(part.plan[0]["args"]), part.input
-        for name in [name for name in args if name in task.args]:
-            own, value = args[name], task.args[name]
-            results = [ref(id_) for id_ in refs_in(value)]
-            made = results if isinstance(value, list) else "".join(results[:1])
-            is_used = own in values.values() and own in {file.name for file in part.files}
-            args[name] = made or values.setdefault(str(value), f"{place}{own}" if is_used else own)
-            request = _with_words(request, str(own), words.result if results else str(args[name]))
-        requests.append(request[:1].lower() + request[1:] if place else request)
-        plan.append({**task.model_dump(), "args": args})
-    *first, last = requests
-    text = words.then.join([*(each.rstrip(".?。？") for each in first), last])
-    return Example.of({"input": text, "plan": plan})
 
 
 @lru_cache

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-NO_TASK = ""
-"""Stands for requests that need no task, in the scores of tasks."""
-
 SHOWN, SHOWN_BY_WORDS = 16, 30
 """Number of task types shown: selected by embeddings, and by shared words."""
 LONG_CONTEXT = 32_000
@@ -87,19 +84,6 @@ class TextSimilarity:
         query = _unit(self._embeddings.embed_query(text))
         return [float(self._vectors[other] @ query) for other in others]
 
-    def task_scores(self, request: PlanRequest) -> dict[str, float]:
-        """The similarity of each task type to a request; NO_TASK for none.
-
-        A request is compared with the descriptions of the tasks and with the examples of one task.
-        """
-        phrases = [(spec.name, spec.description or spec.name) for spec in request.specs.values()]
-        phrases += _single_tasks(request.specs)
-        scores: dict[str, float] = {}
-        likeness = self.scores(request.text, [phrase for _, phrase in phrases])
-        for (name, _), score in zip(phrases, likeness, strict=True):
-            scores[name] = max(scores.get(name, 0.0), score)
-        return scores
-
     @cached_property
     def _embeddings(self) -> Embeddings | None:
         if self._given is not None:
@@ -145,12 +129,13 @@ def select_tools(
 
 
 def tool_scores(request: PlanRequest, similarity: TextSimilarity) -> dict[str, float]:
-    examples = load_examples("bank")
-    nearest = similarity.task_scores(request)
-    scores = {name: nearest[name] for name in request.specs}
-    likeness = similarity.scores(request.text, [example.input for example in examples])
-    for example, score in zip(examples, likeness, strict=True):
-        for name in available_names(example.tasks, request.specs):
+    """How likely each task type is: by its description, the examples of it, the files, and its name."""
+    phrases = [(spec.description or spec.name, [name]) for name, spec in request.specs.items()]
+    phrases += [(one.input, available_names(one.tasks, request.specs)) for one in load_examples("bank")]
+    scores = dict.fromkeys(request.specs, 0.0)
+    likeness = similarity.scores(request.text, [phrase for phrase, _ in phrases])
+    for (_, names), score in zip(phrases, likeness, strict=True):
+        for name in names:
             scores[name] = max(scores[name], score)
     text = canonical(request.text)
     kinds = {kind for file in request.files for kind in (file.kind, "file")}
@@ -159,22 +144,6 @@ def tool_scores(request: PlanRequest, similarity: TextSimilarity) -> dict[str, f
         named = (canonical(each) in text for each in (name, *spec.aliases) if len(each) > 3)
         scores[name] += _NAMED * any(named)
     return scores
-
-
-def _single_tasks(specs: Mapping[str, TaskSpec]) -> list[tuple[str, str]]:
-    """The requests of examples with one task or none, with the available name of the task."""
-    found = []
-    for example in load_examples("bank"):
-        if not example.plan and not example.chat:
-            found.append((NO_TASK, example.input))
-        elif len(example.plan) == 1:
-            found += [(name, example.input) for name in available_names(example.tasks, specs)]
-    return found
-
-
-def in_same_script(text: str, other: str) -> bool:
-    """Whether both texts have Chinese, Japanese or Korean characters, or neither has."""
-    return bool(CJK.search(text)) == bool(CJK.search(other))
 
 
 def without_names(text: str) -> str:

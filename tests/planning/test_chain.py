@@ -27,9 +27,9 @@ from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.chain import PlanOutputParser
-from jarvis_agent.planning.hints import PlanDraft
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import OfflinePlanner
+from jarvis_agent.planning.plan import PlanDraft
 from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.testing import ScriptedLLM
 
@@ -474,32 +474,6 @@ class TestPrompts:
         copies = [tasks[5].replace('"id": 5', f'"id": {n}') for n in range(20)]
         plan = planning_chain(ScriptedLLM(("[", tasks[0], *copies[1:6], DEAD))).invoke("Count aloud")
         assert [task.args["text"] for task in plan.tasks] == ["0", "5", "5", "5", "5"]
-
-    def test_a_model_that_repeats_a_group_of_tasks_is_stopped(self) -> None:
-        def group(first: int, *tasks: tuple[str, str, str]) -> list[str]:
-            return [
-                json.dumps({"task": name, "id": first + n, "args": {arg: value.format(first)}}) + ","
-                for n, (name, arg, value) in enumerate(tasks)
-            ]
-
-        look = ("image-to-text", "image", "a.jpg")
-        speak = ("text-to-speech", "text", "<resource>-{}")
-        edges = ("canny-control", "image", "a.jpg")
-        zoo = ("text-to-image", "text", "a zoo")
-        tell = ("image-to-text", "image", "<resource>-{}")
-        written = [*group(0, look, speak, edges), *group(3, look, speak), DEAD]
-        plan = planning_chain(ScriptedLLM(("[", *written))).invoke(ASK)
-        assert [task.id for task in plan.tasks] == [0, 1, 2]
-        assert plan.notes == ["the model was stopped after 3 tasks"]
-        plan = planning_chain(ScriptedLLM(("[", *group(0, look), *group(1, look), "]"))).invoke(ASK)
-        assert [task.id for task in plan.tasks] == [0]
-        assert "task 1 (image-to-text) was written twice and is done once" in plan.notes
-        written = [line for n in range(3) for line in group(2 * n, zoo, tell)]
-        plan = planning_chain(ScriptedLLM(("[", *written, "]"))).invoke("Draw three zoos")
-        assert len(plan.tasks) == 6, "each picture is another"
-        again = group(2, look, ("translation", "text", "<resource>-{}"))
-        plan = planning_chain(ScriptedLLM(("[", *group(0, look, speak), *again, "]"))).invoke(ASK)
-        assert [task.id for task in plan.tasks] == [0, 1, 2, 3], "the copy of the first task has a use"
 
     def test_the_schema_is_sent_and_small_prompts_allow_the_tasks_of_the_examples_only(self) -> None:
         with OpenAIDouble('{"tasks": []}') as server:

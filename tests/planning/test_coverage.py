@@ -13,8 +13,7 @@ from jarvis_agent import Plan, planning_chain
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.evaluation.requests import read_requests
-from jarvis_agent.planning.chain import PlanOutputParser
-from jarvis_agent.planning.coverage import Coverage
+from jarvis_agent.planning.chain import PlanOutputParser, find_gaps
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.testing import ScriptedLLM
@@ -108,8 +107,7 @@ def test_good_plans_are_left_alone() -> None:
     found, asked = [], read_requests("all")
     for one in asked:
         request = PlanRequest.of(one.inputs)
-        coverage = Coverage(request.files)
-        plan = PlanOutputParser(specs=TASKS, coverage=coverage).parse(Plan(tasks=one.plan).to_json())
-        found += [(one.request, plan.notes)] if coverage.find_errors(one.plan) else []
+        plan = PlanOutputParser(specs=TASKS, needed=request.files).parse(Plan(tasks=one.plan).to_json())
+        found += [(one.request, plan.notes)] if find_gaps(request.files, one.plan) else []
         assert len(plan.tasks) == len(one.plan)
     assert len(found) <= 0.02 * len(asked), found

@@ -26,13 +26,12 @@ from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.planning.examples import adapted_args
-from jarvis_agent.planning.hints import PlanDraft
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.normalise import shorten
 from jarvis_agent.planning.offline.adapter import PlanWriter, load_writer
 from jarvis_agent.planning.offline.network import NetworkPlan, load_network
 from jarvis_agent.planning.offline.tools import plan_tools, recognise, steps_of_tools
-from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.plan import Plan, PlanDraft
 
 SURE, UNSURE, UNKNOWN = 0.8, 0.77, 0.15
 """Probabilities, set on voices that were not learned from. A plan is a hint for a language model if it is as
