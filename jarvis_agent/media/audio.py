@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
-from jarvis_agent.media.video import duration_of
+from jarvis_agent.media.video import duration_of, opened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,10 +45,10 @@ def read_audio(path: Path, rate: int) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class AudioFacts:
-    """Duration in seconds, samples per second (Hz), and number of channels."""
+    """Duration in seconds (to 1 ms), samples per second (Hz), and number of channels."""
 
     duration: float
-    rate: int
+    sampling_rate: int
     channels: int
 
 
@@ -63,19 +63,10 @@ def probe_audio(path: Path) -> AudioFacts:
         import soundfile
 
         known = soundfile.info(path)
-        return AudioFacts(float(known.duration), known.samplerate, known.channels)
-    try:
-        import av
-    except ImportError as error:
-        raise MissingExtraError(f"reading {path.name}", "local") from error
-    try:
-        with av.open(path, metadata_errors="replace") as file:
-            if not any(stream.codec_context for stream in file.streams.audio[:1]):
-                raise BadInputError(f"{path} holds no sound that can be decoded")
-            stream = file.streams.audio[0]
-            return AudioFacts(duration_of(file), stream.rate, stream.layout.nb_channels)
-    except (av.FFmpegError, OSError) as error:
-        raise BadInputError(f"{path} cannot be read as audio: {error}") from error
+        return AudioFacts(round(float(known.duration), 3), known.samplerate, known.channels)
+    with opened(path, "audio") as file:
+        stream = file.streams.audio[0]
+        return AudioFacts(round(duration_of(file), 3), stream.rate, stream.layout.nb_channels)
 
 
 def decode_audio(path: Path) -> tuple[NDArray[np.float32], int]:
@@ -114,23 +105,15 @@ def _decode_by_av(path: Path) -> tuple[NDArray[np.float32], int]:
     import av
     import numpy as np
 
-    try:
-        with av.open(path, metadata_errors="replace") as file:
-            if not any(stream.codec_context for stream in file.streams.audio[:1]):
-                raise BadInputError(f"{path} holds no sound that can be decoded")
-            stream = file.streams.audio[0]
-            resampler = av.AudioResampler(format="fltp", layout=stream.layout, rate=stream.rate)
-            parts, size = [], 0
-            for frame in chain(file.decode(stream), [None]):
-                parts += [part.to_ndarray() for part in resampler.resample(frame)]
-                size += parts[-1].size if parts else 0
-                _check_samples(path, size)
-        if not parts:
-            raise BadInputError(f"{path} holds no sound (0 samples)")
+    with opened(path, "audio") as file:
+        stream = file.streams.audio[0]
+        resampler = av.AudioResampler(format="fltp", layout=stream.layout, rate=stream.rate)
+        parts, size = [np.zeros((stream.layout.nb_channels, 0))], 0
+        for frame in chain(file.decode(stream), [None]):
+            parts += [part.to_ndarray() for part in resampler.resample(frame)]
+            size += parts[-1].size
+            _check_samples(path, size)
         return np.concatenate(parts, axis=1).T.astype(np.float32), stream.rate
-    except (av.FFmpegError, OSError, ValueError) as error:
-        # PyAV raises a ValueError if the number of channels changes within a stream.
-        raise BadInputError(f"{path} cannot be read as audio: {error}") from error
 
 
 def write_audio(path: Path, samples: Any, rate: int) -> float:

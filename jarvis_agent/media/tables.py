@@ -16,9 +16,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from jarvis_agent.core.errors import BadInputError
 
@@ -38,7 +39,6 @@ _DELIMITERS = ",;\t|"
 _SAMPLE = 20
 _START = 8192
 """Bytes that tell the encoding."""
-_ERRORS = {"utf-8-sig": "strict"}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MISSING = frozenset({"", "-", "n/a", "na", "nan", "none", "null"})
@@ -54,11 +54,28 @@ def read_table(resource: Resource) -> Columns:
     path = resource.path
     if path is None:
         raise BadInputError("a table must be a file; give the path or URL of a CSV file")
-    try:
-        text = _decoded(path.read_bytes(), path.name)
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
-    return _parse(text, path.name)
+    rows: list[list[str]] = []
+    with _reader(path) as reader:
+        header, lines = _header(reader)
+        for row in lines:
+            if len(row) != len(header):
+                raise BadInputError(
+                    f"line {reader.line_num} of {path.name} has {len(row)} cells, but its first line names "
+                    f"{len(header)} columns"
+                )
+            rows.append(row)
+            if len(rows) > MAX_ROWS or len(rows) * len(row) > MAX_CELLS:
+                raise BadInputError(
+                    f"{path.name} has more than {MAX_ROWS:,} rows or {MAX_CELLS:,} cells; give a part of it"
+                )
+    if not header:
+        raise BadInputError(f"{path.name} is empty; its first line must name the columns")
+    if twice := [column for column, count in Counter(header).items() if count > 1]:
+        raise BadInputError(f"line 1 of {path.name} names a column twice: {', '.join(map(repr, twice))}")
+    if not rows:
+        raise BadInputError(f"{path.name} has no rows after its first line, which names the columns")
+    columns = zip(header, zip(*rows, strict=True), strict=True)
+    return {column: _typed(cells, reader.dialect.delimiter) for column, cells in columns}
 
 
 def table_shape(path: Path) -> tuple[int, list[str]]:
@@ -67,32 +84,32 @@ def table_shape(path: Path) -> tuple[int, list[str]]:
     Raises:
         BadInputError: the file is missing or not text, or has a line that is too long.
     """
+    with _reader(path) as reader:
+        header, lines = _header(reader)
+        return sum(1 for _ in lines), header
+
+
+def _header(reader: Iterator[list[str]]) -> tuple[list[str], Iterator[list[str]]]:
+    """The names of the columns, and the rows after them that are not empty."""
+    lines = filter(None, reader)
+    return [name.strip() for name in next(lines, [])], lines
+
+
+@contextmanager
+def _reader(path: Path) -> Iterator[Any]:
+    """A csv.reader of a file; what is wrong with the file becomes a BadInputError."""
     try:
-        with path.open("rb") as file:
-            encoding = _encoding(file.read(_START), path.name)
-        try:
-            return _shape(path, encoding)
-        except UnicodeDecodeError:
-            return _shape(path, "cp1252")
+        with path.open(encoding=_encoding(path), errors="replace", newline="") as file:
+            delimiter = _delimiter(file.read(MAX_LINE))
+            file.seek(0)
+            reader = csv.reader(_lines(file, path.name), delimiter=delimiter)
+            try:
+                yield reader
+            except csv.Error as error:
+                line = f"line {reader.line_num} of {path.name}"
+                raise BadInputError(f"{line} cannot be read: {error}") from error
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _shape(path: Path, encoding: str) -> tuple[int, list[str]]:
-    with path.open(encoding=encoding, errors=_ERRORS.get(encoding, "replace"), newline="") as file:
-        delimiter = _delimiter(file.read(MAX_LINE))
-        file.seek(0)
-        reader = csv.reader(_lines(file, path.name), delimiter=delimiter)
-        try:
-            rows = filter(None, reader)
-            names = [name.strip() for name in next(rows, [])]
-            return sum(1 for _ in rows), names
-        except csv.Error as error:
-            raise _unreadable(reader.line_num, path.name, error) from error
-
-
-def _unreadable(line: int, name: str, error: csv.Error) -> BadInputError:
-    return BadInputError(f"line {line} of {name} cannot be read: {error}")
 
 
 def _lines(file: TextIO, name: str) -> Iterator[str]:
@@ -100,6 +117,22 @@ def _lines(file: TextIO, name: str) -> Iterator[str]:
         if len(line) > MAX_LINE:
             raise BadInputError(f"{name} has a line of more than {MAX_LINE:,} characters; it is not a table")
         yield line
+
+
+def _encoding(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(_START)
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if b"\0" in start:
+        raise BadInputError(f"{path.name} is not text; export the table as CSV")
+    try:
+        with path.open(encoding="utf-8-sig") as text:
+            while text.read(MAX_LINE):
+                pass
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8-sig"
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
@@ -113,57 +146,6 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
-
-
-def _encoding(start: bytes, name: str) -> str:
-    """The encoding by the first bytes; what is not UTF-8 further on is Windows-1252."""
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
-    if b"\0" in start:
-        raise BadInputError(f"{name} is not text; export the table as CSV")
-    return "utf-8-sig"
-
-
-def _decoded(content: bytes, name: str) -> str:
-    encoding = _encoding(content[:_START], name)
-    try:
-        return content.decode(encoding, _ERRORS.get(encoding, "replace"))
-    except UnicodeDecodeError:
-        return content.decode("cp1252", errors="replace")
-
-
-def _parse(text: str, name: str) -> Columns:
-    delimiter = _delimiter(text[:MAX_LINE])
-    reader = csv.reader(_lines(io.StringIO(text, newline=""), name), delimiter=delimiter)
-    lines = filter(None, reader)
-    rows: list[list[str]] = []
-    try:
-        header = [column.strip() for column in next(lines, [])]
-        for row in lines:
-            if len(row) != len(header):
-                raise BadInputError(
-                    f"line {reader.line_num} of {name} has {len(row)} cells, but its first line names "
-                    f"{len(header)} columns"
-                )
-            rows.append(row)
-            for count, limit, what in (
-                (len(rows), MAX_ROWS, "rows"),
-                (len(rows) * len(row), MAX_CELLS, "cells"),
-            ):
-                if count > limit:
-                    raise BadInputError(f"{name} has more than {limit:,} {what}; give a part of it")
-    except csv.Error as error:
-        raise _unreadable(reader.line_num, name, error) from error
-    if not header:
-        raise BadInputError(f"{name} is empty; its first line must name the columns")
-    if twice := [column for column, count in Counter(header).items() if count > 1]:
-        raise BadInputError(f"line 1 of {name} names a column twice: {', '.join(map(repr, twice))}")
-    if not rows:
-        raise BadInputError(f"{name} has no rows after its first line, which names the columns")
-    return {
-        column: _typed(cells, delimiter)
-        for column, cells in zip(header, zip(*rows, strict=True), strict=True)
-    }
 
 
 def _delimiter(text: str) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
 
@@ -39,7 +39,7 @@ _FASTSTART = {"movflags": "+faststart"}
 
 @dataclass(frozen=True, slots=True)
 class VideoFacts:
-    """Width and height in pixels, frames per second, duration in seconds, and number of frames."""
+    """Width and height in pixels, frames per second, duration in seconds (to 1 ms), and number of frames."""
 
     width: int
     height: int
@@ -60,27 +60,29 @@ def _load_av() -> Any:
     try:
         import av
     except ImportError as error:
-        raise MissingExtraError("reading and writing videos", "local") from error
+        raise MissingExtraError("this format of video or audio", "local") from error
     return av
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """Open a video with PyAV; errors of PyAV in the block become a `BadInputError`.
+def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[Any]:
+    """Open a video, or any file with sound, with PyAV; its errors in the block become a `BadInputError`.
 
     Raises:
-        BadInputError: the file cannot be read as a video, or has no frames.
+        BadInputError: the file cannot be read, or has no frames or no sound.
         MissingExtraError: PyAV is not installed.
     """
     av = _load_av()
+    form, content = ("a video", "frames") if kind == "video" else ("audio", "sound")
     try:
-        with av.open(path, metadata_errors="replace") as video:
-            if not any(stream.codec_context for stream in video.streams.video[:1]):
-                raise BadInputError(f"{path.name} has no frames that can be decoded; a video is needed")
-            _limit_frame_size(video)
-            yield video
-    except (av.FFmpegError, OSError) as error:
-        raise BadInputError(f"{path.name} cannot be read as a video: {error}") from error
+        with av.open(path, metadata_errors="replace") as file:
+            if not any(stream.codec_context for stream in getattr(file.streams, kind)[:1]):
+                raise BadInputError(f"{path.name} has no {content} that can be decoded")
+            _limit_frame_size(file)
+            yield file
+    # PyAV raises a ValueError if the number of channels changes within a stream.
+    except (av.FFmpegError, OSError, ValueError) as error:
+        raise BadInputError(f"{path.name} cannot be read as {form}: {error}") from error
 
 
 def _limit_frame_size(video: Any) -> None:
@@ -106,7 +108,8 @@ def probe_video(path: Path) -> VideoFacts:
         stream = video.streams.video[0]
         fps = float(stream.average_rate or stream.guessed_rate or 0)
         duration = duration_of(video)
-        return VideoFacts(stream.width, stream.height, fps, duration, stream.frames or round(fps * duration))
+        frames = stream.frames or round(fps * duration)
+        return VideoFacts(stream.width, stream.height, round(fps, 3), round(duration, 3), frames)
 
 
 def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:

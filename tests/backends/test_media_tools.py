@@ -92,8 +92,8 @@ def test_media_without_the_needed_streams_are_refused(
     path.write_bytes(b"\0\0\0\x18ftypisom" + b"garbage" * 20)
     broken = Resource(kind="video", path=path)
     for task, inputs, message in (
-        ("combine-video-audio", {"video": tone, "audio": tone}, "cannot be combined"),
-        ("combine-video-audio", {"video": film, "audio": film}, "cannot be combined"),
+        ("combine-video-audio", {"video": tone, "audio": tone}, r"16000\.wav has no frames"),
+        ("combine-video-audio", {"video": film, "audio": film}, r"film\.mp4 has no sound"),
         ("extract-audio", {"video": film}, r"film\.mp4 has no sound"),
         ("extract-audio", {"video": broken}, r"broken\.mp4 cannot be read as a video"),
         ("extract-frames", {"video": broken}, r"broken\.mp4 cannot be read as a video"),

@@ -15,13 +15,14 @@ import numpy as np
 import soundfile
 import trimesh
 from PIL import Image
-from result_bench import adapting_in
+from result_bench import a_call, adapting_in
 
+from jarvis_agent.backends.algorithms.media_tools import info
 from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import read_audio
-from jarvis_agent.media.info import media_info
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.media.tables import read_table
 from jarvis_agent.media.video import probe_video, spread_frames
@@ -105,13 +106,17 @@ def _solid(resource: Resource) -> Any:
         raise BadInputError(f"{resource.path}: {error}") from error
 
 
+def _info(resource: Resource) -> dict[str, Any]:
+    return info(a_call(TASKS["media-info"], Path(resource.path or "").parent, file=resource))
+
+
 READERS: dict[str, Callable[[Any], Any]] = {
     "image": lambda resource: resource.to_pil().size,
     "audio": lambda resource: len(read_audio(resource.path, 16_000)),
     "video": lambda resource: (probe_video(resource.path), spread_frames(resource.path, 3)),
     "table": read_table,
     "3d": _solid,
-    "file": lambda resource: adapting_in(resource.path.parent)("media-info", media_info(resource, [])),
+    "file": lambda resource: adapting_in(resource.path.parent)("media-info", _info(resource)),
 }
 
 

@@ -213,8 +213,8 @@ def test_tables_have_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for name, limit in (("MAX_CELLS", 100), ("MAX_ROWS", 50), ("MAX_LINE", 1000)):
         monkeypatch.setattr(tables, name, limit)
     cases = {
-        "a,b,c\n" + "1,2,3\n" * 40: "more than 100 cells",
-        "a\n" + "1\n" * 51: "more than 50 rows",
+        "a,b,c\n" + "1,2,3\n" * 40: "more than 50 rows or 100 cells",
+        "a\n" + "1\n" * 51: "more than 50 rows or",
         "a,b\n" + "1" * 2000 + ",2\n": "a line of more than 1,000 characters",
         ",".join(f"c{n}" for n in range(1000)) + "\n": "a line of more than 1,000 characters",
     }

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, whole_number
-from jarvis_agent.core.errors import BadInputError, InputError
-from jarvis_agent.media.info import media_info
+from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
+from jarvis_agent.core.text import count_words
+from jarvis_agent.media.audio import probe_audio
+from jarvis_agent.media.detect import DOCX, EPUB, OLE, PDF, detect_media_type
+from jarvis_agent.media.documents import count_pages, load_text
 from jarvis_agent.media.limits import image_size
-from jarvis_agent.media.video import encode_sound, join_mp4, opened, spread_frames
+from jarvis_agent.media.tables import table_shape
+from jarvis_agent.media.video import encode_sound, join_mp4, opened, probe_video, spread_frames
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,20 +42,9 @@ def combine(call: Call) -> dict[str, Any]:
     Raises:
         BadInputError: a file cannot be read, or lacks pictures or sound.
     """
-    import av
-
     target = call.new_path(".mp4")
-    try:
-        with (
-            av.open(call.inputs["video"].path, metadata_errors="replace") as video,
-            av.open(call.inputs["audio"].path, metadata_errors="replace") as audio,
-        ):
-            streams = *video.streams.video[:1], *audio.streams.audio[:1]
-            if sum(stream.codec_context is not None for stream in streams) != 2:
-                raise BadInputError("a video with pictures and a file with sound are needed to combine them")
-            join_mp4(video, audio, target)
-    except (av.FFmpegError, OSError, BadInputError) as error:
-        raise BadInputError(f"the video and the audio cannot be combined: {error}") from error
+    with opened(call.inputs["video"].path) as video, opened(call.inputs["audio"].path, "audio") as audio:
+        join_mp4(video, audio, target)
     return {"path": target}
 
 
@@ -82,17 +77,6 @@ def extract_frames(call: Call) -> list[dict[str, Any]]:
     count = whole_number(call, "count", MAX_FRAMES) or FRAMES
     frames = spread_frames(call.inputs["video"].path, count)
     return [{"image": image, "time": seconds} for seconds, image in frames]
-
-
-def info(call: Call) -> dict[str, Any]:
-    """The facts of a file (input: file); see `jarvis_agent.media.info`.
-
-    Raises:
-        BadInputError: the file is damaged.
-        InputError: it is missing, empty, or of an unknown type.
-        MissingExtraError: no installed library reads its format.
-    """
-    return media_info(call.inputs["file"], call.notes)
 
 
 _BOX_FORMS = '[xmin, ymin, xmax, ymax] in pixels, a detection that has a box, or a part such as "left half"'
@@ -324,3 +308,97 @@ def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
     except (ValueError, OSError) as error:
         raise BadInputError(f"the image cannot be written as {name}: {error}") from error
     return {"path": path}
+
+
+_FORMAT_NAMES = {
+    DOCX: "DOCX",
+    EPUB: "EPUB",
+    OLE: "old Office file",
+    "application/msword": "DOC",
+    "audio/mpeg": "MP3",
+    "image/svg+xml": "SVG",
+    "model/gltf-binary": "GLB",
+    "text/markdown": "Markdown",
+    "text/plain": "plain text",
+    "text/tab-separated-values": "TSV",
+    "video/quicktime": "MOV",
+    "video/x-matroska": "MKV",
+}
+"""Names of formats that are not the end of their media type."""
+
+_SIDEWAYS = (5, 6, 7, 8)
+"""Values of the EXIF tag `Orientation` for which width and height are exchanged."""
+
+_ORIENTATION = 0x0112
+
+
+def info(call: Call) -> dict[str, Any]:
+    """The facts of a file of any kind (input: file), from its headers and packets.
+
+    Always name, format, and bytes; by kind also width and height (pixels, upright), fps, duration (seconds),
+    sampling_rate (Hz), and the numbers of frames, channels, pages, words, lines, characters, rows and
+    entries, and the names of columns. A note says why the content could not be read.
+
+    Raises:
+        InputError: the file is missing, empty, or of an unknown type.
+    """
+    file: Resource = call.inputs["file"]
+    path, kind, mime = Path(str(file.path)), file.kind, file.mime
+    if mime is None:
+        kind, mime = detect_media_type(path)
+    name = _FORMAT_NAMES.get(mime) or mime.partition("/")[2].removeprefix("x-").upper()
+    facts = {"name": file.name or path.name, "format": name, "bytes": path.stat().st_size}
+    try:
+        if read := _READERS.get(kind):
+            facts |= read(path)
+        elif kind in ("text", "data"):
+            facts |= {"pages": count_pages(path)} if mime == PDF else {}
+            facts |= _text_facts(kind, load_text(path) if facts["bytes"] else "")
+    except (BadInputError, InputError, MissingExtraError) as error:
+        call.notes.append(str(error))
+    return facts
+
+
+def _image_facts(path: Path) -> dict[str, Any]:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            width, height = image.size
+            if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
+                width, height = height, width
+            frames = getattr(image, "n_frames", 1)
+    except Exception as error:  # Pillow raises errors of any type for damaged files.
+        raise BadInputError(f"{path} cannot be read as an image: {error}") from error
+    return {"width": width, "height": height, **({"frames": frames} if frames > 1 else {})}
+
+
+def _video_facts(path: Path) -> dict[str, Any]:
+    try:
+        return asdict(probe_video(path))
+    except BadInputError:  # Browsers record sound alone as WebM or MP4.
+        return asdict(probe_audio(path))
+
+
+def _table_facts(path: Path) -> dict[str, Any]:
+    rows, columns = table_shape(path)
+    return {"rows": rows, "columns": columns}
+
+
+def _text_facts(kind: str, text: str) -> dict[str, Any]:
+    if kind == "text":
+        return {"words": count_words(text), "lines": len(text.splitlines()), "characters": len(text)}
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"it is not valid JSON: {error}") from error
+    return {"entries": len(data)} if isinstance(data, list | dict) else {}
+
+
+_READERS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
+    "image": _image_facts,
+    "audio": lambda path: asdict(probe_audio(path)),
+    "video": _video_facts,
+    "table": _table_facts,
+}
+"""By kind."""

@@ -11,48 +11,37 @@ appear in it as paths. A task without an own adapter uses the adapter of its fir
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.outputs.classification import (
-    answers,
-    classes,
-    entities,
-    features,
-    image_text,
-    masked_words,
-    pages,
-    ranking,
-    similarity,
-    speech,
-    spoken_text,
-    table_answer,
-    text_as,
-    transcript,
-)
-from jarvis_agent.backends.outputs.detection import objects, people, segments, unlabelled_masks
-from jarvis_agent.backends.outputs.media import (
-    depth,
-    edited_picture,
-    file_info,
-    frames,
-    mesh,
-    picture,
-    sound,
-    video,
-    written_file,
-)
-from jarvis_agent.backends.outputs.tables import forecast, labelled_rows, numbered_rows
+from jarvis_agent.backends.outputs import detection, media
 from jarvis_agent.backends.outputs.validators import (
     Adapted,
     Adapter,
     UnexpectedError,
+    best_first,
     describe_value,
+    find_text,
+    index,
+    number,
+    quantity,
+    read_rows,
+    require_list,
+    score,
+    text,
     to_builtin,
+    to_list,
+    vector,
 )
 from jarvis_agent.core.errors import InputError, UnsupportedError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media.tables import Columns, read_table, write_table
+
+SHOWN = 5
+"""Maximum number of labels in a summary; those that would have a score of 0.00 are left out."""
 
 
 def adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
@@ -92,9 +81,251 @@ def _resources(spec: TaskSpec, adapted: Adapted) -> list[Resource]:
     return [*resources, *(file for file in adapted.files if file not in resources)]
 
 
+def classes(raw: Any, call: Call) -> Adapted:
+    """[{label, score}], best first; also from zero-shot classification's {labels, scores}.
+
+    Embeddings give [{label, similarity}] instead: a similarity is no probability, and is not shown as one.
+    """
+    if isinstance(raw, Mapping) and {"labels", "scores"} <= raw.keys():
+        if len(raw["labels"]) != len(raw["scores"]):
+            raise UnexpectedError("a score for each label")
+        pairs = zip(raw["labels"], raw["scores"], strict=True)
+        raw = [{"label": name, "score": value} for name, value in pairs]
+    first = raw[0] if isinstance(raw, list) and raw else raw
+    measure = "similarity" if isinstance(first, Mapping) and "similarity" in first else "score"
+    return _scored_rows(read_rows(raw, {"label": text, measure: score}), "label", measure)
+
+
+def masked_words(raw: Any, call: Call) -> Adapted:
+    """[{score, token, token_str, sequence}], the most likely word first."""
+    rows = read_rows(raw, {"score": score, "token_str": text, "sequence": text}, {"token": index})
+    return _scored_rows(rows, "token_str")
+
+
+def _scored_rows(rows: list[dict[str, Any]], name: str, measure: str = "score") -> Adapted:
+    if not rows:
+        raise UnexpectedError(f"at least one {name}")
+    ranked = sorted(rows, key=lambda row: -row[measure])
+    unit, least = ("", 0.005) if measure == "score" else (f"{measure} ", -1.0)
+    shown = [row for row in ranked[:SHOWN] if row[measure] >= least] or ranked[:1]
+    return Adapted(ranked, ", ".join(f"{row[name]} ({unit}{row[measure]:.2f})" for row in shown))
+
+
+def entities(raw: Any, call: Call) -> Adapted:
+    """[{entity_group, score, word, start, end}], in the order of the text."""
+    places = {"start": to_builtin, "end": to_builtin}
+    groups = {"entity_group": text, "entity": text}
+    rows = read_rows(raw, {"word": text, "score": score}, places | groups)
+    for row in rows:
+        entity = row.pop("entity", None)
+        row["entity_group"] = text(row.get("entity_group", entity))
+    return Adapted(rows, ", ".join(f"{row['word']} ({row['entity_group']})" for row in rows) or "no names")
+
+
+def answers(raw: Any, call: Call) -> Adapted:
+    """[{answer, score or None, start?, end?}], best first."""
+    optional = {"score": score, "start": to_builtin, "end": to_builtin}
+    rows = best_first(read_rows(raw, {"answer": text}, optional))
+    if not rows:
+        raise UnexpectedError("at least one answer")
+    return Adapted([{"score": None, **row} for row in rows], rows[0]["answer"])
+
+
+def table_answer(raw: Any, call: Call) -> Adapted:
+    """{answer, coordinates, cells, aggregator}; coordinates are rows and columns from 0."""
+    optional = {"coordinates": to_builtin, "cells": to_builtin, "aggregator": text}
+    rows = read_rows(raw, {"answer": text}, optional)
+    if not rows:
+        raise UnexpectedError("an answer")
+    return Adapted({"coordinates": [], "cells": [], "aggregator": "NONE", **rows[0]}, rows[0]["answer"])
+
+
+def similarity(raw: Any, call: Call) -> Adapted:
+    """A score for each of the sentences, in their order."""
+    return _scores(raw, list(call.inputs.get("sentences", ())))
+
+
+def pages(raw: Any, call: Call) -> Adapted:
+    """A score for each of the images, in their order."""
+    value = call.inputs.get("image", ())
+    images = [value] if isinstance(value, Resource) else value
+    return _scores(raw, [image.path.name if image.path else image.name for image in images])
+
+
+def _scores(raw: Any, names: Sequence[str]) -> Adapted:
+    expected = f"a list of {len(names)} scores"
+    scores = [score(value) for value in require_list(raw, expected)]
+    if len(scores) != len(names) or not scores:
+        raise UnexpectedError(expected)
+    ranked = sorted(zip(scores, names, strict=True), key=lambda pair: -pair[0])
+    return Adapted(scores, "; ".join(f"{name} ({value:.2f})" for value, name in ranked))
+
+
+def ranking(raw: Any, call: Call) -> Adapted:
+    """[{index, text, score}], best first; the index counts the given texts from 0."""
+    rows = best_first(read_rows(raw, {"index": index, "text": text, "score": score}))
+    named = (f"{place}. {row['text']} ({row['score']:.2f})" for place, row in enumerate(rows, 1))
+    return Adapted(rows, "; ".join(named))
+
+
+def speech(raw: Any, call: Call) -> Adapted:
+    """[{start, end}] of voice activity, in seconds."""
+    stretches = read_rows(raw, {"start": _seconds, "end": _seconds})
+    if not stretches:
+        return Adapted(stretches, "no speech")
+    total = sum(row["end"] - row["start"] for row in stretches)
+    times = ", ".join(f"{row['start']:.1f}–{row['end']:.1f} s" for row in stretches)
+    return Adapted(stretches, f"{total:.1f} s of speech in {quantity(len(stretches), 'stretch')}: {times}")
+
+
+def _seconds(value: Any) -> float:
+    return round(number(value), 3)
+
+
+def features(raw: Any, call: Call) -> Adapted:
+    """One vector."""
+    numbers = vector(raw)
+    return Adapted(numbers, f"a vector of {len(numbers)} numbers")
+
+
+def text_as(key: str) -> Adapter:
+    """The adapter of a task whose output is {key: text}."""
+
+    def adapter(raw: Any, call: Call) -> Adapted:
+        value = find_text(raw, key, "generated_text", "text")
+        return Adapted({key: value}, value)
+
+    return adapter
+
+
+def image_text(raw: Any, call: Call) -> Adapted:
+    """{generated_text}, and the lines of a page if the model returns them."""
+    value = find_text(raw, "generated_text", "text")
+    lines = {"lines": to_builtin(raw["lines"])} if isinstance(raw, Mapping) and "lines" in raw else {}
+    return Adapted({"generated_text": value, **lines}, value)
+
+
+def transcript(raw: Any, call: Call) -> Adapted:
+    """{text}, and chunks with their times in seconds if the model returns them."""
+    value = find_text(raw, "text")
+    output: dict[str, Any] = {"text": value}
+    if isinstance(raw, Mapping) and raw.get("chunks"):
+        output["chunks"] = read_rows(raw["chunks"], {"text": text, "timestamp": to_builtin})
+    return Adapted(output, value)
+
+
+def spoken_text(raw: Any, call: Call) -> Adapted:
+    """{generated_text}, and under `audio` the spoken answer if the model speaks."""
+    value = find_text(raw, "generated_text", "text")
+    if not isinstance(raw, Mapping) or raw.get("audio") is None:
+        return Adapted({"generated_text": value}, value)
+    spoken = media.sound(raw, call)
+    return Adapted({"generated_text": value, "audio": spoken.output}, value, spoken.files)
+
+
+def labelled_rows(raw: Any, call: Call) -> Adapted:
+    """{predictions: a label a row, probabilities: a list a row or None}: the labels, and the table.
+
+    The table gets the columns `prediction`, and `probability` if known.
+    """
+    columns, labels = _predictions(raw, _label, call)
+    added: dict[str, list[Any]] = {"prediction": labels}
+    if (probabilities := raw.get("probabilities")) is not None:
+        rows = _sized(probabilities, len(labels))
+        added["probability"] = [max(_numbers(row)) for row in rows]
+    shown = ", ".join(f"{count} {label}" for label, count in Counter(sorted(labels)).most_common())
+    file = _save_with(columns, added, call)
+    return Adapted(labels, f"{quantity(len(labels), 'row')}: {shown}", (file,))
+
+
+def numbered_rows(raw: Any, call: Call) -> Adapted:
+    """{predictions: a number a row}: the numbers, and the table with a column `prediction`."""
+    columns, values = _predictions(raw, _number, call)
+    mean = sum(values) / len(values)
+    shown = f"from {min(values):.4g} to {max(values):.4g}, {mean:.4g} on average"
+    file = _save_with(columns, {"prediction": values}, call)
+    return Adapted(values, f"{quantity(len(values), 'row')}: {shown}", (file,))
+
+
+def forecast(raw: Any, call: Call) -> Adapted:
+    """[{series, values, low, high}]: a row a step ahead, with the median and the 10 % and 90 % quantiles."""
+    columns: dict[str, list[Any]] = {}
+    shown = []
+    for row in read_rows(raw, {"series": text, "values": _numbers}, {"low": _numbers, "high": _numbers}):
+        name, values = row["series"], row["values"]
+        columns[name] = values
+        columns |= {f"{name}_{side}": row[side] for side in ("low", "high") if side in row}
+        shown.append(f"{name} from {values[0]:.4g} to {values[-1]:.4g}")
+    if len({len(values) for values in columns.values()}) != 1:
+        raise UnexpectedError("series of one length")
+    steps = len(next(iter(columns.values())))
+    table = {"step": list(range(1, steps + 1)), **columns}
+    rows = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
+    return Adapted(rows, f"{quantity(steps, 'step')} ahead: {', '.join(shown)}", (_save(table, call),))
+
+
+def _predictions(raw: Any, convert: Callable[[Any], Any], call: Call) -> tuple[Columns, list[Any]]:
+    """The table of the call, and the prediction for each of its rows."""
+    if not isinstance(raw, Mapping) or "predictions" not in raw:
+        raise UnexpectedError("{predictions}")
+    columns = read_table(call.inputs["table"])
+    return columns, [
+        convert(value) for value in _sized(raw["predictions"], len(next(iter(columns.values()))))
+    ]
+
+
+def _sized(values: Any, length: int) -> list[Any]:
+    what = f"one prediction for each of the {quantity(length, 'row')}"
+    items = require_list(values, what)
+    if len(items) != length:
+        raise UnexpectedError(what)
+    return items
+
+
+def _label(value: Any) -> str:
+    """A class as text, as in huggingface_hub: 1 and "1" are the same label."""
+    value = _single(value)
+    if not isinstance(value, str | int | float | bool):
+        raise UnexpectedError("a label for each row")
+    return f"{number(value):g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: Any) -> float:
+    return round(number(_single(value)), 6)
+
+
+def _single(value: Any) -> Any:
+    """A value, also from a list of one."""
+    value = to_list(value)
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
+
+def _numbers(values: Any) -> list[float]:
+    items = require_list(values, "a list of numbers")
+    if not items:
+        raise UnexpectedError("a list of numbers")
+    return [_number(value) for value in items]
+
+
+def _save_with(columns: Columns, added: Mapping[str, list[Any]], call: Call) -> Resource:
+    """Save the table with new columns, under names that it does not have yet."""
+    table = dict(columns)
+    for name, values in added.items():
+        while name in columns:
+            name += "_new"
+        table[name] = values
+    return _save(table, call)
+
+
+def _save(columns: Mapping[str, Sequence[Any]], call: Call) -> Resource:
+    path = call.new_path(".csv")
+    write_table(path, columns)
+    return Resource(kind="table", path=path, mime="text/csv", name=call.spec.name)
+
+
 def _file(raw: Any, call: Call) -> Adapted:
     """A file that the backend wrote."""
-    file = written_file(raw, call.spec.outputs[0], call)
+    file = media.written_file(raw, call.spec.outputs[0], call)
     assert file.path is not None
     return Adapted({"path": str(file.path)}, f"the file {file.path.name}", (file,))
 
@@ -119,12 +350,12 @@ ADAPTERS: dict[str, Adapter] = {
     "text-ranking": ranking,
     "image-classification": classes,
     "zero-shot-image-classification": classes,
-    "object-detection": objects,
-    "zero-shot-object-detection": objects,
-    "keypoint-detection": people,
-    "image-segmentation": segments,
-    "mask-generation": unlabelled_masks,
-    "depth-estimation": depth,
+    "object-detection": detection.objects,
+    "zero-shot-object-detection": detection.objects,
+    "keypoint-detection": detection.people,
+    "image-segmentation": detection.segments,
+    "mask-generation": detection.unlabelled_masks,
+    "depth-estimation": media.depth,
     "image-feature-extraction": features,
     "image-to-text": image_text,
     "video-classification": classes,
@@ -138,18 +369,18 @@ ADAPTERS: dict[str, Adapter] = {
     "tabular-classification": labelled_rows,
     "tabular-regression": numbered_rows,
     "time-series-forecasting": forecast,
-    "extract-frames": frames,
-    "edit-image": edited_picture,
-    "media-info": file_info,
+    "extract-frames": media.frames,
+    "edit-image": media.edited_picture,
+    "media-info": media.file_info,
 }
 """Adapters of the tasks whose output has its own form."""
 
 _BY_KIND: dict[str, Adapter] = {
     "text": text_as("generated_text"),
-    "image": picture,
-    "audio": sound,
-    "video": video,
-    "3d": mesh,
+    "image": media.picture,
+    "audio": media.sound,
+    "video": media.video,
+    "3d": media.mesh,
     "table": _file,
     "file": _file,
     "data": _data,

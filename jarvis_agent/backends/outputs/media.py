@@ -79,7 +79,7 @@ def edited_picture(raw: Any, call: Call) -> Adapted:
 
 
 def file_info(raw: Any, call: Call) -> Adapted:
-    """Facts of a file, as of `jarvis_agent.media.info`. The summary has all of them but names."""
+    """Facts of a file, as of `algorithms.media_tools.info`. The summary has all of them but names."""
     info = to_builtin(raw)
     info = {name: fact for name, fact in info.items() if fact is not None} if isinstance(info, dict) else {}
     if not {"name", "format", "bytes"} <= info.keys():
@@ -229,8 +229,8 @@ def video(raw: Any, call: Call) -> Adapted:
         "path": str(path),
         "width": facts.width,
         "height": facts.height,
-        "fps": round(facts.fps, 3),
-        "duration": round(facts.duration, 3),
+        "fps": facts.fps,
+        "duration": facts.duration,
     }
     resource = Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
     return Adapted(output, facts.summary, (resource,))

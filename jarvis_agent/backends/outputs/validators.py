@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import to_jsonable_python
+
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
@@ -141,18 +143,13 @@ def require_list(value: Any, what: str) -> list[Any]:
 
 def to_builtin(value: Any) -> Any:
     """Plain JSON: arrays become lists, paths texts, NaN None. Other types raise UnexpectedError."""
-    value = to_list(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | str | int):
-        return value
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): to_builtin(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [to_builtin(item) for item in value]
-    raise UnexpectedError(f"plain data (it contains a {type(value).__name__})")
+
+    def from_array(item: Any) -> Any:
+        if to_list(item) is item:
+            raise UnexpectedError(f"plain data (it contains a {type(item).__name__})")
+        return to_list(item)
+
+    return to_jsonable_python(value, fallback=from_array, inf_nan_mode="null")
 
 
 def to_array(value: Any, what: str) -> NDArray[Any]:

@@ -9,24 +9,27 @@ import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from PIL import Image
+from result_bench import a_call
 
 from jarvis_agent import JarvisAgent, Plan, Settings, hf_tools
+from jarvis_agent.backends.algorithms import media_tools
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import count_words
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media import documents, tables
 from jarvis_agent.media.audio import write_audio
 from jarvis_agent.media.detect import detect_media_type
-from jarvis_agent.media.info import media_info
 from jarvis_agent.media.store import ResourceStore
 
 
 def info_of(path: Path) -> tuple[dict[str, Any], list[str]]:
     """The facts of a file without its name and size, and the notes."""
     kind, mime = detect_media_type(path)
-    notes: list[str] = []
-    info = media_info(Resource(kind=kind, path=path, mime=mime), notes)
+    file = Resource(kind=kind, path=path, mime=mime)
+    call = a_call(TASKS["media-info"], path.parent, file=file)
+    info = media_tools.info(call)
     assert (info.pop("name"), info.pop("bytes")) == (path.name, path.stat().st_size)
-    return info, notes
+    return info, call.notes
 
 
 def test_words_are_counted_as_by_a_word_processor() -> None:
@@ -120,7 +123,7 @@ async def test_a_file_whose_facts_are_read_may_be_longer_than_what_is_decoded(tm
     write_audio(tmp_path / "long.wav", [0.0] * 4000, 1000)
     store = ResourceStore(Settings(max_seconds=1, output_dir=tmp_path / "made"))
     file = await store.resolve(await store.grant(str(tmp_path / "long.wav")), "file")
-    assert media_info(file, [])["duration"] == 4.0
+    assert media_tools.info(a_call(TASKS["media-info"], tmp_path, file=file))["duration"] == 4.0
 
 
 def test_the_words_that_another_task_reads_are_counted(tmp_path: Path) -> None:
