@@ -211,7 +211,7 @@ def _decided(decisions: Any, plan: Plan, asked: Sequence[PlannedTask], context: 
     """The plan after a decision on each action. Raises _InvalidDecisionError."""
     if not isinstance(decisions, list) or len(decisions) != len(asked):
         count = len(decisions) if isinstance(decisions, list) else repr(decisions)
-        raise _InvalidDecisionError(f"{len(asked)} actions need one decision each, not {count}")
+        raise _InvalidDecisionError(f"each action needs one decision; {count} came for {len(asked)}")
     rows = {task.id: task for task in plan.tasks}
     dropped, answers = dict[int, str](), dict[int, str]()
     for step, decision in zip(asked, decisions, strict=True):

@@ -207,7 +207,7 @@ async def test_decisions_that_cannot_be_used_are_asked_for_again(
 ) -> None:
     edit = {"type": "edit", "edited_action": {"name": "sing", "args": {"text": "la"}}}
     cases: list[tuple[list[Any], str]] = [
-        ([], "1 actions need one decision each, not 0"),
+        ([], "each action needs one decision; 0 came for 1"),
         ([{"type": "maybe"}], "none of them: {'type': 'maybe'}"),
         ([{"type": "respond"}], "a message"),
         ([edit], "sing"),
