@@ -32,11 +32,13 @@ from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import (
     AllCandidatesFailedError,
     AttemptTimeoutError,
+    BudgetError,
     ConfigError,
     ExpertError,
     FallbackOn,
     JarvisError,
     NoCandidateError,
+    OutOfMemoryError,
     RateLimitedError,
     TransientError,
     UnsupportedError,
@@ -114,7 +116,7 @@ class FallbackChain:
 
     async def _run(self, inputs: Mapping[str, Any]) -> FallbackResult:
         ends = self.clock() + self.settings.task_timeout
-        failures: list[tuple[Candidate, str]] = []
+        failures: list[tuple[Candidate, JarvisError]] = []
         remaining = list(self.selection.candidates)
         while remaining:
             candidate = remaining.pop(0)
@@ -125,11 +127,11 @@ class FallbackChain:
             except JarvisError as error:
                 if not self._falls_back(error):
                     return FallbackResult(self.attempts, error=error)
-                failures.append((candidate, str(error)))
+                failures.append((candidate, error))
                 if policy_for(error).fallback == "smaller":
                     skipped = [other for other in remaining if self._is_as_large(other, candidate)]
                     why = f"it is no smaller than {candidate.id}, which does not fit into memory"
-                    failures += [(other, why) for other in skipped]
+                    failures += [(other, OutOfMemoryError(why)) for other in skipped]
                     remaining = [other for other in remaining if other not in skipped]
                 elif isinstance(error, UnsupportedError):
                     # This model is not for the input; another one for the same purpose may be.
@@ -269,19 +271,22 @@ def _pause(state: RetryCallState) -> float:
     return _backoff(state)
 
 
-def _all_failed(spec: TaskSpec, failures: Sequence[tuple[Candidate, str]]) -> JarvisError:
-    """The error of a chain in which every candidate failed."""
+def _all_failed(spec: TaskSpec, failures: Sequence[tuple[Candidate, JarvisError]]) -> JarvisError:
+    """The error of a chain in which every candidate failed: a BudgetError if the budget refused one."""
     if not failures:
         return NoCandidateError(f"no model is left for {spec.name}")
+    is_over_budget = any(isinstance(error, BudgetError) for _, error in failures)
+    kind = BudgetError if is_over_budget else AllCandidatesFailedError
     ids = [candidate.id for candidate, _ in failures]
     if len(failures) == 1:
-        return AllCandidatesFailedError(f"{ids[0]} failed: {failures[0][1]}")
-    # A model with two backends is listed with their names.
-    reasons = "; ".join(
-        f"{model.id} by {model.backend}: {reason}" if ids.count(model.id) > 1 else f"{model.id}: {reason}"
-        for model, reason in failures
-    )
-    return AllCandidatesFailedError(f"all {len(failures)} candidates failed: {reasons}")
+        return kind(f"{ids[0]} failed: {failures[0][1]}")
+    reasons: dict[str, list[str]] = {}
+    for model, error in failures:
+        # A model with two backends is listed with their names.
+        name = f"{model.id} by {model.backend}" if ids.count(model.id) > 1 else model.id
+        reasons.setdefault(str(error), []).append(name)
+    told = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return kind(f"all {len(failures)} candidates failed: {told}")
 
 
 logger = logging.getLogger(__name__)

@@ -16,15 +16,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
 from langchain_core.globals import get_llm_cache
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    convert_to_messages,
+    message_chunk_to_message,
+)
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
@@ -36,6 +42,7 @@ from jarvis_agent.llm.chat_model import (
     MAX_TOKENS,
     SCHEMA,
     length_options,
+    model_name,
     resolve_model,
     schema_options,
     supports_schema,
@@ -43,7 +50,7 @@ from jarvis_agent.llm.chat_model import (
 )
 from jarvis_agent.llm.errors import RejectedRequestError, UnavailableModelError, describe_model, explain
 from jarvis_agent.llm.thinking import ThinkingFilter
-from jarvis_agent.llm.usage import STAGE_KEY
+from jarvis_agent.llm.usage import STAGE_KEY, UsageMeter
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -195,15 +202,27 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     ) -> AsyncGenerator[AIMessage, None]:
         limit = self.settings.llm_timeout
         kwargs = {**transport_options(self.model), **kwargs}
-        if self._has_cache():
-            async with asyncio.timeout(_WHOLE_REPLY_FACTOR * limit):
-                message = await self.model.ainvoke(messages, config, **kwargs)
-            yield message
-            return
-        stream = cast("AsyncGenerator[AIMessage, None]", self.model.astream(messages, config, **kwargs))
-        async with aclosing(stream):
-            while (chunk := await _next_within(limit, stream)) is not None:
-                yield chunk
+        with self._reserved(messages, config) as config:
+            if self._has_cache():
+                async with asyncio.timeout(_WHOLE_REPLY_FACTOR * limit):
+                    message = await self.model.ainvoke(messages, config, **kwargs)
+                yield message
+                return
+            stream = cast("AsyncGenerator[AIMessage, None]", self.model.astream(messages, config, **kwargs))
+            async with aclosing(stream):
+                while (chunk := await _next_within(limit, stream)) is not None:
+                    yield chunk
+
+    @contextmanager
+    def _reserved(self, messages: LanguageModelInput, config: RunnableConfig) -> Iterator[RunnableConfig]:
+        """The config of a call that the budgets of its run allow. Raises BudgetError."""
+        run_id, stage = uuid4(), str((config.get("metadata") or {}).get(STAGE_KEY) or "")
+        handlers: Any = getattr(config.get("callbacks"), "handlers", config.get("callbacks")) or ()
+        prompt = convert_to_messages([messages] if isinstance(messages, str) else messages)
+        with ExitStack() as reservations:
+            for meter in (handler for handler in handlers if stage and isinstance(handler, UsageMeter)):
+                reservations.enter_context(meter.reserve(run_id, stage, model_name(self.model), prompt))
+            yield {**config, "run_id": run_id}
 
     def _has_cache(self) -> bool:
         cache = getattr(getattr(self.model, "bound", self.model), "cache", None)

@@ -5,12 +5,12 @@
     meter.usage     # {"plan": Usage(calls=1, input_tokens=812, output_tokens=40)}
 
 A call belongs to the stage in its run's metadata (`jarvis_stage`), which the stages set. Others are ignored.
-A call that would exceed the budget is not made: the handler raises BudgetError, which ends it.
+LLMClient uses `reserve` around each call: LangChain would log what a callback raises as the callback's fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -48,6 +48,7 @@ class UsageMeter(BaseCallbackHandler):
         self.usage: dict[str, Usage] = {}
         self.budget = budget or Budget()
         self.price = price
+        self._reserved: dict[UUID, Usage] = {}
         self._running: dict[UUID, tuple[str, str, Usage]] = {}
 
     @property
@@ -78,19 +79,31 @@ class UsageMeter(BaseCallbackHandler):
 
     def _within_budget(self, planned: Usage) -> Usage:
         """The usage of a call, if it can still be paid. Raises BudgetError."""
-        spent = self.total + sum((usage for _, _, usage in self._running.values()), Usage())
+        running = (usage for _, _, usage in self._running.values())
+        spent = sum((*self._reserved.values(), *running), self.total)
         after = spent + planned
         for what, limit, used, needed in (
             ("tokens", self.budget.tokens, _tokens(spent), _tokens(after)),
-            ("hosted calls", self.budget.hosted_calls, spent.hosted_calls, after.hosted_calls),
+            ("hosted_calls", self.budget.hosted_calls, spent.hosted_calls, after.hosted_calls),
             ("money", self.budget.money, spent.cost, after.cost),
         ):
             if limit is not None and needed > limit and needed > used:
                 raise BudgetError(
-                    f"a run may spend {limit:g} {what} (JARVIS_BUDGET): {used:g} are spent, and this call "
-                    f"would make it {needed:g}"
+                    f"the run's budget is {what}={limit:,.10g} (JARVIS_BUDGET), and this call would make it "
+                    f"{needed:,.10g}"
                 )
         return planned
+
+    @contextmanager
+    def reserve(self, run_id: UUID, stage: str, model: str, prompt: Iterable[BaseMessage]) -> Iterator[None]:
+        """Count the prompt of the LLM call that the block makes. Raises BudgetError if it is too long."""
+        if self.budget != Budget():
+            planned = Usage(input_tokens=sum(count_tokens(str(message.text)) for message in prompt))
+            self._reserved[run_id] = self._within_budget(self.priced(model, stage, planned))
+        try:
+            yield
+        finally:
+            self._reserved.pop(run_id, None)
 
     @contextmanager
     def measure(self) -> Iterator[UsageMeter]:
@@ -111,15 +124,10 @@ class UsageMeter(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember the stage of a call. Raises BudgetError if its prompt alone would exceed the budget."""
-        metadata = metadata or {}
-        if stage := str(metadata.get(STAGE_KEY) or ""):
-            model, planned = str(metadata.get("ls_model_name") or ""), Usage()
-            if self.budget != Budget():
-                texts = [str(message.text) for row in messages for message in row]
-                planned = Usage(input_tokens=sum(map(count_tokens, texts)))
-                planned = self._within_budget(self.priced(model, stage, planned))
-            self._running[run_id] = (stage, model, planned)
+        """Remember the stage of a call."""
+        if stage := str((metadata or {}).get(STAGE_KEY) or ""):
+            model = str((metadata or {}).get("ls_model_name") or "")
+            self._running[run_id] = stage, model, self._reserved.pop(run_id, Usage())
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Count a finished call."""

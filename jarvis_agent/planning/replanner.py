@@ -4,8 +4,9 @@
     more = chain.invoke({"input": "…", "files": […], "plan": plan, "results": results})
     more.tasks      # new ids; they may refer to finished tasks. An empty plan is a valid answer
 
-The LLM is asked only if another plan could help. The prompt has the errors but not the results, so that words
-in an image or a recording cannot become tasks. The reply is parsed like any plan.
+The LLM is asked only if another plan could help, and the run's budget has refused nothing. The prompt has the
+errors but not the results, so that words in an image or a recording cannot become tasks. The reply is parsed
+like any plan.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from jarvis_agent.core import errors
-from jarvis_agent.core.errors import BadInputError, JarvisError, LLMError, policy_for
+from jarvis_agent.core.errors import BadInputError, BudgetError, JarvisError, LLMError, policy_for
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import run_sync
@@ -56,7 +57,7 @@ def replanning_chain(
     async def replan(value: Mapping[str, Any], config: RunnableConfig) -> Plan:
         request, results = PlanRequest.of(value, specs), list(value["results"])
         failed = [result for result in results if _another_plan_may_help(result)]
-        if not failed:
+        if not failed or any(result.failure == BudgetError.__name__ for result in results):
             return Plan()
         chain = prompt | client.for_stage("replan", schema=plan_schema(request.specs))
         try:

@@ -187,7 +187,7 @@ async def test_the_error_of_a_failed_chain_names_each_candidate_with_its_reason(
     larger = "larger: it is no smaller than large, which does not fit into memory"
     cases = [
         ([model("a")], "a failed: no"),
-        (both, "all 2 candidates failed: a by scripted: no; a by hosted: no"),
+        (both, "all 2 candidates failed: a by scripted, a by hosted: no"),
         ([model("large", 9), model("larger", 10)], f"all 2 candidates failed: large: 9 bytes; {larger}"),
     ]
     for candidates, expected in cases:

@@ -14,9 +14,10 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.prompts import ChatPromptTemplate
 
-from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.errors import BudgetError, LLMError
+from jarvis_agent.core.settings import Budget, Settings
 from jarvis_agent.core.types import Usage
+from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.thinking import ThinkingFilter
@@ -63,6 +64,15 @@ class TestReplies:
         blocks = await asyncio.gather(block("select", "select"), block("select", "repair"))
         assert [*blocks] == [{"select": 2}, {"select": 1, "repair": 1}]
         assert meter.total.calls == 4
+
+    async def test_calls_at_the_same_time_share_a_budget(self) -> None:
+        meter, client = (
+            UsageMeter(Budget(tokens=2 * count_tokens(ASK) - 1)),
+            scripted("one").for_stage("select"),
+        )
+        calls = (text_of(client, {"callbacks": [meter]}) for _ in range(2))
+        replies = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(reply) for reply in replies} == {str, BudgetError}
 
     def test_it_works_in_a_sync_chain(self) -> None:
         chain = ChatPromptTemplate.from_template("{x}") | scripted("one two three") | StrOutputParser()
