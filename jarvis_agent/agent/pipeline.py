@@ -40,7 +40,7 @@ from jarvis_agent.core.concurrency import (
     run_with_timeout,
 )
 from jarvis_agent.core.context import ChatTurn, RunContext, turns_of
-from jarvis_agent.core.errors import DeadlineError, InputError, describe_error
+from jarvis_agent.core.errors import BudgetError, DeadlineError, InputError, describe_error
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request
@@ -87,9 +87,7 @@ class RunPipeline:
         has ended. `language` is that of the answer, if it is not the request's.
         """
         self._stages = stages
-        settings = stages.settings
-        seconds = min(settings.run_timeout, settings.budget.seconds or settings.run_timeout)
-        self._settings = settings.model_copy(update={"run_timeout": seconds})
+        self._settings = stages.settings
         self._steps = steps or CheckpointedSteps()
         self._steps.meter.budget, self._steps.meter.price = stages.settings.budget, stages.price
         self._config = merge_configs(config, {"callbacks": [self._steps.meter]})
@@ -98,7 +96,7 @@ class RunPipeline:
         self._ask = ask
         self._policy = policy
         self._began = perf_counter()
-        self._deadline = self._settings.run_timeout
+        self._deadline, self._limit_in_words = self._settings.run_limit
         self._emit: Emit = lambda event: None
         self._store: ResourceStore
         self._timings: dict[str, float] = {}
@@ -110,7 +108,7 @@ class RunPipeline:
 
         Raises:
             InputError: the request is empty or too long, or one of its files cannot be used.
-            DeadlineError: its files could not be read within the run's time.
+            DeadlineError: its files could not be read within `run_timeout`.
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._emit = queue.put_nowait
@@ -141,14 +139,19 @@ class RunPipeline:
         """
         ask_unavailable_models_once()
         await self._begin(request)
+        results: list[TaskResult] = []
         try:
-            runners, context = await self._prepare(request)
-            async with Executor(
-                runners, self._store, context, self._settings, self._emit, self._clock, self._steps
-            ) as executor:
-                plan = await self._plan(context, executor, runners)
-                results = await executor.join(plan.tasks, self._deadline)
-                plan, results = await self._replan(context, executor, plan, results)
+            try:
+                runners, context = await self._prepare(request)
+            except BudgetError as error:
+                context, plan = self._context(request), Plan(notes=[str(error)], removed=[str(error)])
+            else:
+                async with Executor(
+                    runners, self._store, context, self._settings, self._emit, self._clock, self._steps
+                ) as executor:
+                    plan = await self._plan(context, executor, runners)
+                    results = await executor.join(plan.tasks, self._deadline)
+                    plan, results = await self._replan(context, executor, plan, results)
             answer = await self._respond(context, plan, results)
         finally:
             await self._close_store()
@@ -186,9 +189,9 @@ class RunPipeline:
             left = self._deadline - self._clock()
             return await run_with_timeout(left, self._open(request, makes_files), "preparing the run")
         except StageTimeoutError as error:
-            limit = f"{self._settings.run_timeout:g} s (JARVIS_RUN_TIMEOUT)"
-            raise DeadlineError(
-                f"the request's files could not be read within {limit}; "
+            kind = BudgetError if self._settings.run_limit[0] < self._settings.run_timeout else DeadlineError
+            raise kind(
+                f"the request's files could not be read within {self._limit_in_words}; "
                 "try again with fewer files, or files of this machine"
             ) from error
 
@@ -205,17 +208,18 @@ class RunPipeline:
         )
         if self._steps.is_stored:
             await readmit_files(files, self._store)
-        context = RunContext(
+        specs = {name: runner.spec for name, runner in runners.items()}
+        return runners, self._context(request, turns=tuple(turns), files=tuple(files), specs=specs)
+
+    def _context(self, request: Request, **opened: Any) -> RunContext:
+        return RunContext(
             request=request.text,
-            turns=tuple(turns),
-            files=tuple(files),
-            specs={name: runner.spec for name, runner in runners.items()},
             config=self._config,
             restricted=not self._settings.allow_request_paths,
             reserve_hosted=self._steps.meter.reserve_hosted,
             price=self._steps.meter.hosted_price,
+            **opened,
         )
-        return runners, context
 
     async def _plan(self, context: RunContext, executor: Executor, runners: Mapping[str, TaskRunner]) -> Plan:
         """The plan. Its tasks are added to the executor as they come; a stored plan's, when it is stored."""
@@ -353,7 +357,7 @@ class RunPipeline:
 
     def _limit(self, stage: float, variable: str) -> tuple[float, str]:
         """Seconds for a stage: its own limit or what is left of the run; and the limit's name."""
-        left = self._deadline - self._clock(), f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
+        left = self._deadline - self._clock(), self._limit_in_words
         return min((stage, f"{stage:g} s, {variable}"), left)
 
     async def _close_store(self) -> None:

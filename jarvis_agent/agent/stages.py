@@ -255,7 +255,8 @@ async def write_answer(
     except Exception as error:
         is_late = isinstance(error, StageTimeoutError)
         why = f"there was no time left ({limit[1]})" if is_late else describe_error(error)
-        log_error(logger, "the answer could not be written", error)
+        if not is_late and not isinstance(error, JarvisError):
+            log_error(logger, "the answer could not be written", error)
         for piece in report_after_failure(inputs, begun, why):
             show(piece)
 

@@ -8,7 +8,7 @@
     │   └── ForbiddenError                a file or URL that this request may not read
     ├── PlanError                         a plan cannot be made or repaired
     ├── LLMError                          the language model failed, refused, or timed out
-    │   └── BudgetError                   a call would exceed the run's budget, and was not made
+    │   └── BudgetError                   a call, or a wait for files, would exceed the budget of the run
     ├── NoCandidateError                  no expert can do a task
     ├── DeadlineError                     a run, stage, task or attempt timed out
     └── ExpertError                       an expert failed
@@ -83,7 +83,10 @@ class LLMError(JarvisError):
 
 
 class BudgetError(LLMError):
-    """A call of the language model or of a hosted expert would exceed the run's budget, and was not made."""
+    """A call of the language model or of a hosted expert would exceed the run's budget, and was not made.
+
+    Also: the seconds of the budget were over before the request's files could be read.
+    """
 
 
 class NoCandidateError(JarvisError):

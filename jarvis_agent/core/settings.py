@@ -219,6 +219,14 @@ class Settings(EnvironmentSettings):
     max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")
     url_timeout: float = Field(30.0, gt=0, description="longest fetch of a URL, in seconds")
 
+    @property
+    def run_limit(self) -> tuple[float, str]:
+        """Seconds of the longest run, and the limit in words: "60 s, JARVIS_BUDGET"."""
+        seconds = self.budget.seconds or self.run_timeout
+        if seconds < self.run_timeout:
+            return seconds, f"{seconds:g} s, JARVIS_BUDGET"
+        return self.run_timeout, f"{self.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
+
     @field_validator("experts")
     @classmethod
     def _is_url(cls, experts: str | None) -> str | None:

@@ -33,6 +33,7 @@ NOTHING_ASKED = "asks for no"
 """Is in the note on a request that needs no task."""
 
 _UNAVAILABLE = re.compile(f"{NO_MODEL}|not one of the tools|no (?:task type|tool) ")
+_LATE = re.compile("did not finish in its time|could not be read within")
 _NOT_UNDERSTOOD = re.compile("is not understood|names nothing to do")
 _QUOTED = re.compile(r"[“\"(「]([^”\")」]{3,80})[”\")」]")
 
@@ -61,8 +62,9 @@ def is_unavailable(plan: Plan) -> bool:
 
 def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
     said, notes = "\n".join(plan.notes), map(words.translated, plan.notes)
-    if is_unavailable(plan):
-        yield _list(words.nothing if _NOT_UNDERSTOOD.search(said) else words.unavailable, notes)
+    is_late = bool(plan.notes) and all(map(_LATE.search, plan.notes))
+    if is_late or is_unavailable(plan):
+        yield _list(words.nothing if is_late or _NOT_UNDERSTOOD.search(said) else words.unavailable, notes)
         return
     if {NOTHING_ASKED in note for note in plan.notes} != {True}:
         yield _list(words.not_understood, notes)

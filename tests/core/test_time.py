@@ -150,19 +150,25 @@ async def test_a_plan_alone_has_the_time_limits_of_a_run() -> None:
 
 
 @pytest.mark.parametrize("step", ["runners", "grant", "keep", "grant_mention"])
-@pytest.mark.parametrize("way", ["run", "plan"])
+@pytest.mark.parametrize("way", ["run", "plan", "budget"])
 async def test_the_time_limit_includes_what_precedes_planning(
     step: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(*((PipelineStages, "runners") if step == "runners" else (ResourceStore, step)), never)
-    agent, _, _ = small_agent()
+    agent, llm, _ = small_agent(settings={"budget": {"seconds": 3}} if way == "budget" else None)
     request: Any = {"input": REQUEST, "files": ["a.jpg"] if step == "grant" else []}
     if step == "keep":
         request = {"messages": [HumanMessage([{"type": "text", "text": REQUEST}, block("a.jpg")])]}
     before = asyncio.all_tasks()
     async with agent:
-        with pytest.raises(DeadlineError, match="JARVIS_RUN_TIMEOUT"):
-            await (agent.ainvoke(request) if way == "run" else agent.aplan(request))
+        if way == "budget":
+            run = await agent.ainvoke(request)
+            assert run.answer.startswith(f"I could not do this.\n- {run.plan.notes[0]}")
+            assert "within 3 s, JARVIS_BUDGET" in run.answer
+            assert (run.results, llm.calls) == ([], [])
+        else:
+            with pytest.raises(DeadlineError, match="JARVIS_RUN_TIMEOUT"):
+                await (agent.ainvoke(request) if way == "run" else agent.aplan(request))
     assert asyncio.all_tasks() == before
 
 
