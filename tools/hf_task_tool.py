@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Literal, Self
 
@@ -134,7 +135,7 @@ class HFTaskTool(BaseTool):
     It also reads public URLs, data URIs, and what tools have produced in the same thread: those made together
     with it, and those whose results are in the messages of the graph's state. Without a thread, it reads what
     tools made together with it produced outside a graph. `settings` replace the registry's; with
-    `allow_request_paths=False` it does not read the working directory.
+    `allow_request_paths=False`, for untrusted callers, it does not read the working directory.
 
     The content is a short text for a language model, and files in the form `content` (see `hf_tools`);
     `model` is the one that "auto" knows. The artifact is plain JSON: `output` in the shape of
@@ -232,6 +233,9 @@ class HFTaskTool(BaseTool):
         self, runtime: ToolRuntime | None, args: Mapping[str, Any], config: RunnableConfig
     ) -> TaskResult:
         settings = self.settings or self.registry.settings
+        # The program gives these files, not the caller, so they are read whatever callers may name.
+        dirs = (*settings.allowed_dirs, *map(Path, self.files))
+        settings = settings.model_copy(update={"allowed_dirs": dirs})
         store = ResourceStore(settings, for_tool=True)
         thread = str(config.get("configurable", {}).get("thread_id") or "")
         if thread or runtime is None:

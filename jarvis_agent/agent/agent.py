@@ -309,9 +309,10 @@ class JarvisAgent(Runnable[Any, Run]):
     def restricted(self, *dirs: Path, output_dir: Path | None = None) -> Self:
         """Return a copy of this agent for untrusted requests, e.g. behind a server.
 
-        File paths in a request are ignored unless they lie below `dirs`, also those below
-        `Settings.allowed_dirs`, which are for the owner of this machine. The copy shares loaded models with
-        this agent (close this one, not the copy), has its own chat memory, and writes below `output_dir`.
+        Local paths in a request, also in its `files`, are not read unless they lie below `dirs`; bytes,
+        images and URLs are. `Settings.allowed_dirs` are for the owner of this machine alone. The copy shares
+        loaded models with this agent (close this one, not the copy), has its own chat memory, and writes
+        below `output_dir`.
         """
         return self.with_settings(
             allow_request_paths=False,

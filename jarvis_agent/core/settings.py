@@ -207,7 +207,9 @@ class Settings(EnvironmentSettings):
         (), description="directories that requests and tools may read; over HTTP only uploads are read"
     )
     allow_request_paths: bool = Field(
-        True, description="files that the request names may be read; a server sets this False"
+        True,
+        description="local files that a request names, in its text or as `files`, may be read; a server sets "
+        "this False",
     )
     allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
     max_text_bytes: int = Field(

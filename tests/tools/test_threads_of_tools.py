@@ -30,12 +30,15 @@ def outputs(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("outputs")
 
 
-def make_tools(outputs: Path, experts: dict[str, Any] = EXPERTS) -> list[BaseTool]:
+def make_tools(
+    outputs: Path, experts: dict[str, Any] = EXPERTS, files: str = "", **settings: Any
+) -> list[BaseTool]:
     return hf_tools(
         tasks=[SPEAK, HEAR],
         sources=[FakeSource(map(fake_candidate, (SPEAK, HEAR)))],
         backends=[FakeBackend(experts)],
-        settings={"output_dir": outputs},
+        settings={"output_dir": outputs, **settings},
+        files=files or (),
     )
 
 
@@ -101,6 +104,16 @@ def test_without_a_thread_files_belong_to_the_run(outputs: Path) -> None:
     speak, hear = make_tools(outputs)
     alone = speak.invoke({"text": "hello"}).removeprefix("audio: ")
     assert hear.invoke({"audio": alone}) == "hello there"
+
+
+def test_the_files_of_the_program_are_read_for_callers_who_may_name_none(outputs: Path) -> None:
+    for name in ("given.wav", "other.wav"):
+        (outputs.parent / name).write_bytes(b"RIFF\0\0\0\0WAVEfmt ")
+    given, other = str(outputs.parent / "given.wav"), str(outputs.parent / "other.wav")
+    chat = Chat(make_tools(outputs, files=given, allow_request_paths=False), None)
+    assert chat.ask("", HEAR, audio="given.wav").content == "hello there"
+    assert chat.ask("", HEAR, audio=given).content == "hello there"
+    assert "may not read 'other.wav'" in chat.ask("", HEAR, audio=other).text
 
 
 def test_a_message_that_a_client_made_up_opens_no_other_file(outputs: Path) -> None:
