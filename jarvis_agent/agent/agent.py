@@ -265,17 +265,26 @@ class JarvisAgent(Runnable[Any, Run]):
         images, if the calling model is the agent's and takes images in tool messages by its `profile`.
 
         A request or file that cannot be used is a tool error, whose message goes to the other agent's model.
+        A run is no turn of the other agent's thread, and is not stored.
+
+        Raises:
+            ConfigError: the agent asks for approval, which a tool cannot.
         """
+        if self.approve:
+            raise ConfigError(
+                "a tool cannot ask for the approval of its plan; use `agent.graph` as a node, or "
+                "HumanInTheLoopMiddleware on the tool of `agent.with_checkpointer(None)`"
+            )
+        agent = self.with_checkpointer(None)
 
         async def arun(
             request: str,
             files: list[str] | None = None,
             runtime: ToolRuntime = None,  # type: ignore[assignment]
         ) -> tuple[Any, Run]:
-            # This run is no turn of the other agent's thread.
             config: RunnableConfig = {**ensure_config(), "configurable": {}}
             try:
-                answered = await self.ainvoke({"input": request, "files": files or []}, config)
+                answered = await agent.ainvoke({"input": request, "files": files or []}, config)
             except InputError as error:
                 raise ToolException(str(error)) from error
             visible = visible_kinds(content, calling_model(runtime, self.model))
@@ -325,8 +334,12 @@ class JarvisAgent(Runnable[Any, Run]):
 
         Settings of the language model and of the backends stay. The copy shares loaded models with this
         agent (close this one, not the copy), and has its own chat memory.
+
+        Raises:
+            ConfigError: there is no such setting, or its value is invalid.
         """
-        settings = self.settings.model_copy(update=changes)
+        checked = Settings(**changes)
+        settings = self.settings.model_copy(update={name: getattr(checked, name) for name in changes})
         stages = replace(
             self.stages, settings=settings, registry=self.stages.registry.with_settings(settings)
         )

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langchain_core.tracers.schemas import Run
+from langgraph.checkpoint.memory import InMemorySaver
 from small_agents import CAPTION, DESCRIBE, EXPERTS, picture, small_agent
 
 from jarvis_agent import (
@@ -137,6 +138,14 @@ def test_the_calling_agent_reads_why_a_request_cannot_be_used() -> None:
         assert isinstance(message, ToolMessage)
         assert (message.status, answer.text) == ("error", "I cannot see it.")
         assert why in message.text
+
+
+def test_a_durable_agent_is_a_tool_unless_it_asks() -> None:
+    saver = InMemorySaver()
+    assert small_agent(DESCRIBE, checkpointer=saver)[0].as_tool().invoke({"request": "See a.jpg"})
+    assert [*saver.list(None)] == []
+    with pytest.raises(ConfigError, match="a tool cannot ask"):
+        small_agent(DESCRIBE, checkpointer=saver, approve=True)[0].as_tool()
 
 
 def tools_of(output_dir: Path, **settings: Any) -> dict[str, BaseTool]:
