@@ -27,7 +27,7 @@ from fastapi.responses import StreamingResponse
 from figures import Figure
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 

@@ -23,9 +23,8 @@ from jarvis_agent.backends.starter.backend import STARTERS
 from jarvis_agent.backends.tabular import sklearn
 from jarvis_agent.backends.tabular import time_series as chronos
 from jarvis_agent.backends.transformers import backend as transformers_tasks
-from jarvis_agent.core.settings import EnvironmentSettings
+from jarvis_agent.core.settings import EnvironmentSettings, ServerSettings
 from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.selection.advice import RecommendedModel, recommended
 from jarvis_agent.tools import TASKS, TaskSpec
 
@@ -48,7 +47,7 @@ _SERVER_SETTINGS = """
 ## The server
 
 `jarvis serve`, `jarvis ui` and `jarvis mcp --http` also have these: variables, and fields of
-`jarvis_agent.interfaces.common.settings.ServerSettings`. [The server](server.md) explains them.
+`jarvis_agent.core.settings.ServerSettings`. [The server](server.md) explains them.
 
 | field | variable | default | description |
 |---|---|---|---|

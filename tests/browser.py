@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as NothingHappenedError
 
 from jarvis_agent import JarvisAgent
-from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.ui.server import make_app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -23,11 +23,10 @@ from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.experts.client import ExpertServer
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Selection
 from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.experts import create_experts_app
 
 TESTS = Path(__file__).parent

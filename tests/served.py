@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
-from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 

@@ -20,7 +20,7 @@ from killed_runs import random_plan, worker
 from stages import FakeStage
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import run_workers, runs
 
 

@@ -34,7 +34,7 @@ from small_agents import plan
 import jarvis_agent.testing
 import jarvis_agent.tools
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings, hf_tools
-from jarvis_agent.core.settings import SERVER_SETTINGS
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.selection.sources.registered import Registration
 from jarvis_agent.testing import first_candidate
 from jarvis_agent.tools import TASKS, HFTaskTool
@@ -309,7 +309,7 @@ def test_links_files_and_settings_of_a_page_exist(page: Path) -> None:
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("https://")]
     assert not [link for link in links if not (page.parent / link.partition("#")[0]).exists()]
     files = re.findall(r"`((?:[\w.]+/)+\w+\.(?:py|md|json|txt|toml|yaml))`", text)
-    fields = (*Settings.model_fields, *SERVER_SETTINGS)
+    fields = (*Settings.model_fields, *ServerSettings.model_fields)
     known = {f"JARVIS_{name.upper()}" for name in fields} | {"JARVIS_DEBUG"}
     assert set(re.findall(r"\bJARVIS_[A-Z_]+\b", text)) <= known
     if (page.parent == DOCS and page.name != "tasks.md") or page.name == "CONTRIBUTING.md":

@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 import jarvis_agent
 import jarvis_agent.tools
 from jarvis_agent import Settings
-from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.core.settings import ServerSettings
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -339,7 +339,6 @@ class RunPipeline:
                     plan=plan,
                     results=results,
                     restricted=context.restricted,
-                    details=self._settings.report_details,
                     language=self._language,
                 )
                 limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")

@@ -90,7 +90,6 @@ class Phrases:
 
     nothing: str = "I could not do this."
     total: str = "In all pictures together: {counts}"
-    how: str = "How it was done:"
     troubles: str = "What did not work:"
     failed: str = "failed"
     skipped: str = "skipped"

@@ -1,4 +1,4 @@
-"""Settings from arguments and JARVIS_ environment variables."""
+"""Settings of agents and of servers, from arguments and JARVIS_ environment variables."""
 
 from __future__ import annotations
 
@@ -29,20 +29,6 @@ from jarvis_agent.core.redaction import redact, register_secret
 logger = logging.getLogger(__name__)
 
 Policy = Literal["local-first", "hosted-first", "local-only", "hosted-only"]
-
-
-SERVER_SETTINGS = (
-    "api_keys",
-    "allowed_hosts",
-    "allowed_origins",
-    "max_concurrent_runs",
-    "runs_per_minute",
-    "max_upload_bytes",
-    "max_mcp_sessions",
-    "checkpoints",
-    "retention",
-)
-"""Fields of `interfaces.common.settings.ServerSettings`, whose variables are no misspelt settings."""
 
 
 class EnvironmentSettings(BaseSettings):
@@ -187,19 +173,11 @@ class Settings(EnvironmentSettings):
         "`jarvis experts --background`, if it runs, else this process",
     )
     experts_key: SecretStr | None = Field(None, description="API key of the expert server")
-    experts_optional: bool = Field(
-        False, description="run local models in this process while the expert server cannot be reached"
-    )
     device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
     dtype: str = Field(
         "auto", description='data type of local models: "auto", "float32", "bfloat16", "float16"'
     )
     seed: int = Field(0, description="seed of models that draw at random")
-
-    # The answer.
-    report_details: bool = Field(
-        True, description="a report says last how it was done; a terminal and the page show that beside it"
-    )
 
     # Files.
     output_dir: Path = Field(Path("outputs"), description="where each run makes its directory")
@@ -219,7 +197,6 @@ class Settings(EnvironmentSettings):
     max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch, in bytes")
     max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
     max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")
-    url_timeout: float = Field(30.0, gt=0, description="longest fetch of a URL, in seconds")
 
     @property
     def run_limit(self) -> tuple[float, str]:
@@ -244,8 +221,7 @@ class Settings(EnvironmentSettings):
             return value
         if value.lstrip().startswith(("[", "{")):
             return json.loads(value)
-        parts = value.split(os.pathsep if info.field_name == "allowed_dirs" else ",")
-        parts = [part.strip() for part in parts if part.strip()]
+        parts = _parts(value, os.pathsep if info.field_name == "allowed_dirs" else ",")
         if info.field_name not in ("policies", "budget"):
             return parts
         return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parts)}
@@ -299,6 +275,58 @@ class Settings(EnvironmentSettings):
         return 4_000_000_000
 
 
+class ServerSettings(EnvironmentSettings):
+    """Settings of the server, besides those of its agent. Lists are separated by commas in a variable."""
+
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+        (),
+        description="keys of clients, each with its own files, threads and limits; empty: none is asked for",
+    )
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="host names that clients may use; empty: any, or on loopback only this machine's"
+    )
+    allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="origins of other web pages that may use the server (CORS), `https://chat.example`"
+    )
+    max_concurrent_runs: int = Field(16, ge=1, description="runs at once, for each key and server process")
+    runs_per_minute: int = Field(
+        120, ge=1, description="runs started within a minute, for each key and server process"
+    )
+    max_upload_bytes: int = Field(
+        10_000_000_000, gt=0, description="bytes of uploads of each key that are kept at once"
+    )
+    checkpoints: str | None = Field(
+        None, description="where threads are kept: a path, or a URL of PostgreSQL; None: in `output_dir`"
+    )
+    retention: float = Field(
+        86_400.0, gt=0, description="how long uploads, outputs and threads are kept, in seconds"
+    )
+
+    @field_validator("api_keys", "allowed_hosts", "allowed_origins", mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        """Read "one,two"."""
+        return _parts(value, ",") if isinstance(value, str) else value
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _as_browsers_write_them(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(origin.lower().rstrip("/") for origin in origins)
+
+    def run_retention(self, settings: Settings) -> float:
+        """Seconds for which files of runs are kept: at least as long as a run of an agent may take."""
+        return max(self.retention, settings.run_timeout)
+
+    def model_post_init(self, context: Any) -> None:
+        """Register the keys as secrets."""
+        for key in self.api_keys:
+            register_secret(key.get_secret_value())
+
+
+def _parts(text: str, separator: str) -> list[str]:
+    return [part.strip() for part in text.split(separator) if part.strip()]
+
+
 def load_settings(**values: Any) -> Settings:
     """The given settings; absent fields and None are read from the environment.
 
@@ -340,7 +368,7 @@ def read_settings(settings: Settings | Mapping[str, Any] | None) -> Settings:
 
 def misspelt_variables(names: Iterable[str]) -> dict[str, str]:
     """Variables that look like a misspelt setting, each with the nearest setting."""
-    ours = [f"JARVIS_{field.upper()}" for field in (*Settings.model_fields, *SERVER_SETTINGS)]
+    ours = [f"JARVIS_{field.upper()}" for field in (*Settings.model_fields, *ServerSettings.model_fields)]
     unknown = (name for name in names if name.startswith("JARVIS_") and name not in ours)
     nearest = {name: get_close_matches(name, ours, n=1, cutoff=0.85) for name in unknown}
     return {name: close[0] for name, close in nearest.items() if close}

@@ -16,8 +16,7 @@ from ray import serve
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.settings import load_settings
-from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.core.settings import ServerSettings, load_settings
 from jarvis_agent.interfaces.server import create_app
 
 if TYPE_CHECKING:

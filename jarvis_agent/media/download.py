@@ -23,6 +23,7 @@ from jarvis_agent.media.run_directory import disk_errors
 if TYPE_CHECKING:
     import httpx
 
+TIMEOUT_S = 30.0
 _MAX_REDIRECTS = 5
 # The network of all public IPv6 hosts, and the network whose addresses end in an IPv4 address.
 _UNICAST = ipaddress.IPv6Network("2000::/3")
@@ -36,12 +37,12 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
 
     Raises:
         ForbiddenError: the URL or a redirect is not http(s), or resolves to a private address.
-        InputError: it cannot be fetched in `url_timeout` seconds, or is larger than `max_file_bytes`.
+        InputError: it cannot be fetched in 30 s, or is larger than `max_file_bytes`.
     """
     import httpx
 
     try:
-        async with asyncio.timeout(settings.url_timeout):
+        async with asyncio.timeout(TIMEOUT_S):
             for _ in range(_MAX_REDIRECTS + 1):
                 _check_scheme(url)
                 parsed = httpx.URL(url)
@@ -59,8 +60,7 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
                     return target
         raise InputError(f"{url} redirects more than {_MAX_REDIRECTS} times")
     except TimeoutError as error:
-        message = f"{url} did not arrive within {settings.url_timeout:g} s (JARVIS_URL_TIMEOUT)"
-        raise InputError(message) from redacted_cause(error)
+        raise InputError(f"{url} did not arrive within {TIMEOUT_S:g} s") from redacted_cause(error)
     except httpx.HTTPStatusError as error:
         message = f"{url} answered {error.response.status_code}; check the address"
         raise InputError(message) from redacted_cause(error)

@@ -49,7 +49,15 @@ from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.answer_checker import contains, language
 from jarvis_agent.response.path_checker import PathChecker
 from jarvis_agent.response.questions import find_questions, is_answered
-from jarvis_agent.response.report import NO_MODEL, NOTHING_ASKED, found, is_unavailable, report, troubles
+from jarvis_agent.response.report import (
+    NO_MODEL,
+    NOTHING_ASKED,
+    found,
+    is_unavailable,
+    outcome,
+    report,
+    troubles,
+)
 from jarvis_agent.response.results import (
     file_names,
     input_files,
@@ -100,7 +108,6 @@ class ResponseInput(TypedDict, total=False):
         files, chat_history: as in PlanInput.
         language: of the answer, by its name, if it is not the request's.
         restricted: whether the request is untrusted, and must not learn which files exist here.
-        details: whether a report says how it was done.
     """
 
     input: Required[str]
@@ -110,7 +117,6 @@ class ResponseInput(TypedDict, total=False):
     chat_history: Any
     language: str
     restricted: bool
-    details: bool
 
 
 class ResponseChain(AsyncRunnable[ResponseInput, str]):
@@ -245,8 +251,7 @@ def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> 
 
 
 def _report(inputs: Mapping[str, Any], note: str) -> Iterator[str]:
-    results, details = inputs.get("results") or (), inputs.get("details", True)
-    return report(inputs["input"], _plan(inputs), results, note, details=details)
+    return report(inputs["input"], _plan(inputs), inputs.get("results") or (), note)
 
 
 def _says_all(inputs: Mapping[str, Any]) -> bool:
@@ -289,7 +294,7 @@ def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any
         # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
         return replace_texts(value, names)
 
-    findings = "".join(report(inputs["input"], plan, results, details=False)) if plan.tasks else ""
+    findings = "\n\n".join(filter(None, outcome(inputs["input"], plan, results))) if plan.tasks else ""
     if len(plan.tasks) == 1:  # the report of one task does not say what it is about
         findings = f"{', '.join(input_files(plan.tasks[0]))}: {findings}".removeprefix(": ")
     for path, name in names.items():

@@ -6,8 +6,8 @@ What did not work:
 - text-to-video: failed: no model can do text-to-video here
 What helps: with HF_TOKEN set, hosted models can be used
 
-How it was done:
-- image-classification: google/vit-base-patch16-224 (0.4 s), the most downloaded one
+About the plan:
+- the task fly is unknown and was left out
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _NOT_UNDERSTOOD = re.compile("is not understood|names nothing to do")
 _QUOTED = re.compile(r"[“\"(「]([^”\")」]{3,80})[”\")」]")
 
 
-def report(
-    request: str, plan: Plan, results: Sequence[TaskResult], note: str = "", *, details: bool = True
-) -> Iterator[str]:
-    """The report in paragraphs: the results, what could not be done, what would help, and the details.
+def report(request: str, plan: Plan, results: Sequence[TaskResult], note: str = "") -> Iterator[str]:
+    """The report in paragraphs: the results, what could not be done, what would help, and what was repaired.
 
     Args:
         note: what else could not be done, or would help.
-        details: whether to say how each task was done, and what was repaired in the plan.
     """
     words = phrases(request)
-    outcome = _on_results(request, plan, results, words) if plan.tasks else _on_nothing(plan, words)
-    technical = _details(plan, results, words) if plan.tasks and details else ()
-    whole = [paragraph for paragraph in (*outcome, note, *technical) if paragraph]
+    notes = [words.translated(text) for text in plan.notes if text not in plan.removed]
+    if plan.tasks:
+        parts = [*outcome(request, plan, results), note, _list(words.notes, notes)]
+    else:
+        parts = [*_on_nothing(plan, words), note]
+    whole = [paragraph for paragraph in parts if paragraph]
     for place, paragraph in enumerate(whole):
         yield paragraph if place == len(whole) - 1 else f"{paragraph}\n\n"
 
@@ -72,16 +72,13 @@ def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
     yield _list(title, examples)
 
 
-def _on_results(request: str, plan: Plan, results: Sequence[TaskResult], words: Phrases) -> Iterator[str]:
+def outcome(request: str, plan: Plan, results: Sequence[TaskResult]) -> Iterator[str]:
+    """What was found, in all pictures together too, and what could not be done; each may be empty."""
+    words = phrases(request)
     done = [result for result in results if result.status == "ok"]
     yield found(request, plan, done, words) if done else words.nothing
     yield _sum_over_images(results, words)
     yield troubles(plan, results, words)
-
-
-def _details(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> Iterator[str]:
-    yield _list(words.how, [_how(result, words) for result in results if result.status == "ok"])
-    yield _list(words.notes, [words.translated(note) for note in plan.notes if note not in plan.removed])
 
 
 def found(request: str, plan: Plan, results: Sequence[TaskResult], words: Phrases) -> str:
@@ -176,17 +173,3 @@ def _sum_over_images(results: Sequence[TaskResult], words: Phrases) -> str:
         places = ", ".join(f"{file}: {seen.get(label, 0)}" for file, seen in by_file.items())
         counts.append(f"{count_of(label, count, words)} ({places})")
     return words.total.format(counts="; ".join(counts) or "0")
-
-
-def _how(result: TaskResult, words: Phrases) -> str:
-    """The model of a task, its time, why it was chosen among several, and the failed attempts."""
-    took = words.seconds.format(number=max(0.0, result.ended - result.started))
-    selection, reason = result.selection, ""
-    if selection and selection.chosen_by != "only" and selection.model == result.model and selection.reason:
-        reason = f", {words.translated(selection.reason)}"
-    tried = [attempt for attempt in result.attempts if attempt.error]
-    failed = [
-        f"{attempt.model}: {words.failed}: {words.translated(attempt.error or '')}" for attempt in tried
-    ]
-    model = f": {result.model}" if result.model else ""
-    return "; ".join([f"{result.task.task}{model} ({took}){reason}", *failed])

@@ -231,8 +231,6 @@ def test_with_a_custom_planner_no_language_model_is_needed(
     source = FakeSource([fake_candidate("image-to-text"), fake_candidate("text-to-speech")])
     with JarvisAgent(planner=fixed_plan(), sources=[source], backends=[backend]) as agent:
         run = agent.invoke("Describe a.jpg")
-        brief = agent.with_settings(report_details=False).invoke("Describe a.jpg")
-    assert ("How it was done" in run.answer, "How it was done" in brief.answer) == (True, False)
     assert agent.model_name is None
     assert run.ok
     assert CAPTION in run.answer

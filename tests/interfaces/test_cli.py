@@ -68,17 +68,6 @@ def test_options_may_stand_before_the_request(use: Use) -> None:
     assert json.loads(result.stdout)["answer"] == "A cat. I spoke it."
 
 
-def test_only_a_terminal_that_shows_the_tasks_leaves_them_out_of_the_answer(
-    use: Use, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for is_terminal in (False, True):
-        monkeypatch.setenv("FORCE_COLOR", "1" if is_terminal else "")
-        for args, stdin in ((["What is it?"], None), (["chat"], "")):
-            agent: Any = use()
-            jarvis(*args, stdin=stdin)
-            assert agent.made_with[1].report_details is not is_terminal
-
-
 def test_a_dash_stands_for_standard_input(use: Use) -> None:
     agent = use()
     assert jarvis("-", stdin="What is it?\nAnd what is it called?\n").exit_code == 0

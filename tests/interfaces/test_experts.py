@@ -40,11 +40,10 @@ from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import make_backends
 from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Resource
 from jarvis_agent.interfaces.cli.doctor import check_experts
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.experts import app as app_module
 from jarvis_agent.interfaces.experts import create_experts_app
 from jarvis_agent.selection.placement import place

@@ -30,8 +30,8 @@ from served import ANSWER, CAT, agent_of, endless_expert, plan_for
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.mcp import run_http, run_stdio
 from jarvis_agent.interfaces.mcp.server import Session, _working_directory, make_http_app
 from jarvis_agent.testing import ScriptedLLM
@@ -327,8 +327,11 @@ async def test_over_http_a_key_has_limits_of_runs(tmp_path: Path) -> None:
     assert "at most 1 runs a minute" in texts(answers[1])
 
 
-async def test_over_http_a_key_has_a_limit_of_sessions(tmp_path: Path) -> None:
-    async with listening(agent_of(tmp_path, {"plan": "[]"}), "one", "two", max_mcp_sessions=1) as url:
+async def test_over_http_a_key_has_a_limit_of_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jarvis_agent.interfaces.mcp.server.MAX_SESSIONS", 1)
+    async with listening(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url:
         async with connected(url, "one"), connected(url, "two") as other:
             with pytest.raises(ExceptionGroup) as caught:
                 async with connected(url, "one"):

@@ -15,7 +15,7 @@ from served import ANSWER, BASE, CAT, Served, agent_of, endless_expert, plan_for
 from starlette.testclient import TestClient
 
 from jarvis_agent import Run
-from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app, runs
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.runs import RunRecords

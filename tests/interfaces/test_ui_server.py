@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.cli.app import app as cli
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.ui import create_ui, run_ui
 from jarvis_agent.interfaces.ui.page import Page, show_proposal
 from jarvis_agent.interfaces.ui.server import make_app

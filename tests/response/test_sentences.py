@@ -40,7 +40,7 @@ def said(results: Sequence[TaskResult] | TaskResult, request: str = "Look at a.j
     """The report's results, with plain spaces."""
     listed = [results] if isinstance(results, TaskResult) else results
     plan = Plan(tasks=[one.task for one in listed])
-    return "".join(report(request, plan, listed, details=False)).replace("\u00a0", " ")
+    return "".join(report(request, plan, listed)).replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def find_server(settings: Settings) -> ExpertServer | None:
     if settings.experts is None:
         return find_background()
     key = settings.experts_key.get_secret_value() if settings.experts_key else None
-    return ExpertServer(settings.experts, key, settings.experts_optional)
+    return ExpertServer(settings.experts, key)
 
 
 def find_background() -> ExpertServer | None:

@@ -179,7 +179,7 @@ def ask(
         fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
     if resume is not None and not resume.strip():
         fail("--resume needs a name for the run", USAGE_ERROR)
-    agent: Any = _agent(model, _terminal_settings(policy, out), context, mcp)
+    agent: Any = _agent(model, _settings(policy, out), context, mcp)
     from jarvis_agent.interfaces.cli import ask as terminal
 
     if resume or approve:
@@ -219,7 +219,7 @@ def run(
         fail(f"{plan} cannot be read: {error}", USAGE_ERROR)
     saved = Plan.load(text)
     saved = saved.with_inputs(file) if file else saved
-    agent = _agent(NO_MODEL, _terminal_settings(policy, out), context, mcp).with_plan(saved)
+    agent = _agent(NO_MODEL, _settings(policy, out), context, mcp).with_plan(saved)
     _exit_unless(one_shot(agent, {"input": REPLAY_REQUEST, "files": saved.inputs}, as_json=as_json))
 
 
@@ -232,7 +232,7 @@ def chat(
     mcp: Mcp = None,
 ) -> None:
     """Chat with the agent, which remembers earlier requests."""
-    agent = _agent(model, _terminal_settings(policy, out), context, mcp)
+    agent = _agent(model, _settings(policy, out), context, mcp)
     from jarvis_agent.interfaces.cli import ask as terminal
 
     _exit_unless(terminal.chat(agent))
@@ -484,15 +484,6 @@ def _settings(policy: str | None = None, out: str | None = None) -> Settings:
     for name, nearest in misspelt_variables(os.environ).items():
         typer.echo(f"jarvis: {name} is not a setting and is ignored; did you mean {nearest}?", err=True)
     return load_settings(policy=policy, output_dir=out)
-
-
-def _terminal_settings(policy: str | None, out: str | None) -> Settings:
-    """As `_settings`; an answer leaves out what the tree of tasks above it in the terminal shows."""
-    from jarvis_agent.interfaces.common.progress import make_console
-
-    settings = _settings(policy, out)
-    is_shown = make_console().is_terminal and make_console(stderr=True).is_terminal
-    return settings.model_copy(update={"report_details": False}) if is_shown else settings
 
 
 def _agent(

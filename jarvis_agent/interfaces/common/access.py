@@ -26,8 +26,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.common.path_filter import PathFilter, PathRedactor
-from jarvis_agent.interfaces.common.settings import ServerSettings
 
 LOCAL = "local"
 """The owner of everything on a server without keys."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.interfaces.common.settings import ServerSettings
+from jarvis_agent.core.settings import ServerSettings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

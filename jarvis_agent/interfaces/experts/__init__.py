@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.experts.background import find_background, publish_address, runtime_file
 from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.interfaces.common.listen import check_address, listen
-from jarvis_agent.interfaces.common.settings import ServerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,11 +18,10 @@ from jarvis_agent import __version__
 from jarvis_agent.backends.experts.protocol import PROTOCOL
 from jarvis_agent.backends.experts.wire import MAX_LINE_BYTES
 from jarvis_agent.core.concurrency import repeating
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.interfaces.common.access import add_middleware
 from jarvis_agent.interfaces.common.limits import RunLimits
 from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.experts.runner import Runner
 
 IDLE_CHECK_S = 1.0

@@ -33,9 +33,8 @@ from jarvis_agent.core.errors import (
     TransientError,
     describe_error,
 )
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import ServerSettings, Settings, load_settings
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.experts.app import make_app
 from jarvis_agent.interfaces.experts.runner import REPORT_S, ExpertRunner
 

@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.common.listen import listen
-from jarvis_agent.interfaces.common.settings import ServerSettings
 
 if TYPE_CHECKING:
     from jarvis_agent.agent.agent import JarvisAgent

@@ -50,13 +50,13 @@ from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating, run_in_daemon_thread
 from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits, max_json_bytes
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.progress import answered, format_event
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S, delete_expired, find_output, to_paths
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 
@@ -80,6 +80,8 @@ _RESULT_OF_RUN = {
     "required": ["answer", "ok"],
 }
 _MAX_LISTED = 1000
+MAX_SESSIONS = 100
+"""Sessions of a key at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +363,7 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
         owner: StreamableHTTPSessionManager(
             server,
             max_request_body_size=max_json_bytes(agent.settings.max_file_bytes),
-            max_sessions=settings.max_mcp_sessions,
+            max_sessions=MAX_SESSIONS,
         )
         for owner in owners_of(key.get_secret_value() for key in settings.api_keys)
     }

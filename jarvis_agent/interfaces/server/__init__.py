@@ -27,8 +27,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.common.listen import check_address, listen
-from jarvis_agent.interfaces.common.settings import ServerSettings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -21,12 +21,12 @@ from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.core.request import Request as AgentRequest
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits
 from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.common.uploads_and_outputs import (
     SWEEP_S,
     Upload,

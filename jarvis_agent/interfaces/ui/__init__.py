@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from jarvis_agent.agent.agent import JarvisAgent
-    from jarvis_agent.interfaces.common.settings import ServerSettings
+    from jarvis_agent.core.settings import ServerSettings
 
 
 def create_ui(*agents: JarvisAgent) -> gr.Blocks:
@@ -32,7 +32,7 @@ def create_ui(*agents: JarvisAgent) -> gr.Blocks:
         ConfigError: no agent is given.
     """
     _check(agents)
-    from jarvis_agent.interfaces.common.settings import ServerSettings
+    from jarvis_agent.core.settings import ServerSettings
     from jarvis_agent.interfaces.ui.page import Page
 
     return Page(agents, ServerSettings()).blocks

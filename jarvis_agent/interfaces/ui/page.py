@@ -28,9 +28,8 @@ import gradio as gr
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.settings import Policy
+from jarvis_agent.core.settings import Policy, ServerSettings
 from jarvis_agent.interfaces.common.progress import shorten
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired
 from jarvis_agent.interfaces.ui.texts import TEXTS, Texts, texts_for
 from jarvis_agent.interfaces.ui.views import ChatView, PlanView, as_text, escape, export_chat

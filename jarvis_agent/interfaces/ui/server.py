@@ -11,8 +11,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.common.access import ApiKey, add_host_checks
-from jarvis_agent.interfaces.common.settings import ServerSettings
 from jarvis_agent.interfaces.ui.page import Page, page_options
 
 _HEADERS = {

@@ -182,7 +182,7 @@ class Visitor:
         kept = [self._keep(file) for file in files]
         changes = {"policy": choices.policy, "run_timeout": choices.seconds}
         changed = {name: value for name, value in changes.items() if value}
-        agent = self._agents[choices.agent].with_settings(**changed, report_details=False)
+        agent = self._agents[choices.agent].with_settings(**changed)
         agent = agent.with_checkpointer(None).restricted(self._uploads, output_dir=self._runs)
         if plan is not None:
             agent = agent.with_plan(plan, models)
