@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from clock import LoopTime
@@ -230,12 +231,20 @@ def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of a tiny model, built at first use. Copy it before changing it."""
 
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the folder of each worker is in that of all
+        shared = shared.parent
+
     @cache
     def built(name: str) -> Path:
         from tiny_models import build
 
-        folder = tmp_path_factory.mktemp(name)
-        build(name, folder)
+        folder, done = shared / f"tiny-{name}", shared / f"tiny-{name}.done"
+        with FileLock(f"{folder}.lock"):
+            if not done.exists():
+                folder.mkdir(exist_ok=True)
+                build(name, folder)
+                done.touch()
         return folder
 
     return built

@@ -16,7 +16,7 @@ from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from PIL import Image, ImageChops
 from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, Row, block, hub_tools, picture, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Plan, Request, Run, Settings, Task
+from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, InputError
 from jarvis_agent.media.audio import write_audio
 from jarvis_agent.selection import model_registry as experts
@@ -93,24 +93,6 @@ def test_each_run_writes_into_its_own_directory(tmp_path: Path) -> None:
 
 
 # Input.
-
-
-def test_a_request_has_many_forms() -> None:
-    requests: list[Any] = [
-        "Describe a.jpg",
-        {"input": "Describe it", "files": ["a.jpg"]},
-        {"input": "Describe it", "files": [Path("a.jpg")]},
-        Request(input="Describe it", files=["a.jpg"]),
-        {"messages": [("user", "Describe a.jpg")]},
-        {"messages": [{"role": "user", "content": "Describe a.jpg"}]},
-        [HumanMessage("Describe a.jpg")],
-        HumanMessage("Describe a.jpg"),
-    ]
-    agent, _, backend = small_agent()
-    with agent:
-        runs = agent.batch(requests)
-    assert [run.ok for run in runs] == [True] * len(requests)
-    assert {call.inputs["image"].path for call in backend.calls} == {Path("a.jpg").absolute()}
 
 
 def test_a_bare_name_in_the_text_means_the_attached_file() -> None:

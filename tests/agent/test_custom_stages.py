@@ -11,10 +11,9 @@ from clock import LoopTime
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
 from langchain_core.tools import StructuredTool
 from small_agents import CAPTION, DESCRIBE, small_agent
-from stages import FakeStage, plan_of
+from stages import FakeStage
 
-from jarvis_agent import Plan, Run, Task
-from jarvis_agent.core.errors import LLMError
+from jarvis_agent import Plan, Run
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -105,20 +104,6 @@ async def test_a_responder_that_never_waits_and_never_ends_is_cut_off(loop_time:
         run = await agent.ainvoke("Describe a.jpg")
     assert run.answer.startswith("on on ")
     assert "JARVIS_LLM_TIMEOUT" in run.answer
-
-
-async def test_the_error_of_a_planner_is_a_note_and_its_tasks_are_run() -> None:
-    task = Task(task="image-to-text", id=7, dep=[-1], args={"image": "a.jpg"})
-    for error, message in (
-        (ValueError("a bug"), "ValueError: a bug"),
-        (LLMError("it hung up"), "it hung up"),
-    ):
-        agent, _, _ = small_agent(planner=FakeStage(plan_of(task, error)))
-        async with agent:
-            run = await agent.ainvoke("Describe a.jpg")
-        # The offline planner would number its task 0.
-        assert [(result.task.id, result.status) for result in run.results] == [(7, "ok")]
-        assert message in run.plan.notes[0]
 
 
 @pytest.mark.parametrize("part", ["planner", "selector", "responder", "tool", "expert"])

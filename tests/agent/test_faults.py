@@ -183,6 +183,7 @@ async def test_the_output_of_a_stage_before_its_fault_is_used(
     run = await checked_run(agent(tmp_path, **stages))
     if stage == "planner":
         assert run.plan.notes
+        assert fault != "exception" or "ValueError: a fault" in run.plan.notes[0]
         assert not begun or (run.plan.tasks, statuses(run)) == (first.tasks, ["ok"])
     else:
         assert statuses(run) == ["ok", "ok", "ok"]

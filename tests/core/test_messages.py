@@ -9,11 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-import pytest
-from PIL import Image
-
-from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.core.messages import CHINESE, ENGLISH, Phrases, phrases
+from jarvis_agent.core.messages import CHINESE, ENGLISH, phrases
 from jarvis_agent.core.tasks.registry import TASKS
 
 TESTS = Path(__file__).parents[1]
@@ -88,22 +84,3 @@ def _literals(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
-
-
-@pytest.mark.starter
-@pytest.mark.parametrize("words", [ENGLISH, CHINESE], ids=["English", "Chinese"])
-def test_the_example_requests_can_be_planned_offline(
-    words: Phrases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("photo.jpg", "page.png"):
-        Image.new("RGB", (8, 8)).save(name)
-    _, first, second = words.examples
-    assert {phrases(first), phrases(second)} == {words}
-    with JarvisAgent(settings=Settings(offline=True)) as agent:
-        (described,) = agent.plan(first).tasks
-        read, spoken, heard = agent.plan(second).tasks
-    assert (described.task, described.args) == ("image-to-text", {"image": "photo.jpg"})
-    assert (read.task, read.args) == ("image-to-text", {"image": "page.png", "text": "read"})
-    assert (spoken.task, spoken.dep) == ("text-to-speech", [read.id])
-    assert (heard.task, heard.dep) == ("automatic-speech-recognition", [spoken.id])

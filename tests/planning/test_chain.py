@@ -211,16 +211,6 @@ class TestRepair:
             elif meant != written:
                 assert plan.notes[0] == f'task 0 ({name}): "{written}" was taken as its {arg} "{meant}"'
 
-    def test_a_text_that_is_only_the_name_of_a_recording_is_sent_back(self) -> None:
-        def written(task: str, arg: str) -> str:
-            return json.dumps([{"task": task, "id": 0, "dep": [-1], "args": {arg: "speech.wav"}}])
-
-        repaired = written("automatic-speech-recognition", "audio")
-        llm = ScriptedLLM({"plan": written("text-to-speech", "text"), "repair": repaired})
-        chunks = list(planning_chain(llm).stream("Transcribe speech.wav."))
-        assert [name for chunk in chunks for _, name in names(chunk)] == ["automatic-speech-recognition"]
-        assert "is only the name of the audio" in prompt_of(llm, 1)
-
     def test_two_close_names_or_none_are_sent_back(self) -> None:
         look = LOOK.replace("a.jpg", "zoo.jpg")
         for files, error in (
