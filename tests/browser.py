@@ -166,12 +166,19 @@ class Tab:
 
 
 @contextmanager
-def browser_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
-    """A visitor with the page open; options are those of a browser context."""
+def browser_tab(browser: Browser, url: str, *, apart: bool = False, **options: Any) -> Iterator[Tab]:
+    """A visitor with the page open; options are those of a browser context.
+
+    Without options, visitors share a context, which keeps only the scripts of the page from one to the next.
+    A visitor beside another one is `apart`.
+    """
     expect.set_options(timeout=WAIT_MS)
-    given: dict[str, Any] = {"viewport": {"width": 1280, "height": 860}, "locale": "en-US"}
-    context = browser.new_context(**given | options)
-    context.set_default_timeout(WAIT_MS)
+    is_shared = not (apart or options)
+    context = browser.contexts[0] if is_shared and browser.contexts else None
+    if context is None:
+        given: dict[str, Any] = {"viewport": {"width": 1280, "height": 860}, "locale": "en-US"}
+        context = browser.new_context(**given | options)
+        context.set_default_timeout(WAIT_MS)
     tab = Tab(context.new_page(), url)
     tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
     tab.page.on(
@@ -185,4 +192,9 @@ def browser_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
     tab.page.goto(url)
     expect(tab.page.locator("#head h1")).to_be_visible()
     yield tab
-    context.close()
+    if is_shared:
+        tab.page.evaluate("localStorage.clear()")
+        context.clear_cookies()
+        tab.page.close()
+    else:
+        context.close()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console, RenderableType
 
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult, Usage
 from jarvis_agent.execution.run import Event, Run
@@ -61,6 +64,13 @@ def events_of(run: Run, token_size: int = 5) -> Iterator[Event]:
     for start in range(0, len(run.answer), token_size):
         yield Event(kind="token", text=run.answer[start : start + token_size])
     yield Event(kind="done", run=run)
+
+
+def drawn(what: RenderableType) -> str:
+    """What is printed on a wide screen."""
+    screen = io.StringIO()
+    Console(file=screen, width=200, markup=False, color_system=None).print(what)
+    return screen.getvalue()
 
 
 class FakeAgent:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from PIL import Image, ImageChops
 from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, Row, block, hub_tools, picture, plan, small_agent
+from threads import running_threads
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, InputError
@@ -299,17 +299,8 @@ def test_the_environment_sets_what_the_code_leaves_open(
 # Closing.
 
 
-def threads() -> set[threading.Thread]:
-    """All threads but those that stay for the next call."""
-    for thread in threading.enumerate():
-        if thread.name == "jarvis-daemon":
-            thread.join(1.0)  # its work is done, and it is about to end
-    kept = ("asyncio_", "jarvis-sync", "AnyIO")
-    return {thread for thread in threading.enumerate() if not thread.name.startswith(kept)}
-
-
 def test_closing_closes_the_backends_also_of_its_tools_and_leaves_no_thread() -> None:
-    before = threads()
+    before = running_threads()
     agent, _, backend = small_agent(DESCRIBE_ALOUD)
     with agent:
         agent.invoke("Describe a.jpg")
@@ -321,7 +312,7 @@ def test_closing_closes_the_backends_also_of_its_tools_and_leaves_no_thread() ->
         assert agent.invoke("Describe a.jpg").ok
     (backend,) = tools[0].registry.backends.values()
     assert backend.closed
-    assert threads() == before
+    assert running_threads() == before
 
 
 @pytest.mark.slow
@@ -329,9 +320,9 @@ def test_the_last_agent_closes_the_model_pool(monkeypatch: pytest.MonkeyPatch) -
     """The real OpenCV backend works in threads of the pool."""
     monkeypatch.setattr(experts, "_pool", None)
     monkeypatch.setattr(experts, "_users", 0)
-    before = threads()
+    before = running_threads()
     llm = ScriptedLLM({"plan": plan(("canny-control", [], {"image": "a.jpg"})), "respond": "Done."})
     with JarvisAgent(llm, settings=Settings(offline=True)) as agent:
         assert agent.invoke("Make a canny image of a.jpg").ok
-        assert threads() > before
-    assert threads() == before
+        assert running_threads() > before
+    assert running_threads() == before

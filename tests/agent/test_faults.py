@@ -7,7 +7,6 @@ skipped. What does not need the broken part is done, the answer says what failed
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool
 from small_agents import Row, plan
 from stages import FakeStage
+from threads import running_threads
 
 from jarvis_agent import JarvisAgent, Run, Settings, hf_tools
 from jarvis_agent.agent.stages import PipelineStages
@@ -98,7 +98,7 @@ def agent(
 
 async def checked_run(jarvis: JarvisAgent, request: str = REQUEST) -> Run:
     """Run the request; check that each task ends once and that no coroutine or thread is left."""
-    tasks, threads = asyncio.all_tasks(), _threads()
+    tasks, threads = asyncio.all_tasks(), running_threads()
     finished: Counter[int] = Counter()
     run = Run()
     async for event in jarvis.events(request):
@@ -112,17 +112,8 @@ async def checked_run(jarvis: JarvisAgent, request: str = REQUEST) -> Run:
     assert run.answer
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == tasks
-    assert _threads() <= threads
+    assert running_threads() <= threads
     return run
-
-
-def _threads() -> set[str]:
-    """Names of threads, without those that stay for the next call."""
-    for thread in threading.enumerate():
-        if thread.name == "jarvis-daemon":
-            thread.join(1.0)  # its work is done, and it is about to end
-    kept = ("asyncio_", "AnyIO")
-    return {thread.name for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 
 def statuses(run: Run) -> list[str]:

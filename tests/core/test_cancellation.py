@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from small_agents import DESCRIBE, small_agent
+from threads import running_threads
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
@@ -28,12 +29,6 @@ OPEN = Path("/proc/self/fd")
 
 
 pytestmark = pytest.mark.usefixtures("home")
-
-
-def threads() -> set[threading.Thread]:
-    """All threads but those that stay for the next call."""
-    kept = ("asyncio_", "jarvis-sync", "AnyIO")
-    return {thread for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 
 def open_files() -> set[str]:
@@ -115,7 +110,7 @@ async def test_a_run_can_be_cancelled_at_every_stage(
 ) -> None:
     stuck = Stuck()
     agent = stuck_agent(stage, stuck, monkeypatch)
-    tasks, running_threads, files = asyncio.all_tasks(), threads(), open_files()
+    tasks, threads, files = asyncio.all_tasks(), running_threads(), open_files()
     running = asyncio.create_task(agent.ainvoke(REQUEST))
     await stuck.arrived()
     running.cancel()
@@ -124,7 +119,7 @@ async def test_a_run_can_be_cancelled_at_every_stage(
     await agent.aclose()
     assert stuck.left.is_set()
     assert asyncio.all_tasks() == tasks
-    assert until(lambda: threads() <= running_threads)
+    assert until(lambda: running_threads() <= threads)
     assert open_files() <= files
     assert not list((tmp_path / "outputs").rglob("*.*"))
 

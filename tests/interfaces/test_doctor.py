@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tomllib
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from doubles.openai_server import OpenAIDouble
-from rich.console import Console
+from fake_agent import drawn
 
 from jarvis_agent.backends.starter import backend as starter
 from jarvis_agent.core.settings import Settings
@@ -193,9 +192,7 @@ def test_the_report_marks_each_check_and_gives_its_advice() -> None:
             Check(name="experts", state="problem", found=evil, advice=evil),
         ],
     )
-    console = Console(file=io.StringIO(), width=200, markup=False, color_system=None)
-    console.print(doctor.report_text(report))
-    assert [row.rstrip() for row in console.file.getvalue().splitlines()] == [  # type: ignore[attr-defined]
+    assert [row.rstrip() for row in drawn(doctor.report_text(report)).splitlines()] == [
         "✓ Python: 3.11",
         "– token: none",
         "  → set HF_TOKEN",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from rich.console import Console, RenderableType
+from fake_agent import drawn
 from typer.testing import CliRunner
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
@@ -196,12 +195,6 @@ def test_one_task_is_shown_in_detail_and_output_to_a_pipe_is_not_wrapped() -> No
 # The tables
 
 EVIL = "[red]x[/red]\x1b[2J\x07"
-
-
-def drawn(what: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=200, markup=False, color_system=None)
-    console.print(what)
-    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def task_line(name: str, category: str, how: str, where: str = "starter") -> TaskLine:

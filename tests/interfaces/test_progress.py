@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import pytest
-from fake_agent import CAPTION, SPEECH, a_run, done, events_of, failed
-from rich.console import Console, RenderableType
+from fake_agent import CAPTION, SPEECH, a_run, done, drawn, events_of, failed
 
 from jarvis_agent.backends import jobs
 from jarvis_agent.core.text import clean, clean_json
@@ -22,12 +20,6 @@ from jarvis_agent.interfaces.common.progress import (
     plan_tree,
 )
 from jarvis_agent.planning.plan import Plan
-
-
-def drawn(what: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=120, markup=False, color_system=None)
-    console.print(what)
-    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def tree_after(*events: Event) -> str:

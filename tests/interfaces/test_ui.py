@@ -141,20 +141,6 @@ def test_a_result_of_each_kind_is_shown(stage: Stage, tab: Tab, tmp_path: Path) 
         assert tab.page.request.get(link).status == 200
 
 
-def test_a_second_request_refers_to_the_files_of_the_first(stage: Stage, tab: Tab) -> None:
-    tab.ask("What animal is this?", CAT)
-    tab.wait_until_idle()
-    stage.script["plan"] = plan_for("1-canny-control.png")
-    tab.task(1).click()
-    tab.ask("And what is in the outline?")
-    expect(tab.plan).to_contain_text("Earlier request: What animal is this?")
-    tab.wait_until_idle()
-    expect(tab.task(0)).to_contain_text("done")
-    expect(tab.details).to_contain_text("fake/canny-control")
-    tab.task(0).click()
-    expect(tab.details).to_contain_text("1-canny-control.png")
-
-
 def test_an_error_is_explained_and_the_request_stays_in_its_box(
     stage: Stage, tab: Tab, tmp_path: Path
 ) -> None:
@@ -375,7 +361,7 @@ def test_visitors_do_not_see_the_files_of_others(stage: Stage, tab: Tab) -> None
     tab.wait_until_idle()
     made = next(stage.outputs.rglob("1-canny-control.png"))
     stage.calls.clear()
-    with browser_tab(stage.browser, stage.url) as other:
+    with browser_tab(stage.browser, stage.url, apart=True) as other:
         for name in (made.name, str(made), "cat.jpg", "/etc/hostname"):
             stage.script["plan"] = plan_for(name)
             other.ask(f"What is in the file {Path(name).name}?")
