@@ -51,6 +51,7 @@ _SMALL = 2_000_000_000
 _SIZES = {"m": 1_000_000, "b": 1_000_000_000}
 _SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?b|\d{2,}m)(?![a-z\d])", re.IGNORECASE)
 """A number of parameters in a name: "0.5b", "135M". A single digit with "m" is a context window."""
+_HUB_FILE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+):(?P<file>[^:\\]+)")
 _TINY = re.compile(r"(?<![a-z])tiny", re.IGNORECASE)
 
 
@@ -181,8 +182,6 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
         )
     name = model or settings.model
     if name and name.startswith(GGUF):
-        from jarvis_agent.llm.llama_cpp import gguf_path
-
         return local_model(gguf_path(name.removeprefix(GGUF), settings), settings)
     if model and ":" in model and model.partition(":")[0] in PROVIDERS:
         return _named(model, settings)
@@ -287,3 +286,37 @@ def _at_zero(model: BaseChatModel) -> BaseChatModel:
     if "temperature" in type(model).model_fields and profile.get("temperature", not fixed):
         model.temperature = 0.0  # type: ignore[attr-defined]
     return model
+
+
+def gguf_path(name: str, settings: Settings) -> Path:
+    """The file that "path/file.gguf" or "org/repo:file.gguf" (of the Hub) names, downloaded if needed.
+
+    Raises:
+        ConfigError: there is no such file, the settings forbid its download, or that failed.
+    """
+    found = _HUB_FILE.fullmatch(name)
+    if found is None:
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise ConfigError(
+                f'there is no file {path}; name one, or "org/repo:file.gguf", or run `jarvis setup`'
+            )
+        return path
+    import httpx
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
+
+    repo, file = found["repo"], found["file"]
+    if isinstance(cached := try_to_load_from_cache(repo, file), str):
+        return Path(cached)
+    if settings.offline:
+        raise ConfigError(f"{name} is not on this machine, and JARVIS_OFFLINE forbids to download it")
+    try:
+        size = get_hf_file_metadata(hf_hub_url(repo, file), token=settings.token, timeout=10).size or 0
+        if size <= settings.max_download:
+            return Path(hf_hub_download(repo, file, token=settings.token))
+    except (httpx.HTTPError, OSError, ValueError) as error:
+        raise ConfigError(f"{name} cannot be downloaded from the Hub: {error}") from error
+    raise ConfigError(
+        f"{name} has {size / 1e9:.1f} GB, more than JARVIS_MAX_DOWNLOAD; "
+        f'"jarvis setup --model {name}" downloads it'
+    )

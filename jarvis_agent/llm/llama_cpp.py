@@ -2,13 +2,11 @@
 
 model = ChatGGUF(path="qwen2.5-1.5b-instruct-q4_k_m.gguf")
 model.invoke("Hello").text                  # "Hello! How can I help you today?"
-gguf_path("org/repo:file.gguf", settings)   # its path in the Hub's cache, downloaded if the settings allow
 """
 
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import threading
 import time
@@ -28,8 +26,7 @@ from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import FilePath, PrivateAttr, model_validator
 
 from jarvis_agent.core.concurrency import run_in_daemon_thread
-from jarvis_agent.core.errors import ConfigError, ExpertError, MissingExtraError, UnsupportedError
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.errors import ExpertError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.text import replace_surrogates_in
 from jarvis_agent.llm.budget import DEFAULT_WINDOW
 
@@ -41,8 +38,6 @@ _PROMPT_CACHE_MIB = 512
 
 _BATCH = 256
 """Tokens of a prompt between two signs of progress, and between two checks whether the caller is gone."""
-
-_HUB_FILE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+):(?P<file>[^:\\]+)")
 
 
 class LlamaCpp:
@@ -252,36 +247,3 @@ class ChatGGUF(BaseChatOpenAI):
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": self._llm_type}
-
-
-def gguf_path(name: str, settings: Settings) -> Path:
-    """The file that "path/file.gguf" or "org/repo:file.gguf" (of the Hub) names, downloaded if needed.
-
-    Raises:
-        ConfigError: there is no such file, the settings forbid its download, or that failed.
-    """
-    found = _HUB_FILE.fullmatch(name)
-    if found is None:
-        path = Path(name).expanduser()
-        if not path.is_file():
-            raise ConfigError(
-                f'there is no file {path}; name one, or "org/repo:file.gguf", or run `jarvis setup`'
-            )
-        return path
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
-
-    repo, file = found["repo"], found["file"]
-    if isinstance(cached := try_to_load_from_cache(repo, file), str):
-        return Path(cached)
-    if settings.offline:
-        raise ConfigError(f"{name} is not on this machine, and JARVIS_OFFLINE forbids to download it")
-    try:
-        size = get_hf_file_metadata(hf_hub_url(repo, file), token=settings.token, timeout=10).size or 0
-        if size <= settings.max_download:
-            return Path(hf_hub_download(repo, file, token=settings.token))
-    except (httpx.HTTPError, OSError, ValueError) as error:
-        raise ConfigError(f"{name} cannot be downloaded from the Hub: {error}") from error
-    raise ConfigError(
-        f"{name} has {size / 1e9:.1f} GB, more than JARVIS_MAX_DOWNLOAD; "
-        f'"jarvis setup --model {name}" downloads it'
-    )

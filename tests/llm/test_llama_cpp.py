@@ -29,10 +29,10 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.llm import llama_cpp
-from jarvis_agent.llm.chat_model import is_small, length_options, resolve_model, schema_options
+from jarvis_agent.llm.chat_model import gguf_path, is_small, length_options, resolve_model, schema_options
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.errors import describe_model
-from jarvis_agent.llm.llama_cpp import ChatGGUF, LlamaCpp, gguf_path
+from jarvis_agent.llm.llama_cpp import ChatGGUF, LlamaCpp
 from jarvis_agent.selection import model_registry
 from jarvis_agent.testing import HubDouble
 

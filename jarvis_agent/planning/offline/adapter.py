@@ -14,16 +14,18 @@ from collections.abc import Collection, Set
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jarvis_agent.core.errors import ConfigError, ExpertError, PlanError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.chat_model import GGUF, NO_MODEL, installed_model
-from jarvis_agent.llm.llama_cpp import LlamaCpp, gguf_path
+from jarvis_agent.llm.chat_model import GGUF, NO_MODEL, gguf_path, installed_model
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
 from jarvis_agent.planning.offline.plan_text import PlanText
 from jarvis_agent.planning.offline.sequences import TokenizedRequest
+
+if TYPE_CHECKING:
+    from jarvis_agent.llm.llama_cpp import LlamaCpp
 
 ADAPTER = Path(__file__).parent / "data" / "adapter.gguf"
 BASE, BASE_SIZE = (
@@ -53,6 +55,8 @@ def load_writer(settings: Settings) -> PlanWriter:
     base = base_path(settings)
     if base is None:
         return network
+    from jarvis_agent.llm.llama_cpp import LlamaCpp
+
     layers = 0 if settings.device == "cpu" else -1
     return AdaptedModel(network, LlamaCpp.of(base, WINDOW, layers, ADAPTER))
 
