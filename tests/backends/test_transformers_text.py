@@ -36,6 +36,16 @@ def adapted(bench: Bench, call: Call) -> Any:
     return adapt(call.spec, bench.load(call)(call), call)[0]
 
 
+def test_options_of_a_model_cannot_name_code_that_writes_its_text(bench: Bench, tmp_path: Path) -> None:
+    (code := tmp_path / "custom_generate").mkdir()
+    (code / "generate.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef generate(model, **_): ...")
+    options = {"custom_generate": str(tmp_path), "trust_remote_code": True}
+    call = bench.call("text-generation", "llama", {"options": options}, text="Ada")
+    with pytest.raises(UnsupportedError, match="no option 'custom_generate'"):
+        bench.load(call)(call)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_the_whole_of_a_long_text_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     found = adapted(bench, bench.call("token-classification", "bert_tagger", text=LONG))
     assert all(LONG[row["start"] : row["end"]] == row["word"] for row in found)

@@ -176,8 +176,7 @@ class TransformersExpert:
     loaded: LoadedModel
 
     def __call__(self, call: Call) -> Any:
-        options = call.candidate.metadata.get("options") or {}
-        raw = self.pipeline.run(replace(self.loaded, options=options), call)
+        raw = self.pipeline.run(replace(self.loaded, options=_options(call)), call)
         draw = CONTROL_MAPS.get(call.spec.name)
         return draw(raw, self.loaded, call) if draw else raw
 
@@ -191,6 +190,19 @@ class TransformersExpert:
     def batch(self) -> Callable[[Sequence[Call]], list[Any]] | None:
         """The function that computes several calls at once, or None."""
         return None if self.pipeline.batch is None else partial(self.pipeline.batch, self.loaded)
+
+
+def _options(call: Call) -> dict[str, Any]:
+    """The generation options in the candidate's metadata. Other arguments of `generate` could run code."""
+    from transformers import GenerationConfig
+
+    options = call.candidate.metadata.get("options") or {}
+    if unknown := sorted(options.keys() - vars(GenerationConfig()).keys()):
+        raise UnsupportedError(
+            f"{call.candidate.id} has no option {unknown[0]!r} (metadata.options of its description); "
+            "there are those of transformers' GenerationConfig"
+        )
+    return options
 
 
 class TransformersBackend(FileBackend):
