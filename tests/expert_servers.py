@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,12 @@ async def with_retries(backend: CommandBackend, text: str, attempts: list[Attemp
 
 
 @contextmanager
-def served_experts(settings: Settings, keys: tuple[str, ...] = ()) -> Iterator[str]:
+def served_experts(
+    settings: Settings,
+    keys: tuple[str, ...] = (),
+    backends: Sequence[Any] | None = (CommandBackend, AlgorithmsBackend),
+) -> Iterator[str]:
     """The address of a server in a thread of this process."""
-    backends = [CommandBackend, AlgorithmsBackend]
     app = create_experts_app(settings, ServerSettings(api_keys=keys), backends=backends)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run)

@@ -22,7 +22,8 @@ from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.interfaces.common.access import add_middleware
 from jarvis_agent.interfaces.common.limits import RunLimits
 from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes
-from jarvis_agent.interfaces.experts.runner import Runner
+from jarvis_agent.interfaces.experts.hub_api import InferenceRoute
+from jarvis_agent.interfaces.experts.runner import ExpertRunner, Runner
 
 IDLE_CHECK_S = 1.0
 """Seconds between looks whether the server is idle."""
@@ -95,6 +96,8 @@ def make_app(
     app.include_router(metrics_routes(lambda: runner.models()["loaded"]))
     app.add_route("/run", CallRoute(runner.run, calls), ["POST"])  # type: ignore[arg-type]
     app.add_route("/load", CallRoute(runner.load, calls), ["POST"])  # type: ignore[arg-type]
+    if isinstance(runner, ExpertRunner):
+        app.add_route("/models/{model:path}", InferenceRoute(runner, settings, calls.hold).answer, ["POST"])
 
     @app.get("/models")
     async def models() -> dict[str, Any]:

@@ -65,11 +65,11 @@ class ExpertRunner:
         self._settings = settings.model_copy(update={"experts": "none"})
         self._pool = ModelPool(settings.memory_limit)
         made = make_backends(self._settings, self._pool, backends)
-        self._backends = {one.name: one for one in made if isinstance(one, LocalBackend)}
+        self.backends = {one.name: one for one in made if isinstance(one, LocalBackend)}
         self._node = node
         self._seen: dict[Key, dict[str, Any]] = {}
         nowhere = Path("/nowhere")
-        self._redactor = PathRedactor(nowhere, nowhere, machine_directories(settings))
+        self.redactor = PathRedactor(nowhere, nowhere, machine_directories(settings))
 
     def run(self, body: bytes) -> AsyncGenerator[bytes, None]:
         """As Runner."""
@@ -107,29 +107,38 @@ class ExpertRunner:
             with tempfile.TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as folder:
                 return await work(*await asyncio.to_thread(self._read, body, Path(folder)))
         except Exception as error:
-            return write_error(self._node, error, self._redactor.clean)
+            return write_error(self._node, error, self.redactor.clean)
 
     def _read(self, body: bytes, folder: Path) -> tuple[LocalBackend, Call, int]:
         """The call and the backend that runs it. Blocks; its files are written to a folder."""
         number = count()
         new_path = lambda suffix: folder / f"{next(number)}{suffix}"  # noqa: E731
         call, depth = read_call(body, new_path, self._settings)
-        backend = self._backends.get(call.candidate.backend or "")
+        backend = self.backends.get(call.candidate.backend or "")
         if backend is None:
             raise UnsupportedError(f"the expert server has no backend {call.candidate.backend!r}")
         if reason := backend.unsupported_reason(call.spec, call.candidate):
             raise UnsupportedError(f"the expert server cannot run {call.candidate.id}: {reason}")
-        row = {"model": call.candidate.id, "backend": backend.name, "calls": 0}
-        self._seen.setdefault(backend.pool_key(call.spec, call.candidate, call.settings), row)
         return backend, call, depth
 
-    async def _run(self, backend: LocalBackend, call: Call, _: int) -> bytes:
+    async def call(self, backend: LocalBackend, call: Call) -> Any:
+        """The raw output of a call. Raises as `Backend.run`."""
+        row = self._row(backend, call)
         async with circuit_breaker.shared.call((backend.name, call.candidate.id)):
             raw = await backend.run(call)
-        self._seen[backend.pool_key(call.spec, call.candidate, call.settings)]["calls"] += 1
+        row["calls"] += 1
+        return raw
+
+    def _row(self, backend: LocalBackend, call: Call) -> dict[str, Any]:
+        row = {"model": call.candidate.id, "backend": backend.name, "calls": 0}
+        return self._seen.setdefault(backend.pool_key(call.spec, call.candidate, call.settings), row)
+
+    async def _run(self, backend: LocalBackend, call: Call, _: int) -> bytes:
+        raw = await self.call(backend, call)
         return await asyncio.to_thread(write_reply, self._node, raw=raw, notes=call.notes)
 
     async def _load(self, backend: LocalBackend, call: Call, depth: int) -> bytes:
+        self._row(backend, call)
         loop, loaded = asyncio.get_running_loop(), asyncio.Event()
 
         def notify(what: str) -> None:

@@ -7,13 +7,12 @@ is answered with 507 wherever it is found.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 from fastapi import Request, Response
@@ -28,41 +27,13 @@ from starlette.exceptions import HTTPException
 
 from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, TooLongError
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, DatabaseFileError
-
-_T = TypeVar("_T")
 
 _logger = logging.getLogger(__name__)
 
 STATUSES: dict[type[JarvisError], int] = {TooLongError: 413, InputError: 422, DeadlineError: 504}
 """The errors whose message is sent to clients, with the HTTP status; the first that fits counts."""
-
-
-async def unless_disconnected(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
-    """Await `work`, and cancel it when the client goes. The body has been read.
-
-    It is awaited in this task, in which FastAPI's handlers enter contexts that end after the response.
-
-    Raises:
-        HTTPException: 499, it has gone.
-    """
-    connection = asyncio.timeout(None)
-
-    async def expire() -> None:
-        await request.receive()
-        connection.reschedule(0)
-
-    try:
-        async with connection:
-            leaving = asyncio.create_task(expire())
-            try:
-                return await work
-            finally:
-                leaving.cancel()
-    except TimeoutError:
-        if connection.expired():
-            raise HTTPException(499, "the client has disconnected") from None
-        raise
 
 
 class ErrorReportingRoute(APIRoute):

@@ -23,8 +23,8 @@ from pydantic import BaseModel, Field
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.execution.run import Run
+from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.common.uploads_and_outputs import origin_of, to_paths
-from jarvis_agent.interfaces.server.errors import unless_disconnected
 from jarvis_agent.interfaces.server.workspaces import Workspace
 
 

@@ -31,8 +31,9 @@ from starlette.exceptions import HTTPException
 
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls, origin_of, to_paths
-from jarvis_agent.interfaces.server.errors import STATUSES, describe_error, unless_disconnected
+from jarvis_agent.interfaces.server.errors import STATUSES, describe_error
 from jarvis_agent.interfaces.server.workspaces import Workspace
 
 MODEL = "jarvis"

@@ -1,0 +1,138 @@
+"""The expert server as an inference endpoint of the Hub, called with huggingface_hub's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from expert_servers import served_experts
+from huggingface_hub import InferenceClient
+from huggingface_hub.errors import BadRequestError, HfHubHTTPError
+
+from jarvis_agent.core.settings import Settings
+
+KEY = "a-key-for-tests"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TINY = {
+    "bert_classifier": "text-classification",
+    "bert_reader": "question-answering",
+    "bart": "summarization",
+    "detr": "object-detection",
+    "segformer": "image-segmentation",
+    "stable_diffusion": "text-to-image",
+}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server whose only models are described in its file of models."""
+    file = tmp_path_factory.mktemp("models") / "models.yaml"
+    tasks = ["text-generation", "image-to-text", "translation"]
+    file.write_text(yaml.safe_dump([{"id": "me/says", "tasks": tasks, "backend": "command", "local": True}]))
+    settings = Settings(models_file=file, experts="none", max_file_bytes=100_000)
+    with served_experts(settings, (KEY,)) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def _online(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client refuses to send anything offline, even to this machine."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+
+
+def client(address: str, model: str = "me/says", key: str = KEY) -> InferenceClient:
+    return InferenceClient(model=f"{address}/models/{model}", token=key)
+
+
+def test_a_model_answers_for_the_task_that_fits_the_request(address: str) -> None:
+    assert client(address, "me/says/pipeline/text-generation").text_generation("echo é").startswith("é by")
+    found = client(address).translation("echo é", src_lang="de", tgt_lang="en")
+    assert found.translation_text.startswith("é by")
+    models = httpx.get(f"{address}/models", headers={"Authorization": f"Bearer {KEY}"}).json()["loaded"]
+    assert {(one["model"], one["calls"]) for one in models} == {("me/says", 1)}
+
+
+@pytest.mark.parametrize(
+    ("status", "model", "body", "why"),
+    [
+        (404, "me/other", {"inputs": "echo"}, "no model me/other"),
+        (404, "me/says/pipeline/juggling", {"inputs": "echo"}, "no model"),
+        (400, "me/says", {"parameters": {}}, "needs text"),
+        (400, "me/says", {"inputs": ["echo"]}, "text must be text"),
+        (400, "me/says", {"inputs": "fail cannot read /home/ada/model.bin"}, "cannot read …/model.bin"),
+        (400, "me/says/pipeline/image-to-text", {"inputs": "http://10.0.0.1/a.png"}, "not a path or URL"),
+        (400, "me/says/pipeline/image-to-text", {"inputs": str(EXAMPLES / "cat.jpg")}, "not a path or URL"),
+        (
+            400,
+            "me/says/pipeline/image-to-text",
+            {"inputs": "YWJj"},
+            "and image is needed",
+        ),
+        (400, "me/says", {"inputs": "echo", "parameters": {"seed": "x"}}, "seed must be a whole number"),
+        (500, "me/says", {"inputs": "juggle"}, "AttributeError"),
+    ],
+)
+def test_a_refused_request_says_why(address: str, status: int, model: str, body: object, why: str) -> None:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    response = httpx.post(f"{address}/models/{model}", json=body, headers=headers)
+    assert (response.status_code, why in response.json()["error"]) == (status, True), response.text
+
+
+def test_the_client_shows_what_was_wrong_and_a_key_is_needed(address: str) -> None:
+    with pytest.raises(BadRequestError, match="no such thing"):
+        client(address).text_generation("fail no such thing")
+    with pytest.raises(HfHubHTTPError, match="401"):
+        client(address, key="wrong").text_generation("echo")
+    assert httpx.post(f"{address}/models/me/says", content=b"x" * 40_000_000).status_code == 401
+
+
+@pytest.mark.slow
+def test_tasks_of_text_and_sound_have_the_forms_of_the_client() -> None:
+    with served_experts(Settings(experts="none", offline=True), backends=None) as address:
+        embedder = client(address, "sentence-transformers/all-MiniLM-L6-v2")
+        assert embedder.feature_extraction("a cat").shape == (384,)
+        near, far = embedder.sentence_similarity("a cat", other_sentences=["a kitten", "tax law"])
+        assert near > far
+        (best, _) = embedder.zero_shot_classification("a cat", ["animal", "tax"])
+        assert best.label == "animal"
+        (first, *_) = client(address, "timm/tf_efficientnet_lite0.in1k").image_classification(
+            EXAMPLES / "cat.jpg", top_k=1
+        )
+        assert "cat" in first.label
+        speech = client(address, "rhasspy/piper-voices").text_to_speech("Good morning.")
+        heard = client(address, "Systran/faster-whisper-tiny.en").automatic_speech_recognition(speech)
+        assert "morning" in heard.text.lower()
+        (clean,) = client(address, "DeepFilterNet3").audio_to_audio(speech)
+        assert clean.blob[:4] == b"RIFF"
+
+
+@pytest.mark.slow
+def test_models_in_own_folders_have_the_forms_of_the_client(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("diffusers")
+    from tiny_models import build
+
+    for name in TINY:
+        (tmp_path / name).mkdir()
+        build(name, tmp_path / name)
+    described = [{"id": f"me/{name}", "task": task, "path": name} for name, task in TINY.items()]
+    (tmp_path / "models.yaml").write_text(yaml.safe_dump(described))
+    settings = Settings(models_file=tmp_path / "models.yaml", experts="none", offline=True)
+    cat = EXAMPLES / "cat.jpg"
+    with served_experts(settings, backends=None) as address:
+        assert client(address, "me/bert_classifier").text_classification("Ada", top_k=1)[0].label
+        answer: Any = client(address, "me/bert_reader").question_answering("Who?", "Ada is in Paris.")
+        assert answer.answer in "Ada is in Paris."
+        assert isinstance(client(address, "me/bart").summarization("Ada is in Paris.").summary_text, str)
+        for box in client(address, "me/detr").object_detection(cat):
+            assert box.box.xmin <= box.box.xmax
+        parts: Any = client(address, "me/segformer").image_segmentation(cat)
+        assert {part.mask.mode for part in parts} == {"L"}
+        painter = client(address, "me/stable_diffusion")
+        assert painter.text_to_image("a cat", width=16, height=16, seed=1).size == (16, 16)
+        with pytest.raises(BadRequestError, match="no option 'colour'"):
+            painter.text_to_image("a cat", extra_body={"colour": "red"})
