@@ -82,10 +82,9 @@ class LocalBackend(ABC):
             UnsupportedError: the inputs exceed a limit of the task; the model is not loaded for them.
         """
         spec, candidate, settings = call.spec, call.candidate, call.settings
-        key = self.pool_key(spec, candidate, settings)
         if server := self.server_for(candidate):
             try:
-                return await server.run(key, call)
+                return await server.run(call)
             except AbsentError as error:
                 if not server.may_be_absent:
                     raise
@@ -97,15 +96,15 @@ class LocalBackend(ABC):
             with listed(Loading(candidate.id)):
                 return self.load(spec, candidate, settings)
 
-        return await self.pool.run(key, load, call)
+        return await self.pool.run(self.pool_key(spec, candidate, settings), load, call)
 
     def prepare(
         self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify
     ) -> Callable[[], None]:
         """Load the model before its call; see `ModelPool.reserve`."""
-        key = self.pool_key(spec, candidate, settings)
         if server := self.server_for(candidate):
-            return server.reserve(key, Call(spec, candidate, {}, Path, settings), depth, notify)
+            return server.reserve(Call(spec, candidate, {}, Path, settings), depth, notify)
+        key = self.pool_key(spec, candidate, settings)
         return self.pool.reserve(
             key, lambda: self.load(spec, candidate, settings), candidate.size, depth, notify
         )

@@ -115,7 +115,7 @@ def test_a_message_has_no_files_and_arrays_but_those_sent(value: Any) -> None:
 
 
 def test_a_call_arrives_without_the_place_of_its_weights(tmp_path: Path) -> None:
-    body = protocol.write_call(call(tmp_path, text="hello"), ("key",), depth=3)
+    body = protocol.write_call(call(tmp_path, text="hello"), depth=3)
     assert str(tmp_path).encode() not in body
     assert b"of-the-llm" not in body
     found, depth = protocol.read_call(body, Path, Settings())
@@ -134,7 +134,7 @@ def test_a_model_in_the_cache_of_the_server_is_used(monkeypatch: pytest.MonkeyPa
     from jarvis_agent.backends.hub import snapshot
 
     monkeypatch.setattr(snapshot, "_cached_folder", lambda candidate: tmp_path)
-    body = protocol.write_call(call(), ("key",))
+    body = protocol.write_call(call())
     (tmp_path / "config.json").write_text("{}")
     assert protocol.read_call(body, Path, Settings())[0].candidate.path is None  # only a part of it is here
     (tmp_path / "model.safetensors").write_bytes(b"weights")
@@ -143,7 +143,7 @@ def test_a_model_in_the_cache_of_the_server_is_used(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_task_that_the_server_does_not_know_is_named() -> None:
-    body = protocol.write_call(replace(call(), spec=replace(call().spec, name="my-task")), ("key",))
+    body = protocol.write_call(replace(call(), spec=replace(call().spec, name="my-task")))
     with pytest.raises(UnsupportedError, match="does not know the task 'my-task'"):
         protocol.read_call(body, Path, Settings())
 

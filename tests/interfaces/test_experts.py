@@ -109,7 +109,7 @@ async def test_an_error_of_a_model_keeps_its_class_and_names_no_path_of_the_serv
 def sent_raw(server: ExpertServer, task: str, inputs: Any, **candidate: Any) -> str:
     """The answer to a message that this package would not write."""
     given = {"id": "org/model", "task": task, "backend": "command", "metadata": {}, **candidate}
-    message = {"task": task, "candidate": given, "settings": {}, "inputs": inputs, "hints": {}, "depth": 0}
+    message = {"task": task, "candidate": given, "settings": {}, "inputs": inputs, "hints": {}, "depth": None}
     body = write_message(message, protocol=protocol.PROTOCOL, version="0", model={})
     headers = {"Authorization": f"Bearer {KEY}"}
     return httpx.post(f"{server.address}/run", content=body, headers=headers).text
@@ -135,7 +135,7 @@ def test_a_body_that_is_no_message_is_answered_with_an_error(server: ExpertServe
         b"[]\n",
         b"{}\n",
         b"[" * 100_000 + b"\n",
-        write_message({}, protocol=1, model={}),
+        write_message({}, protocol=protocol.PROTOCOL, model={}),
     ):
         answer = httpx.post(f"{server.address}/run", content=body, headers=headers)
         assert json.loads(answer.content.splitlines()[1])["error"] in ("BadInputError", "UnsupportedError")
@@ -152,10 +152,10 @@ async def test_a_larger_file_than_the_server_takes_is_refused(server: ExpertServ
 
 
 def test_another_version_of_the_protocol_is_named(server: ExpertServer) -> None:
-    body = write_call(command_call("echo"), ("key",)).replace(b'"protocol": 1', b'"protocol": 7')
+    body = write_call(command_call("echo")).replace(b'"protocol": 2', b'"protocol": 7')
     headers = {"Authorization": f"Bearer {KEY}"}
     answer = httpx.post(f"{server.address}/run", content=body, headers=headers).text
-    assert "speaks protocol 1" in answer
+    assert "speaks protocol 2" in answer
     assert "its caller 7" in answer
 
 
@@ -237,7 +237,7 @@ async def test_a_server_that_is_not_there_is_named_with_the_command_that_starts_
 
 def test_settings_limit_what_a_caller_may_ask_for(tmp_path: Path) -> None:
     asked = Settings(allow_pickle=True, trust_remote_code=True, max_download=9, seed=7, api_key="of-the-llm")
-    body = write_call(replace(command_call("echo"), settings=asked), ("key",))
+    body = write_call(replace(command_call("echo"), settings=asked))
     assert b"of-the-llm" not in body
     own = Settings(max_download=10**6, memory_budget=5, device="cpu", allow_pickle=True)
     found = protocol.read_call(body, Path, own)[0].settings

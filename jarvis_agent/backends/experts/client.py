@@ -40,8 +40,6 @@ TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _SHORT_BYTES = 10_000
 """Bytes of a reply that is read at once: the change to a thread takes milliseconds on a busy machine."""
 
-Key = tuple[str, ...]
-
 _tls = cache(ssl.create_default_context)
 
 
@@ -82,23 +80,23 @@ class ExpertServer:
     key: str | None = field(default=None, repr=False)
     may_be_absent: bool = False
 
-    async def run(self, key: Key, call: Call) -> Any:
-        """Run a call; `key` tells loaded models apart. If the caller is cancelled, the call is too.
+    async def run(self, call: Call) -> Any:
+        """Run a call. If the caller is cancelled, the call is too.
 
         Raises:
             AbsentError: the server cannot be reached.
             TransientError: it was lost during the call.
             JarvisError: the call failed there, or was refused.
         """
-        return await self._ask("/run", key, call)
+        return await self._ask(call)
 
-    def reserve(self, key: Key, call: Call, depth: int, notify: Notify) -> Callable[[], None]:
+    def reserve(self, call: Call, depth: int, notify: Notify) -> Callable[[], None]:
         """As `ModelPool.reserve`. The reservation ends with its connection."""
 
         async def load() -> None:
             notify("loading")
             try:
-                await self._ask("/load", key, call, depth)
+                await self._ask(call, depth)
             except JarvisError as error:  # the call itself reports it
                 logger.debug("%s is not loaded before its call: %s", call.candidate.id, describe_error(error))
             notify("loaded")
@@ -127,12 +125,12 @@ class ExpertServer:
         found: dict[str, Any] = response.json()
         return found
 
-    async def _ask(self, path: str, key: Key, call: Call, depth: int = 0) -> Any:
+    async def _ask(self, call: Call, depth: int | None = None) -> Any:
         shown, found, reply = activities.get(), list[Activity](), bytearray()
         request = httpx.Request(
             "POST",
-            f"{self.address}{path}",
-            content=await asyncio.to_thread(write_call, call, key, depth),
+            f"{self.address}/run",
+            content=await asyncio.to_thread(write_call, call, depth),
             headers=self._headers(),
             extensions={"timeout": TIMEOUT.as_dict()},
         )

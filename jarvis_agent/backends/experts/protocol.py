@@ -1,14 +1,13 @@
 """What an agent and an expert server tell each other: a call, and its raw output or error.
 
-body = write_call(call, key)                    # the agent
-call = read_call(body, new_path, settings)      # the server
+body = write_call(call)                         # the agent
+call, depth = read_call(body, new_path, settings)    # the server
 reply = write_reply(node, raw=raw)              # the server; or write_reply(node, error=error)
 raw = read_reply(reply, call)                   # the agent; raises the error
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Candidate
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Changes when an agent and a server of different versions would misunderstand each other."""
 
 _LEAST = ("max_download", "max_file_bytes", "max_pixels", "max_seconds", "task_timeout")
@@ -61,21 +60,15 @@ _ERRORS = {
 }
 
 
-def write_call(call: Call, key: tuple[str, ...], depth: int = 0) -> bytes:
+def write_call(call: Call, depth: int | None = None) -> bytes:
     """Encode a call with the files of its inputs. Blocks while it reads them.
 
     Args:
-        key: what tells loaded models apart.
-        depth: number of tasks that run before a call whose model is only loaded.
+        depth: number of tasks that run before the call, whose model is only loaded; None: it is run.
     """
     candidate = call.candidate.model_dump(mode="json", exclude=set(_PLACES), exclude_defaults=True)
     metadata = {name: one for name, one in call.candidate.metadata.items() if name != "revisions"}
-    model = {
-        "backend": call.candidate.backend,
-        "id": call.candidate.id,
-        "key": hashlib.sha256(repr(key).encode()).hexdigest(),
-        "size": call.candidate.size,
-    }
+    model = call.candidate.model_dump(include={"backend", "id", "revision", "size"})
     message = {
         "task": call.spec.name,
         "candidate": {**candidate, "metadata": metadata},
@@ -89,7 +82,7 @@ def write_call(call: Call, key: tuple[str, ...], depth: int = 0) -> bytes:
 
 
 def read_model(body: bytes) -> Mapping[str, Any]:
-    """The model of a call: its "backend", "id", "key" and "size" (None: unknown). Its files are not read.
+    """The model of a call: its backend, id, revision and size (None: unknown). Its files are not read.
 
     Raises:
         BadInputError: this is no call.
@@ -105,7 +98,7 @@ def read_model(body: bytes) -> Mapping[str, Any]:
     return model
 
 
-def read_call(body: bytes, new_path: Callable[[str], Path], settings: Settings) -> tuple[Call, int]:
+def read_call(body: bytes, new_path: Callable[[str], Path], settings: Settings) -> tuple[Call, int | None]:
     """Decode a call and its depth; `settings` are those of the server.
 
     Raises:
@@ -134,7 +127,7 @@ def read_call(body: bytes, new_path: Callable[[str], Path], settings: Settings) 
             settings=_within(settings, _AskedSettings(**message["settings"])),
             hints=message["hints"],
         )
-        return call, int(message["depth"])
+        return call, None if message["depth"] is None else int(message["depth"])
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
         raise BadInputError(f"the call cannot be read: {describe_error(error)}") from error
 

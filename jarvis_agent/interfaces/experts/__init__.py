@@ -3,7 +3,7 @@
     app = create_experts_app(Settings(), ServerSettings())     # uvicorn module:app
     agent = JarvisAgent(settings=Settings(experts="http://127.0.0.1:8765"))
 
-Routes: `POST /run` runs a call, and `POST /load` loads a model before it (`backends.experts.protocol`);
+Routes: `POST /run` runs a call, or loads its model before it comes (`backends.experts.protocol`);
 `POST /models/{model}` is the Hub's inference API (`hub_api`); `GET /models` tells what is loaded;
 `GET /healthz` and `GET /metrics`. A client that goes away ends its call.
 The server reads no path of a client, and runs no code of it. Needs the extra "serve".

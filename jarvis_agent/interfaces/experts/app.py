@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -56,15 +56,15 @@ class Calls:
 
 
 class CallRoute:
-    """ASGI application that streams what a method of a runner answers to a body."""
+    """ASGI application that streams what a runner answers."""
 
-    def __init__(self, answer: Callable[[bytes], AsyncGenerator[bytes, None]], calls: Calls) -> None:
-        self._answer, self._calls = answer, calls
+    def __init__(self, runner: Runner, calls: Calls) -> None:
+        self._runner, self._calls = runner, calls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         with self._calls.hold(request.state.owner):
-            async with aclosing(self._answer(await request.body())) as lines:
+            async with aclosing(self._runner.answer(await request.body())) as lines:
                 await StreamingResponse(lines, media_type="application/octet-stream")(scope, receive, send)
 
 
@@ -94,8 +94,7 @@ def make_app(
     add_middleware(app, server, None, open_paths=("/healthz",))
     app.add_middleware(RequestMetrics)
     app.include_router(metrics_routes(lambda: runner.models()["loaded"]))
-    app.add_route("/run", CallRoute(runner.run, calls), ["POST"])  # type: ignore[arg-type]
-    app.add_route("/load", CallRoute(runner.load, calls), ["POST"])  # type: ignore[arg-type]
+    app.add_route("/run", CallRoute(runner, calls), ["POST"])  # type: ignore[arg-type]
     if isinstance(runner, ExpertRunner):
         app.add_route("/models/{model:path}", InferenceRoute(runner, settings, calls.hold).answer, ["POST"])
 

@@ -98,16 +98,10 @@ class ExpertReplica:
         """Tell Ray Serve that the model is here. The pool loads it."""
         return model
 
-    async def run(self, body: bytes) -> AsyncGenerator[bytes, None]:
+    async def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
         """As Runner."""
         await self._note_model(serve.get_multiplexed_model_id())
-        async for line in self._runner.run(body):
-            yield line
-
-    async def load(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As Runner."""
-        await self._note_model(serve.get_multiplexed_model_id())
-        async for line in self._runner.load(body):
+        async for line in self._runner.answer(body):
             yield line
 
 
@@ -120,14 +114,6 @@ class ClusterRunner:
         made = make_backends(Settings(experts="none"), ModelPool(0))
         self._on_gpu = {one.name for one in made if isinstance(one, LocalBackend) and "torch" in one.needs}
 
-    def run(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As Runner."""
-        return self._pass_on(body, "run")
-
-    def load(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As Runner."""
-        return self._pass_on(body, "load")
-
     def models(self) -> dict[str, Any]:
         """The size classes. What their replicas have loaded is known to Ray Serve."""
         return {"loaded": [], "classes": [size.model_dump() for size in self._sizes]}
@@ -135,13 +121,14 @@ class ClusterRunner:
     async def close(self) -> None:
         """Do nothing: Ray Serve ends the replicas."""
 
-    async def _pass_on(self, body: bytes, method: str) -> AsyncGenerator[bytes, None]:
+    async def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """As Runner."""
         response: Any = None
         try:
             model = read_model(body)
             size = choose_size([*self._sizes], model, on_gpu=model["backend"] in self._on_gpu)
             handle = self._sizes[size].options(
-                stream=True, method_name=method, multiplexed_model_id=model["key"]
+                stream=True, method_name="answer", multiplexed_model_id=f"{model['id']}@{model['revision']}"
             )
             response, waits = handle.remote(body), f"{model['id']}: waits for a replica of {size.name}"
             lines = aiter(response)

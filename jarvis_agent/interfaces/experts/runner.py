@@ -1,7 +1,7 @@
 """ExpertRunner: runs the calls that agents send, in this process.
 
 runner = ExpertRunner(settings)
-async for line in runner.run(body): ...          # lines of progress, then the reply
+async for line in runner.answer(body): ...       # lines of progress, then the reply
 runner.models()                                   # what is loaded
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextvars import copy_context
 from itertools import count
 from pathlib import Path
@@ -31,19 +31,14 @@ REPORT_S = 1.0
 """Seconds between lines of progress, which also show that the server is there."""
 
 
-Work = Callable[[LocalBackend, Call, int], Awaitable[bytes]]
-"""Runs a call, or loads its model, and returns the reply."""
-
-
 class Runner(Protocol):
     """What the application passes requests to."""
 
-    def run(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """Run a call: lines of progress, then the reply. Closing the iterator cancels the call."""
-        ...
+    def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """Run a call, or load its model before it comes: lines of progress, then the reply.
 
-    def load(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """Load the model of a call that comes later. Closing the iterator ends its reservation."""
+        Closing the iterator cancels the call, and ends the reservation.
+        """
         ...
 
     def models(self) -> dict[str, Any]:
@@ -71,14 +66,6 @@ class ExpertRunner:
         nowhere = Path("/nowhere")
         self.redactor = PathRedactor(nowhere, nowhere, machine_directories(settings))
 
-    def run(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As Runner."""
-        return self._answer(self._run, body)
-
-    def load(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As Runner."""
-        return self._answer(self._load, body)
-
     def models(self) -> dict[str, Any]:
         """The models that are loaded, with their bytes and calls, and the bytes by device."""
         loaded = [
@@ -90,11 +77,12 @@ class ExpertRunner:
         """Free the models."""
         await self._pool.close()
 
-    async def _answer(self, work: Work, body: bytes) -> AsyncGenerator[bytes, None]:
+    async def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """As Runner."""
         shown: list[Activity] = []
         context = copy_context()
         context.run(activities.set, shown)
-        task = asyncio.create_task(self._reply(work, body), context=context)
+        task = asyncio.create_task(self._reply(body), context=context)
         try:
             while not (await asyncio.wait([task], timeout=REPORT_S))[0]:
                 yield write_progress([(one.model, str(one)) for one in list(shown)])
@@ -102,14 +90,18 @@ class ExpertRunner:
         finally:
             task.cancel()
 
-    async def _reply(self, work: Work, body: bytes) -> bytes:
+    async def _reply(self, body: bytes) -> bytes:
         try:
             with tempfile.TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as folder:
-                return await work(*await asyncio.to_thread(self._read, body, Path(folder)))
+                backend, call, depth = await asyncio.to_thread(self._read, body, Path(folder))
+                if depth is not None:
+                    return await self._load(backend, call, depth)
+                raw = await self.call(backend, call)
+                return await asyncio.to_thread(write_reply, self._node, raw=raw, notes=call.notes)
         except Exception as error:
             return write_error(self._node, error, self.redactor.clean)
 
-    def _read(self, body: bytes, folder: Path) -> tuple[LocalBackend, Call, int]:
+    def _read(self, body: bytes, folder: Path) -> tuple[LocalBackend, Call, int | None]:
         """The call and the backend that runs it. Blocks; its files are written to a folder."""
         number = count()
         new_path = lambda suffix: folder / f"{next(number)}{suffix}"  # noqa: E731
@@ -132,10 +124,6 @@ class ExpertRunner:
     def _row(self, backend: LocalBackend, call: Call) -> dict[str, Any]:
         row = {"model": call.candidate.id, "backend": backend.name, "calls": 0}
         return self._seen.setdefault(backend.pool_key(call.spec, call.candidate, call.settings), row)
-
-    async def _run(self, backend: LocalBackend, call: Call, _: int) -> bytes:
-        raw = await self.call(backend, call)
-        return await asyncio.to_thread(write_reply, self._node, raw=raw, notes=call.notes)
 
     async def _load(self, backend: LocalBackend, call: Call, depth: int) -> bytes:
         self._row(backend, call)
