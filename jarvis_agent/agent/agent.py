@@ -21,7 +21,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, e
 from langchain_core.runnables.config import patch_config
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from jarvis_agent.agent.approval import ApprovalPolicy
+from jarvis_agent.agent.approval import ApprovalPolicy, check_policy
 from jarvis_agent.agent.memory import MAX_TURNS, ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import Planner, Responder, Selector, make_stages
@@ -38,7 +38,7 @@ from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
 from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.usage import Price
-from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.plan import Plan, PlanFiles
 from jarvis_agent.response.chain import template_responder
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
@@ -111,6 +111,7 @@ class JarvisAgent(Runnable[Any, Run]):
         checkpointer: BaseCheckpointSaver[Any] | None = None,
         approve: ApprovalPolicy = False,
     ) -> None:
+        check_policy(approve)
         if approve and checkpointer is None:
             raise ConfigError(
                 "approve=True needs a checkpointer, which keeps the plan until you decide: "
@@ -365,7 +366,7 @@ class JarvisAgent(Runnable[Any, Run]):
     def run_plan(
         self,
         plan: Plan,
-        files: Sequence[str] | Mapping[str, str] | None = None,
+        files: PlanFiles | None = None,
         config: RunnableConfig | None = None,
     ) -> Run:
         """Run a plan, such as a saved or approved one, without any language model: the answer is a report.
@@ -386,7 +387,7 @@ class JarvisAgent(Runnable[Any, Run]):
     async def arun_plan(
         self,
         plan: Plan,
-        files: Sequence[str] | Mapping[str, str] | None = None,
+        files: PlanFiles | None = None,
         config: RunnableConfig | None = None,
     ) -> Run:
         """As `run_plan`."""
@@ -443,7 +444,11 @@ class JarvisAgent(Runnable[Any, Run]):
         """Return a copy of this agent with another checkpointer. It shares loaded models with this agent.
 
         None with `approve=True` is for `graph` inside a larger graph, which has a checkpointer.
+
+        Raises:
+            ConfigError: `approve` is neither a bool nor a function.
         """
+        check_policy(approve)
         return self._copy(checkpointer=checkpointer, approve=approve)
 
     def with_observer(self, observer: Observer) -> Self:

@@ -25,6 +25,7 @@ from pydantic import Field, TypeAdapter
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.text import brief_text
@@ -151,7 +152,7 @@ def approve(
         policy: which tasks need approval. If none does, no one is asked.
         ask: shows the request for approval and returns the decision.
     """
-    asked = [step for step in steps if policy is True or (callable(policy) and policy(step))]
+    asked = [step for step in steps if policy is True or (policy and policy(step))]
     if not asked:
         return Approved(plan=plan)
     shown = _shown(plan, asked, context)
@@ -164,6 +165,15 @@ def approve(
                 plan = error.plan.model_copy(update={"notes": []})
                 asked = [PlannedTask(task=task) for task in plan.tasks]
             shown = {**_shown(plan, asked, context), "given": decision, "problem": str(error)}
+
+
+def check_policy(policy: Any) -> None:
+    """Raise ConfigError if this is no policy: with another value, no one would be asked."""
+    if not (isinstance(policy, bool) or callable(policy)):
+        raise ConfigError(
+            "approve is True, False, or a function of a planned task such as agent.approval.hosted, not "
+            f"{policy!r}"
+        )
 
 
 def to_json(decision: Any) -> Any:

@@ -10,6 +10,7 @@ import html
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Protocol
 
 from pydantic import Field
@@ -22,6 +23,9 @@ from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Frozen, Task
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
 from jarvis_agent.planning.parser import StreamingPlanParser
+
+PlanFiles = str | PurePath | Sequence[str | PurePath] | Mapping[str, str | PurePath]
+"""Files in place of the inputs of a plan: in their order, or by name; a single one needs no list."""
 
 
 class Plan(Frozen):
@@ -76,7 +80,7 @@ class Plan(Frozen):
             _replace_inputs(task, lambda name: found.setdefault(name) or name)
         return list(found)
 
-    def with_inputs(self, files: Sequence[str] | Mapping[str, str]) -> Plan:
+    def with_inputs(self, files: PlanFiles) -> Plan:
         """This plan for other files: one for each of `inputs`, in their order, or a mapping of some of them.
 
         Raises:
@@ -84,13 +88,14 @@ class Plan(Frozen):
         """
         names = self.inputs
         if not isinstance(files, Mapping):
+            files = [files] if isinstance(files, str | PurePath) else files
             if len(files) != len(names):
-                known = f"has {len(names)} inputs ({', '.join(names)})" if names else "has no inputs"
-                raise InputError(f"the plan {known}, and {len(files)} files are given; give one for each")
+                known = f"the inputs {', '.join(names)}: give one file for each" if names else "no inputs"
+                raise InputError(f"the plan has {known}, not {len(files)}")
             files = dict(zip(names, files, strict=True))
         if unknown := [name for name in files if name not in names]:
             raise InputError(f"{unknown[0]!r} is no input of the plan; these are: {', '.join(names)}")
-        tasks = [_replace_inputs(task, lambda name: files.get(name, name)) for task in self.tasks]
+        tasks = [_replace_inputs(task, lambda name: str(files.get(name, name))) for task in self.tasks]
         return self.model_copy(update={"tasks": tasks})
 
     def __len__(self) -> int:
@@ -217,7 +222,7 @@ def diagram_of(tasks: Sequence[Task]) -> str:
     drawn += [_line(boxes[dep], boxes[task.id]) for task in tasks for dep in task.deps if dep in boxes]
     width, height = left - _GAP + 1, max(map(len, columns), default=0) * _ROW
     size = f'viewBox="0 0 {width} {height}" width="{width}" style="max-width:100%"'
-    name = html.escape(f"Plan with {len(tasks)} tasks: {', '.join(labels.values())}")
+    name = html.escape(f"Plan: {', '.join(labels.values())}")
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{name}" {size}'
     return f'{svg} font-family="monospace" font-size="13">{_ARROW}{"".join(drawn)}</svg>'
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -215,6 +215,14 @@ async def test_decisions_that_cannot_be_used_are_asked_for_again(
     assert calls == []
     await decide(waiting, {"decisions": [APPROVE]})
     assert calls == ["one"]
+
+
+@pytest.mark.usefixtures("home")
+def test_a_policy_of_another_form_is_refused() -> None:
+    agent, _, _ = small_agent()
+    for policy in ("always", ["image-to-text"], 1):
+        with pytest.raises(ConfigError, match="approve is True, False, or a function"):
+            agent.with_checkpointer(None, approve=cast("Any", policy))
 
 
 @pytest.mark.usefixtures("home")

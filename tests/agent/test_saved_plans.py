@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_agents import CAPTION, picture, plan, small_agent
+from small_agents import CAPTION, DESCRIBE, picture, plan, small_agent
 from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent, Plan, Run
@@ -37,7 +37,8 @@ def test_a_plan_names_its_inputs_and_takes_others() -> None:
         {"text": "https://example.org/c.txt", "tgt_lang": "fr"},
     ]
     assert saved.with_inputs({"notes.txt": "n.txt"}).inputs == ["a.jpg", "n.txt"]
-    with pytest.raises(InputError, match=r"has 2 inputs \(a.jpg, notes.txt\), and 1 files are given"):
+    assert Plan.parse(DESCRIBE).with_inputs(Path("b.png")).inputs == ["b.png"]
+    with pytest.raises(InputError, match=r"the inputs a\.jpg, notes\.txt: give one file for each, not 1"):
         saved.with_inputs(["b.png"])
     with pytest.raises(InputError, match=r"'x\.jpg' is no input of the plan; these are: a\.jpg, notes\.txt"):
         saved.with_inputs({"x.jpg": "b.png"})
