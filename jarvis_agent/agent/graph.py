@@ -23,7 +23,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
@@ -105,6 +105,9 @@ class RunOptions(TypedDict, total=False):
     models: dict[str, str]
     language: str
     content: ContentForm
+
+
+_OPTIONS = TypeAdapter(RunOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +193,24 @@ def _with_urls(message: HumanMessage, files: Sequence[Resource], names: PublicNa
     return message.model_copy(update={"content": content or message.content})
 
 
+def read_options(context: Any) -> RunOptions:
+    """The options in a context. What else is in it, or one of another form, belongs to a larger graph.
+
+    Raises:
+        RequestError: the value of an option is invalid.
+    """
+    given = context if isinstance(context, Mapping) else {}
+    try:
+        return _OPTIONS.validate_python({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise RequestError(f"the context of the run cannot be used: {describe_error(error)}") from error
+
+
 def with_options(stages: PipelineStages, options: RunOptions) -> PipelineStages:
     """The stages with the options of one run. Raises RequestError for options that cannot be used."""
     settings, pins = stages.settings, options.get("models") or {}
     policy = options.get("policy") or settings.policy
-    is_confined = settings.policy.endswith("-only") and policy != settings.policy
-    if policy not in get_args(Policy) or is_confined:
+    if settings.policy.endswith("-only") and policy != settings.policy:
         raise RequestError(f"the policy {policy!r} is not possible here: the agent has {settings.policy!r}")
     paths = [name for name in pins.values() if name.startswith(("/", ".", "~")) or Path(name).exists()]
     if paths and not settings.allow_request_paths:
@@ -220,7 +235,7 @@ class _Node:
 
     async def __call__(self, state: GraphState, config: RunnableConfig) -> dict[str, Any]:
         """The new messages, the run and the chat's turns."""
-        options: RunOptions = get_runtime(RunOptions).context or {}
+        options = read_options(get_runtime(RunOptions).context)
         turns = turns_in(self._find({"turns": state.get("turns")})) or list(self.history)
         # The key is that of ag-ui-langgraph, which reads the events of models instead of messages.
         quiet = merge_configs(config, {"tags": [TAG_NOSTREAM], "metadata": {"emit-messages": False}})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +126,24 @@ def test_one_graph_serves_several_assistants(nested: bool) -> None:
         assert ("(Answer in French.)" in llm.calls[-1].prompt) == ("language" in (context or {}))
 
 
+def test_the_context_of_a_larger_graph_may_be_of_another_form() -> None:
+    @dataclass
+    class User:
+        name: str
+
+    for schema, context in ((User, User("Ada")), (None, {"name": "Ada", "policy": None})):
+        builder = StateGraph(MessagesState, context_schema=schema).add_node("jarvis", small_agent()[0].graph)
+        state: Any = builder.add_edge(START, "jarvis").compile().invoke(message(), context=context)
+        assert state["messages"][-1].text
+
+
 def test_a_client_cannot_choose_more_than_the_agent_allows() -> None:
     agent, _, _ = small_agent(settings={"policy": "local-only"})
     served = agent.restricted().graph
     contexts: list[tuple[Any, str]] = [
         ({"policy": "hosted-first"}, "'hosted-first' is not possible here: the agent has 'local-only'"),
-        ({"policy": "anywhere"}, "not possible"),
+        ({"policy": "anywhere"}, "policy: Input should be 'local-first'"),
+        ({"content": "pictures"}, "content: Input should be 'text'"),
         ({"models": {"image-to-text": "/etc"}}, "is a path"),
         ({"models": {"sing": "org/model"}}, "sing"),
     ]
