@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
-from langchain_core.runnables.config import patch_config
+from langchain_core.runnables.config import merge_configs, patch_config
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from jarvis_agent.agent.approval import ApprovalPolicy, check_policy
@@ -35,6 +35,7 @@ from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.execution.run import Event, Run, run_chunks
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
+from jarvis_agent.llm.client import NO_STREAM
 from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.usage import Price
@@ -283,7 +284,9 @@ class JarvisAgent(Runnable[Any, Run]):
             files: list[str] | None = None,
             runtime: ToolRuntime = None,  # type: ignore[assignment]
         ) -> tuple[Any, Run]:
-            config: RunnableConfig = {**ensure_config(), "configurable": {}}
+            # The other agent streams its own words alone; this answer comes checked, in the message.
+            config = merge_configs(ensure_config(), {"tags": [NO_STREAM]})
+            config["configurable"] = {}
             try:
                 answered = await agent.ainvoke({"input": request, "files": files or []}, config)
             except InputError as error:

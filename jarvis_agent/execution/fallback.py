@@ -289,9 +289,6 @@ def _all_failed(spec: TaskSpec, failures: Sequence[tuple[Candidate, JarvisError]
     return kind(f"all {len(failures)} candidates failed: {told}")
 
 
-logger = logging.getLogger(__name__)
-
-
 class AttemptFiles:
     """Thread-safe list of the paths that one attempt was given.
 

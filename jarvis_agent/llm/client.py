@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NO_STREAM = "nostream"
+NO_STREAM = "nostream"
 """LangGraph's tag, `TAG_NOSTREAM`, of calls that `stream_mode="messages"` leaves out."""
 
 MAX_REPLY_CHARS = 1_000_000
@@ -111,7 +111,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
 
         LangGraph streams no plan and no selection as a message.
         """
-        tags = [f"jarvis:{stage}", *([] if stage in ("respond", "chat") else [_NO_STREAM])]
+        tags = [f"jarvis:{stage}", *([] if stage in ("respond", "chat") else [NO_STREAM])]
         config: RunnableConfig = {"tags": tags, "metadata": {STAGE_KEY: stage}}
         return self.bind(schema=schema).with_config(config)
 

@@ -126,6 +126,13 @@ def test_the_artifact_of_the_agent_as_a_tool_is_its_run() -> None:
     )
 
 
+def test_the_calling_agent_streams_its_own_words_alone() -> None:
+    tool = small_agent(DESCRIBE, respond="It is /no/such.jpg")[0].as_tool()
+    llm = ScriptedLLM([call_of("jarvis", request="See a.jpg"), "Done."])
+    stream = create_agent(llm, [tool]).stream({"messages": "Do it"}, stream_mode="messages")
+    assert "".join(str(piece.text) for piece, _ in stream if isinstance(piece, AIMessage)) == "Done."
+
+
 def test_the_calling_agent_reads_why_a_request_cannot_be_used() -> None:
     tool = small_agent(DESCRIBE)[0].as_tool()
     refused: list[tuple[dict[str, Any], str]] = [
