@@ -320,10 +320,11 @@ def test_links_files_and_settings_of_a_page_exist(page: Path) -> None:
 def test_the_documented_cost_of_all_tools_is_about_right() -> None:
     """A token is about four characters of a schema."""
     schemas = [json.dumps(convert_to_openai_tool(tool)) for tool in hf_tools(sources=[], backends=[])]
-    estimate = sum(map(len, schemas)) / 4
+    estimate = sum(map(len, schemas)) // 4
     for page in (TEXT, (DOCS / "langgraph.md").read_text(encoding="utf-8")):
-        (stated,) = re.findall(r"about\s([\d,]+)\s+tokens", page)
-        assert 0.85 < estimate / int(stated.replace(",", "")) < 1.15
+        ((count, *stated),) = re.findall(r"all (\d+) [\w ]*take ([\d,]+) to ([\d,]+) tokens", page)
+        least, most = (int(number.replace(",", "")) for number in stated)
+        assert (int(count), estimate in range(least, most)) == (len(schemas), True)
 
 
 def test_the_readme_and_its_pictures_are_small() -> None:
