@@ -96,7 +96,7 @@ class RunPipeline:
         self._ask = ask
         self._policy = policy
         self._began = perf_counter()
-        self._deadline, self._limit_in_words = self._settings.run_limit
+        self._deadline = self._settings.run_limit[0]
         self._emit: Emit = lambda event: None
         self._store: ResourceStore
         self._timings: dict[str, float] = {}
@@ -189,9 +189,10 @@ class RunPipeline:
             left = self._deadline - self._clock()
             return await run_with_timeout(left, self._open(request, makes_files), "preparing the run")
         except StageTimeoutError as error:
-            kind = BudgetError if self._settings.run_limit[0] < self._settings.run_timeout else DeadlineError
+            seconds, setting = self._settings.run_limit
+            kind = BudgetError if seconds < self._settings.run_timeout else DeadlineError
             raise kind(
-                f"the request's files could not be read within {self._limit_in_words}; "
+                f"the request's files could not be read within {seconds:g} s ({setting}); "
                 "try again with fewer files, or files of this machine"
             ) from error
 
@@ -356,7 +357,8 @@ class RunPipeline:
 
     def _limit(self, stage: float, variable: str) -> tuple[float, str]:
         """Seconds for a stage: its own limit or what is left of the run; and the limit's name."""
-        left = self._deadline - self._clock(), self._limit_in_words
+        seconds, setting = self._settings.run_limit
+        left = self._deadline - self._clock(), f"{seconds:g} s, {setting}"
         return min((stage, f"{stage:g} s, {variable}"), left)
 
     async def _close_store(self) -> None:

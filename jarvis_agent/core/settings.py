@@ -200,11 +200,10 @@ class Settings(EnvironmentSettings):
 
     @property
     def run_limit(self) -> tuple[float, str]:
-        """Seconds of the longest run, and the limit in words: "60 s, JARVIS_BUDGET"."""
+        """Seconds of the longest run, and the name of the setting that limits it."""
         seconds = self.budget.seconds or self.run_timeout
-        if seconds < self.run_timeout:
-            return seconds, f"{seconds:g} s, JARVIS_BUDGET"
-        return self.run_timeout, f"{self.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
+        is_lower = seconds < self.run_timeout
+        return (seconds, "JARVIS_BUDGET") if is_lower else (self.run_timeout, "JARVIS_RUN_TIMEOUT")
 
     @field_validator("experts")
     @classmethod

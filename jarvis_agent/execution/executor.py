@@ -197,7 +197,8 @@ class Executor:
         if waiting:
             done, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_EXCEPTION)
             await asyncio.gather(*done)  # an error of the result store ends the run
-        await self._cancel(f"the run's time was over ({self._settings.run_limit[1]})")
+        seconds, setting = self._settings.run_limit
+        await self._cancel(f"the run's time was over ({seconds:g} s, {setting})")
         return [self._ended[task.id].result() for task in tasks]
 
     async def _settle(self, state: _TaskState) -> None:

@@ -164,7 +164,7 @@ async def test_the_time_limit_includes_what_precedes_planning(
         if way == "budget":
             run = await agent.ainvoke(request)
             assert run.answer.startswith(f"I could not do this.\n- {run.plan.notes[0]}")
-            assert "within 3 s, JARVIS_BUDGET" in run.answer
+            assert "within 3 s (JARVIS_BUDGET)" in run.answer
             assert (run.results, llm.calls) == ([], [])
         else:
             with pytest.raises(DeadlineError, match="JARVIS_RUN_TIMEOUT"):
