@@ -24,7 +24,7 @@ from jarvis_agent.backends.tabular import sklearn
 from jarvis_agent.backends.tabular import time_series as chronos
 from jarvis_agent.backends.transformers import backend as transformers_tasks
 from jarvis_agent.core.settings import EnvironmentSettings, ServerSettings
-from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
+from jarvis_agent.core.tasks.table import NOT_CALLABLE
 from jarvis_agent.selection.advice import RecommendedModel, recommended
 from jarvis_agent.tools import TASKS, TaskSpec
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.references import is_nameless, normalise_references, refs_in
-from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
+from jarvis_agent.core.tasks.table import NOT_CALLABLE
 from jarvis_agent.llm.json_stream import read_json
 
 MAX_TASKS = 256

@@ -15,9 +15,8 @@ from functools import lru_cache
 from typing import get_args
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.tasks.extra_tasks import EXTRA_TASKS
-from jarvis_agent.core.tasks.hub_tasks import HUB_TASKS, NOT_CALLABLE
 from jarvis_agent.core.tasks.spec import Category, Modality, TaskSpec
+from jarvis_agent.core.tasks.table import EXTRA_TASKS, HUB_TASKS, NOT_CALLABLE
 
 TASKS: dict[str, TaskSpec] = {}
 """All task types by name."""
