@@ -5,12 +5,6 @@ ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, fo
 ScriptedLLM({"plan": [broken, repaired]})                         # by stage, in order
 ScriptedLLM(lambda messages: "you said " + messages[-1].text)
 
-The script of a double: the order of its replies.
-
-Script(["first", "second"])                  one a call, in order
-Script({"plan": "[]", "chat": ["a", "b"]})   by stage; a single reply as often as needed
-Script(lambda given: "…")                    whatever it makes of what it is given
-
 A script by stage without "replan" replies with an empty plan to it.
 """
 
@@ -28,7 +22,7 @@ from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
+from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
@@ -41,7 +35,12 @@ from jarvis_agent.llm.usage import STAGE_KEY
 
 
 class Script:
-    """Hands out replies; thread-safe."""
+    """The order of the replies of a double; thread-safe.
+
+    Script(["first", "second"])                  one a call, in order
+    Script({"plan": "[]", "chat": ["a", "b"]})   by stage; a single reply as often as needed
+    Script(lambda given: "…")                    whatever it makes of what it is given
+    """
 
     def __init__(self, replies: Any) -> None:
         """`replies`: a reply, a list of them, a dict of either by stage, or a callable that gives a reply."""
@@ -151,15 +150,6 @@ class ScriptedLLM(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         return generate_from_stream(self._stream(messages, stop, None, **kwargs))
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        return await agenerate_from_stream(self._astream(messages, stop, None, **kwargs))
 
     def _stream(
         self,
