@@ -45,8 +45,8 @@ from jarvis_agent.execution.fallback import FallbackChain
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
 from jarvis_agent.media.store import ResourceStore
-from jarvis_agent.selection.hints import task_hints
 from jarvis_agent.selection.model_registry import ModelRegistry
+from jarvis_agent.selection.purpose import task_hints
 from jarvis_agent.tools.injection import ToolRuntime, calling_model, last_human_message, messages_in
 from jarvis_agent.tools.progress import reporting
 

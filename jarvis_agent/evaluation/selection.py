@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from jarvis_agent.backends.hub import model_card
 from jarvis_agent.core.context import RunContext
@@ -28,13 +28,11 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task, Usage
 from jarvis_agent.evaluation.predict import Prediction, read_records
 from jarvis_agent.evaluation.report import EvaluationReport, Ratios, report_on
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.selection.chain import selection_chain
 from jarvis_agent.selection.selector import ModelSelector
 from jarvis_agent.testing.backend import FakeBackend, FakeSource
-
-if TYPE_CHECKING:
-    from jarvis_agent.llm.client import LLMClient
 
 SHOWN = 8
 """Candidates that are shown to a language model."""

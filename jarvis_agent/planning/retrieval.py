@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from langchain_core.embeddings import Embeddings
 
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical
@@ -61,7 +60,7 @@ class TextSimilarity:
             settings: where the weights of MiniLM are searched.
         """
         self._given = embeddings
-        self._settings = (settings or Settings()).model_copy(update={"offline": True})
+        self._settings = settings or Settings()
         self._vectors: dict[str, NDArray[np.float32]] = _STARTER_VECTORS if embeddings is None else {}
 
     @property
@@ -86,14 +85,9 @@ class TextSimilarity:
 
     @cached_property
     def _embeddings(self) -> Embeddings | None:
-        if self._given is not None:
-            return self._given
-        from jarvis_agent.backends.starter.embeddings import load_embedder
+        from jarvis_agent.backends.starter.embeddings import installed_embedder
 
-        try:
-            return load_embedder(self._settings)
-        except (MissingExtraError, ConfigError):
-            return None
+        return self._given or installed_embedder(self._settings)
 
 
 def select_tools(

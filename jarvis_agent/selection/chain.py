@@ -10,13 +10,13 @@ The chain is prompt template | chat model | `ModelChoiceParser`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.output_parsers import BaseOutputParser
-from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate
+from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.graph import Graph
 from pydantic import BaseModel, Field, ValidationError
 
 from jarvis_agent.core.errors import InputError, describe_error
@@ -34,17 +34,10 @@ from jarvis_agent.llm.budget import (
     truncate,
     truncate_json,
 )
-from jarvis_agent.llm.client import LLMClient, open_client
+from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.json_stream import read_json
 from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
 from jarvis_agent.selection.ranking import is_subject
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.runnables.graph import Graph
-
-_REQUEST_PARTS = ("<request>\n{input}\n</request>", "User request: {input}\n")
-"""What is left out of a prompt without a request."""
 
 _MAX_REASON_CHARS = 400
 _MAX_NAME_CHARS = 80
@@ -68,7 +61,7 @@ class ModelChoice(Frozen):
 
 
 def selection_chain(
-    llm: BaseChatModel | LLMClient | str,
+    llm: LanguageModel,
     *,
     prompts: PromptSource | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
@@ -116,9 +109,8 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
             given = SelectionInput.model_validate(input)
         except ValidationError as error:
             raise InputError(f"the selection chain cannot use its input: {describe_error(error)}") from error
-        template = self.template if given.input else _without_request(self.template)
-        values = fill(template, _variables(given), self.window)
-        yield await self._chain(given.candidates, template).ainvoke(values, config)
+        values = fill(self.template, _variables(given), self.window)
+        yield await self._chain(given.candidates).ainvoke(values, config)
 
     def join(self, chunks: list[ModelChoice]) -> ModelChoice:
         """The choice."""
@@ -126,32 +118,16 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the chain: prompt, model, parser."""
-        return self._chain([], self.template).get_graph(config)
+        return self._chain([]).get_graph(config)
 
     def get_prompts(self, config: RunnableConfig | None = None) -> list[BasePromptTemplate[Any]]:
         """The prompt."""
         return [self.template]
 
-    def _chain(
-        self, candidates: Sequence[Candidate], template: BasePromptTemplate[Any]
-    ) -> Runnable[Any, ModelChoice]:
+    def _chain(self, candidates: Sequence[Candidate]) -> Runnable[Any, ModelChoice]:
         model = self.client.for_stage("select", schema=choice_schema(candidates))
         parser = ModelChoiceParser(candidates=list(candidates))
-        return (template | model | parser).with_config(run_name="select")
-
-
-def _without_request(template: BasePromptTemplate[Any]) -> BasePromptTemplate[Any]:
-    """The template without the part for the request, as a tool called alone has none."""
-    if not isinstance(template, ChatPromptTemplate):
-        return template
-    messages: list[Any] = []
-    for message in template.messages:
-        prompt = getattr(message, "prompt", None)
-        if isinstance(prompt, PromptTemplate):
-            text = reduce(lambda text, part: text.replace(part, ""), _REQUEST_PARTS, prompt.template)
-            message = message.model_copy(update={"prompt": PromptTemplate.from_template(text)})
-        messages.append(message)
-    return ChatPromptTemplate(messages)
+        return (self.template | model | parser).with_config(run_name="select")
 
 
 def _variables(given: SelectionInput) -> dict[str, str | Truncator]:

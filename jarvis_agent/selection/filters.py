@@ -20,11 +20,9 @@ from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Task
-from jarvis_agent.selection.card_vectors import CardVectors
-from jarvis_agent.selection.hints import missing_language
 from jarvis_agent.selection.placement import Placement, place, prefers_hosted
-from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose
-from jarvis_agent.selection.ranking import Factors, rate
+from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, missing_language
+from jarvis_agent.selection.ranking import CardVectors, Factors, rate
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.selection.store import Experience
 
@@ -36,7 +34,7 @@ class SelectionQuery:
     """A task for which a model is selected.
 
     Attributes:
-        hints: what the request says about the task, as `hints.task_hints` returns it.
+        hints: what the request says about the task, as `purpose.task_hints` returns it.
         language: the language of the request, as `core.languages.detect_script` returns it.
         purpose: what the request says about the task beyond its type.
         price: what a hosted call costs by task and model; 0: unknown.

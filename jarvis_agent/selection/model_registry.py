@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
@@ -25,13 +25,11 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.selection.placement import unsupported_reason
 from jarvis_agent.selection.selector import ModelSelector
 from jarvis_agent.selection.sources import default_sources
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
-
-if TYPE_CHECKING:
-    from jarvis_agent.llm.client import LLMClient
 
 logger = logging.getLogger(__name__)
 

@@ -1,26 +1,31 @@
-"""The purpose of a task: what the request says about it beyond the task itself.
+"""What the words of a request say about a task beyond its type and arguments.
 
     purpose_of(task, spec, RunContext("Is there pneumonia in the chest X-ray scan.png?"))
     # Purpose(text="Is there pneumonia in the chest X-ray?", words=("pneumonia", "chest", "ray"))
     purpose_of(task, spec, RunContext("What is in cat.jpg?"))      # Purpose(): any model will do
+    task_hints(image_to_text_task, RunContext("Read a.png"))       # {"ocr": True}
+    missing_language(["en"], text_to_speech_task, spec)            # "its card names the languages en, …"
 
-Its words neither are general nor belong to the task type. Names of files and long texts, which
-are data, are left out.
+The words of a purpose neither are general nor belong to the task type. Names of files and long texts, which
+are data, are left out. The hints are patterns, mainly for English and Chinese; without a match nothing is
+assumed.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.languages import LANGUAGES
+from jarvis_agent.core.languages import LANGUAGES, detect_script, find_language
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import excerpt
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.examples import CJK
-from jarvis_agent.selection.hints import words_about
 
 WORD = re.compile(r"[^\W_]+")
 _FUNCTION_WORDS = """
@@ -119,3 +124,125 @@ def _text(value: Any) -> str:
 
 
 _GENERAL_STEMS = frozenset(map(stem, GENERAL_WORDS))
+
+
+_TEXT_OBJECT = (
+    r"(?:text|words?|lines?|letters?|page|sign|label|poster|note|receipt|menu|book cover|handwriting|document"
+    r"|scan|screenshot|(?:image|picture|photo)(?!\W{0,3}s?\s*(?:caption|description)))"
+)
+_FILE = r"[\w./\\~-]+\.[a-z][a-z0-9]{1,4}\b"
+_ASKS_FOR_TEXT = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\bocr\b|text recognition|光学字符",
+        rf"\bread(?:ing)?\b(?:\s+(?:me|us|out|aloud|loud|to|the|this|that|my|all|any|what|is|in|on|of|from))*"
+        rf"\s+(?:\w+\s+)?(?:{_TEXT_OBJECT}\b|{_FILE})",
+        r"\bwhat(?:ever)?\b[^?!,;]{0,60}\b(?:says?|said|written|printed)\b",
+        r"\b(?:what|which)\s+(?:text|words?|writing)\b",
+        r"\b(?:text|words|writing|lettering|handwriting)\s+(?:in|on|from|inside|within|of)\b",
+        r"\b(?:extract|recogni[sz]e|copy|get|detect|find|scan|transcribe)\b[^.?!,;]{0,30}"
+        r"\b(?:text|words|writing)\b",
+        rf"\btranscribe\s+(?:the\s+|this\s+|that\s+)?(?:\w+\s+)?(?:{_TEXT_OBJECT}\b|\S+\.(?:png|jpe?g|webp|tiff?|bmp|gif)\b)",
+        r"(?<!用)(?<!用的)文字|写着|写了什么|写的是?什么|识别[^。，]{0,8}字",
+    )
+)
+_MAY_ASK_FOR_TEXT = re.compile(
+    r"\bread(?:ing)?\s+(?:it|them|this|that|its|their)\b|(?<!朗)(?<!阅)读(?!书|者|物)|念出|阅读图"
+    # German, Dutch, French, Spanish, Portuguese, Italian, Russian, Japanese, Korean: "read", "text", "says"
+    r"|\b(?:lies|lesen|lees|lis|lisez|lire|lee|leer|léeme|leia|ler|leggi|leggere|leggimi)\b|vorlesen"
+    r"|\b(?:de[nmrst]|het|le|du|el|del|o|do|il)\s+te(?:x|ks|s)t[eo]?\b|\b(?:was steht|que dit|qué dice)\b"
+    r"|прочти|прочита|текст|読んで|読み|テキスト|文字|읽어|텍스트|글자",
+    re.IGNORECASE,
+)
+_ASKS_FOR_DESCRIPTION = re.compile(
+    r"\bdescri|描述|beschreib|beschrijf|\bdécri|опиши|説明|설명", re.IGNORECASE
+)
+_MAY_ASK_FOR_DESCRIPTION = re.compile(r"\bcaption|\bsummar|说明|介绍", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]+")
+_CLAUSE = re.compile(r",?\s+(?:and|then|but|also|while)\s+|[，、]|然后|并且|接着", re.IGNORECASE)
+
+
+def asks_for_text(words: str) -> bool:
+    """Whether these words ask for the text of an image ("read", "what does it say", 写着, ...)."""
+    words = excerpt(words)
+    if _ASKS_FOR_DESCRIPTION.search(words):
+        return False
+    if any(pattern.search(words) for pattern in _ASKS_FOR_TEXT):
+        return True
+    return bool(_MAY_ASK_FOR_TEXT.search(words)) and not _MAY_ASK_FOR_DESCRIPTION.search(words)
+
+
+def words_about(image: Any, request: str, known: Collection[str]) -> str:
+    """Return the part of a request about one image; `known` are names of its files.
+
+    For an image that the request names: the clause with its name. For the result of another task: the clauses
+    without a file name. If that is empty, or the request names a single file: the whole request. Of a long
+    request only the first and last characters are read.
+    """
+    request = excerpt(request)
+    files = mentions(request, known.__contains__)
+    named = _name_in(image, files)
+    if named and len(files) == 1:
+        return request
+    parts = [clause for sentence in _SENTENCE.split(request) for clause in _clauses(sentence, files)]
+    if named:
+        return " ".join(part for part in parts if named in part) or request
+    return " ".join(part for part in parts if not any(file in part for file in files)) or request
+
+
+def _clauses(sentence: str, files: list[str]) -> list[str]:
+    """Return the clauses of a sentence; the whole sentence if a clause consists of a file name only."""
+    clauses = [clause for clause in _CLAUSE.split(sentence) if clause.strip()]
+    for clause in clauses:
+        rest = clause
+        for file in files:
+            rest = rest.replace(file, " ")
+        if rest != clause and not re.search(r"\w{2,}", rest):
+            return [sentence]
+    return clauses
+
+
+def _name_in(image: Any, files: list[str]) -> str | None:
+    """Return the spelling with which the request names an image, or None."""
+    if not isinstance(image, str) or refs_in(image):
+        return None
+    return next(
+        (file for file in files if file == image or PurePath(file).name == PurePath(image).name), None
+    )
+
+
+_OWN_SCRIPTS = {"zh", "ja", "ko"}
+
+
+def task_hints(task: Task, context: RunContext) -> dict[str, Any]:
+    """Return the hints for a backend: {"ocr": bool} for image-to-text, {} for other tasks.
+
+    The task's argument `text` decides if it has one: "read" asks for the image's text, a question does not.
+    Else the request decides. Without a request the result is {}.
+    """
+    if task.task != "image-to-text":
+        return {}
+    if asked := str(task.args.get("text") or "").strip():
+        return {"ocr": asked.lower() == "read" or (asked[-1] not in "?？" and asks_for_text(asked))}
+    names = {file.name for file in context.files}
+    words = words_about(task.args.get("image"), context.request, names)
+    return {"ocr": asks_for_text(words)} if words.strip() else {}
+
+
+def missing_language(known: Collection[str], task: Task, spec: TaskSpec) -> str | None:
+    """Return why a model with these languages cannot do the task; None if it can, or if it names none.
+
+    The required languages follow from the text arguments, `src_lang` and `tgt_lang`.
+    """
+    if not known:
+        return None
+    given = {arg.name: task.args.get(arg.name) for arg in spec.inputs if arg.kind == "text"}
+    asked = [find_language(str(given.pop(name, None) or "")) for name in ("src_lang", "tgt_lang")]
+    texts = [text for text in given.values() if isinstance(text, str) and not refs_in(text)]
+    scripts = {found for text in texts if (found := detect_script(text)) is not None}
+    missing = ({language.code for language in asked if language} | scripts) - {"", *known}
+    if missing:
+        return f"its card names the languages {', '.join(known)}, and not {', '.join(sorted(missing))}"
+    if scripts == {""} and set(known) <= _OWN_SCRIPTS:
+        return f"it knows only {', '.join(known)}"
+    return None

@@ -13,18 +13,26 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from jarvis_agent.backends.starter.backend import MINILM
 from jarvis_agent.core.languages import LANGUAGES
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate, Frozen
+from jarvis_agent.planning.examples import CJK
 from jarvis_agent.selection.purpose import FUNCTION_WORDS, WORD, Purpose, languages_in
-from jarvis_agent.selection.store import Experience
+from jarvis_agent.selection.store import Experience, SelectionStore, open_store
 
 if TYPE_CHECKING:
-    from jarvis_agent.selection.card_vectors import CardVectors
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 
 SIMILARITY, KEYWORDS, OTHER_LANGUAGE = 4.7, 0.58, -1.2
 """Points of a cosine of 1, of a BM25 score of 1 (its root counts), and of a card for other languages."""
@@ -66,6 +74,12 @@ _FILE_TAGS = """
 """
 _NO_SUBJECT = frozenset(_FILE_TAGS.split())
 """Tags about files and libraries."""
+
+
+_MAX_KEPT = 20_000
+"""Embeddings in memory, 1.5 kilobytes each."""
+_MAX_CHARS = 1000
+"""Characters of a card that are compared."""
 
 
 class Factors(Frozen):
@@ -231,3 +245,56 @@ def bm25(query: Iterable[str], documents: Sequence[Mapping[str, int]]) -> list[f
                 weight * count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * lengths[place] / mean))
             )
     return scores
+
+
+class CardVectors:
+    """Embeddings of model cards, kept on disk, so that only new ones are computed. Thread-safe.
+
+    By MiniLM of the starter package; nothing is downloaded. Without it, or for a text in Chinese, Japanese or
+    Korean, which it does not know, every similarity is 0.
+    """
+
+    def __init__(self, settings: Settings, store: SelectionStore | None = None) -> None:
+        self._settings = settings
+        self._store = store or open_store(settings)
+        self._kept: dict[bytes, NDArray[np.float32]] = {}
+        self._lock = threading.Lock()
+
+    def similarities(self, text: str, cards: Sequence[str]) -> list[float]:
+        """Return the cosine of the text and each card, at most 1."""
+        if self._embeddings is None or not cards or CJK.search(text):
+            return [0.0] * len(cards)
+        import numpy as np
+
+        query = self._embeddings.encode([text])[0]
+        scores: list[float] = (np.stack(self._vectors(self._embeddings, cards)) @ query).tolist()
+        return scores
+
+    def _vectors(self, embeddings: StarterEmbeddings, cards: Sequence[str]) -> list[NDArray[np.float32]]:
+        import numpy as np
+
+        texts = {_digest(card): card[:_MAX_CHARS] for card in cards}
+        with self._lock:
+            kept = self._kept
+            if unknown := [digest for digest in texts if digest not in kept]:
+                stored = self._store.vectors(unknown)
+                kept |= {
+                    key: np.frombuffer(value, np.float16).astype(np.float32) for key, value in stored.items()
+                }
+            if new := [digest for digest in unknown if digest not in kept]:
+                kept |= dict(zip(new, embeddings.encode([texts[digest] for digest in new]), strict=True))
+                self._store.add_vectors((digest, kept[digest].astype(np.float16).tobytes()) for digest in new)
+            found = [kept[_digest(card)] for card in cards]
+            for oldest in list(kept)[:-_MAX_KEPT]:
+                del kept[oldest]
+        return found
+
+    @cached_property
+    def _embeddings(self) -> StarterEmbeddings | None:
+        from jarvis_agent.backends.starter.embeddings import installed_embedder
+
+        return installed_embedder(self._settings)
+
+
+def _digest(card: str) -> bytes:
+    return blake2b(f"{MINILM}\n{card[:_MAX_CHARS]}".encode(), digest_size=16).digest()

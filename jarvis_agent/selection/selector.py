@@ -22,10 +22,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from langchain_core.exceptions import OutputParserException
+from langchain_core.runnables import Runnable
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hub import model_card
@@ -45,22 +46,16 @@ from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
 from jarvis_agent.llm.chat_model import is_small
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.errors import UnavailableModelError
 from jarvis_agent.selection.advice import advice, no_candidate_error
-from jarvis_agent.selection.card_vectors import CardVectors
 from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
-from jarvis_agent.selection.hints import task_hints
-from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, purpose_of
+from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, purpose_of, task_hints
+from jarvis_agent.selection.ranking import CardVectors
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 from jarvis_agent.selection.sources.registered import is_loopback
 from jarvis_agent.selection.store import open_store
-
-if TYPE_CHECKING:
-    from langchain_core.runnables import Runnable
-
-    from jarvis_agent.llm.client import LLMClient
-
 
 _SPACE = "space:"
 
@@ -125,7 +120,7 @@ class ModelSelector:
     Args:
         sources: the model sources, the most trusted first.
         backends: what runs the models.
-        settings: policy, filters, `top_k`, `selection`, `select_timeout`.
+        settings: policy, filters, `top_k`, `selection`, `llm_timeout`.
         selector: replaces `selection_chain`: a Runnable or function that takes {"input", "task",
             "candidates", "files", "chat_history"} and returns a ModelChoice, an id, or {"id", "reason"}.
         llm: the language model of the chain, used unless it is small, or `settings.selection` is "rank";
@@ -177,7 +172,7 @@ class ModelSelector:
         """Return the candidates for a task, the chosen one first.
 
         Asks every source, applies the hard filters, ranks, and lets the chain choose one of `top_k`: those
-        that fit best, and the most used. A source has half of `settings.select_timeout`, and its errors are
+        that fit best, and the most used. A source has half of `settings.llm_timeout`, and its errors are
         recorded in `Selection.rejected`; the chain has what is left, else the ranking decides. At most
         `settings.max_parallel` choices of one run are made at the same time.
 
@@ -195,7 +190,7 @@ class ModelSelector:
         )
         if pin := self.pins.get(spec.name):
             return await self._select_pinned(pin, query)
-        ends = asyncio.get_running_loop().time() + self._settings.select_timeout
+        ends = asyncio.get_running_loop().time() + self._settings.llm_timeout
         candidates, failed = await self._ask_sources(spec, query.purpose)
         listed = await self._shortlist(candidates, query)
         listed = replace(

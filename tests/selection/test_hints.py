@@ -6,7 +6,7 @@ from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.languages import detect_script
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.selection.hints import missing_language, task_hints
+from jarvis_agent.selection.purpose import missing_language, task_hints
 
 DEMO = (
     "Read the text in examples/page.png aloud, then transcribe the recording. "

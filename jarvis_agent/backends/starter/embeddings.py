@@ -23,7 +23,7 @@ from langchain_core.embeddings import Embeddings
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
-from jarvis_agent.core.errors import BadInputError, MissingExtraError, TransientError
+from jarvis_agent.core.errors import BadInputError, ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import replace_surrogates
 
@@ -78,6 +78,14 @@ def load_embedder(settings: Settings) -> StarterEmbeddings:
             return _load(directory)
     except (MissingExtraError, TransientError) as error:
         raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
+
+
+def installed_embedder(settings: Settings) -> StarterEmbeddings | None:
+    """The embeddings if their weights are on this machine, else None; nothing is downloaded."""
+    try:
+        return load_embedder(settings.model_copy(update={"offline": True}))
+    except ConfigError:
+        return None
 
 
 @lru_cache(maxsize=1)

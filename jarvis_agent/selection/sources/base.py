@@ -96,13 +96,13 @@ async def list_candidates(
 
 
 async def ask_source(source: ModelSource, work: Coroutine[Any, Any, T], settings: Settings) -> T:
-    """Await the answer of a source for at most half of `settings.select_timeout`.
+    """Await the answer of a source for at most half of `settings.llm_timeout`.
 
     Raises:
         DeadlineError: it did not answer in time.
         Exception: an error of the source; a SystemExit or CancelledError as ExpertError.
     """
-    seconds = settings.select_timeout / 2
+    seconds = settings.llm_timeout / 2
     try:
         return await run_with_timeout(seconds, work, f"the source {source.name}")
     except StageTimeoutError as error:
