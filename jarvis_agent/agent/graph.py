@@ -13,12 +13,15 @@ without a stored result.
 
 `stream_mode="messages"` streams the answer, checked, and nothing else that a language model writes; "custom"
 streams each event of the run as JSON.
+
+Of LangGraph it uses two things that are not documented: the key of the checkpointer in the config of a node,
+and the separator in checkpoint namespaces.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -31,9 +34,9 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.graph import Graph
 from langgraph.channels import EphemeralValue
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.config import get_stream_writer
-from langgraph.constants import TAG_NOSTREAM
+from langgraph.constants import CONFIG_KEY_CHECKPOINTER, TAG_NOSTREAM
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages, push_message
 from langgraph.graph.state import CompiledStateGraph
@@ -43,7 +46,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from jarvis_agent.agent.approval import ApprovalPolicy
-from jarvis_agent.agent.checkpoints import steps_of_node, threaded, with_threaded_saver
+from jarvis_agent.agent.checkpointed_steps import CheckpointedSteps
 from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import PipelineStages
@@ -52,11 +55,13 @@ from jarvis_agent.core.errors import ConfigError, ForbiddenError, InputError, de
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Budget, Policy
 from jarvis_agent.core.sync import iterate_sync
+from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Resource
 from jarvis_agent.execution.run import Run
 from jarvis_agent.llm.content import ContentForm
 
 _TURNS = TypeAdapter(list[ChatTurn])
+_NAMESPACE_SEPARATOR = "|"
 
 
 class RequestError(InputError, ValueError):
@@ -123,20 +128,17 @@ class PublicNames:
 
     def hide(self, value: Any) -> Any:
         """Plain JSON with URLs instead of paths."""
-        return _replaced(value, f"{self.directory.absolute()}/", f"{self.url.rstrip('/')}/")
+        path, url = self._prefixes
+        return map_texts(value, lambda text: text.replace(path, url))
 
     def find(self, value: Any) -> Any:
         """Plain JSON with paths instead of URLs. A path is no permission: a run checks it like any other."""
-        return _replaced(value, f"{self.url.rstrip('/')}/", f"{self.directory.absolute()}/")
+        path, url = self._prefixes
+        return map_texts(value, lambda text: text.replace(url, path))
 
-
-def _replaced(value: Any, old: str, new: str) -> Any:
-    """The value with a text replaced in all its texts."""
-    if isinstance(value, dict):
-        return {key: _replaced(one, old, new) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_replaced(one, old, new) for one in value]
-    return value.replace(old, new) if isinstance(value, str) else value
+    @property
+    def _prefixes(self) -> tuple[str, str]:
+        return f"{self.directory.absolute()}/", f"{self.url.rstrip('/')}/"
 
 
 class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -329,3 +331,64 @@ def build_graph(
     graph = builder.compile(checkpointer=saver, name="JarvisAgent")
     drawn = ("plan", "approve", "execute", "respond") if approve else ("plan", "execute", "respond")
     return JarvisGraph(drawn=drawn, **vars(graph.copy()))
+
+
+def steps_of_node(config: RunnableConfig) -> CheckpointedSteps:
+    """The steps of the node that runs now, stored by its graph's checkpointer, if that has one."""
+    saver = config["configurable"].get(CONFIG_KEY_CHECKPOINTER)
+    node = get_runtime().execution_info
+    if saver is None or node is None:
+        return CheckpointedSteps()
+    graph, _, _ = node.checkpoint_ns.rpartition(_NAMESPACE_SEPARATOR)
+    place = {"thread_id": node.thread_id, "checkpoint_ns": graph, "checkpoint_id": node.checkpoint_id}
+    return CheckpointedSteps(threaded(saver), {"configurable": place})
+
+
+def with_threaded_saver(config: RunnableConfig | None) -> RunnableConfig | None:
+    """The config of a nested graph, with the larger graph's synchronous checkpointer called in threads."""
+    configurable = (config or {}).get("configurable", {})
+    if config is None or (saver := configurable.get(CONFIG_KEY_CHECKPOINTER)) is None:
+        return config
+    return {**config, "configurable": {**configurable, CONFIG_KEY_CHECKPOINTER: threaded(saver)}}
+
+
+def threaded(saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
+    """The checkpointer itself if it has async methods, else one that calls it in threads."""
+    is_sync = type(saver).aput_writes is BaseCheckpointSaver.aput_writes
+    return ThreadedSaver(saver) if is_sync else saver
+
+
+class ThreadedSaver(BaseCheckpointSaver[Any]):
+    """A synchronous checkpointer, called in threads."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
+        super().__init__(serde=saver.serde)
+        self._saver = saver
+        for name in ("get_tuple", "list", "put", "put_writes", "delete_thread", "get_next_version"):
+            setattr(self, name, getattr(saver, name))
+
+    @property
+    def config_specs(self) -> list[Any]:
+        """As the wrapped checkpointer's."""
+        return self._saver.config_specs
+
+    async def aget_tuple(self, config: Any) -> CheckpointTuple | None:
+        """As `get_tuple`."""
+        return await asyncio.to_thread(self.get_tuple, config)
+
+    async def alist(self, config: Any, **options: Any) -> AsyncIterator[CheckpointTuple]:
+        """As `list`."""
+        for found in await asyncio.to_thread(lambda: [*self.list(config, **options)]):
+            yield found
+
+    async def aput(self, *given: Any) -> Any:
+        """As `put`."""
+        return await asyncio.to_thread(self.put, *given)
+
+    async def aput_writes(self, *given: Any) -> None:
+        """As `put_writes`."""
+        await asyncio.to_thread(self.put_writes, *given)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """As `delete_thread`."""
+        await asyncio.to_thread(self.delete_thread, thread_id)

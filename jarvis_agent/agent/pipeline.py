@@ -320,7 +320,7 @@ class RunPipeline:
     async def _ask_planner(
         self, planner: Runnable[Any, Plan], what: str, inputs: dict[str, Any], add: AddTask
     ) -> tuple[Plan, bool]:
-        limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
+        limit = self._limit(5)
         return await ask_planner(planner, what, inputs, self._config, add, limit)
 
     async def _respond(self, context: RunContext, plan: Plan, results: list[TaskResult]) -> str:
@@ -342,7 +342,7 @@ class RunPipeline:
                     restricted=context.restricted,
                     language=self._language,
                 )
-                limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
+                limit = self._limit(2)
                 await write_answer(self._stages.responder, inputs, self._config, show, limit)
             return "".join(pieces)
 
@@ -355,11 +355,12 @@ class RunPipeline:
     def _clock(self) -> float:
         return perf_counter() - self._began
 
-    def _limit(self, stage: float, variable: str) -> tuple[float, str]:
+    def _limit(self, factor: int) -> tuple[float, str]:
         """Seconds for a stage: its own limit or what is left of the run; and the limit's name."""
-        seconds, setting = self._settings.run_limit
-        left = self._deadline - self._clock(), f"{seconds:g} s, {setting}"
-        return min((stage, f"{stage:g} s, {variable}"), left)
+        run_seconds, setting = self._settings.run_limit
+        left = self._deadline - self._clock(), f"{run_seconds:g} s, {setting}"
+        seconds = factor * self._settings.llm_timeout
+        return min((seconds, f"{seconds:g} s, {factor} × JARVIS_LLM_TIMEOUT"), left)
 
     async def _close_store(self) -> None:
         try:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jarvis_agent.core.text import map_texts
+
 _REF = re.compile(r"<resource>-([0-9]{1,9})")
 
 # Every repetition is bounded, so that reading stays linear whatever the text.
@@ -63,20 +65,24 @@ def substitute(value: Any, lookup: Callable[[int], Any]) -> Any:
 
     A string that is only a reference becomes that value; inside a longer text it is converted to a string.
     """
-    if isinstance(value, str):
-        whole = whole_ref(value)
+
+    def change(text: str) -> Any:
+        whole = whole_ref(text)
         if whole is not None:
             return lookup(whole)
-        return _REF.sub(lambda match: str(lookup(int(match[1]))), value)
-    return _deep(value, lambda text: substitute(text, lookup))
+        return _REF.sub(lambda match: str(lookup(int(match[1]))), text)
+
+    return map_texts(value, change)
 
 
 def normalise_references(value: Any) -> Any:
     """`value` with the spellings of language models ("<GENERATED>-0", "<resource-0>") as `<resource>-N`."""
-    if isinstance(value, str):
-        described = _IN_WORDS.fullmatch(value.strip(" .{}<>"))
-        return ref(int(described[1])) if described else _LOOSE.sub(_normalised, value)
-    return _deep(value, normalise_references)
+
+    def change(text: str) -> str:
+        described = _IN_WORDS.fullmatch(text.strip(" .{}<>"))
+        return ref(int(described[1])) if described else _LOOSE.sub(_normalised, text)
+
+    return map_texts(value, change)
 
 
 def is_nameless(text: str) -> bool:
@@ -101,11 +107,3 @@ def _normalised(match: re.Match[str]) -> str:
     # "<resource-1>2" must not become a reference to task 12.
     gap = " " if match.string[match.end() : match.end() + 1].isdecimal() else ""
     return ref(int(digits)) + gap
-
-
-def _deep(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, Mapping):
-        return {key: change(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [change(part) for part in value]
-    return value

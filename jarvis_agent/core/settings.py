@@ -236,21 +236,6 @@ class Settings(EnvironmentSettings):
         return self.policies.get(task, self.policy)
 
     @property
-    def plan_timeout(self) -> float:
-        """Seconds for planning."""
-        return 5 * self.llm_timeout
-
-    @property
-    def select_timeout(self) -> float:
-        """Seconds for choosing a model; each model source has half of them."""
-        return self.llm_timeout
-
-    @property
-    def respond_timeout(self) -> float:
-        """Seconds for writing the answer."""
-        return 2 * self.llm_timeout
-
-    @property
     def attempt_timeout(self) -> float:
         """Seconds for one attempt with one candidate."""
         return 0.8 * self.task_timeout

@@ -9,6 +9,7 @@ count_words("two words, 两词")           # 4: Chinese and Japanese are counted
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _ESCAPE_SEQUENCE = re.compile(
@@ -43,13 +44,23 @@ def replace_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def replace_surrogates_in(data: Any) -> Any:
-    """Plain data with `replace_surrogates` applied to every text; other objects are unchanged."""
+def map_texts(data: Any, change: Callable[[str], Any], *, keys: bool = False) -> Any:
+    """Plain data with `change` applied to every text, with `keys` also to keys; others are unchanged."""
     if isinstance(data, str):
-        return replace_surrogates(data)
-    if isinstance(data, dict):
-        return {replace_surrogates_in(name): replace_surrogates_in(part) for name, part in data.items()}
-    return type(data)(map(replace_surrogates_in, data)) if type(data) in (list, tuple) else data
+        return change(data)
+    if isinstance(data, Mapping):
+        return {
+            change(name) if keys and isinstance(name, str) else name: map_texts(part, change, keys=keys)
+            for name, part in data.items()
+        }
+    if type(data) in (list, tuple):
+        return type(data)(map_texts(part, change, keys=keys) for part in data)
+    return data
+
+
+def replace_surrogates_in(data: Any) -> Any:
+    """Plain data with `replace_surrogates` applied to every text."""
+    return map_texts(data, replace_surrogates, keys=True)
 
 
 def excerpt(text: str) -> str:

@@ -39,7 +39,6 @@ from jarvis_agent.llm.budget import DEFAULT_WINDOW, context_window
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from jarvis_agent.core.settings import Settings
     from jarvis_agent.llm.llama_cpp import ChatGGUF
 
 

@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from uuid import uuid4
 
 from langchain_core.globals import get_llm_cache
@@ -234,9 +234,11 @@ async def _next_within(seconds: float, stream: AsyncIterator[AIMessage]) -> AIMe
         return await anext(stream, None)
 
 
-def open_client(
-    llm: BaseChatModel | LLMClient | str | None, settings: Settings | Mapping[str, Any] | None = None
-) -> LLMClient:
+LanguageModel: TypeAlias = "BaseChatModel | LLMClient | str | None"
+"""What chains take: a chat model, a client, or an `init_chat_model` string; None: the configured model."""
+
+
+def open_client(llm: LanguageModel, settings: Settings | Mapping[str, Any] | None = None) -> LLMClient:
     """The client for what a chain takes as `llm`.
 
     Raises:

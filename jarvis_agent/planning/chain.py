@@ -25,7 +25,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.example_selectors import BaseExampleSelector
@@ -46,7 +46,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.llm.budget import context_window, count_tokens, prompt_budget
 from jarvis_agent.llm.chat_model import is_small
-from jarvis_agent.llm.client import LLMClient, open_client
+from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, prompts_for
 from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example, available_names
@@ -57,10 +57,6 @@ from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan, PlanDraft, RequestHints
 from jarvis_agent.planning.retrieval import LONG_CONTEXT, TextSimilarity, select_tools
 from jarvis_agent.planning.schema import files_by_kind, plan_schema
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
 
 _LARGER_MODEL = " Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
 
@@ -187,7 +183,7 @@ MAX_COPIES = 4
 
 
 def planning_chain(
-    llm: BaseChatModel | LLMClient | str | None,
+    llm: LanguageModel,
     *,
     tools: Tools = None,
     prompts: PromptSource | None = None,

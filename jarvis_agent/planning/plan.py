@@ -27,6 +27,13 @@ from jarvis_agent.planning.parser import StreamingPlanParser
 PlanFiles = str | PurePath | Sequence[str | PurePath] | Mapping[str, str | PurePath]
 """Files in place of the inputs of a plan: in their order, or by name; a single one needs no list."""
 
+NOTHING_ASKED = "asks for nothing that a task does"
+NOT_UNDERSTOOD = "is not understood"
+NO_TASK_TYPE = "no task type does this"
+NO_TOOL = "which is not one of the tools"
+NO_MODEL = "but no model for it is available here (see"
+"""What the notes of a plan without tasks say; the report decides by them what would help."""
+
 
 class Plan(Frozen):
     """The tasks of a request, each after its dependencies, and notes.

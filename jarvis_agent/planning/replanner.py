@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
@@ -24,7 +24,7 @@ from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.budget import context_window
-from jarvis_agent.llm.client import LLMClient, open_client
+from jarvis_agent.llm.client import LanguageModel, open_client
 from jarvis_agent.llm.prompts import PromptSource, load_prompts
 from jarvis_agent.planning.inputs import FileNames, PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import replan_variables
@@ -32,12 +32,9 @@ from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.schema import plan_schema
 
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
 
 def replanning_chain(
-    llm: BaseChatModel | LLMClient | str | None,
+    llm: LanguageModel,
     *,
     tools: Tools = None,
     prompts: PromptSource | None = None,

@@ -16,7 +16,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Required, cast
+from typing import Any, Required, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -31,6 +31,7 @@ from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
+from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.llm.budget import (
     context_window,
@@ -42,39 +43,25 @@ from jarvis_agent.llm.budget import (
     truncate_json,
 )
 from jarvis_agent.llm.chat_model import is_small
-from jarvis_agent.llm.client import open_client
+from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, prompts_for, shorten_history
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.plan import NO_MODEL, NOTHING_ASKED, Plan
 from jarvis_agent.response.answer_checker import contains, language
 from jarvis_agent.response.path_checker import PathChecker
 from jarvis_agent.response.questions import find_questions, is_answered
-from jarvis_agent.response.report import (
-    NO_MODEL,
-    NOTHING_ASKED,
-    found,
-    is_unavailable,
-    outcome,
-    report,
-    troubles,
-)
+from jarvis_agent.response.report import found, is_unavailable, outcome, report, troubles
 from jarvis_agent.response.results import (
     file_names,
     input_files,
     model_assignment,
     predictions,
-    replace_texts,
     totals,
 )
 
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
-    from jarvis_agent.llm.client import LLMClient
-
 
 def response_chain(
-    llm: BaseChatModel | LLMClient | str | None,
+    llm: LanguageModel,
     *,
     prompts: PromptSource | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
@@ -292,7 +279,7 @@ def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any
 
     def named(value: Any) -> Any:
         # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
-        return replace_texts(value, names)
+        return map_texts(value, lambda text: names.get(text, text), keys=True)
 
     findings = "\n\n".join(filter(None, outcome(inputs["input"], plan, results))) if plan.tasks else ""
     if len(plan.tasks) == 1:  # the report of one task does not say what it is about

@@ -1,4 +1,4 @@
-"""A report on a run, written without a language model.
+"""A report on a run, written in sentences without a language model.
 
 examples/cat.jpg is probably a tiger cat (38 %); it could also be an Egyptian cat (35 %).
 …
@@ -8,33 +8,55 @@ What helps: with HF_TOKEN set, hosted models can be used
 
 About the plan:
 - the task fly is unknown and was left out
+
+The template of a sentence depends on the form of the output, else on the task, else on the kind of the file.
+The templates are in core/messages.py and core/data/chinese.toml.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from jarvis_agent.backends.outputs.validators import plural
+from jarvis_agent.backends.starter.images import imagenet_classes
 from jarvis_agent.core.messages import Phrases, phrases
+from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.plan import (
+    NO_MODEL,
+    NO_TASK_TYPE,
+    NO_TOOL,
+    NOT_UNDERSTOOD,
+    NOTHING_ASKED,
+    Plan,
+)
 from jarvis_agent.response.answer_checker import admits
-from jarvis_agent.response.questions import find_questions, is_answered
-from jarvis_agent.response.results import totals
-from jarvis_agent.response.sentences import bullets, count_of, sentences, subject
+from jarvis_agent.response.questions import Question, decide, find_questions, is_answered
+from jarvis_agent.response.results import detections, input_files, scored_labels, totals
 from jarvis_agent.selection.advice import HELP
 
+_SURE = 0.9
+_UNSURE = 0.25
+_ALSO = 0.05
+"""Probabilities: the best label is stated from `_SURE` and a mere guess below `_UNSURE`. Others are
+named from `_ALSO`."""
+
+_MOST_ALSO = 2
+_MOST_COUNTS = 8
+_MOST_FILES = 8
+_MOST_CHARACTERS = 3000
+_MOST_QUOTED = 40
+_START = re.compile(r"^(?:in|it|the) ")
+_VOWEL = re.compile(r"(?!uni|one|eu)[aeiou]|hour", re.IGNORECASE)
 _COUNTS = 8
-NO_MODEL = "no model for it is available"
-"""Is in the note on a task that has no model."""
-
-NOTHING_ASKED = "asks for no"
-"""Is in the note on a request that needs no task."""
-
-_UNAVAILABLE = re.compile(f"{NO_MODEL}|not one of the tools|no (?:task type|tool) ")
 _LATE = re.compile("did not finish in its time|could not be read within")
-_NOT_UNDERSTOOD = re.compile("is not understood|names nothing to do")
 _QUOTED = re.compile(r"[“\"(「]([^”\")」]{3,80})[”\")」]")
 
 
@@ -57,14 +79,14 @@ def report(request: str, plan: Plan, results: Sequence[TaskResult], note: str = 
 
 def is_unavailable(plan: Plan) -> bool:
     """Whether the notes of a plan say that a task type, a tool or a model is missing."""
-    return _UNAVAILABLE.search("\n".join(plan.notes)) is not None
+    return any(words in note for note in plan.notes for words in (NO_MODEL, NO_TOOL, NO_TASK_TYPE))
 
 
 def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
     said, notes = "\n".join(plan.notes), map(words.translated, plan.notes)
     is_late = bool(plan.notes) and all(map(_LATE.search, plan.notes))
     if is_late or is_unavailable(plan):
-        yield _list(words.nothing if is_late or _NOT_UNDERSTOOD.search(said) else words.unavailable, notes)
+        yield _list(words.nothing if is_late or NOT_UNDERSTOOD in said else words.unavailable, notes)
         return
     if {NOTHING_ASKED in note for note in plan.notes} != {True}:
         yield _list(words.not_understood, notes)
@@ -173,3 +195,165 @@ def _sum_over_images(results: Sequence[TaskResult], words: Phrases) -> str:
         places = ", ".join(f"{file}: {seen.get(label, 0)}" for file, seen in by_file.items())
         counts.append(f"{count_of(label, count, words)} ({places})")
     return words.total.format(counts="; ".join(counts) or "0")
+
+
+def sentences(
+    results: Sequence[TaskResult], tasks: Sequence[Task], questions: Sequence[Question], words: Phrases
+) -> str:
+    """The sentences on these results of a plan: a list if there are several.
+
+    If the plan has no other task, they do not say what they are about.
+    """
+    alone = len(results) == len(tasks) == 1
+    said = [
+        _say(result, "" if alone else subject(result.task, tasks, words), questions, words)
+        for result in results
+    ]
+    return said[0] if len(said) == 1 else bullets(said)
+
+
+def bullets(texts: Sequence[str]) -> str:
+    """A list of these texts, with hanging indents."""
+    return "\n".join("- " + text.replace("\n", "\n  ") for text in texts)
+
+
+def subject(task: Task, tasks: Sequence[Task], words: Phrases) -> str:
+    """What a task was given: files, and what other tasks make; else the beginning of its text, in quotes."""
+    names = input_files(task)
+    names[_MOST_FILES:] = ["…"] if len(names) > _MOST_FILES else []
+    sources = {source.id: source for source in tasks}
+    media = {name: value for name, value in task.args.items() if name in MEDIA}
+    for source in [sources[number] for number in refs_in(media or task.args) if number in sources]:
+        files = words.comma.join(input_files(source))
+        of_files = words.of.format(subject=_spaced(files, words)) if files else ""
+        names.append(words.output_of.format(noun=_noun(source.task, words), of=of_files))
+    text = task.args.get("text")
+    if not names and isinstance(text, str) and text:
+        names = [f"“{brief_text(text, _MOST_QUOTED)}”"]
+    language = task.args.get("tgt_lang")
+    return words.comma.join(dict.fromkeys(names)) + (f" → {language}" if language else "")
+
+
+def _noun(task: str, words: Phrases) -> str:
+    """What a task makes: "depth map", "text"."""
+    kind = TASKS[task].outputs[0] if task in TASKS else "any"
+    return words.nouns.get(task) or words.nouns.get(kind) or words.nouns["any"]
+
+
+def _say(result: TaskResult, about: str, questions: Sequence[Question], words: Phrases) -> str:
+    """The statement, the files, and the notes."""
+    about = _spaced(about, words)
+    slots = {
+        "it": about or words.it,
+        "inside": about and words.inside.format(subject=about),
+        "of": about and words.of.format(subject=about),
+        "made_from": about and words.made_from.format(subject=about),
+    }
+    statement = _statement(result, slots, words)
+    verdict = next((yes for question in questions if (yes := decide(question, result)) is not None), None)
+    if verdict is not None:
+        statement = (words.yes if verdict else words.no).format(said=statement)
+    notes = [words.note.format(text=words.translated(note)) for note in result.all_notes]
+    parts = [statement, _files(result, slots, words), *notes]
+    return "\n".join(filter(None, parts)) or words.empty
+
+
+def _spaced(text: str, words: Phrases) -> str:
+    """A text before the next word of a sentence: in Chinese, a space follows Latin letters."""
+    return text + (words.gap if text[-1:].isascii() else "") if text else ""
+
+
+def _statement(result: TaskResult, slots: Mapping[str, str], words: Phrases) -> str:
+    boxes = detections(result)
+    if boxes is not None:
+        template = words.objects if boxes else words.no_objects
+        return _fill(template, slots, text=_counts(boxes, words))
+    if labels := scored_labels(result):
+        return _best(labels, slots, words)
+    name = result.task.task
+    text = _text(result, words)
+    if not text or name not in TASKS:
+        return text and words.tool.format(task=name, text=text)
+    key = "reading" if name == "image-to-text" and result.task.args.get("text") else name
+    if fitting := words.statements.get(key):
+        return _fill(fitting, slots, text=f"\n{text}" if "\n" in text else text).replace(" \n", "\n", 1)
+    return text
+
+
+def _fill(template: str, slots: Mapping[str, str], **more: str) -> str:
+    return _START.sub(lambda word: word[0].capitalize(), template.format(**slots, **more).strip())
+
+
+def _best(labels: Sequence[tuple[str, float | None]], slots: Mapping[str, str], words: Phrases) -> str:
+    """The best label, and the next ones unless it is sure."""
+    score = labels[0][1]
+    is_sure = score is None or score >= _SURE
+    template = words.sure if is_sure else words.probable if (score or 0.0) >= _UNSURE else words.unsure
+    next_ones = [label for label in labels[1:] if not is_sure and (label[1] or 0.0) >= _ALSO][:_MOST_ALSO]
+    also = [_label(*label, words) for label in next_ones]
+    said = words.others.format(others=_join(also, words.comma, words.or_)) if also else ""
+    return _fill(template, slots, best=_label(*labels[0], words), others=said)
+
+
+def _label(label: str, score: float | None, words: Phrases) -> str:
+    """A label with its score: a noun if it is known to be one, else in quotes."""
+    # Less than half a percent would be shown as "0 %", which says that it is impossible.
+    percent = words.percent.format(number=f"{100 * score:.0f}") if score and score >= 0.005 else ""
+    noun = label.split(", ")[0]
+    return (_noun_phrase(noun, words) if noun in imagenet_classes() else f"“{label}”") + percent
+
+
+def _noun_phrase(noun: str, words: Phrases) -> str:
+    is_many = noun.endswith("s") and not noun.endswith(("ss", "us", "is"))  # sunglasses
+    if words.gap or is_many:
+        return words.gap + noun
+    return f"{'an' if _VOWEL.match(noun) else 'a'} {noun}"
+
+
+def _counts(boxes: Sequence[Mapping[str, Any]], words: Phrases) -> str:
+    counts = Counter(str(box["label"]) for box in boxes).most_common()
+    said = [count_of(label, number, words) for label, number in counts[:_MOST_COUNTS]]
+    more = sum(number for _, number in counts[_MOST_COUNTS:])
+    return _join([*said, *([words.more.format(number=more)] if more else [])], words.comma, words.and_)
+
+
+def count_of(label: str, number: int, words: Phrases) -> str:
+    """A label with its number: "3 people"."""
+    noun = plural(label) if number != 1 and not words.labels else label
+    return words.count.format(number=number, label=words.labels.get(label, words.measure + noun))
+
+
+def _join(texts: Sequence[str], comma: str, last: str) -> str:
+    return last.join(filter(None, [comma.join(texts[:-1]), *texts[-1:]]))
+
+
+def _text(result: TaskResult, words: Phrases) -> str:
+    part = result.resource("text")
+    if part is None or part.text is None:
+        is_text = not result.resources and result.output not in (None, [], {}, "")
+        return json.dumps(result.output, ensure_ascii=False, default=str) if is_text else ""
+    text = part.text.strip()
+    rest = len(text) - _MOST_CHARACTERS
+    return (
+        text if rest <= 0 else text[:_MOST_CHARACTERS] + words.more_text.format(number=rest)
+    ) or words.empty
+
+
+def _files(result: TaskResult, slots: Mapping[str, str], words: Phrases) -> str:
+    """The files with their durations; several with their names, in a list."""
+    seconds = totals([result]).get("seconds", {})
+    paths = list(dict.fromkeys(map(str, result.paths())))
+    if not paths:
+        return ""
+    notes = (
+        {str(resource.path): resource.name for resource in result.resources if resource.path}
+        if len(paths) > 1
+        else {}
+    )
+    notes |= {path: words.seconds.format(number=length) for path, length in seconds.items()}
+    lines = [path + (f" ({notes[path]})" if notes.get(path) else "") for path in paths[:_MOST_FILES]]
+    if len(paths) == 1:
+        return words.file.format(noun=_noun(result.task.task, words), path=lines[0], **slots)
+    if len(paths) > _MOST_FILES:
+        lines.append(words.more_files.format(number=len(paths) - _MOST_FILES))
+    return f"{words.files.format(**slots)}\n{bullets(lines)}"

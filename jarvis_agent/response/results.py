@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jarvis_agent.core.references import refs_in
@@ -65,15 +65,6 @@ def file_names(results: Iterable[TaskResult]) -> dict[str, str]:
     paths = dict.fromkeys(path for result in results for path in result.paths())
     count = Counter(path.name for path in paths)
     return {str(path): path.name for path in paths if count[path.name] == 1}
-
-
-def replace_texts(value: Any, names: Mapping[str, str]) -> Any:
-    """Plain data with each of these texts replaced, also as a key."""
-    if isinstance(value, str):
-        return names.get(value, value)
-    if isinstance(value, Mapping):
-        return {replace_texts(key, names): replace_texts(entry, names) for key, entry in value.items()}
-    return [replace_texts(entry, names) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def model_assignment(results: Iterable[TaskResult]) -> dict[str, dict[str, str]]:

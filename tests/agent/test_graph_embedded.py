@@ -103,8 +103,8 @@ async def test_the_graph_has_schemas_and_its_input_errors_are_value_errors(tmp_p
 
 
 def test_the_internals_of_langgraph_in_use_exist() -> None:
-    """What `jarvis_agent.agent.checkpoints` uses beyond LangGraph's documented API."""
-    problem = "LangGraph changed {}: adapt jarvis_agent/agent/checkpoints.py"
+    """What `jarvis_agent.agent.graph` uses beyond LangGraph's documented API."""
+    problem = "LangGraph changed {}: adapt jarvis_agent/agent/graph.py"
     found: dict[str, Any] = {}
 
     def look(state: Question, config: RunnableConfig) -> Question:

@@ -228,7 +228,9 @@ class TestResponseChain:
 
     @pytest.mark.parametrize("request_", ["Read page.png aloud", "把 page.png 读出来"])
     async def test_a_small_model_is_not_asked_where_the_report_says_all(self, request_: str) -> None:
-        nothing = Plan(notes=["“Draw a zoo” needs text-to-image, but no model for it is available here"])
+        nothing = Plan(
+            notes=["“Draw a zoo” needs text-to-image, but no model for it is available here (see `jarvis`)"]
+        )
         for name, calls in (("qwen-1.5b", 0), ("qwen-8b", 2)):
             llm = ScriptedLLM("I do it.", model_name=name)
             assert str(SPEECH) in await answer(response_chain(llm), request_)

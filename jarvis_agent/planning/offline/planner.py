@@ -20,10 +20,11 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.core.concurrency import run_cpu_bound
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.planning.examples import adapted_args
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
@@ -31,7 +32,15 @@ from jarvis_agent.planning.normalise import shorten
 from jarvis_agent.planning.offline.adapter import PlanWriter, load_writer
 from jarvis_agent.planning.offline.network import NetworkPlan, load_network
 from jarvis_agent.planning.offline.tools import plan_tools, recognise, steps_of_tools
-from jarvis_agent.planning.plan import Plan, PlanDraft
+from jarvis_agent.planning.plan import (
+    NO_MODEL,
+    NO_TASK_TYPE,
+    NO_TOOL,
+    NOT_UNDERSTOOD,
+    NOTHING_ASKED,
+    Plan,
+    PlanDraft,
+)
 
 SURE, UNSURE, UNKNOWN = 0.8, 0.77, 0.15
 """Probabilities, set on voices that were not learned from. A plan is a hint for a language model if it is as
@@ -104,7 +113,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         """See `RequestHints`. It is no run of its own in traces."""
         try:
             plan, probability = plan_request(request, self._installed)
-        except (MissingExtraError, ConfigError):
+        except ConfigError:
             return None
         is_of_hub = all(spec.category != "tool" for spec in request.specs.values())
         return PlanDraft(plan, probability >= SURE and (bool(plan.tasks) or is_of_hub))
@@ -113,7 +122,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         """See `RequestHints`. The Hub's task is the last alias."""
         try:
             return _recognised(specs, self._installed)
-        except (MissingExtraError, ConfigError):
+        except ConfigError:
             return specs
 
     @cached_property
@@ -162,13 +171,12 @@ def plan_request(
             draft = wanted if wanted.probability > draft.probability else draft
     has_tools = any(spec.category == "tool" for spec in specs.values())
     tasks, notes = _possible(draft, performers, said, has_tools)
-    notes += [f"no task type does this: “{text}”" for text in draft.left_out]
+    notes += [f"{NO_TASK_TYPE}: “{text}”" for text in draft.left_out]
     tasks = [task.model_copy(update={"args": _with_texts(task.args, pasted)}) for task in tasks]
     tasks, missing = plan_tools(steps, request.files, tasks)
     notes += missing
     if not tasks and not notes:
-        nothing = "asks for nothing that a task does" if draft.probability >= UNSURE else "is not understood"
-        notes.append(f"{said} {nothing}")
+        notes.append(f"{said} {NOTHING_ASKED if draft.probability >= UNSURE else NOT_UNDERSTOOD}")
     values = [value for task in tasks for value in task.args.values()]
     used = [str(one) for value in values for one in (value if isinstance(value, list) else [value])]
     unused = [name for name in map(name_of, request.files) if not any(name in text for text in used)]
@@ -197,15 +205,15 @@ def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Mapping[st
     return replace(request, text=text, files=(*named, *texts)), pasted
 
 
-def _with_texts(value: Any, pasted: Mapping[str, str]) -> Any:
+def _with_texts(args: Any, pasted: Mapping[str, str]) -> Any:
     """Arguments with the pasted texts in place of their names."""
-    if isinstance(value, Mapping):
-        return {name: _with_texts(one, pasted) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_with_texts(one, pasted) for one in value]
-    for name, text in pasted.items() if isinstance(value, str) else ():
-        value = value.replace(name, text)
-    return value
+
+    def change(value: str) -> str:
+        for name, text in pasted.items():
+            value = value.replace(name, text)
+        return value
+
+    return map_texts(args, change)
 
 
 def _hub_name(spec: TaskSpec) -> str:
@@ -230,13 +238,12 @@ def _possible(
         elif lost:
             notes.append(f"{task.task} is left out: it depends on {lost[0]}, which is left out")
         elif spec is None or args is None:
-            why = f"but no model for it is available here (see `jarvis models {task.task}`)"
-            why = "which is not one of the tools" if has_tools else why
+            why = NO_TOOL if has_tools else f"{NO_MODEL} `jarvis models {task.task}`)"
             notes.append(f"{said} needs {task.task}, {why}")
         else:
             args = substitute(args, lambda number: ref(places[number]))
             places[task.id] = len(tasks)
             tasks.append(Task(task=spec.name, id=len(tasks), dep=refs_in(args) or [-1], args=args))
     if unknown:
-        notes.append(f"{said} is only understood in part" if tasks else f"{said} is not understood")
+        notes.append(f"{said} is only understood in part" if tasks else f"{said} {NOT_UNDERSTOOD}")
     return tasks, list(dict.fromkeys(notes))
