@@ -307,9 +307,8 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         drafted = draft.plan.tasks if draft else ()
         shown = replace(request, specs=self._shown_specs(request, examples, drafted))
         prompts, window = self.prompts, self.window
-        specs = shown.specs if lists_tasks(prompts.plan) else _with_shown_args(shown.specs, examples)
         has_purpose = '"purpose"' in repr(prompts.plan)
-        schema = plan_schema(specs, files_by_kind(shown), has_purpose=has_purpose)
+        schema = plan_schema(shown.specs, files_by_kind(shown), has_purpose=has_purpose)
         values = plan_variables(
             prompts.plan, shown, examples, window=window, as_object=self.client.supports_schema
         )
@@ -364,15 +363,3 @@ def _names(file: Resource) -> list[str]:
 def _is_in(names: Iterable[str], task: Task) -> bool:
     written = json.dumps(task.args, ensure_ascii=False)
     return any(json.dumps(name, ensure_ascii=False)[1:-1] in written for name in names)
-
-
-def _with_shown_args(specs: Mapping[str, TaskSpec], examples: Sequence[Example]) -> dict[str, TaskSpec]:
-    """The task types with only the arguments that the examples use, for prompts that list no task types."""
-    seen: dict[str, set[str]] = {name: set() for name in specs}
-    for task in (task for example in examples for task in example.plan):
-        for name in available_names([task["task"]], specs):
-            seen[name].update(task["args"])
-    return {
-        name: replace(spec, inputs=tuple(arg for arg in spec.inputs if arg.name in seen[name]))
-        for name, spec in specs.items()
-    }

@@ -40,9 +40,7 @@ _KEYS = frozenset({*_NAME_KEYS, *_ID_KEYS, *_DEP_KEYS, *_ARG_KEYS})
 _LONGEST_ID = 9
 _MAX_PURPOSE_CHARS = 200
 _SIMILAR = 0.5
-_MISSPELT = 0.85
-_MISSPELT_WORD = 0.7
-_MISSPELT_JOINED = 0.95
+_MISSPELT = 0.9
 _NO_DEP = frozenset({"", "none", "null", "n/a", "[]"})
 _READERS = frozenset({"ocr", "optical-character-recognition"})
 """Names of image-to-text that ask for the text of the image."""
@@ -100,19 +98,7 @@ class TaskNames:
         if found or find_task(name) or canonical(name) in NOT_CALLABLE:
             return found  # A known task that is not available is not a misspelling of another.
         close = difflib.get_close_matches(canonical(name), self._spellings, 1, _MISSPELT)
-        return self._spellings[close[0]] if close and _same_words(canonical(name), close[0]) else None
-
-
-def _same_words(name: str, other: str) -> bool:
-    """Whether each word is similar: "hed-text-to-image" is not a misspelling of "seg-text-to-image"."""
-    words, others = name.split("-"), other.split("-")
-    if len(words) != len(others):
-        return _likeness("".join(words), "".join(others)) >= _MISSPELT_JOINED
-    return all(_likeness(a, b) >= _MISSPELT_WORD for a, b in zip(words, others, strict=True))
-
-
-def _likeness(a: str, b: str) -> float:
-    return difflib.SequenceMatcher(None, a, b).ratio()
+        return self._spellings[close[0]] if close else None
 
 
 def in_a_plan(path: tuple[str, ...]) -> bool:

@@ -233,7 +233,7 @@ def test_a_known_task_that_is_not_offered_is_not_a_misspelling_of_an_offered_one
 
 
 def test_a_name_that_only_resembles_a_task_is_an_error() -> None:
-    for name in ("leg-text-to-image", "death-estimator", "objectdetector"):
+    for name in ("death-estimator", "objectdetector"):
         (error,) = finished(json.dumps([task(name, 0, text="a cat", image="a.jpg")])).errors
         assert f'"{name}" is not an available task; similar ones are ' in error.error
 

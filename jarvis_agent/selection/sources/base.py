@@ -48,11 +48,11 @@ class RemoteSource(ModelSource, Protocol):
 
     async def find(self, spec: TaskSpec, model_id: str, revision: str | None) -> Candidate | None:
         """Return the model with that id, or None. Raises what `candidates` raises."""
-        ...
+        return None
 
     async def describe(self, candidate: Candidate) -> str:
         """Return the first paragraph of the model card; "" if there is none."""
-        ...
+        return ""
 
 
 @runtime_checkable

@@ -24,6 +24,7 @@ from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.selection.purpose import Purpose
+from jarvis_agent.selection.sources.base import RemoteSource
 from jarvis_agent.selection.sources.hub import OWN_CATEGORIES
 
 MAX_ASKED = 5
@@ -40,7 +41,7 @@ _TEXTS = {"textbox", "markdown"}
 _Endpoints = Mapping[str, Any]
 
 
-class SpacesSource:
+class SpacesSource(RemoteSource):
     """Searches Spaces. Their endpoints are known for an hour, that one cannot be reached for a minute.
 
     Args:
@@ -74,14 +75,6 @@ class SpacesSource:
         if self._settings.offline or policy == "local-only" or not _output(spec):
             return []
         return [Candidate(id="any Space", task=spec.name, backend=self.name, metadata={"space": "any"})]
-
-    async def find(self, spec: TaskSpec, model_id: str, revision: str | None = None) -> Candidate | None:
-        """Return None: a Space is pinned as "space:org/name"."""
-        return None
-
-    async def describe(self, candidate: Candidate) -> str:
-        """Return "": the search has described it."""
-        return ""
 
     async def _search(self, spec: TaskSpec, words: str, limit: int) -> list[Candidate]:
         if not self.estimate(spec):
