@@ -5,16 +5,17 @@
     # [0.55, 0.08]
     select_tools(request, similarity)                    # the 16 likeliest of its task types
 
-Without embeddings, shared words are compared. The default embeddings know English only, so Chinese, Japanese
-and Korean texts are compared by shared pairs of characters.
+Without embeddings, runs of letters are compared by BM25, and so are texts in Chinese, Japanese and Korean by
+default, since MiniLM knows English only.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from langchain_core.embeddings import Embeddings
@@ -41,8 +42,9 @@ LONG_CONTEXT = 32_000
 _TAKES_FILE = 0.1
 _NAMED = 2.0
 _MAX_TOKENS = 256
-_WORD = re.compile(r"[^\W_]+")
-_SAME_SCRIPT = 0.5
+_GRAM = 4
+_K1, _B = 1.2, 0.75  # BM25's usual constants
+WORD = re.compile(r"[^\W_]+")
 _COMMON = frozenset(
     ("a", "an", "the", "of", "in", "on", "to", "and", "or", "is", "are", "it", "me", "my", "i", "please")
 )
@@ -77,7 +79,9 @@ class TextSimilarity:
         others = [_cached_without_names(other) for other in others]
         knows_english_only = self._given is None
         if self._embeddings is None or (knows_english_only and CJK.search(text)):
-            return _word_overlap(text, others)
+            scores = bm25(letter_grams(text), list(map(cached_grams, others)))
+            best = max(scores, default=0.0) or 1.0
+            return [score / best for score in scores]
         if new := [other for other in dict.fromkeys(others) if other not in self._vectors]:
             self._vectors.update(zip(new, map(_unit, self._embeddings.embed_documents(new)), strict=True))
         query = _unit(self._embeddings.embed_query(text))
@@ -154,25 +158,37 @@ def _unit(vector: Sequence[float]) -> NDArray[np.float32]:
     return array / max(float(np.linalg.norm(array)), 1e-9)
 
 
-def _word_overlap(text: str, others: Iterable[str]) -> list[float]:
-    """The share of words, or of pairs of CJK characters, that the text has in common with each other text."""
-    own, cjk = _parts(text), bool(CJK.search(text))
-    shared = []
-    for other in others:
-        parts = _cached_parts(other)
-        overlap = 2 * len(own & parts) / max(1, len(own) + len(parts))
-        same_script = cjk == bool(CJK.search(other))
-        shared.append((1 - _SAME_SCRIPT) * overlap + _SAME_SCRIPT * same_script)
-    return shared
+def letter_grams(text: str, left_out: Collection[str] = _COMMON) -> Mapping[str, int]:
+    """How often a text has each run of four letters within a word, or two without spaces (Chinese).
 
-
-def _parts(text: str) -> frozenset[str]:
-    words = {word.lower()[:6] for word in _WORD.findall(CJK.sub(" ", text))} - _COMMON
-    cjk = "".join(char if CJK.match(char) else " " for char in text)
-    pairs = {a + b for a, b in pairwise(cjk) if " " not in (a, b)}
-    return frozenset(words | pairs)
+    Runs of letters match across forms and compounds ("dogs", "bulldog") without a stemmer.
+    """
+    counts: Counter[str] = Counter()
+    for word in WORD.findall(text.lower()):
+        if word in left_out or len(word) < 2:
+            continue
+        size = _GRAM if word.isascii() else 2
+        framed = f"#{word}#" if word.isascii() else word
+        counts.update(framed[start : start + size] for start in range(max(1, len(framed) - size + 1)))
+    return counts
 
 
 # Only the texts that requests are compared with are cached, not the requests.
-_cached_parts = lru_cache(maxsize=4096)(_parts)
+cached_grams = lru_cache(maxsize=8192)(letter_grams)
 _cached_without_names = lru_cache(maxsize=4096)(without_names)
+
+
+def bm25(query: Iterable[str], documents: Sequence[Mapping[str, int]]) -> list[float]:
+    """Okapi BM25 of each document (Robertson and Zaragoza, 2009); they alone give the frequencies."""
+    lengths = [sum(document.values()) for document in documents]
+    mean = sum(lengths) / max(1, len(lengths)) or 1.0
+    scores = [0.0] * len(documents)
+    for term in query:
+        having = [place for place, document in enumerate(documents) if term in document]
+        weight = math.log(1 + (len(documents) - len(having) + 0.5) / (len(having) + 0.5))
+        for place in having:
+            count = documents[place][term]
+            scores[place] += (
+                weight * count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * lengths[place] / mean))
+            )
+    return scores

@@ -3,12 +3,11 @@
     purpose_of(task, spec, RunContext("Is there pneumonia in the chest X-ray scan.png?"))
     # Purpose(text="Is there pneumonia in the chest X-ray?", words=("pneumonia", "chest", "ray"))
     purpose_of(task, spec, RunContext("What is in cat.jpg?"))      # Purpose(): any model will do
-    task_hints(image_to_text_task, RunContext("Read a.png"))       # {"ocr": True}
+    task_hints(Task(task="image-to-text", id=0, args={"text": "read"}), context)       # {"ocr": True}
     missing_language(["en"], text_to_speech_task, spec)            # "its card names the languages en, …"
 
 The words of a purpose neither are general nor belong to the task type. Names of files and long texts, which
-are data, are left out. The hints are patterns, mainly for English and Chinese; without a match nothing is
-assumed.
+are data, are left out.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import excerpt
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.examples import CJK
+from jarvis_agent.planning.retrieval import WORD
 
-WORD = re.compile(r"[^\W_]+")
 _FUNCTION_WORDS = """
     a about all also am an and any are as at be been but by can could did do does each every for from get
     give had has have he her him his how i if in into is it its just let like may me more most my need
@@ -126,50 +125,18 @@ def _text(value: Any) -> str:
 _GENERAL_STEMS = frozenset(map(stem, GENERAL_WORDS))
 
 
-_TEXT_OBJECT = (
-    r"(?:text|words?|lines?|letters?|page|sign|label|poster|note|receipt|menu|book cover|handwriting|document"
-    r"|scan|screenshot|(?:image|picture|photo)(?!\W{0,3}s?\s*(?:caption|description)))"
-)
-_FILE = r"[\w./\\~-]+\.[a-z][a-z0-9]{1,4}\b"
-_ASKS_FOR_TEXT = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"\bocr\b|text recognition|光学字符",
-        rf"\bread(?:ing)?\b(?:\s+(?:me|us|out|aloud|loud|to|the|this|that|my|all|any|what|is|in|on|of|from))*"
-        rf"\s+(?:\w+\s+)?(?:{_TEXT_OBJECT}\b|{_FILE})",
-        r"\bwhat(?:ever)?\b[^?!,;]{0,60}\b(?:says?|said|written|printed)\b",
-        r"\b(?:what|which)\s+(?:text|words?|writing)\b",
-        r"\b(?:text|words|writing|lettering|handwriting)\s+(?:in|on|from|inside|within|of)\b",
-        r"\b(?:extract|recogni[sz]e|copy|get|detect|find|scan|transcribe)\b[^.?!,;]{0,30}"
-        r"\b(?:text|words|writing)\b",
-        rf"\btranscribe\s+(?:the\s+|this\s+|that\s+)?(?:\w+\s+)?(?:{_TEXT_OBJECT}\b|\S+\.(?:png|jpe?g|webp|tiff?|bmp|gif)\b)",
-        r"(?<!用)(?<!用的)文字|写着|写了什么|写的是?什么|识别[^。，]{0,8}字",
-    )
-)
-_MAY_ASK_FOR_TEXT = re.compile(
-    r"\bread(?:ing)?\s+(?:it|them|this|that|its|their)\b|(?<!朗)(?<!阅)读(?!书|者|物)|念出|阅读图"
-    # German, Dutch, French, Spanish, Portuguese, Italian, Russian, Japanese, Korean: "read", "text", "says"
-    r"|\b(?:lies|lesen|lees|lis|lisez|lire|lee|leer|léeme|leia|ler|leggi|leggere|leggimi)\b|vorlesen"
-    r"|\b(?:de[nmrst]|het|le|du|el|del|o|do|il)\s+te(?:x|ks|s)t[eo]?\b|\b(?:was steht|que dit|qué dice)\b"
-    r"|прочти|прочита|текст|読んで|読み|テキスト|文字|읽어|텍스트|글자",
+_ASKS_FOR_TEXT = re.compile(
+    r"\b(?:ocr|read(?:ing)?|(?:text|words|writing)\s+(?:in|on|from|of)|what(?:ever)?\b[^?!,;]{0,60}\b(?:says?|written))\b"
+    r"|\b(?:extract|recogni[sz]e|transcribe|what|which)\b[^.?!,;]{0,30}\b(?:text|words|page)\b"
+    r"|(?<!用)文字|写着|写了什么|(?<!朗)(?<!阅)读(?!书)"
+    r"|\b(?:lies|lis|lisez|lee|léeme|leia|leggi)\b|прочита|読ん|読み|읽어",
     re.IGNORECASE,
 )
 _ASKS_FOR_DESCRIPTION = re.compile(
-    r"\bdescri|描述|beschreib|beschrijf|\bdécri|опиши|説明|설명", re.IGNORECASE
+    r"\b(?:descri|caption|reading an?\b|beschreib|décri)|描述|説明|설명", re.IGNORECASE
 )
-_MAY_ASK_FOR_DESCRIPTION = re.compile(r"\bcaption|\bsummar|说明|介绍", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]+")
 _CLAUSE = re.compile(r",?\s+(?:and|then|but|also|while)\s+|[，、]|然后|并且|接着", re.IGNORECASE)
-
-
-def asks_for_text(words: str) -> bool:
-    """Whether these words ask for the text of an image ("read", "what does it say", 写着, ...)."""
-    words = excerpt(words)
-    if _ASKS_FOR_DESCRIPTION.search(words):
-        return False
-    if any(pattern.search(words) for pattern in _ASKS_FOR_TEXT):
-        return True
-    return bool(_MAY_ASK_FOR_TEXT.search(words)) and not _MAY_ASK_FOR_DESCRIPTION.search(words)
 
 
 def words_about(image: Any, request: str, known: Collection[str]) -> str:
@@ -218,15 +185,21 @@ def task_hints(task: Task, context: RunContext) -> dict[str, Any]:
     """Return the hints for a backend: {"ocr": bool} for image-to-text, {} for other tasks.
 
     The task's argument `text` decides if it has one: "read" asks for the image's text, a question does not.
-    Else the request decides. Without a request the result is {}.
+    Else the request decides, by patterns. Without a request the result is {}.
     """
     if task.task != "image-to-text":
         return {}
     if asked := str(task.args.get("text") or "").strip():
-        return {"ocr": asked.lower() == "read" or (asked[-1] not in "?？" and asks_for_text(asked))}
+        return {"ocr": asked[-1] not in "?？" and _asks_for_text(asked)}
     names = {file.name for file in context.files}
     words = words_about(task.args.get("image"), context.request, names)
-    return {"ocr": asks_for_text(words)} if words.strip() else {}
+    return {"ocr": _asks_for_text(words)} if words.strip() else {}
+
+
+def _asks_for_text(words: str) -> bool:
+    """Whether these words ask for the text of an image ("read", "what does it say", 写着, ...)."""
+    words = excerpt(words)
+    return bool(_ASKS_FOR_TEXT.search(words)) and not _ASKS_FOR_DESCRIPTION.search(words)
 
 
 def missing_language(known: Collection[str], task: Task, spec: TaskSpec) -> str | None:

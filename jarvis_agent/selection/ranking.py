@@ -14,9 +14,8 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,8 @@ from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate, Frozen
 from jarvis_agent.planning.examples import CJK
-from jarvis_agent.selection.purpose import FUNCTION_WORDS, WORD, Purpose, languages_in
+from jarvis_agent.planning.retrieval import bm25, cached_grams, letter_grams
+from jarvis_agent.selection.purpose import FUNCTION_WORDS, Purpose, languages_in
 from jarvis_agent.selection.store import Experience, SelectionStore, open_store
 
 if TYPE_CHECKING:
@@ -62,8 +62,6 @@ SLOWER = -0.3
 RATING = 1.5
 """Points of good ratings alone; of bad ones as many less."""
 
-_K1, _B = 1.2, 0.75  # BM25's usual constants
-_GRAM = 4
 _EXAMPLE_CHARS = 600
 _NAME_OF_CODE = {language.code: language.name for language in LANGUAGES}
 _MAX_NAMED_LANGUAGES = 5
@@ -166,8 +164,10 @@ def purpose_scores(
     if not purpose.text:
         return [0.0] * len(candidates)
     cards = [card_text(candidate) for candidate in candidates]
-    grams = [_cached_grams(f"{card} {_examples(one)}") for card, one in zip(cards, candidates, strict=True)]
-    keywords = bm25(_grams(purpose.text), grams)
+    texts = [f"{card} {_examples(one)}" for card, one in zip(cards, candidates, strict=True)]
+    keywords = bm25(
+        letter_grams(purpose.text, FUNCTION_WORDS), [cached_grams(text, FUNCTION_WORDS) for text in texts]
+    )
     cosines = vectors.similarities(purpose.text, cards) if vectors else [0.0] * len(cards)
     return [
         SIMILARITY * cosine
@@ -210,41 +210,6 @@ def _id_words(candidate: Candidate) -> str:
 
 def _examples(candidate: Candidate) -> str:
     return str(candidate.metadata.get("examples") or "")[:_EXAMPLE_CHARS]
-
-
-def _grams(text: str) -> Mapping[str, int]:
-    """Return how often a text has each run of four letters within a word, or two without spaces (Chinese).
-
-    Runs of letters match across forms and compounds ("dogs", "bulldog") without a stemmer.
-    """
-    counts: Counter[str] = Counter()
-    for word in WORD.findall(text.lower()):
-        if word in FUNCTION_WORDS or len(word) < 2:
-            continue
-        size = _GRAM if word.isascii() else 2
-        framed = f"#{word}#" if word.isascii() else word
-        counts.update(framed[start : start + size] for start in range(max(1, len(framed) - size + 1)))
-    return counts
-
-
-# Of cards alone: what people ask for stays in no memory.
-_cached_grams = lru_cache(maxsize=4096)(_grams)
-
-
-def bm25(query: Iterable[str], documents: Sequence[Mapping[str, int]]) -> list[float]:
-    """Return Okapi BM25 of each document (Robertson and Zaragoza, 2009); they alone give the frequencies."""
-    lengths = [sum(document.values()) for document in documents]
-    mean = sum(lengths) / max(1, len(lengths)) or 1.0
-    scores = [0.0] * len(documents)
-    for term in query:
-        having = [place for place, document in enumerate(documents) if term in document]
-        weight = math.log(1 + (len(documents) - len(having) + 0.5) / (len(having) + 0.5))
-        for place in having:
-            count = documents[place][term]
-            scores[place] += (
-                weight * count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * lengths[place] / mean))
-            )
-    return scores
 
 
 class CardVectors:

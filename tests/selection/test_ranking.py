@@ -12,8 +12,9 @@ from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.planning.retrieval import bm25
 from jarvis_agent.selection.purpose import Purpose, purpose_of
-from jarvis_agent.selection.ranking import CardVectors, bm25, card_text, rate
+from jarvis_agent.selection.ranking import CardVectors, card_text, rate
 from jarvis_agent.selection.selector import LISTED, ModelSelector
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.store import SelectionStore
