@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal, Self
 from unittest.mock import patch
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 _ALWAYS = ("id", "modelId", "_id")
 _FILE_TEMPLATE = "/{repo_id}/resolve/{revision}/{filename}"
-_API = re.compile(r"/api/models/(?P<id>[^/]+(?:/[^/]+)?)(?:/(?P<what>revision|tree)/(?P<revision>[^/]+))?/?$")
+_API = re.compile(r"/api/models/(?P<id>[^/]+(?:/[^/]+)?)(?:/revision/(?P<revision>[^/]+))?/?$")
 _FILE = re.compile(r"/(?P<id>[^/]+(?:/[^/]+)?)/resolve/(?P<revision>[^/]+)/(?P<file>.+)$")
 
 
@@ -131,17 +131,6 @@ class HubModel:
         """The API metadata, or the requested part of it."""
         wanted = {*expand, *_ALWAYS}
         return {name: value for name, value in self.info.items() if not expand or name in wanted}
-
-    def tree(self, *, recursive: bool) -> list[dict[str, Any]]:
-        """The files and folders as the API lists them: those at the top, or all."""
-        shown: dict[str, dict[str, Any]] = {}
-        for name, data in self.files.items():
-            folders = [str(folder) for folder in reversed(PurePosixPath(name).parents[:-1])]
-            for folder in folders if recursive else folders[:1]:
-                shown[folder] = {"type": "directory", "path": folder, "size": 0, "oid": etag(folder.encode())}
-            if recursive or not folders:
-                shown[name] = {"type": "file", "path": name, "size": len(data), "oid": etag(data)}
-        return list(shown.values())
 
 
 @dataclass(slots=True)
@@ -297,8 +286,6 @@ class HubDouble:
             return _refused(404, "RevisionNotFound", f"Invalid rev id: {match['revision']}")
         if file:
             return _file(model, file["file"], request.headers)
-        if match["what"] == "tree":
-            return _json(model.tree(recursive=request.query.get("recursive", [""])[0].lower() == "true"))
         return _json(model.shown(request.query.get("expand", [])))
 
     def _list(self, query: Mapping[str, list[str]]) -> Reply:
@@ -308,7 +295,6 @@ class HubDouble:
             model.shown(query.get("expand", []))
             for model in sorted(self.models.values(), key=lambda model: -(model.info.get(order) or 0))
             if tag in (None, model.info["pipeline_tag"])
-            and ("inference_provider" not in query or model.info["inferenceProviderMapping"])
             and query.get("search", [""])[0].lower() in model.info["id"].lower()
             and set(query.get("filter", [])) <= {*model.info["tags"], model.info.get("library_name")}
         ]
