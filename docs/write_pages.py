@@ -19,6 +19,7 @@ from jarvis_agent.backends.algorithms.backend import ALGORITHMS
 from jarvis_agent.backends.diffusers import backend as diffusers_tasks
 from jarvis_agent.backends.hosted.openai_compatible import PROMPTS
 from jarvis_agent.backends.hosted.provider_calls import CALLS
+from jarvis_agent.backends.llama_cpp import TEXT_TASKS
 from jarvis_agent.backends.starter.backend import STARTERS
 from jarvis_agent.backends.tabular import sklearn
 from jarvis_agent.backends.tabular import time_series as chronos
@@ -64,6 +65,7 @@ model, on your own server, or in a Gradio Space. [Selection](selection.md) expla
 |---|---|---|
 | starter | the starter models, without the Hub | extras `starter`, `starter-tts` |
 | algorithm | OpenCV, PyAV and Pillow, without a model | extra `starter` or `local` |
+| llama.cpp | your language model, if it is a GGUF file | extra `llm` |
 | transformers, diffusers, sentence-transformers | models of the Hub on this machine | extra `local` |
 | skops, chronos | models for tables and time series | extra `tabular` |
 | hosted | Hugging Face Inference Providers, or your own endpoint | `HF_TOKEN` |
@@ -115,6 +117,7 @@ _STARTED = {task for model in STARTERS.values() for task in model.tasks}
 _RUN_BY: dict[str, Iterable[str]] = {
     "starter": _STARTED,
     "algorithm": ALGORITHMS,
+    "llama.cpp": TEXT_TASKS,
     "transformers": transformers_tasks.PIPELINES,
     "diffusers": diffusers_tasks.PIPELINES,
     "sentence-transformers": sentence_transformers.EMBEDDING_TASKS,

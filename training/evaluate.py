@@ -22,9 +22,10 @@ from notation import FILES
 
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.evaluation.requests import judge
+from jarvis_agent.llm.budget import DEFAULT_WINDOW
 from jarvis_agent.llm.llama_cpp import LlamaCpp
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline.adapter import ADAPTER, WINDOW, AdaptedModel, PlanWriter
+from jarvis_agent.planning.offline.adapter import ADAPTER, AdaptedModel, PlanWriter
 from jarvis_agent.planning.offline.network import WEIGHTS, load_network
 from jarvis_agent.planning.offline.planner import UNSURE, plan_request
 
@@ -44,7 +45,7 @@ def main() -> None:
     settings = Settings(offline=True)
     writer: PlanWriter = load_network(settings, given.weights)
     if given.model:
-        writer = AdaptedModel(writer, LlamaCpp.of(given.model, WINDOW, -1, given.adapter))
+        writer = AdaptedModel(writer, LlamaCpp.of(given.model, DEFAULT_WINDOW, -1, given.adapter))
     groups: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     scored: list[tuple[float, bool, bool]] = []
     examples = [(voice, example.asked) for voice in given.voices for example in read_examples([voice])]

@@ -34,7 +34,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
 from jarvis_agent.execution.executor import TaskRunner
-from jarvis_agent.llm.chat_model import GGUF, NO_MODEL, is_small
+from jarvis_agent.llm.chat_model import NO_MODEL, is_small, with_own_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.usage import Price
 from jarvis_agent.planning.chain import planning_chain
@@ -143,16 +143,17 @@ def make_stages(
     The arguments are those of JarvisAgent, and so are the errors.
     """
     from jarvis_agent.planning.offline import OfflinePlanner
-    from jarvis_agent.planning.offline.adapter import adapted_path
+    from jarvis_agent.planning.offline.adapter import is_adapted
 
     own_planner, own_responder = to_runnable(planner, "planner"), to_runnable(responder, "responder")
     runners = None if tools is None else _make_runners(tools)
     client = LLMClient(model, settings) if model is not None else None
-    adapted = adapted_path(model)
-    own = {"model": f"{GGUF}{adapted}"} if adapted else {}
-    offline = OfflinePlanner(settings=settings.model_copy(update=own))
+    own = with_own_model(settings, model)
+    offline = OfflinePlanner(settings=own)
     default_planner: Runnable[Any, Plan] = (
-        planning_chain(client, hints=offline, settings=settings) if client and not adapted else offline
+        planning_chain(client, hints=offline, settings=settings)
+        if client and not is_adapted(model)
+        else offline
     )
     default_responder: Runnable[Any, str] = (
         response_chain(client, settings=settings)
@@ -166,7 +167,7 @@ def make_stages(
         fallback_planner=offline if client or own_planner else None,
         replanner=replanning_chain(client, settings=settings) if replans else None,
         registry=ModelRegistry(
-            settings,
+            own,
             sources=sources,
             backends=backends,
             selector=selector,

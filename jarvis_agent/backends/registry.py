@@ -27,6 +27,7 @@ _ALGORITHMS = "algorithms.backend:AlgorithmsBackend"
 
 _LOCAL = (
     "starter.backend:StarterBackend",
+    "llama_cpp:LlamaCppBackend",
     _ALGORITHMS,
     "sentence_transformers:SentenceTransformersBackend",
     "transformers.backend:TransformersBackend",

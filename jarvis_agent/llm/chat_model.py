@@ -27,6 +27,8 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -230,6 +232,34 @@ def installed_model() -> str | None:
     except ValueError as error:
         raise ConfigError(f"{config_file()} is damaged: {error}; run `jarvis setup` again") from error
     return name if isinstance(name, str) else None
+
+
+def with_own_model(settings: Settings, model: Any) -> Settings:
+    """The settings, which name a chat model that is a GGUF file, so that all its users share one copy."""
+    own = getattr(model, "bound", model)
+    path = getattr(own, "path", None)
+    if not isinstance(path, Path):
+        return settings
+    window = getattr(own, "n_ctx", settings.context_window)
+    return settings.model_copy(update={"model": f"{GGUF}{path}", "context_window": window})
+
+
+def local_files(settings: Settings, *others: str) -> list[Path]:
+    """The GGUF files of this machine that the settings, `jarvis setup` and `others` name as language models.
+
+    [] without llama.cpp, or if the user wants no language model. Nothing is downloaded.
+
+    Raises:
+        ConfigError: the configuration is damaged.
+    """
+    if settings.model == NO_MODEL or find_spec("xllamacpp") is None:
+        return []
+    here, paths = settings.model_copy(update={"offline": True}), []
+    for name in (settings.model, installed_model(), *others):
+        if name and name.startswith(GGUF):
+            with suppress(ConfigError, OSError):
+                paths.append(gguf_path(name.removeprefix(GGUF), here))
+    return paths
 
 
 def store_installed_model(path: Path) -> Path:

@@ -1,7 +1,7 @@
 """Chat models in GGUF files, run in this process by llama.cpp (xllamacpp, extra "llm").
 
 model = ChatGGUF(path="qwen2.5-1.5b-instruct-q4_k_m.gguf")
-model.invoke("Hello").text                  # "Hello! How can I help you today?"
+model.invoke("Hello").text     # "Hello! How can I help you today?"
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class LlamaCpp:
     _shared: ClassVar[WeakValueDictionary[tuple[object, ...], LlamaCpp]] = WeakValueDictionary()
     _sharing: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, weights: Path, n_ctx: int, n_gpu_layers: int, adapter: Path | None = None) -> None:
+    def __init__(self, weights: Path, n_ctx: int, n_gpu_layers: int) -> None:
         self.weights, self.n_ctx, self.n_gpu_layers = weights, n_ctx, n_gpu_layers
-        self.adapter = adapter
+        self.adapter: Path | None = None
         self.key = secrets.token_urlsafe()
         self._lock = threading.Lock()
         self._server: Any = None
@@ -65,10 +65,25 @@ class LlamaCpp:
 
     @classmethod
     def of(cls, weights: Path, n_ctx: int, n_gpu_layers: int, adapter: Path | None = None) -> LlamaCpp:
-        """The model of a file with these parameters and this adapter (LoRA), new if no other user has it."""
+        """The model of a file with these parameters, new if no other user has it.
+
+        An adapter (LoRA) is applied to `complete` alone, so that chats use the same copy. A model that was
+        loaded without it cannot take it any more; then there is a second copy.
+        """
         with cls._sharing:
-            key = (weights.resolve(), n_ctx, n_gpu_layers, adapter)
-            return cls._shared.setdefault(key, cls(weights, n_ctx, n_gpu_layers, adapter))
+            key = (weights.resolve(), n_ctx, n_gpu_layers)
+            shared = cls._shared.setdefault(key, cls(*key))
+            if adapter is None or shared._takes(adapter):
+                return shared
+            other = cls._shared.setdefault((*key, adapter), cls(*key))
+            other.adapter = adapter
+            return other
+
+    def _takes(self, adapter: Path) -> bool:
+        with self._lock:
+            if self._server is None and self.adapter is None:
+                self.adapter = adapter
+            return self.adapter == adapter
 
     def load(self) -> str:
         """Load the model unless it is loaded, and return the address of its server.
@@ -88,7 +103,7 @@ class LlamaCpp:
         params = xllamacpp.CommonParams()
         params.model.path = str(self.weights)
         if self.adapter:
-            params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(self.adapter), 1.0)]
+            params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(self.adapter), 0.0)]
         params.n_ctx = self.n_ctx
         params.n_gpu_layers = self.n_gpu_layers
         params.n_batch = params.n_ubatch = _BATCH
@@ -112,7 +127,8 @@ class LlamaCpp:
     def complete(self, prompt: str, grammar: str, most: int) -> list[tuple[bytes, float]]:
         """The likeliest text after a prompt: its tokens, each with the logarithm of its probability.
 
-        What the grammar (GBNF) forbids is not written, but keeps its share of the probability.
+        The adapter is applied if there is one. What the grammar (GBNF) forbids is not written, but keeps its
+        share of the probability.
 
         Args:
             prompt: a text that the model continues, without a chat template.
@@ -124,6 +140,8 @@ class LlamaCpp:
         """
         self.load()
         asked = {"prompt": prompt, "grammar": grammar, "n_predict": most, "temperature": 0.0, "n_probs": 1}
+        if self.adapter:
+            asked["lora"] = [{"id": 0, "scale": 1.0}]
         reply = self._server.handle_completions(asked)
         choice = reply["choices"][0] if "choices" in reply else {}
         if choice.get("finish_reason") != "stop":

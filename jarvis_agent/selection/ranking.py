@@ -50,6 +50,11 @@ EVIDENCE = 0.3
 ON_THIS_MACHINE, GIGABYTE = 2.0, -0.5
 """Points of a model that need not be downloaded, and of each 10⁹ bytes to be loaded here."""
 
+OWN_MODEL, CHOSEN = "own-model", 2.0
+"""The trait of the user's language model for a task that it does best, and the points that it brings.
+
+It is in memory anyway, so its size counts nothing."""
+
 PRICE = -10.0
 """Points of each unit of currency that a hosted call costs: 0.05 weighs as much as loading a gigabyte."""
 
@@ -87,7 +92,7 @@ class Factors(Frozen):
         purpose: the card is similar to the request and has its words.
         popularity: downloads and likes.
         evidence: published results.
-        machine: it is on this machine; its size; the price of a hosted call.
+        machine: it is on this machine; it is the user's language model; its size; the price of a hosted call.
         experience: how its calls went, and how its results were rated.
     """
 
@@ -144,6 +149,8 @@ def _popularity(candidate: Candidate) -> float:
 
 
 def _machine(candidate: Candidate) -> float:
+    if OWN_MODEL in candidate.traits:
+        return ON_THIS_MACHINE + CHOSEN
     return ON_THIS_MACHINE * candidate.local + GIGABYTE * (candidate.size or 0) / 1e9
 
 

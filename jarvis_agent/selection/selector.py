@@ -52,7 +52,7 @@ from jarvis_agent.selection.advice import advice, no_candidate_error
 from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
 from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, purpose_of, task_hints
-from jarvis_agent.selection.ranking import CardVectors
+from jarvis_agent.selection.ranking import OWN_MODEL, CardVectors
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 from jarvis_agent.selection.sources.registered import is_loopback
 from jarvis_agent.selection.store import open_store
@@ -396,6 +396,8 @@ def _reason_of_rank(listed: Shortlist) -> str:
     merits = {one.id: factors[one.id].merits for one in top}
     if factors[first.id].purpose > 0 and max(merits.values()) > merits[first.id]:
         return f"of {count} candidates it fits the request best"
+    if OWN_MODEL in first.traits:
+        return f"of {count} candidates it is your language model"
     if first.local and not all(candidate.local for candidate in top):
         return f"of {count} candidates it is on this machine already"
     if first.downloads > 0:

@@ -19,7 +19,7 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 from small_llm import INSTALL, WEIGHTS
 
-from jarvis_agent import JarvisAgent
+from jarvis_agent import JarvisAgent, Plan, Task
 from jarvis_agent.core.errors import (
     ConfigError,
     ExpertError,
@@ -28,12 +28,14 @@ from jarvis_agent.core.errors import (
     UnsupportedError,
 )
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.llm import llama_cpp
 from jarvis_agent.llm.chat_model import gguf_path, is_small, length_options, resolve_model, schema_options
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.llama_cpp import ChatGGUF, LlamaCpp
 from jarvis_agent.selection import model_registry
+from jarvis_agent.selection.sources import default_sources
 from jarvis_agent.testing import HubDouble
 
 pytestmark = [
@@ -143,6 +145,50 @@ def test_a_file_is_in_memory_once_and_only_as_long_as_it_is_used(model: ChatGGUF
         assert model.llama in pool._models.beside
     assert model.invoke(QUESTION, max_tokens=1).text
     assert model.llama.nbytes == WEIGHTS.stat().st_size  # type: ignore[union-attr]
+
+
+def test_an_adapter_is_for_plans_alone_and_needs_no_second_copy(tmp_path: Path) -> None:
+    class Server:
+        listening_address = "http://127.0.0.1:1"
+        asked: ClassVar[list[dict[str, Any]]] = []
+
+        def handle_completions(self, asked: dict[str, Any]) -> dict[str, Any]:
+            self.asked.append(asked)
+            return {"choices": [{"finish_reason": "stop", "logprobs": {"content": []}}]}
+
+    weights, adapter = tmp_path / "model.gguf", tmp_path / "adapter.gguf"
+    chat = LlamaCpp.of(weights, 512, 0)
+    assert LlamaCpp.of(weights, 512, 0, adapter) is chat
+    assert LlamaCpp.of(weights, 512, 0, tmp_path / "other.gguf") is not chat
+    chat._server = Server()
+    chat.complete("a", "b", 9)
+    assert Server.asked[0]["lora"] == [{"id": 0, "scale": 1.0}]
+    loaded = LlamaCpp.of(weights, 256, 0)
+    loaded._server = Server()
+    second = LlamaCpp.of(weights, 256, 0, adapter)
+    assert (second is loaded, second.adapter, loaded.adapter) == (False, adapter, None)
+    assert LlamaCpp.of(weights, 256, 0) is loaded
+
+
+def test_texts_are_written_by_the_language_model_of_the_user(model: ChatGGUF, tmp_path: Path) -> None:
+    link = tmp_path / "my-model-135m.gguf"
+    link.symlink_to(str(WEIGHTS))
+    plan = Plan(tasks=[Task(task="text-generation", id=0, args={"text": QUESTION})])
+    settings = Settings(offline=True, output_dir=tmp_path, selection_file="off")
+    copies = len(LlamaCpp._shared)
+    with JarvisAgent(
+        model=ChatGGUF(path=link), planner=lambda _: plan, responder=lambda _: "done", settings=settings
+    ) as agent:
+        (result,) = agent.invoke("What?").results
+        assert "Paris" in str(result.output)
+        assert result.selection is not None
+        assert result.selection.reason == "of 2 candidates it is your language model"
+        assert result.model == "my-model-135m.gguf"
+        assert agent.registry.backends["llama-cpp"].pool.used == {"cpu": 0}  # type: ignore[attr-defined]
+        assert len(LlamaCpp._shared) == copies
+    for other in (Settings(offline=True, model="none"), Settings(offline=True)):
+        listed = asyncio.run(default_sources(other)[0].candidates(TASKS["text-generation"], 9))
+        assert [one.source for one in listed] == ["starter"]
 
 
 def test_the_memory_of_an_idle_model_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:

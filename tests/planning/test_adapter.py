@@ -18,6 +18,7 @@ from jarvis_agent.core.errors import ExpertError, PlanError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
+from jarvis_agent.llm import chat_model
 from jarvis_agent.llm.llama_cpp import LlamaCpp
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import OfflinePlanner, adapter
@@ -155,7 +156,7 @@ def test_the_model_is_used_where_it_is_installed_and_wanted(tmp_path: Path, monk
         empty.truncate(adapter.BASE_SIZE)
     (tmp_path / "adapter.gguf").touch()
     monkeypatch.setattr(adapter, "ADAPTER", tmp_path / "adapter.gguf")
-    monkeypatch.setattr(adapter, "find_spec", lambda name: name)
+    monkeypatch.setattr(chat_model, "find_spec", lambda name: name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr(adapter, "BASE", adapter.BASE.replace("Qwen/", "nobody/"))
     assert base_path(Settings(model=f"gguf:{file}")) == file

@@ -105,7 +105,8 @@ PROMPTS: dict[str, str] = {
 _READ_TEXT = "Write down the text in the image exactly as it stands there, and nothing else."
 
 
-def _prompt(call: Call) -> str:
+def prompt_for(call: Call) -> str:
+    """The text of the message for a call: its task's row of PROMPTS with its arguments."""
     if call.spec.name == "image-to-text" and call.hints.get("ocr"):
         return _READ_TEXT
     if call.spec.name == "image-to-text" and call.inputs.get("text"):
@@ -156,7 +157,7 @@ class OpenAIBackend:
             UnsupportedError: it refuses the key, the model or the input, or its reply is empty.
         """
         limit = reply_timeout(self._settings)
-        messages = await asyncio.to_thread(chat_messages, call.inputs, _prompt(call))
+        messages = await asyncio.to_thread(chat_messages, call.inputs, prompt_for(call))
         client = await asyncio.to_thread(_client, call.candidate, limit)
         try:
             async with client, asyncio.timeout(limit):

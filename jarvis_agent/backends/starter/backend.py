@@ -75,7 +75,7 @@ class StarterModel:
     """One starter model. Fields that are not listed are as in Candidate.
 
     Attributes:
-        reader: module and function of jarvis_agent.backends.starter that load it.
+        reader: module and function, or class, of jarvis_agent.backends that load it.
         package, file, sha256: import name of the package with its weights, path of the main file in it, and
             the (beginning of the) file's SHA-256.
         needs: modules that its reader imports.
@@ -111,7 +111,7 @@ _MODELS = (
     StarterModel(
         id="sentence-transformers/all-MiniLM-L6-v2",
         tasks=("feature-extraction", "sentence-similarity", "text-ranking", "zero-shot-classification"),
-        reader="embeddings:load_text_comparison",
+        reader="starter.embeddings:load_text_comparison",
         description="Sentence embeddings of 384 numbers. It compares, ranks and sorts texts by how similar "
         "their embeddings are, so its zero-shot scores say how close a label is, not how likely.",
         license="apache-2.0",
@@ -126,7 +126,7 @@ _MODELS = (
     StarterModel(
         id="Systran/faster-whisper-tiny.en",
         tasks=("automatic-speech-recognition",),
-        reader="speech:load_transcriber",
+        reader="starter.speech:load_transcriber",
         description="OpenAI's Whisper tiny.en for CTranslate2: fast transcription of English speech.",
         license="mit",
         size=75_537_502,
@@ -140,7 +140,7 @@ _MODELS = (
     StarterModel(
         id="PP-OCRv6-small",
         tasks=("image-to-text",),
-        reader="images:load_text_reader",
+        reader="starter.images:load_text_reader",
         description="Reads the text printed in an image, with PaddleOCR's detector and recogniser. It gives "
         "the text and nothing else: no caption.",
         license="apache-2.0",
@@ -155,7 +155,7 @@ _MODELS = (
     StarterModel(
         id="timm/tf_efficientnet_lite0.in1k",
         tasks=("image-classification",),
-        reader="images:load_classifier",
+        reader="starter.images:load_classifier",
         description="EfficientNet-Lite0: a small, fast classifier of photos into ImageNet's 1,000 classes.",
         license="apache-2.0",
         size=18_826_032,
@@ -167,7 +167,7 @@ _MODELS = (
     StarterModel(
         id="silero-vad",
         tasks=("voice-activity-detection",),
-        reader="speech:load_speech_detector",
+        reader="starter.speech:load_speech_detector",
         description="Finds the parts of a recording that contain speech, in any language.",
         license="mit",
         size=1_245_151,
@@ -179,7 +179,7 @@ _MODELS = (
     StarterModel(
         id="DeepFilterNet3",
         tasks=("audio-to-audio",),
-        reader="speech:load_denoiser",
+        reader="starter.speech:load_denoiser",
         description="Takes background noise out of recorded speech, at 48 kHz.",
         license="mit",
         size=7_983_136,
@@ -192,7 +192,7 @@ _MODELS = (
     StarterModel(
         id="rhasspy/piper-voices",
         tasks=("text-to-speech",),
-        reader="speech:load_voice",
+        reader="starter.speech:load_voice",
         description="The Piper voice en_US-joe-medium: clear American English speech, 22 kHz.",
         license="mit",
         size=63_201_294,
@@ -210,7 +210,7 @@ _MODELS = (
     StarterModel(
         id="HuggingFaceTB/SmolLM2-135M-Instruct",
         tasks=("text-generation",),
-        reader="smollm:load_text_generator",
+        reader="llama_cpp:TextGenerator",
         description="A very small chat model (135 million parameters): short, plain, often wrong answers.",
         license="apache-2.0",
         size=98_362_432,
@@ -285,7 +285,7 @@ def _download(model: StarterModel, settings: Settings) -> Path:
 
 def load_expert(model: StarterModel, settings: Settings) -> Expert:
     """Load a model with its reader. Raises as `fetch_weights`."""
-    read: Callable[[Path, Settings], Expert] = resolve_name(f"{__package__}.{model.reader}")
+    read: Callable[[Path, Settings], Expert] = resolve_name(f"jarvis_agent.backends.{model.reader}")
     return read(fetch_weights(model, settings), settings)
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Set
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jarvis_agent.core.errors import ConfigError, ExpertError, PlanError
+from jarvis_agent.core.errors import ExpertError, PlanError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.chat_model import GGUF, NO_MODEL, gguf_path, installed_model
+from jarvis_agent.llm.budget import DEFAULT_WINDOW
+from jarvis_agent.llm.chat_model import GGUF, local_files
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
 from jarvis_agent.planning.offline.plan_text import PlanText
@@ -34,8 +34,8 @@ BASE, BASE_SIZE = (
 )
 """The file of the Hub that the adapter was trained for, and its bytes."""
 
-WINDOW, MOST = 2048, 300
-"""Tokens of a prompt and its plan, and of a plan alone."""
+MOST = 300
+"""Tokens of a plan."""
 
 
 class PlanWriter(Protocol):
@@ -58,7 +58,8 @@ def load_writer(settings: Settings) -> PlanWriter:
     from jarvis_agent.llm.llama_cpp import LlamaCpp
 
     layers = 0 if settings.device == "cpu" else -1
-    return AdaptedModel(network, LlamaCpp.of(base, WINDOW, layers, ADAPTER))
+    window = settings.context_window or DEFAULT_WINDOW  # as of the language model, which is in memory once
+    return AdaptedModel(network, LlamaCpp.of(base, window, layers, ADAPTER))
 
 
 def base_path(settings: Settings) -> Path | None:
@@ -66,23 +67,14 @@ def base_path(settings: Settings) -> Path | None:
 
     None if it is not, or cannot be used: without llama.cpp or the adapter, or if the user wants no model.
     """
-    if settings.model == NO_MODEL or find_spec("xllamacpp") is None or not ADAPTER.is_file():
-        return None
-    for name in (settings.model, installed_model(), GGUF + BASE):
-        if name and name.startswith(GGUF):
-            try:
-                path = gguf_path(name.removeprefix(GGUF), settings.model_copy(update={"offline": True}))
-                if is_base(path):
-                    return path
-            except (ConfigError, OSError):
-                continue
-    return None
+    paths = local_files(settings, GGUF + BASE) if ADAPTER.is_file() else []
+    return next(filter(is_base, paths), None)
 
 
-def adapted_path(model: Any) -> Path | None:
-    """The file of a chat model if it is the adapter's model, which plans better with it than by prompts."""
+def is_adapted(model: Any) -> bool:
+    """Whether a chat model is the adapter's, which plans better with it than by prompts."""
     path = getattr(model, "path", None)
-    return path if isinstance(path, Path) and ADAPTER.is_file() and is_base(path) else None
+    return isinstance(path, Path) and ADAPTER.is_file() and is_base(path)
 
 
 def is_base(path: Path) -> bool:

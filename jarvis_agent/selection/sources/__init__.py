@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from jarvis_agent.backends.llama_cpp import TEXT_TASKS, LlamaCppBackend
 from jarvis_agent.core.plugins import load_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings, read_settings
+from jarvis_agent.llm.chat_model import local_files
+from jarvis_agent.selection.ranking import OWN_MODEL
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.sources.cache import CacheSource
 from jarvis_agent.selection.sources.hub import HubSource
@@ -12,6 +17,8 @@ from jarvis_agent.selection.sources.spaces import SpacesSource
 from jarvis_agent.selection.sources.starter import StarterSource
 
 ENTRY_POINTS = "jarvis_agent.model_sources"
+
+_LANGUAGE_MODEL = "The language model of this user, which writes, translates and summarises texts."
 
 
 def default_sources(settings: Settings | None = None) -> list[ModelSource]:
@@ -27,10 +34,20 @@ def default_sources(settings: Settings | None = None) -> list[ModelSource]:
     """
     settings = read_settings(settings)
     own = [RegisteredSource.from_yaml(settings.models_file.expanduser())] if settings.models_file else []
+    own += [_language_model(path) for path in local_files(settings)[:1]]
     built_in: list[ModelSource] = [StarterSource(settings), CacheSource(settings), HubSource(settings)]
     if settings.spaces == "search":
         built_in.append(SpacesSource(settings))
     return [*own, *built_in, *load_plugin_sources(settings)]
+
+
+def _language_model(path: Path) -> RegisteredSource:
+    """A GGUF file that the user named or installed as the language model, for the tasks that it does too."""
+    about = {"id": path.name, "path": path, "backend": LlamaCppBackend.name, "description": _LANGUAGE_MODEL}
+    return RegisteredSource(
+        {**about, "task": "text-generation", "traits": [OWN_MODEL]},
+        {**about, "tasks": [task for task in TEXT_TASKS if task != "text-generation"]},
+    )
 
 
 def load_plugin_sources(settings: Settings) -> list[ModelSource]:
