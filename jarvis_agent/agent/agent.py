@@ -403,7 +403,9 @@ class JarvisAgent(Runnable[Any, Run]):
     def rate(
         self, run: Run, task_id: int | None = None, *, good: bool = True, note: str = "", owner: str = ""
     ) -> None:
-        """Rate the results of a run. Ratings count when a model is selected for such a task.
+        """Rate the results of a run, in place of an earlier rating of them by the same owner.
+
+        Ratings count when a model is selected for such a task.
 
         Args:
             task_id: of the task whose result is rated; None: those of all models that succeeded.
@@ -415,7 +417,8 @@ class JarvisAgent(Runnable[Any, Run]):
         """
         done = [one for one in run.results if one.status == "ok" or one.task.id == task_id]
         rated = [
-            (one.model, one.selection.task)
+            # When it was made tells a result from others, and nothing of the request.
+            (one.model, one.selection.task, f"{one.task.id} {one.started} {one.ended}")
             for one in done
             if one.selection and one.model and task_id in (None, one.task.id)
         ]
@@ -423,8 +426,8 @@ class JarvisAgent(Runnable[Any, Run]):
             where = "any task" if task_id is None else f"task {task_id}"
             raise InputError(f"no model made a result for {where} of this run")
         store = open_store(self.settings)
-        for model, task in rated:
-            if not store.rate(model, task, good, note, owner):
+        for model, task, result in rated:
+            if not store.rate(model, task, good, note, owner, result):
                 raise InputError("ratings are not kept: see JARVIS_SELECTION_FILE")
 
     def with_history(self, turns: Iterable[ChatTurn | BaseMessage]) -> Self:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +37,9 @@ CREATE TABLE IF NOT EXISTS vectors (digest BLOB PRIMARY KEY, vector BLOB NOT NUL
 CREATE TABLE IF NOT EXISTS outcomes (
     model TEXT, task TEXT, backend TEXT, revision TEXT, error TEXT, calls INTEGER, seconds REAL, day INTEGER,
     PRIMARY KEY (model, task, backend, revision, error)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS ratings (model TEXT, task TEXT, owner TEXT, good INTEGER, note TEXT, day INTEGER);
+CREATE TABLE IF NOT EXISTS rated_results (
+    model TEXT, task TEXT, owner TEXT, result TEXT, good INTEGER, note TEXT, day INTEGER,
+    PRIMARY KEY (model, task, owner, result)) WITHOUT ROWID;
 """
 
 _KEPT_DAYS = 30
@@ -138,10 +141,16 @@ class SelectionStore:
 
         self._run(write)
 
-    def rate(self, model: str, task: str, good: bool, note: str = "", owner: str = "") -> bool:
-        """Keep a rating of a result of a model. Returns whether it is kept."""
-        row = (model, task, owner, good, note[:MAX_NOTE_CHARS], _today())
-        write = "INSERT INTO ratings VALUES (?, ?, ?, ?, ?, ?)"
+    def rate(
+        self, model: str, task: str, good: bool, note: str = "", owner: str = "", result: str = ""
+    ) -> bool:
+        """Keep a rating of a result of a model. Returns whether it is kept.
+
+        It replaces the owner's earlier rating of the same `result`; "" is another one each time.
+        """
+        result = result or secrets.token_hex(8)
+        row = (model, task, owner, result, good, note[:MAX_NOTE_CHARS], _today())
+        write = "INSERT OR REPLACE INTO rated_results VALUES (?, ?, ?, ?, ?, ?, ?)"
         return self._run(lambda database: database.execute(write, row)) is not None
 
     def experience(self, task: str) -> dict[str, Experience]:
@@ -155,7 +164,7 @@ class SelectionStore:
                     known = found.get(model, Experience())
                     known = known._replace(calls=known.calls + calls)
                     found[model] = known if error else known._replace(ok=calls, seconds=seconds / calls)
-            query = "SELECT model, sum(good), sum(1 - good) FROM ratings WHERE task = ? GROUP BY 1"
+            query = "SELECT model, sum(good), sum(1 - good) FROM rated_results WHERE task = ? GROUP BY 1"
             for model, good, bad in database.execute(query, (task,)):
                 found[model] = found.get(model, Experience())._replace(good=good, bad=bad)
             return found

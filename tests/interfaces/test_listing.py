@@ -240,11 +240,12 @@ def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> Non
         rejected={"org/third": "it is gated"},
         notes=["the Hub did not answer"],
     )
+    listing.models[1] = listing.models[1].model_copy(update={"experience": "12 calls, 92 % ok"})
     lines = drawn(model_table(listing)).splitlines()
     assert all(word in lines[2] for word in ("1", "org/first", "1.5 GB"))
     assert "?" in lines[3]
     assert any("org/third" in line and "it is gated" in line for line in lines[4:])
-    assert lines[-1] == "the Hub did not answer"
+    assert lines[-2:] == ["org/second: 12 calls, 92 % ok.", "the Hub did not answer"]
 
 
 def test_tables_do_not_interpret_markup_or_control_characters() -> None:

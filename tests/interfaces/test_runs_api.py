@@ -283,10 +283,12 @@ def test_runs_are_rated_for_their_owners_and_count_together(tmp_path: Path) -> N
         ] == [422] * 3
         store = open_store(agent.settings)
         known = store.experience("image-to-text")["fake/image-to-text"]
-        assert (known.good, known.bad) == (1, 2)
+        assert (known.good, known.bad) == (0, 2)  # a second rating replaces the first
         assert store.experience("canny-control")["fake/canny-control"].good == 1
         rows = (
-            sqlite3.connect(store.path or "").execute("SELECT DISTINCT owner, note FROM ratings").fetchall()
+            sqlite3.connect(store.path or "")
+            .execute("SELECT DISTINCT owner, note FROM rated_results")
+            .fetchall()
         )
         assert len({owner for owner, _ in rows} - {""}) == 2
         assert not [row for row in rows if "key-of" in str(row) or "cat" in str(row)]

@@ -70,12 +70,14 @@ async def test_a_thumb_rates_what_models_made_in_its_turn(home: Path) -> None:
     visitor = Visitor([agent], home / "outputs" / "0a1b-2c3d")
     for request in ("What is this?", "And now?"):
         (await ask(visitor, request, [home / "a.jpg"], Choices())).messages = ["asked", "progress", "answer"]
-    for message, good in ((2, True), (4, False), (5, False)):
+    for message, good in ((2, False), (2, True), (4, True), (5, False)):
         visitor.rate(message, good)
     known = open_store(agent.settings).experience("image-to-text")["image-to-text/only"]
-    assert (known.good, known.bad) == (1, 2)
+    assert (known.good, known.bad) == (1, 1)
     owners = (
-        sqlite3.connect(home / "selection.sqlite").execute("SELECT DISTINCT owner FROM ratings").fetchall()
+        sqlite3.connect(home / "selection.sqlite")
+        .execute("SELECT DISTINCT owner FROM rated_results")
+        .fetchall()
     )
     assert owners == [("0a1b",)]
     visitor.turns[-1].run = None

@@ -93,8 +93,12 @@ def test_the_language_model_sees_experience_and_price(file: Path) -> None:
 def test_a_result_is_rated_and_the_list_of_models_shows_it(file: Path) -> None:
     with agent(file, first=[{"summary_text": "x"}], second=[{"summary_text": "y"}]) as by:
         run = summarize(by)
-        for _ in range(6):
-            by.rate(run, 0, good=False, note="too long")
+        store = SelectionStore(file)
+        for good in (True, False):  # the second one replaces the first one
+            by.rate(run, 0, good=good, note="too long")
+        assert store.experience(TASK)["org/first"][-2:] == (0, 1)
+        by.rate(run, 0, good=False, owner="someone else")
+        assert store.experience(TASK)["org/first"].bad == 2
         assert summarize(by).results[0].model == "org/second"
         with pytest.raises(InputError, match="task 7"):
             by.rate(run, 7)

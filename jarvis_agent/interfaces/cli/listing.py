@@ -243,7 +243,8 @@ def model_table(listing: ModelList) -> RenderableType:
     for model, reason in listing.rejected.items():
         rejected.add_row(_cell(model), _cell(reason))
     tables = [one for one in (table, rejected) if one.row_count]
-    return Group(*tables, *(Text(shorten(note, 1000)) for note in listing.notes))
+    notes = [*_experience(listing), *listing.notes]
+    return Group(*tables, *(Text(shorten(note, 1000)) for note in notes))
 
 
 def _explanation(title: str, listing: ModelList) -> RenderableType:
@@ -259,9 +260,12 @@ def _explanation(title: str, listing: ModelList) -> RenderableType:
     purpose = f"The request asks for: {', '.join(listing.purpose)}." if listing.purpose else NO_PURPOSE_NAMED
     first = f"{listing.models[0].id}: {listing.reason}."
     rejected = f"{len(listing.rejected)} rejected: `jarvis models {listing.task}` lists them."
-    known = [f"{line.id}: {line.experience}." for line in listing.models if line.experience]
-    notes = [first, purpose, *known, *([rejected] if listing.rejected else []), *listing.notes]
+    notes = [first, purpose, *_experience(listing), *([rejected] if listing.rejected else []), *listing.notes]
     return Group(table, *(Text(shorten(note, 1000)) for note in notes))
+
+
+def _experience(listing: ModelList) -> list[str]:
+    return [f"{line.id}: {line.experience}." for line in listing.models if line.experience]
 
 
 def _table(title: str, *columns: str) -> Table:
