@@ -17,8 +17,8 @@ from jarvis_agent import Settings
 from jarvis_agent.backends import sentence_transformers
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
 from jarvis_agent.backends.diffusers import backend as diffusers_tasks
+from jarvis_agent.backends.hosted.inference_providers import CALLS
 from jarvis_agent.backends.hosted.openai_compatible import PROMPTS
-from jarvis_agent.backends.hosted.provider_calls import CALLS
 from jarvis_agent.backends.llama_cpp import TEXT_TASKS
 from jarvis_agent.backends.starter.backend import STARTERS
 from jarvis_agent.backends.tabular import sklearn

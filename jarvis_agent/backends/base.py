@@ -12,6 +12,7 @@ A backend is a row of registry.py or an entry point. For models on this machine 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,33 @@ class Call:
     sweep: Callable[[], None] = lambda: None
     notes: list[str] = field(default_factory=list)
     trace: dict[str, str] = field(default_factory=dict)
+
+
+def text_of(call: Call, name: str = "text") -> str:
+    """A text argument. Raises BadInputError if it is empty."""
+    text = str(call.inputs.get(name) or "").strip()
+    if not text:
+        raise BadInputError(f"{call.spec.name} needs a {name}, and this one is empty")
+    return text
+
+
+def labels_of(call: Call) -> list[str]:
+    """The labels argument, a list or a comma-separated text. Raises BadInputError if it is empty."""
+    value = call.inputs["labels"]
+    named = re.split(r"[,;\n]", value) if isinstance(value, str) else [str(label) for label in value]
+    labels = list(dict.fromkeys(label.strip() for label in named if label.strip()))
+    if not labels:
+        raise BadInputError(f"{call.spec.name} needs labels to choose from (labels: cat, dog)")
+    return labels
+
+
+def sentences_of(call: Call) -> list[str]:
+    """The texts to compare with. Raises BadInputError if there are none, or one is empty."""
+    value = call.inputs.get("sentences") or []
+    sentences = [str(text).strip() for text in ([value] if isinstance(value, str) else value)]
+    if not sentences or not all(sentences):
+        raise BadInputError(f"{call.spec.name} needs sentences to compare with, none of them empty")
+    return sentences
 
 
 def whole_number(call: Call, name: str, most: int) -> int | None:

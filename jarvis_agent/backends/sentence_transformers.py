@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.base import Call, Expert, sentences_of, text_of
 from jarvis_agent.backends.devices import pick_dtype, place
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import SENTENCE_TRANSFORMERS, model_folder
 from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.backends.transformers.loading import LOADING, silence_library
-from jarvis_agent.backends.transformers.text import text_of
-from jarvis_agent.core.errors import BadInputError, UnsupportedError
+from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -89,7 +88,7 @@ class EmbeddingModel(TextModel):
         import torch
 
         scores = self.model.similarity(vectors[0].unsqueeze(0), torch.stack(vectors[1:]))[0].tolist()
-        return _ranked(_texts(call), scores) if call.spec.name == "text-ranking" else scores
+        return _ranked(sentences_of(call), scores) if call.spec.name == "text-ranking" else scores
 
 
 class CrossEncoderModel(TextModel):
@@ -99,11 +98,11 @@ class CrossEncoderModel(TextModel):
         """Return the raw outputs of several calls."""
         if any(call.spec.name not in _COMPARISONS for call in calls):
             raise UnsupportedError(f"{self.id} compares texts, and gives none of them a vector")
-        pairs = [(text_of(call), text) for call in calls for text in _texts(call)]
+        pairs = [(text_of(call), text) for call in calls for text in sentences_of(call)]
         scores = iter(self.model.predict(pairs).tolist())
         results = []
         for call in calls:
-            texts = _texts(call)
+            texts = sentences_of(call)
             ranks = [next(scores) for _ in texts]
             results.append(_ranked(texts, ranks) if call.spec.name == "text-ranking" else ranks)
         return results
@@ -171,17 +170,10 @@ def _model_type(folder: Path) -> str:
 
 def _roles(call: Call) -> list[tuple[str, str]]:
     """Return (role, text) for each text of a call; the others are compared with the first."""
-    others = [] if call.spec.name == "feature-extraction" else _texts(call)
+    others = [] if call.spec.name == "feature-extraction" else sentences_of(call)
     if call.spec.name == "text-ranking":
         return [("query", text_of(call)), *(("document", text) for text in others)]
     return [("plain", text) for text in (text_of(call), *others)]
-
-
-def _texts(call: Call) -> list[str]:
-    texts = [str(text).strip() for text in call.inputs.get("sentences") or []]
-    if not texts or not all(texts):
-        raise BadInputError(f"{call.spec.name} needs sentences to compare with, none of them empty")
-    return texts
 
 
 def _ranked(texts: list[str], scores: list[float]) -> list[dict[str, Any]]:

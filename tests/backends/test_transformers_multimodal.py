@@ -16,7 +16,7 @@ transformers = pytest.importorskip("transformers")
 
 from model_bench import Bench  # noqa: E402
 
-from jarvis_agent.backends.transformers import generation  # noqa: E402
+from jarvis_agent.backends.transformers import text  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
 from jarvis_agent.backends.transformers.loading import (  # noqa: E402
     NoVideoProcessor,
@@ -34,7 +34,7 @@ BACKEND = TransformersBackend
 def shown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """What a model would be given for a call; its text is under "shown"."""
     given: list[dict[str, Any]] = []
-    monkeypatch.setattr(generation, "generate", lambda loaded, batch, **_: given.append(dict(batch)) or [])
+    monkeypatch.setattr(text, "generate", lambda loaded, batch, **_: given.append(dict(batch)) or [])
 
     def shown(task: str, model: str, **inputs: Any) -> dict[str, Any]:
         call = bench.call(task, model, **inputs)
@@ -117,7 +117,7 @@ def test_a_reply_ends_at_its_limit_and_when_it_is_cancelled(
         return len(expert.loaded.processor.tokenizer(expert(call), add_special_tokens=False).input_ids)
 
     assert length(3) < 10 < length(40)
-    monkeypatch.setattr(generation, "is_cancelled", lambda: True)
+    monkeypatch.setattr(text, "is_cancelled", lambda: True)
     assert length(40) < 10
 
 

@@ -20,7 +20,7 @@ pytest.importorskip("pandas")
 
 from model_bench import Bench, roughly, surest_at_the_end  # noqa: E402
 
-from jarvis_agent.backends.transformers import audio, generation  # noqa: E402
+from jarvis_agent.backends.transformers import multimodal  # noqa: E402
 from jarvis_agent.backends.transformers import text as text_tasks  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
 
@@ -63,7 +63,7 @@ def test_a_text_shows_its_progress_and_says_if_it_was_cut(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(generation, "is_cancelled", lambda: bool(shown.extend(map(str, activities.get()))))
+    monkeypatch.setattr(text_tasks, "is_cancelled", lambda: bool(shown.extend(map(str, activities.get()))))
     call = bench.call("text-generation", "llama", {"options": {"max_new_tokens": 3}}, text="Ada")
     expert = bench.load(call)
     monkeypatch.setattr(expert.loaded.model.generation_config, "eos_token_id", None)
@@ -72,7 +72,7 @@ def test_a_text_shows_its_progress_and_says_if_it_was_cut(
     assert call.notes == ["the text was cut at the limit of 3 tokens"]
     assert shown == [f"org/model: {n} of at most 3 tokens written" for n in range(3)]
     assert not activities.get()
-    monkeypatch.setattr(generation, "is_cancelled", lambda: True)
+    monkeypatch.setattr(text_tasks, "is_cancelled", lambda: True)
     call.notes.clear()
     with running([Job(call)]):
         expert(call)
@@ -187,7 +187,7 @@ def test_the_pieces_of_a_long_text_end_when_the_call_is_cancelled(bench: Bench) 
     call = bench.call("summarization", "t5", text=LONG)
     job, pieces = Job(call), list[str]()
     with running((job,)):
-        for piece in generation.split_text(LONG, bench.load(call).loaded, 20):
+        for piece in text_tasks.split_text(LONG, bench.load(call).loaded, 20):
             pieces.append(piece)
             job.cancelled = len(pieces) == 2
     assert len(pieces) == 2
@@ -200,9 +200,9 @@ def test_the_beginning_of_a_long_recording_is_classified(
     heard: list[int] = []
     loaded = bench.load(call).loaded
     listening = replace(loaded, pipe=lambda sound, **_: heard.append(len(sound["raw"])))
-    monkeypatch.setattr(audio, "CLASSIFIED_SECONDS", 0.5)
+    monkeypatch.setattr(multimodal, "CLASSIFIED_SECONDS", 0.5)
     with running((Job(call),)):
-        audio.classify(listening, call)
+        multimodal.classify_sound(listening, call)
     assert heard == [loaded.parts["feature_extractor"].sampling_rate // 2]
     assert "first" in call.notes[0]
 

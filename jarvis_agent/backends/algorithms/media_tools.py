@@ -99,17 +99,8 @@ _FLIPS = {
     **dict.fromkeys(("horizontal", "horizontally", "left-right", "mirror"), "FLIP_LEFT_RIGHT"),
     **dict.fromkeys(("vertical", "vertically", "top-bottom", "upside down"), "FLIP_TOP_BOTTOM"),
 }
-_FORMATS = {
-    "png": "PNG",
-    "jpg": "JPEG",
-    "jpeg": "JPEG",
-    "webp": "WEBP",
-    "gif": "GIF",
-    "bmp": "BMP",
-    "tif": "TIFF",
-    "tiff": "TIFF",
-}
-"""Image formats that are written, by their spellings."""
+_FORMATS = ("png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff")
+"""Image formats that are written."""
 
 _QUALITY = 92
 """Of JPEG and WebP files."""
@@ -297,7 +288,7 @@ def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
     suffix = wanted.strip().lower().removeprefix("image/").removeprefix(".")
     if suffix not in _FORMATS:
         raise BadInputError(f"images cannot be written as {wanted[:80]!r}; give one of {', '.join(_FORMATS)}")
-    name = _FORMATS[suffix]
+    name = Images.registered_extensions()[f".{suffix}"]
     if name == "PNG":
         return image
     if name == "JPEG" and image.mode == "RGBA":  # JPEG has no transparency.

@@ -1,14 +1,9 @@
 """Run models of the Hub with diffusers: images, videos, sounds and shapes from texts and images.
 
-    backend = DiffusersBackend(settings, pool)
-    backend.unsupported_reason(spec, candidate)       # None, or why it cannot run this candidate
-    raw = await backend.run(call)
-
-`PIPELINES` has for each task the pipelines to choose from by the model's class.
-
     PIPELINES["image-to-video"]      # Stable Video Diffusion, LTX, Wan, …
 
-A new family of pipelines is a name in a pattern; a new task is a row.
+`PIPELINES` has for each task the pipelines to choose from by the model's class. A new family of pipelines is
+a name in a pattern; a new task is a row.
 """
 
 from __future__ import annotations
@@ -18,15 +13,8 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.diffusers import generate as generate
-from jarvis_agent.backends.diffusers.loading import (
-    DiffusionPipelineSpec,
-    LoadedPipeline,
-    base_model,
-    choose_diffusion_pipeline,
-    class_name,
-    load_pipeline,
-)
-from jarvis_agent.backends.diffusers.loading import DiffusionPipelineSpec as Spec
+from jarvis_agent.backends.diffusers.generate import DiffusionPipelineSpec as Spec
+from jarvis_agent.backends.diffusers.generate import LoadedPipeline, base_model, class_name, load_pipeline
 from jarvis_agent.backends.hub.snapshot import DIFFUSERS, marker_folder, model_folder
 from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.backends.transformers.loading import silence_library
@@ -142,7 +130,7 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
 class DiffusersExpert:
     """A loaded pipeline for one task, or several of the same kind."""
 
-    pipeline: DiffusionPipelineSpec
+    pipeline: Spec
     loaded: LoadedPipeline
 
     def __call__(self, call: Call) -> Any:
@@ -175,7 +163,7 @@ class DiffusersBackend(FileBackend):
         silence_library(logging)
         silence_library()
         name = class_name(marker_folder(candidate, settings, DIFFUSERS))
-        pipeline = choose_diffusion_pipeline(PIPELINES[spec.name], name)
+        pipeline = generate.choose_diffusion_pipeline(PIPELINES[spec.name], name)
         if pipeline is None:
             raise UnsupportedError(f"{candidate.id} is a {name}, which cannot do {spec.name}")
         folder = model_folder(candidate, settings, DIFFUSERS)

@@ -88,7 +88,7 @@ class SpacesBackend:
         limit = reply_timeout(self._settings)
         try:
             async with asyncio.timeout(limit):
-                return await run_in_daemon_thread(_run_space, call, self._settings, cancelled)
+                return await run_in_daemon_thread(_run, call, self._settings, cancelled)
         except TimeoutError as error:
             space = call.candidate.metadata["space"]
             raise TransientError(f"the Space {space} did not answer within {limit:g} s") from error
@@ -97,15 +97,6 @@ class SpacesBackend:
 
     async def close(self) -> None:
         """Do nothing: no connection is kept between calls."""
-
-
-def _run_space(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
-    """The raw output of a Space for a call."""
-    try:
-        with _connected(str(call.candidate.metadata["space"]), settings) as (client, folder):
-            return _predict(client, call, cancelled, folder)
-    finally:
-        call.sweep()
 
 
 def read_endpoints(space: str, settings: Settings) -> dict[str, Any]:
@@ -139,7 +130,21 @@ def _connected(space: str, settings: Settings) -> Iterator[tuple[Client, Path]]:
             raise _expert_error(error, space) from redacted_cause(error)
 
 
-def _predict(client: Client, call: Call, cancelled: threading.Event, downloads: Path) -> Any:
+def _run(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
+    """The raw output of a Space for a call. Blocks."""
+    try:
+        with _connected(str(call.candidate.metadata["space"]), settings) as (client, downloads):
+            value = _predict(client, call, cancelled)
+            if isinstance(value, str) and call.spec.outputs[0] == "text":
+                return answer_output(call.spec, value)
+            return _received(value, call, downloads)
+    except (InputError, BadInputError) as error:
+        raise UnsupportedError(f"the Space sent a file that cannot be read: {error}") from error
+    finally:
+        call.sweep()
+
+
+def _predict(client: Client, call: Call, cancelled: threading.Event) -> Any:
     name = call.candidate.metadata.get("api_name")
     try:
         job = client.submit(api_name=name and f"/{str(name).lstrip('/')}", **_arguments(call))
@@ -150,13 +155,7 @@ def _predict(client: Client, call: Call, cancelled: threading.Event, downloads: 
             job.cancel()
             raise TransientError("the call was cancelled")
     result = job.future.result()
-    value = result[0] if isinstance(result, tuple) and result else result
-    if isinstance(value, str) and call.spec.outputs[0] == "text":
-        return answer_output(call.spec, value)
-    try:
-        return _received(value, call, downloads)
-    except (InputError, BadInputError) as error:
-        raise UnsupportedError(f"the Space sent a file that cannot be read: {error}") from error
+    return result[0] if isinstance(result, tuple) and result else result
 
 
 def _connect(space: str, settings: Settings, folder: str) -> Client:

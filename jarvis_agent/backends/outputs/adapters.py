@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.outputs import detection, media
+from jarvis_agent.backends.outputs import media
 from jarvis_agent.backends.outputs.validators import (
     Adapted,
     Adapter,
@@ -350,11 +350,11 @@ ADAPTERS: dict[str, Adapter] = {
     "text-ranking": ranking,
     "image-classification": classes,
     "zero-shot-image-classification": classes,
-    "object-detection": detection.objects,
-    "zero-shot-object-detection": detection.objects,
-    "keypoint-detection": detection.people,
-    "image-segmentation": detection.segments,
-    "mask-generation": detection.unlabelled_masks,
+    "object-detection": media.objects,
+    "zero-shot-object-detection": media.objects,
+    "keypoint-detection": media.people,
+    "image-segmentation": media.segments,
+    "mask-generation": media.unlabelled_masks,
     "depth-estimation": media.depth,
     "image-feature-extraction": features,
     "image-to-text": image_text,
@@ -370,7 +370,6 @@ ADAPTERS: dict[str, Adapter] = {
     "tabular-regression": numbered_rows,
     "time-series-forecasting": forecast,
     "extract-frames": media.frames,
-    "edit-image": media.edited_picture,
     "media-info": media.file_info,
 }
 """Adapters of the tasks whose output has its own form."""

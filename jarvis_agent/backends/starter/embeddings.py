@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 
-from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.base import Call, Expert, labels_of, sentences_of, text_of
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
-from jarvis_agent.core.errors import BadInputError, ConfigError, MissingExtraError, TransientError
+from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import replace_surrogates
 
@@ -234,41 +234,27 @@ def load_text_comparison(weights: Path, settings: Settings) -> Expert:
     Raw outputs by task:
         feature-extraction        [[[…384 numbers…]]] as in transformers, with one vector for the whole text
         sentence-similarity       [score of each sentence], cosines in [-1, 1]
-        text-ranking              [{"index": int, "text": str, "score": float}], best first
+        text-ranking              [{"index": int, "text": str, "score": float}]
         zero-shot-classification  [{"label": str, "similarity": float}]: cosines, which are no probabilities
     """
     encode = load_embedder(settings).encode
 
     def expert(call: Call) -> Any:
-        task, text = call.spec.name, call.inputs["text"]
-        if not text.strip():
-            raise BadInputError(f"{task} needs a text, and this one is empty")
+        task, text = call.spec.name, text_of(call)
         if task == "feature-extraction":
             return [encode([text]).tolist()]
-        others = _texts(call, "labels" if task == "zero-shot-classification" else "sentences")
         if task == "zero-shot-classification":
-            cosines = _cosines(encode([text, *(f"It is {label}." for label in others)])).tolist()
-            return [{"label": label, "similarity": each} for label, each in zip(others, cosines, strict=True)]
+            labels = labels_of(call)
+            cosines = _cosines(encode([text, *(f"It is {label}." for label in labels)])).tolist()
+            return [{"label": label, "similarity": each} for label, each in zip(labels, cosines, strict=True)]
+        others = sentences_of(call)
         scores = _cosines(encode([text, *others])).tolist()
         if task == "sentence-similarity":
             return scores
-        rows = zip(range(len(others)), others, scores, strict=True)
-        ranked = [{"index": index, "text": other, "score": score} for index, other, score in rows]
-        return sorted(ranked, key=lambda row: -row["score"])
+        rows = enumerate(zip(others, scores, strict=True))
+        return [{"index": index, "text": other, "score": score} for index, (other, score) in rows]
 
     return expert
-
-
-def _texts(call: Call, name: str) -> list[str]:
-    """The texts of an argument; labels also from one text with commas, and without duplicates."""
-    value = call.inputs[name]
-    texts = [value] if isinstance(value, str) else [str(item) for item in value]
-    if name == "labels":
-        labels = (label.strip() for text in texts for label in text.split(","))
-        texts = list(dict.fromkeys(label for label in labels if label))
-    if not texts:
-        raise BadInputError(f"{call.spec.name} needs {name}, and there are none")
-    return texts
 
 
 def _cosines(vectors: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Models of the Hub run with transformers; pipelines.py is the table of tasks."""
+"""Models of the Hub run with transformers; backend.py is the table of tasks."""

@@ -17,7 +17,7 @@ from typing import Any
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder
 from jarvis_agent.backends.local import FileBackend
-from jarvis_agent.backends.transformers import audio, multimodal, text, vision
+from jarvis_agent.backends.transformers import multimodal, text, vision
 from jarvis_agent.backends.transformers.loading import (
     LoadedModel,
     choose_pipeline,
@@ -43,15 +43,13 @@ _SEGMENT = partial(_Exact, parts=_PIXELS, run=vision.segment, pipe="image-segmen
 _VISION_ENCODER = partial(Spec, "ImageTextToText", (*_PIXELS, *_TOKENS), only=("vision-encoder-decoder",))
 _ASK_CHAT = Spec("ImageTextToText", _WHOLE, multimodal.answer_by_chat)
 _SPEECH = (
-    _Exact("TextToWaveform", (*_WHOLE, *_TOKENS), audio.synthesize, "text-to-audio", only=("bark",)),
-    _Exact("TextToWaveform", _TOKENS, audio.synthesize, "text-to-audio"),
+    _Exact("TextToWaveform", (*_WHOLE, *_TOKENS), multimodal.synthesize, "text-to-audio", only=("bark",)),
+    _Exact("TextToWaveform", _TOKENS, multimodal.synthesize, "text-to-audio"),
 )
 
 PIPELINES: dict[str, tuple[Spec, ...]] = {
     "text-classification": (
-        Spec(
-            "SequenceClassification", _TOKENS, text.classify, "text-classification", batch=text.classify_batch
-        ),
+        Spec("SequenceClassification", _TOKENS, text.classify, "text-classification", batched=True),
     ),
     "token-classification": (
         Spec("TokenClassification", _TOKENS, text.find_entities, "token-classification"),
@@ -70,15 +68,9 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
         Spec("CausalLM", _TOKENS, text.generate_text),
         Spec("Seq2SeqLM", _TOKENS, text.generate_text),
     ),
-    "feature-extraction": (Spec("", _TOKENS, text.embed, batch=text.embed_batch),),
+    "feature-extraction": (Spec("", _TOKENS, text.embed, batched=True),),
     "image-classification": (
-        Spec(
-            "ImageClassification",
-            _PIXELS,
-            vision.classify,
-            "image-classification",
-            batch=vision.classify_batch,
-        ),
+        Spec("ImageClassification", _PIXELS, vision.classify, "image-classification", batched=True),
     ),
     "object-detection": (_Exact("ObjectDetection", _PIXELS, vision.detect, "object-detection"),),
     "image-segmentation": (
@@ -111,13 +103,7 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
         _Exact("MaskGeneration", _PIXELS, vision.mask_by_pipeline, "mask-generation"),
     ),
     "keypoint-detection": (
-        _Exact(
-            "PoseEstimation",
-            _PIXELS,
-            vision.find_poses,
-            only=("vitpose",),
-            prepare=vision.load_detector,
-        ),
+        _Exact("PoseEstimation", _PIXELS, vision.find_poses, only=("vitpose",), prepare=vision.load_detector),
     ),
     "image-feature-extraction": (Spec("", _PIXELS, vision.embed),),
     "image-to-image": (_Exact("ImageToImage", _PIXELS, vision.upscale),),
@@ -131,10 +117,12 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
         Spec("ImageTextToText", _WHOLE, multimodal.caption),
     ),
     "automatic-speech-recognition": (
-        Spec("SpeechSeq2Seq", (*_SOUND, *_TOKENS), audio.transcribe, "automatic-speech-recognition"),
-        Spec("CTC", (*_SOUND, *_TOKENS), audio.transcribe, "automatic-speech-recognition"),
+        Spec("SpeechSeq2Seq", (*_SOUND, *_TOKENS), multimodal.transcribe, "automatic-speech-recognition"),
+        Spec("CTC", (*_SOUND, *_TOKENS), multimodal.transcribe, "automatic-speech-recognition"),
     ),
-    "audio-classification": (Spec("AudioClassification", _SOUND, audio.classify, "audio-classification"),),
+    "audio-classification": (
+        Spec("AudioClassification", _SOUND, multimodal.classify_sound, "audio-classification"),
+    ),
     "text-to-speech": _SPEECH,
     "visual-question-answering": (
         Spec("VisualQuestionAnswering", _WHOLE, multimodal.answer_question),
@@ -160,7 +148,7 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
         Spec("PreTraining", _WHOLE, multimodal.score_pages, only=("colpali", "colqwen2", "colmodernvbert")),
     ),
     "text-to-audio": (
-        _Exact("TextToWaveform", _TOKENS, audio.generate_music, only=("musicgen", "musicgen_melody")),
+        _Exact("TextToWaveform", _TOKENS, multimodal.generate_music, only=("musicgen", "musicgen_melody")),
         *_SPEECH,
     ),
 }
@@ -176,7 +164,9 @@ class TransformersExpert:
     loaded: LoadedModel
 
     def __call__(self, call: Call) -> Any:
-        raw = self.pipeline.run(replace(self.loaded, options=_options(call)), call)
+        loaded = replace(self.loaded, options=_options(call))
+        run = self.pipeline.run
+        raw = run(loaded, [call])[0] if self.pipeline.batched else run(loaded, call)
         draw = CONTROL_MAPS.get(call.spec.name)
         return draw(raw, self.loaded, call) if draw else raw
 
@@ -189,7 +179,7 @@ class TransformersExpert:
     @property
     def batch(self) -> Callable[[Sequence[Call]], list[Any]] | None:
         """The function that computes several calls at once, or None."""
-        return None if self.pipeline.batch is None else partial(self.pipeline.batch, self.loaded)
+        return partial(self.pipeline.run, self.loaded) if self.pipeline.batched else None
 
 
 def _options(call: Call) -> dict[str, Any]:

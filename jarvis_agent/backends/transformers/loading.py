@@ -19,7 +19,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import pick_dtype, place, weight_bytes
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -93,22 +92,23 @@ class PipelineSpec:
         auto: suffix of the auto class that knows the fitting models: "CausalLM" is AutoModelForCausalLM;
             empty is AutoModel.
         parts: what prepares the inputs: "processor" or names of _PARTS.
-        run: returns the raw output of one call. Runs in a worker thread, one call at a time.
+        run: returns the raw output of one call, or with `batched` those of several calls. Runs in a worker
+            thread, one call or batch at a time.
         pipe: name of the transformers pipeline that `run` uses.
         only: model types that fit; empty means every type the auto class knows.
         prepare: loads further models or data; its result becomes `LoadedModel.extras`.
         exact: load in float32 whatever the settings say, because later steps need the precision.
-        batch: returns the raw outputs of several calls computed at once.
+        batched: `run` takes a list of calls, which it computes at once.
     """
 
     auto: str
     parts: tuple[str, ...]
-    run: Callable[[LoadedModel, Call], Any]
+    run: Callable[[LoadedModel, Any], Any]
     pipe: str | None = None
     only: tuple[str, ...] = ()
     prepare: Callable[[Candidate, Settings], Mapping[str, Any]] | None = None
     exact: bool = False
-    batch: Callable[[LoadedModel, Sequence[Call]], list[Any]] | None = None
+    batched: bool = False
 
     @property
     def auto_class(self) -> Any:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.algorithms import control_maps
-from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.base import Call, labels_of
 from jarvis_agent.backends.hub.snapshot import model_folder
 from jarvis_agent.backends.transformers.loading import LoadedModel, PipelineSpec, load_model
-from jarvis_agent.backends.transformers.text import MAX_LABELS, labels_of, top_labels
+from jarvis_agent.backends.transformers.text import MAX_LABELS, top_labels
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
@@ -61,13 +61,8 @@ def image_of(call: Call) -> Image:
     return call.inputs["image"].to_pil().convert("RGB")  # type: ignore[no-any-return]
 
 
-def classify(loaded: LoadedModel, call: Call) -> Any:
-    """Return [{label, score}]."""
-    return classify_batch(loaded, [call])[0]
-
-
-def classify_batch(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
-    """Return the result of `classify` for each call."""
+def classify(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
+    """Return [{label, score}] for each call."""
     images = [image_of(call) for call in calls]
     most = min(MAX_LABELS, loaded.model.config.num_labels)
     return list(loaded.pipe(images, top_k=most, batch_size=len(images)))
