@@ -6,6 +6,7 @@
 
 Notes:
 - An embedding model maps a text to a vector; a cross-encoder scores two texts read together.
+- The token vectors of a plain model of transformers are averaged.
 - The prompts of a model ("query: ") mark which text is the query and which are the documents.
 """
 
@@ -28,10 +29,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 
-_COMPARISONS = frozenset({"sentence-similarity", "text-ranking"})
-"""Tasks for which plain transformers models are accepted too; their token vectors are averaged."""
-
-EMBEDDING_TASKS = _COMPARISONS | {"feature-extraction"}
+EMBEDDING_TASKS = frozenset({"feature-extraction", "sentence-similarity", "text-ranking"})
 
 _EMBEDDER, _CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
 
@@ -96,7 +94,7 @@ class CrossEncoderModel(TextModel):
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """Return the raw outputs of several calls."""
-        if any(call.spec.name not in _COMPARISONS for call in calls):
+        if any(call.spec.name == "feature-extraction" for call in calls):
             raise UnsupportedError(f"{self.id} compares texts, and gives none of them a vector")
         pairs = [(text_of(call), text) for call in calls for text in sentences_of(call)]
         scores = iter(self.model.predict(pairs).tolist())
@@ -114,14 +112,8 @@ class SentenceTransformersBackend(FileBackend):
     name = "sentence-transformers"
     needs = ("torch", "sentence_transformers")
     library = "sentence-transformers"
-    libraries = ("sentence-transformers",)
+    libraries = (None, "sentence-transformers", "transformers")
     tasks = EMBEDDING_TASKS
-
-    def mismatch(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """Return why the library does not fit; it compares texts with models of transformers too."""
-        if spec.name in _COMPARISONS and candidate.library in (None, "transformers"):
-            return None
-        return super().mismatch(spec, candidate)
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
         """All tasks share one loaded model."""
@@ -177,6 +169,6 @@ def _roles(call: Call) -> list[tuple[str, str]]:
 
 
 def _ranked(texts: list[str], scores: list[float]) -> list[dict[str, Any]]:
-    """Return [{index, text, score}] best first; `index` is the place in the call."""
-    order = sorted(range(len(texts)), key=lambda index: -scores[index])
-    return [{"index": index, "text": texts[index], "score": scores[index]} for index in order]
+    """Return [{index, text, score}]; `index` is the place in the call."""
+    rows = enumerate(zip(texts, scores, strict=True))
+    return [{"index": index, "text": text, "score": score} for index, (text, score) in rows]

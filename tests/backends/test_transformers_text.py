@@ -154,7 +154,6 @@ def test_answers_from_cells_need_pandas(bench: Bench, monkeypatch: pytest.Monkey
 def test_a_batch_gives_what_the_calls_give_one_by_one(bench: Bench) -> None:
     for task, model, inputs in (
         ("text-classification", "bert_classifier", [{"text": TEXT}, {"text": "Ada"}, {"text": LONG}]),
-        ("feature-extraction", "bert_base", [{"text": "the program of Ada"}, {"text": "Ada"}]),
         ("image-classification", "vit", [{"image": "photo"}, {"image": "page"}]),
     ):
         calls = [bench.call(task, model, **given) for given in inputs]

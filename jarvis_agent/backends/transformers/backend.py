@@ -68,7 +68,6 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
         Spec("CausalLM", _TOKENS, text.generate_text),
         Spec("Seq2SeqLM", _TOKENS, text.generate_text),
     ),
-    "feature-extraction": (Spec("", _TOKENS, text.embed, batched=True),),
     "image-classification": (
         Spec("ImageClassification", _PIXELS, vision.classify, "image-classification", batched=True),
     ),

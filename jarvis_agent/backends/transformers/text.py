@@ -248,16 +248,6 @@ def fill_mask(loaded: LoadedModel, call: Call) -> Any:
     return loaded.pipe(masked, top_k=MAX_LABELS, tokenizer_kwargs=shortened)
 
 
-def embed(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
-    """Return [[vector]] for each call: the mean of the token vectors."""
-    texts = [text_of(call) for call in calls]
-    batch = loaded.tokenizer(texts, truncation=True, padding=True, return_tensors="pt")
-    states = loaded.forward(batch).last_hidden_state.float()
-    mask = batch["attention_mask"].to(states.device).unsqueeze(-1)
-    means = (states * mask).sum(dim=1) / mask.sum(dim=1)
-    return [[[vector]] for vector in means.tolist()]
-
-
 def answer_from_context(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{answer, score, start, end}]: the most probable spans of the context, best first.
 
