@@ -525,9 +525,6 @@ class ModelPool:
         free_caches()
 
 
-logger = logging.getLogger(__name__)
-
-
 class WorkerThreads:
     """At most `size` threads, started when needed. `submit` is called by one thread at a time."""
 

@@ -12,7 +12,7 @@ from PIL import Image
 from result_bench import a_call
 
 from jarvis_agent import JarvisAgent, Plan, Settings, hf_tools
-from jarvis_agent.backends.algorithms import media_tools
+from jarvis_agent.backends.algorithms import backend as algorithms
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import count_words
 from jarvis_agent.core.types import Resource, Task
@@ -27,7 +27,7 @@ def info_of(path: Path) -> tuple[dict[str, Any], list[str]]:
     kind, mime = detect_media_type(path)
     file = Resource(kind=kind, path=path, mime=mime)
     call = a_call(TASKS["media-info"], path.parent, file=file)
-    info = media_tools.info(call)
+    info = algorithms.info(call)
     assert (info.pop("name"), info.pop("bytes")) == (path.name, path.stat().st_size)
     return info, call.notes
 
@@ -123,7 +123,7 @@ async def test_a_file_whose_facts_are_read_may_be_longer_than_what_is_decoded(tm
     write_audio(tmp_path / "long.wav", [0.0] * 4000, 1000)
     store = ResourceStore(Settings(max_seconds=1, output_dir=tmp_path / "made"))
     file = await store.resolve(await store.grant(str(tmp_path / "long.wav")), "file")
-    assert media_tools.info(a_call(TASKS["media-info"], tmp_path, file=file))["duration"] == 4.0
+    assert algorithms.info(a_call(TASKS["media-info"], tmp_path, file=file))["duration"] == 4.0
 
 
 def test_the_words_that_another_task_reads_are_counted(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import trimesh
 from PIL import Image
 from result_bench import a_call, adapting_in
 
-from jarvis_agent.backends.algorithms.media_tools import info
+from jarvis_agent.backends.algorithms.backend import info
 from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS

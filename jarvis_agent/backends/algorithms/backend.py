@@ -1,4 +1,4 @@
-"""The table of algorithms, which do a task without a model, and their backend.
+"""Algorithms, which do a task without a model, and their backend: videos with PyAV, images with Pillow.
 
     ALGORITHMS["canny-control"].run(call)      # a PIL image
     ALGORITHMS["extract-audio"].run(call)      # {"path": a WAV file}
@@ -8,19 +8,402 @@ A new algorithm is a function (from a Call to the raw output of its task) and a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.algorithms import media_tools
 from jarvis_agent.backends.algorithms.control_maps import canny, control_map, lines, scribble, soft_edges
-from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.base import Call, Expert, whole_number
 from jarvis_agent.backends.local import LocalBackend
-from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.core.text import count_words
+from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.media.audio import probe_audio
+from jarvis_agent.media.detect import DOCX, EPUB, OLE, PDF, detect_media_type
+from jarvis_agent.media.documents import count_pages, load_text
+from jarvis_agent.media.limits import image_size
+from jarvis_agent.media.tables import table_shape
+from jarvis_agent.media.video import encode_sound, join_mp4, opened, probe_video, spread_frames
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+FRAMES = 8
+"""Frames that are extracted by default."""
+
+MAX_FRAMES = 64
+
+
+def combine(call: Call) -> dict[str, Any]:
+    """Replace the sound of a video (inputs: video, audio): {path} of an MP4 with H.264 and AAC.
+
+    H.264 pictures of an MP4 file are copied; others, and the sound, are encoded. The longer of the two sets
+    the length.
+
+    Raises:
+        BadInputError: a file cannot be read, or lacks pictures or sound.
+    """
+    target = call.new_path(".mp4")
+    with opened(call.inputs["video"].path) as video, opened(call.inputs["audio"].path, "audio") as audio:
+        join_mp4(video, audio, target)
+    return {"path": target}
+
+
+def extract_audio(call: Call) -> dict[str, Any]:
+    """The sound of a video: {path} of a WAV file, 16-bit, with the rate and channels of the video's sound.
+
+    Raises:
+        BadInputError: the video cannot be read, or has no sound.
+    """
+    import av
+
+    source = call.inputs["video"].path
+    target = call.new_path(".wav")
+    with opened(source) as video:
+        if not video.streams.audio:
+            raise BadInputError(f"{source.name} has no sound")
+        stream = video.streams.audio[0]
+        with av.open(target, "w") as output:
+            written = output.add_stream("pcm_s16le", rate=stream.rate, layout=stream.layout.name)
+            encode_sound(video, output, written)
+    return {"path": target}
+
+
+def extract_frames(call: Call) -> list[dict[str, Any]]:
+    """`count` frames (default 8) spread evenly over a video: [{image: PIL, time in seconds}].
+
+    Raises:
+        BadInputError: the video cannot be read, or the count is not between 1 and `MAX_FRAMES`.
+    """
+    count = whole_number(call, "count", MAX_FRAMES) or FRAMES
+    frames = spread_frames(call.inputs["video"].path, count)
+    return [{"image": image, "time": seconds} for seconds, image in frames]
+
+
+_BOX_FORMS = '[xmin, ymin, xmax, ymax] in pixels, a detection that has a box, or a part such as "left half"'
+
+_SIDES = {
+    **dict.fromkeys(("left", "左"), (0, 0.0)),
+    **dict.fromkeys(("right", "右"), (0, 1.0)),
+    **dict.fromkeys(("top", "upper", "上"), (1, 0.0)),
+    **dict.fromkeys(("bottom", "lower", "下"), (1, 1.0)),
+}
+"""Axis and place of the sides in the name of a part."""
+
+_MIDDLE = frozenset({"centre", "center", "central", "middle", "中"})
+_SHARES = {"third": 1 / 3, "三分之一": 1 / 3, "quarter": 1 / 4, "四分之一": 1 / 4}
+_FILLERS = ("the", "of", "half", "side", "part", "corner", "hand", "image", "picture", "photo")
+_CHINESE_FILLERS = "半边部分角侧面间央的图片像"
+_WORDS = re.compile(r"[a-z]+|[三四]分之一|[^\W_]")
+
+_FLIPS = {
+    **dict.fromkeys(("horizontal", "horizontally", "left-right", "mirror"), "FLIP_LEFT_RIGHT"),
+    **dict.fromkeys(("vertical", "vertically", "top-bottom", "upside down"), "FLIP_TOP_BOTTOM"),
+}
+_FORMATS = ("png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff")
+"""Image formats that are written."""
+
+_QUALITY = 92
+"""Of JPEG and WebP files."""
+
+_TURN = re.compile(r"(?:(?P<degrees>[+-]?[0-9]{1,6}(?:\.[0-9]{1,6})?) *(?:°|degrees?)?)? *(?P<way>[a-z -]*)")
+_CLOCKWISE = frozenset({"", "clockwise", "right", "to the right"})
+_COUNTERCLOCKWISE = frozenset(
+    {"counterclockwise", "counter-clockwise", "anticlockwise", "left", "to the left"}
+)
+
+
+def resize(call: Call) -> Image:
+    """Resize an image to `width` and `height` in pixels; a missing side keeps the aspect ratio.
+
+    Raises:
+        BadInputError: no side is given, one is not a positive whole number, or the image would be too large.
+    """
+    from PIL import Image as Images
+
+    limit = call.settings.max_pixels
+    wide, high = whole_number(call, "width", limit), whole_number(call, "height", limit)
+    if wide is None and high is None:
+        raise BadInputError("resize-image needs a width or a height in pixels, such as 512")
+    image: Image = call.inputs["image"].to_pil()
+    width = wide or max(1, round(image.width * (high or 0) / image.height))
+    height = high or max(1, round(image.height * width / image.width))
+    _check_pixels(width, height, limit)
+    return image.resize((width, height), Images.Resampling.LANCZOS)
+
+
+def _check_pixels(width: int, height: int, limit: int) -> None:
+    if width * height > limit:
+        size = f"an image of {width} × {height} pixels"
+        raise BadInputError(f"{size} has more than {limit:,} (JARVIS_MAX_PIXELS); use a smaller size")
+
+
+def crop(call: Call) -> Image:
+    """The part of an image inside `box`; of several detections the one with the best score.
+
+    `box`: [xmin, ymin, xmax, ymax], {xmin, …}, a detection, a list of detections, or those as text; or the
+    name of a part: "left half", "top third", "bottom right corner", "右半边".
+
+    Raises:
+        BadInputError: the box cannot be read, or lies outside the image.
+    """
+    image: Image = call.inputs["image"].to_pil()
+    name = call.inputs.get("box")
+    box = (_part(name, *image.size) if isinstance(name, str) else None) or _box(name)
+    left, top = (max(0, math.floor(side)) for side in box[:2])
+    right, bottom = min(image.width, math.ceil(box[2])), min(image.height, math.ceil(box[3]))
+    if left >= right or top >= bottom:
+        size = f"{image.width} × {image.height} pixels"
+        raise BadInputError(f"the box {list(box)} lies outside the image ({size})")
+    return image.crop((left, top, right, bottom))
+
+
+def _part(name: str, width: int, height: int) -> tuple[float, float, float, float] | None:
+    """The box of a named part in pixels; None if the name has other words or no side.
+
+    One side means its half, third or quarter; two sides mean a corner, with half of each side.
+    """
+    words = _WORDS.findall(name[:100].lower())
+    places = dict(_SIDES[word] for word in words if word in _SIDES)
+    shares = [_SHARES[word] for word in words if word in _SHARES]
+    is_centred = not _MIDDLE.isdisjoint(words)
+    known = {*_SIDES, *_MIDDLE, *_SHARES, *_FILLERS, *_CHINESE_FILLERS}
+    sides = sum(word in _SIDES for word in words)
+    if not known.issuperset(words) or sides != len(places) or len(shares) > 1 or not (places or is_centred):
+        return None
+    if is_centred:  # The middle third is as high as the image; the centre is away from all sides.
+        places = {0: 0.5} if shares and not places else {0: 0.5, 1: 0.5, **places}
+    share = shares[0] if shares and len(places) == 1 else 1 / 2
+    left, top, right, bottom = 0.0, 0.0, float(width), float(height)
+    if 0 in places:
+        left = places[0] * (1 - share) * width
+        right = left + share * width
+    if 1 in places:
+        top = places[1] * (1 - share) * height
+        bottom = top + share * height
+    return round(left), round(top), round(right), round(bottom)
+
+
+def _box(box: Any) -> tuple[float, float, float, float]:
+    if isinstance(box, str):
+        try:
+            box = json.loads(box)
+        except (ValueError, RecursionError):  # four bare numbers: "10, 20, 200, 220"
+            box = box.strip(" <>()").replace(",", " ").split()
+    if isinstance(box, list | tuple) and any(isinstance(row, Mapping) for row in box):
+        boxed = [row for row in box if isinstance(row, Mapping) and row.get("box")]
+        if not boxed:
+            raise BadInputError(f"none of the {len(box)} detections has a box; give {_BOX_FORMS}")
+        box = max(boxed, key=_score)
+    if isinstance(box, Mapping):
+        box = box.get("box", box)
+    if isinstance(box, Mapping):
+        box = [box.get(side) for side in ("xmin", "ymin", "xmax", "ymax")]
+    try:
+        left, top, right, bottom = (float(side) for side in box)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadInputError(f"{str(box)[:80]!r} is not a box; give {_BOX_FORMS}") from error
+    if not all(map(math.isfinite, (left, top, right, bottom))):
+        raise BadInputError(f"the box {str(box)[:80]} has sides that are not finite numbers")
+    return min(left, right), min(top, bottom), max(left, right), max(top, bottom)
+
+
+def _score(row: Mapping[str, Any]) -> float:
+    score = row.get("score")
+    return float(score) if isinstance(score, int | float) else 0.0
+
+
+def edit(call: Call) -> Image | dict[str, Any]:
+    """Turn, mirror and convert an image, in this order; {path} of a file for a `format` other than PNG.
+
+    Inputs: `rotate`, degrees clockwise or a text such as "90 degrees to the left"; `flip`, "horizontal" or
+    "vertical"; `greyscale`, true or 1; `format`, one of `_FORMATS`.
+
+    Raises:
+        BadInputError: no edit or an unknown one is named, or the image would be too large.
+    """
+    edits = {name: call.inputs.get(name) for name in ("rotate", "flip", "greyscale", "format")}
+    if all(value in (None, "") for value in edits.values()):
+        raise BadInputError(f"edit-image needs one of {', '.join(edits)}, such as rotate: 90")
+    source: Resource = call.inputs["image"]
+    degrees = 0.0 if edits["rotate"] in (None, "") else _degrees(edits["rotate"])
+    if source.path is not None and degrees:
+        with suppress(InputError):  # that of `to_pil` is a BadInputError
+            _check_rotation(image_size(source.path), degrees, call.settings.max_pixels)
+    image = source.to_pil()
+    if degrees:
+        image = _rotated(image, degrees)
+    if edits["flip"] not in (None, ""):
+        image = image.transpose(_flip(edits["flip"]))
+    if str(edits["greyscale"] or "").strip().lower() not in ("", "0", "false", "no", "none"):
+        image = _grey(image)
+    return image if edits["format"] in (None, "") else _converted(image, str(edits["format"]), call)
+
+
+def _degrees(angle: Any) -> float:
+    """Degrees clockwise, from a number or a text ("90°", "90 degrees to the left", "left")."""
+    turn = None if isinstance(angle, bool) else _TURN.fullmatch(str(angle)[:60].strip().lower())
+    way = turn["way"].strip() if turn else "?"
+    if turn is None or way not in _CLOCKWISE | _COUNTERCLOCKWISE or not (turn["degrees"] or way):
+        raise BadInputError(
+            f"{str(angle)[:80]!r} is not a rotation; give degrees clockwise, such as 90 or -90"
+        )
+    degrees = float(turn["degrees"] or 90) % 360
+    return -degrees if way in _COUNTERCLOCKWISE else degrees
+
+
+def _check_rotation(size: tuple[int, int], degrees: float, limit: int) -> None:
+    """Refuse a rotation before the image is decoded. Whether it is upright changes no number of pixels."""
+    width, height = size
+    sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
+    _check_pixels(math.ceil(width * cosine + height * sine), math.ceil(width * sine + height * cosine), limit)
+
+
+def _rotated(image: Image, degrees: float) -> Image:
+    from PIL import Image as Images
+
+    corners = "white" if image.mode == "RGB" else (0, 0, 0, 0)
+    return image.rotate(-degrees, Images.Resampling.BICUBIC, expand=True, fillcolor=corners)
+
+
+def _flip(direction: Any) -> Any:
+    from PIL import Image as Images
+
+    name = _FLIPS.get(str(direction).strip().lower())
+    if name is None:
+        raise BadInputError(f'{str(direction)[:80]!r} is not a way to flip; give "horizontal" or "vertical"')
+    return Images.Transpose[name]
+
+
+def _grey(image: Image) -> Image:
+    """The image without colours; what was transparent stays so."""
+    from PIL import Image as Images
+
+    grey = image.convert("L")
+    return Images.merge("RGBA", (grey, grey, grey, image.getchannel("A"))) if image.mode == "RGBA" else grey
+
+
+def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
+    from PIL import Image as Images
+
+    suffix = wanted.strip().lower().removeprefix("image/").removeprefix(".")
+    if suffix not in _FORMATS:
+        raise BadInputError(f"images cannot be written as {wanted[:80]!r}; give one of {', '.join(_FORMATS)}")
+    name = Images.registered_extensions()[f".{suffix}"]
+    if name == "PNG":
+        return image
+    if name == "JPEG" and image.mode == "RGBA":  # JPEG has no transparency.
+        image = Images.alpha_composite(Images.new("RGBA", image.size, "white"), image).convert("RGB")
+    path = call.new_path(f".{suffix}")
+    try:
+        image.save(path, format=name, quality=_QUALITY)
+    except (ValueError, OSError) as error:
+        raise BadInputError(f"the image cannot be written as {name}: {error}") from error
+    return {"path": path}
+
+
+_FORMAT_NAMES = {
+    DOCX: "DOCX",
+    EPUB: "EPUB",
+    OLE: "old Office file",
+    "application/msword": "DOC",
+    "audio/mpeg": "MP3",
+    "image/svg+xml": "SVG",
+    "model/gltf-binary": "GLB",
+    "text/markdown": "Markdown",
+    "text/plain": "plain text",
+    "text/tab-separated-values": "TSV",
+    "video/quicktime": "MOV",
+    "video/x-matroska": "MKV",
+}
+"""Names of formats that are not the end of their media type."""
+
+_SIDEWAYS = (5, 6, 7, 8)
+"""Values of the EXIF tag `Orientation` for which width and height are exchanged."""
+
+_ORIENTATION = 0x0112
+
+
+def info(call: Call) -> dict[str, Any]:
+    """The facts of a file of any kind (input: file), from its headers and packets.
+
+    Always name, format, and bytes; by kind also width and height (pixels, upright), fps, duration (seconds),
+    sampling_rate (Hz), and the numbers of frames, channels, pages, words, lines, characters, rows and
+    entries, and the names of columns. A note says why the content could not be read.
+
+    Raises:
+        InputError: the file is missing, empty, or of an unknown type.
+    """
+    file: Resource = call.inputs["file"]
+    path, kind, mime = Path(str(file.path)), file.kind, file.mime
+    if mime is None:
+        kind, mime = detect_media_type(path)
+    name = _FORMAT_NAMES.get(mime) or mime.partition("/")[2].removeprefix("x-").upper()
+    facts = {"name": file.name or path.name, "format": name, "bytes": path.stat().st_size}
+    try:
+        if read := _READERS.get(kind):
+            facts |= read(path)
+        elif kind in ("text", "data"):
+            facts |= {"pages": count_pages(path)} if mime == PDF else {}
+            facts |= _text_facts(kind, load_text(path) if facts["bytes"] else "")
+    except (BadInputError, InputError, MissingExtraError) as error:
+        call.notes.append(str(error))
+    return facts
+
+
+def _image_facts(path: Path) -> dict[str, Any]:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            width, height = image.size
+            if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
+                width, height = height, width
+            frames = getattr(image, "n_frames", 1)
+    except Exception as error:  # Pillow raises errors of any type for damaged files.
+        raise BadInputError(f"{path} cannot be read as an image: {error}") from error
+    return {"width": width, "height": height, **({"frames": frames} if frames > 1 else {})}
+
+
+def _video_facts(path: Path) -> dict[str, Any]:
+    try:
+        return asdict(probe_video(path))
+    except BadInputError:  # Browsers record sound alone as WebM or MP4.
+        return asdict(probe_audio(path))
+
+
+def _table_facts(path: Path) -> dict[str, Any]:
+    rows, columns = table_shape(path)
+    return {"rows": rows, "columns": columns}
+
+
+def _text_facts(kind: str, text: str) -> dict[str, Any]:
+    if kind == "text":
+        return {"words": count_words(text), "lines": len(text.splitlines()), "characters": len(text)}
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"it is not valid JSON: {error}") from error
+    return {"entries": len(data)} if isinstance(data, list | dict) else {}
+
+
+_READERS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
+    "image": _image_facts,
+    "audio": lambda path: asdict(probe_audio(path)),
+    "video": _video_facts,
+    "table": _table_facts,
+}
+"""By kind."""
+
 
 _LICENSES = {"cv2": "apache-2.0", "av": "bsd-3-clause", "PIL": "mit-cmu"}
 _EXTRAS = {"cv2": "starter", "av": "local", "PIL": "local"}
@@ -46,13 +429,13 @@ ALGORITHMS: dict[str, Algorithm] = {
     "hed-control": Algorithm("opencv/soft-edge", "cv2", "Soft edges.", control_map(soft_edges)),
     "mlsd-control": Algorithm("opencv/lines", "cv2", "Straight lines.", control_map(lines)),
     "scribble-control": Algorithm("opencv/scribble", "cv2", "Bold strokes.", control_map(scribble)),
-    "combine-video-audio": Algorithm("pyav/combine", "av", "Replaces a video's sound.", media_tools.combine),
-    "extract-audio": Algorithm("pyav/audio", "av", "Extracts the sound.", media_tools.extract_audio),
-    "extract-frames": Algorithm("pyav/frames", "av", "Extracts frames.", media_tools.extract_frames),
-    "resize-image": Algorithm("pillow/resize", "PIL", "Resizes an image.", media_tools.resize),
-    "crop-image": Algorithm("pillow/crop", "PIL", "Crops an image.", media_tools.crop),
-    "edit-image": Algorithm("pillow/edit", "PIL", "Edits an image.", media_tools.edit),
-    "media-info": Algorithm("pillow/info", "PIL", "Reads facts of a file.", media_tools.info),
+    "combine-video-audio": Algorithm("pyav/combine", "av", "Replaces a video's sound.", combine),
+    "extract-audio": Algorithm("pyav/audio", "av", "Extracts the sound.", extract_audio),
+    "extract-frames": Algorithm("pyav/frames", "av", "Extracts frames.", extract_frames),
+    "resize-image": Algorithm("pillow/resize", "PIL", "Resizes an image.", resize),
+    "crop-image": Algorithm("pillow/crop", "PIL", "Crops an image.", crop),
+    "edit-image": Algorithm("pillow/edit", "PIL", "Edits an image.", edit),
+    "media-info": Algorithm("pillow/info", "PIL", "Reads facts of a file.", info),
 }
 """By task. Control maps of depth, normals, poses and segments need a model."""
 

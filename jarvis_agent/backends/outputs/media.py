@@ -84,7 +84,7 @@ def picture(raw: Any, call: Call) -> Adapted:
 
 
 def file_info(raw: Any, call: Call) -> Adapted:
-    """Facts of a file, as of `algorithms.media_tools.info`. The summary has all of them but names."""
+    """Facts of a file, as of `algorithms.backend.info`. The summary has all of them but names."""
     info = to_builtin(raw)
     info = {name: fact for name, fact in info.items() if fact is not None} if isinstance(info, dict) else {}
     if not {"name", "format", "bytes"} <= info.keys():
