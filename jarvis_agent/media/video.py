@@ -47,14 +47,6 @@ class VideoFacts:
     duration: float
     frames: int
 
-    @property
-    def summary(self) -> str:
-        """The properties as a phrase for answers."""
-        return (
-            f"a video of {self.duration:.1f} s, {self.width} × {self.height} pixels, "
-            f"{round(self.fps, 1):g} frames a second"
-        )
-
 
 def _load_av() -> Any:
     try:

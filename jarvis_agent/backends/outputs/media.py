@@ -10,6 +10,7 @@ What has the same label gets the same colour.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +38,7 @@ from jarvis_agent.backends.outputs.validators import (
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.tasks.spec import MEDIA, ArgKind
+from jarvis_agent.core.text import clean, replace_surrogates
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import decode_audio, write_audio
 from jarvis_agent.media.detect import detect_media_type
@@ -216,8 +218,8 @@ def _sound_facts(file: Resource, rate: int, seconds: float) -> dict[str, Any]:
 def video(raw: Any, call: Call) -> Adapted:
     """{frames: images or an array (n, h, w, 3), fps}, or {path} of a video or an animated GIF.
 
-    The output has path, width and height in pixels, fps, and duration in seconds. Without PyAV a {path} is
-    passed on as it is, and the output has its path alone.
+    The output has path, width and height in pixels, fps, duration in seconds, and the number of frames.
+    Without PyAV a {path} is passed on as it is, and the output has its path alone.
     """
     try:
         if isinstance(raw, Mapping) and "frames" in raw:
@@ -230,15 +232,10 @@ def video(raw: Any, call: Call) -> Adapted:
         facts = probe_video(path)
     except BadInputError as error:
         raise UnexpectedError(f"a video that can be read ({error})") from error
-    output = {
-        "path": str(path),
-        "width": facts.width,
-        "height": facts.height,
-        "fps": facts.fps,
-        "duration": facts.duration,
-    }
     resource = Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
-    return Adapted(output, facts.summary, (resource,))
+    size = f"{facts.width} × {facts.height} pixels, {round(facts.fps, 1):g} frames a second"
+    summary = f"a video of {facts.duration:.1f} s, {size}"
+    return Adapted({"path": str(path), **asdict(facts)}, summary, (resource,))
 
 
 def _as_mp4(source: Path, call: Call) -> Path:
@@ -358,33 +355,22 @@ def _from_array(value: Any) -> Image:
 
 
 def save_image(image: Image, call: Call, name: str) -> Resource:
-    """Write an image as PNG; modes that PNG does not have are converted to RGB."""
+    """Write an image as PNG; modes that PNG does not have are converted to RGB.
+
+    Its metadata name the task, the model, the seed, and the prompt (if any, without secrets).
+    """
     from PIL.PngImagePlugin import PngInfo
 
-    origin = PngInfo()
-    for key, value in _provenance(call).items():
-        origin.add_itxt(key, value)
+    prompt, origin = call.inputs.get("text"), PngInfo()
+    origin.add_itxt("task", call.spec.name)
+    origin.add_itxt("model", call.candidate.id)
+    if isinstance(prompt, str):
+        origin.add_itxt("prompt", clean(replace_surrogates(redact(prompt)))[:MAX_PROMPT])
+    origin.add_itxt("seed", str(call.settings.seed))
     path = call.new_path(".png")
     writable = image if image.mode in ("L", "RGB", "RGBA", "I;16") else image.convert("RGB")
     writable.save(path, format="PNG", pnginfo=origin)
     return Resource(kind="image", path=path, mime="image/png", name=name)
-
-
-def _provenance(call: Call) -> dict[str, str]:
-    """Task, model, prompt (if any, without secrets) and seed of a call, for an image's metadata."""
-    prompt = call.inputs.get("text")
-    known = {
-        "task": call.spec.name,
-        "model": call.candidate.id,
-        "prompt": redact(prompt)[:MAX_PROMPT] if isinstance(prompt, str) else "",
-        "seed": str(call.settings.seed),
-    }
-    # PNG text is UTF-8 without NUL; a prompt may have NUL or half of a surrogate pair.
-    return {
-        key: value.encode("utf-8", "replace").decode().replace("\0", " ")
-        for key, value in known.items()
-        if value
-    }
 
 
 def save_audio(samples: Any, rate: int, call: Call, name: str) -> tuple[Resource, float]:
