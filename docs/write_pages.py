@@ -14,9 +14,9 @@ from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
 from jarvis_agent import Settings
+from jarvis_agent.backends import diffusers as diffusers_tasks
 from jarvis_agent.backends import sentence_transformers
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
-from jarvis_agent.backends.diffusers import backend as diffusers_tasks
 from jarvis_agent.backends.hosted.inference_providers import CALLS
 from jarvis_agent.backends.hosted.openai_compatible import PROMPTS
 from jarvis_agent.backends.llama_cpp import TEXT_TASKS

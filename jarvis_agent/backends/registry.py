@@ -33,7 +33,7 @@ _LOCAL = (
     "transformers.backend:TransformersBackend",
     "tabular.sklearn:SklearnBackend",
     "tabular.time_series:ChronosBackend",
-    "diffusers.backend:DiffusersBackend",
+    "diffusers:DiffusersBackend",
 )
 """Module and class of each backend that loads models on this machine, in the order of preference."""
 

@@ -36,7 +36,7 @@ pytest.importorskip("sentence_transformers")
 
 from model_bench import Bench, as_pickle, fetched
 
-from jarvis_agent.backends.diffusers.backend import DiffusersBackend
+from jarvis_agent.backends.diffusers import DiffusersBackend
 from jarvis_agent.backends.sentence_transformers import SentenceTransformersBackend
 from jarvis_agent.backends.transformers.backend import TransformersBackend
 

@@ -1,13 +1,15 @@
-"""Generation with diffusers: load the pipeline that fits a model and a task, and call it.
+"""Run models of the Hub with diffusers: images, videos, sounds and shapes from texts and images.
 
-    name = class_name(folder)                                  # "StableDiffusionXLPipeline"
-    pipeline = choose_diffusion_pipeline(PIPELINES["text-to-image"], name)
+    PIPELINES["image-to-video"]                            # Stable Video DiffusionSpec, LTX, Wan, …
+    name = class_name(folder)                              # "StableDiffusionXLPipeline"
+    pipeline = choose_pipeline(PIPELINES["text-to-image"], name)
     loaded = load_pipeline(pipeline, name, folder, candidate, settings)
-    text_to_image(loaded, call)                                # a PIL image, from call.inputs["text"]
+    loaded(call)                                           # a PIL image, from call.inputs["text"]
 
-A ControlNet or a motion adapter is a part: it is loaded into the pipeline of its base model. A call has the
-user's options and seed. Every pipeline reports its steps to its progress bar, so `StepMonitor` replaces the
-bar: it logs them, and stops the pipeline on cancellation.
+`PIPELINES` has for each task the pipelines to choose from by the model's class. A new family of pipelines is
+a name in a pattern; a new task is a row. A ControlNet or a motion adapter is a part: it is loaded into the
+pipeline of its base model. Every pipeline reports its steps to its progress bar, so `StepMonitor` replaces
+the bar: it logs them, and stops the pipeline on cancellation.
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.base import Call, text_of
+from jarvis_agent.backends.base import Call, Expert, text_of
 from jarvis_agent.backends.devices import pick_dtype, place, seeded, weight_bytes
 from jarvis_agent.backends.hub.model_card import read_json
-from jarvis_agent.backends.hub.snapshot import DIFFUSERS
+from jarvis_agent.backends.hub.snapshot import DIFFUSERS, marker_folder, model_folder
 from jarvis_agent.backends.jobs import is_cancelled
-from jarvis_agent.backends.transformers.loading import LOADING
+from jarvis_agent.backends.local import FileBackend
+from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.core.errors import ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.video import probe_video, spread_frames
 
@@ -59,15 +63,7 @@ RENAMED_MODELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedPipeline:
-    """A pipeline on its device."""
-
-    id: str
-    pipe: Any
-
-
-@dataclass(frozen=True, slots=True)
-class DiffusionPipelineSpec:
+class DiffusionSpec:
     """One way to do a task with diffusers.
 
     Attributes:
@@ -86,6 +82,23 @@ class DiffusionPipelineSpec:
     exact: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedPipeline:
+    """A pipeline on its device, and the function that runs it for one task, or several of the same kind."""
+
+    id: str
+    pipe: Any
+    run: Callable[[LoadedPipeline, Call], Any]
+
+    def __call__(self, call: Call) -> Any:
+        return self.run(self, call)
+
+    @property
+    def modules(self) -> list[Any]:
+        """The torch modules that the pool measures."""
+        return list(self.pipe.components.values())
+
+
 def class_name(folder: Path) -> str:
     """Return the diffusers class named in a directory's model_index.json or config.json."""
     for marker in DIFFUSERS.markers:
@@ -98,9 +111,7 @@ def class_name(folder: Path) -> str:
     )
 
 
-def choose_diffusion_pipeline(
-    pipelines: Sequence[DiffusionPipelineSpec], name: str
-) -> DiffusionPipelineSpec | None:
+def choose_pipeline(pipelines: Sequence[DiffusionSpec], name: str) -> DiffusionSpec | None:
     """Return the first pipeline that fits a model of the class `name`."""
     return next(
         (
@@ -112,7 +123,7 @@ def choose_diffusion_pipeline(
     )
 
 
-def _fits(pipeline: DiffusionPipelineSpec, name: str) -> bool:
+def _fits(pipeline: DiffusionSpec, name: str) -> bool:
     """Whether diffusers knows a pipeline for the model's family, where an auto pipeline loads it."""
     mapping = AUTO_PIPELINES.get(pipeline.loads)
     if pipeline.part or mapping is None:
@@ -146,7 +157,7 @@ def base_model(candidate: Candidate, folder: Path, settings: Settings) -> Candid
 
 
 def load_pipeline(
-    pipeline: DiffusionPipelineSpec,
+    pipeline: DiffusionSpec,
     name: str,
     folder: Path,
     candidate: Candidate,
@@ -164,7 +175,7 @@ def load_pipeline(
         parts = {pipeline.part: _load(name, folder, settings, options)} if pipeline.part else {}
         pipe = _load(pipeline.loads or name, base or folder, settings, {**options, **parts})
         move_to_device(pipe, device, settings)
-    return LoadedPipeline(candidate.id, pipe)
+    return LoadedPipeline(candidate.id, pipe, pipeline.run)
 
 
 def _load(name: str, folder: Path, settings: Settings, options: Mapping[str, Any]) -> Any:
@@ -494,3 +505,137 @@ def _distilled_options(loaded: LoadedPipeline) -> Mapping[str, Any]:
     scheduler = type(getattr(loaded.pipe, "scheduler", None)).__name__
     about = f"{loaded.id} {type(loaded.pipe).__name__} {scheduler}".lower()
     return next((options for pattern, options in DISTILLED if re.search(pattern, about)), {})
+
+
+_IMAGE_TO_IMAGE = (
+    DiffusionSpec(
+        r"StableDiffusion(XL)?InstructPix2PixPipeline|(Flux\w*Kontext|QwenImageEdit(Plus)?|Flux2(Klein)?)Pipeline"
+        r"|(LongCatImageEdit|JoyImageEdit|BriaFiboEdit|StableDiffusionDepth2Img)Pipeline"
+        r"|(StableDiffusion(Latent)?Upscale|LDMSuperResolution)Pipeline"
+        r"|(StableDiffusionImageVariation|StableUnCLIPImg2Img|UnCLIPImageVariation)Pipeline",
+        image_to_image,
+    ),
+    DiffusionSpec(r"(?!.*(Control|Audio|Animate|Kandinsky|SuperRes))\w+Inpaint\w*Pipeline", inpaint),
+    DiffusionSpec(r"(?!.*Control)\w+", image_to_image, loads="AutoPipelineForImage2Image"),
+)
+
+_IMAGE_TO_VIDEO = (
+    DiffusionSpec(r"(StableVideoDiffusion|I2VGenXL|PIA)Pipeline", image_to_video),
+    DiffusionSpec(r"LTX(ImageToVideo)?Pipeline", image_to_video, loads="LTXImageToVideoPipeline"),
+    DiffusionSpec(
+        r"(Wan|LTX2|CogVideoX|SkyReelsV2|HunyuanVideo(15)?|Sana)ImageToVideoPipeline"
+        r"|(HunyuanSkyreelsImageToVideo|Kandinsky5I2V|HunyuanVideoFramepack|MotifVideoImage2Video)Pipeline",
+        image_to_video,
+    ),
+)
+
+_CONTROLLED = (
+    DiffusionSpec(
+        r"(SD3|Flux|HunyuanDiT2D|QwenImage)?ControlNetModel",
+        controlled_image,
+        loads="AutoPipelineForText2Image",
+        part="controlnet",
+    ),
+    DiffusionSpec(
+        r"(?!.*(Img2Img|Inpaint|Union|Video|Animate|Blip|XS))\w*Control(Net)?(PAG)?Pipeline",
+        controlled_image,
+    ),
+)
+
+PIPELINES: dict[str, tuple[DiffusionSpec, ...]] = {
+    "text-to-image": (
+        DiffusionSpec(
+            r"(?!.*(Control|Kontext|Inpaint|Helios))\w+",
+            text_to_image,
+            loads="AutoPipelineForText2Image",
+        ),
+        DiffusionSpec(
+            r"(UnCLIP|StableUnCLIP|LDMTextToImage|Amused|SanaSprint|HiDreamImage|OmniGen|Bria|BriaFibo"
+            r"|HunyuanImage|LongCatImage|PRXPixel|Kandinsky5T2I|CogView3Plus)Pipeline",
+            text_to_image,
+        ),
+    ),
+    "image-to-image": _IMAGE_TO_IMAGE,
+    "image-text-to-image": _IMAGE_TO_IMAGE,
+    "unconditional-image-generation": (
+        DiffusionSpec(
+            r"(DDPM|DDIM|PNDM|KarrasVe|ScoreSdeVe|ConsistencyModel|LDM)Pipeline",
+            unconditional_image,
+            exact=True,
+        ),
+    ),
+    "text-to-video": (
+        DiffusionSpec("MotionAdapter", text_to_video, loads="AnimateDiffPipeline", part="motion_adapter"),
+        DiffusionSpec(
+            r"(TextToVideoSD|AnimateDiff(SDXL|PAG)?|Wan|LTX|LTX2|CogVideoX|HunyuanVideo(15)?|Mochi|Allegro|Latte"
+            r"|SkyReelsV2|SanaVideo|EasyAnimate|Kandinsky5T2V|CosmosTextToWorld|MotifVideo)Pipeline",
+            text_to_video,
+        ),
+    ),
+    "image-to-video": _IMAGE_TO_VIDEO,
+    "image-text-to-video": _IMAGE_TO_VIDEO,
+    "video-to-video": (
+        DiffusionSpec(
+            r"AnimateDiff(VideoToVideo)?Pipeline",
+            video_to_video,
+            loads="AnimateDiffVideoToVideoPipeline",
+        ),
+        DiffusionSpec(
+            "MotionAdapter",
+            video_to_video,
+            loads="AnimateDiffVideoToVideoPipeline",
+            part="motion_adapter",
+        ),
+        DiffusionSpec(r"Wan(VideoToVideo)?Pipeline", video_to_video, loads="WanVideoToVideoPipeline"),
+        DiffusionSpec(
+            r"CogVideoX(VideoToVideo)?Pipeline",
+            video_to_video,
+            loads="CogVideoXVideoToVideoPipeline",
+        ),
+        DiffusionSpec(
+            r"TextToVideoSDPipeline|VideoToVideoSDPipeline",
+            video_to_video,
+            loads="VideoToVideoSDPipeline",
+        ),
+    ),
+    "text-to-3d": (DiffusionSpec("ShapEPipeline", generate_shape),),
+    "image-to-3d": (DiffusionSpec("ShapEImg2ImgPipeline", generate_shape),),
+    "text-to-audio": (
+        DiffusionSpec(r"(AudioLDM2?|MusicLDM|StableAudio3?|LongCatAudioDiT)Pipeline", text_to_audio),
+    ),
+    **{
+        f"{control}-text-to-image": _CONTROLLED
+        for control in ("canny", "hed", "mlsd", "scribble", "depth", "normal", "openpose", "seg")
+    },
+}
+
+
+class DiffusersBackend(FileBackend):
+    """Runs the tasks of PIPELINES."""
+
+    name = "diffusers"
+    needs = ("torch", "diffusers")
+    library = "diffusers"
+    libraries = (None, "diffusers")
+    tasks = PIPELINES
+
+    def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
+        """Tasks with the same pipelines share a loaded one."""
+        first = next(task for task, row in PIPELINES.items() if row is PIPELINES[spec.name])
+        return (self.name, first, candidate.id, candidate.revision or "")
+
+    def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        """Read the model's class, choose the pipeline that fits it, then download and load the weights."""
+        from diffusers.utils import logging
+
+        silence_library(logging)
+        silence_library()
+        name = class_name(marker_folder(candidate, settings, DIFFUSERS))
+        pipeline = choose_pipeline(PIPELINES[spec.name], name)
+        if pipeline is None:
+            raise UnsupportedError(f"{candidate.id} is a {name}, which cannot do {spec.name}")
+        folder = model_folder(candidate, settings, DIFFUSERS)
+        base = None
+        if pipeline.part:
+            base = model_folder(base_model(candidate, folder, settings), settings, DIFFUSERS)
+        return load_pipeline(pipeline, name, folder, candidate, settings, base)

@@ -1,1 +1,0 @@
-"""Models that generate images, videos, sounds and shapes, run with diffusers; backend.py has the table."""
