@@ -15,14 +15,12 @@ from pydantic.fields import FieldInfo
 
 from jarvis_agent import Settings
 from jarvis_agent.backends import diffusers as diffusers_tasks
-from jarvis_agent.backends import sentence_transformers
+from jarvis_agent.backends import sentence_transformers, tabular
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
 from jarvis_agent.backends.hosted.inference_providers import CALLS
 from jarvis_agent.backends.hosted.openai_compatible import PROMPTS
 from jarvis_agent.backends.llama_cpp import TEXT_TASKS
 from jarvis_agent.backends.starter.backend import STARTERS
-from jarvis_agent.backends.tabular import sklearn
-from jarvis_agent.backends.tabular import time_series as chronos
 from jarvis_agent.backends.transformers import backend as transformers_tasks
 from jarvis_agent.core.settings import EnvironmentSettings, ServerSettings
 from jarvis_agent.core.tasks.table import NOT_CALLABLE
@@ -121,8 +119,8 @@ _RUN_BY: dict[str, Iterable[str]] = {
     "transformers": transformers_tasks.PIPELINES,
     "diffusers": diffusers_tasks.PIPELINES,
     "sentence-transformers": sentence_transformers.EMBEDDING_TASKS,
-    "skops": sklearn.TABULAR_TASKS,
-    "chronos": {chronos.FORECASTING},
+    "skops": tabular.TABULAR_TASKS,
+    "chronos": {tabular.FORECASTING},
     "hosted": CALLS,
     "server": PROMPTS,
 }

@@ -31,8 +31,8 @@ _LOCAL = (
     _ALGORITHMS,
     "sentence_transformers:SentenceTransformersBackend",
     "transformers.backend:TransformersBackend",
-    "tabular.sklearn:SklearnBackend",
-    "tabular.time_series:ChronosBackend",
+    "tabular:SklearnBackend",
+    "tabular:ChronosBackend",
     "diffusers:DiffusersBackend",
 )
 """Module and class of each backend that loads models on this machine, in the order of preference."""

@@ -25,9 +25,8 @@ pytest.importorskip("chronos")
 import tiny_tabular
 from model_bench import Bench, as_pickle
 
-from jarvis_agent.backends.tabular import time_series
-from jarvis_agent.backends.tabular.sklearn import SklearnBackend
-from jarvis_agent.backends.tabular.time_series import ChronosBackend, series_of
+from jarvis_agent.backends import tabular
+from jarvis_agent.backends.tabular import ChronosBackend, SklearnBackend, series_of
 
 pytestmark = pytest.mark.slow
 
@@ -156,12 +155,12 @@ def test_each_number_column_is_forecast_with_bounds(ask: Ask) -> None:
 def test_many_columns_are_forecast_in_batches(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     table = "a,b,c\n" + "".join(f"{n},{n % 3},{n % 5}\n" for n in range(1, 29))
     whole = ask(FORECAST, "chronos_bolt", table)
-    monkeypatch.setattr(time_series, "BATCH", 2)
+    monkeypatch.setattr(tabular, "BATCH", 2)
     parts = ask(FORECAST, "chronos_bolt", table)
     assert [row["series"] for row in parts] == ["a", "b", "c"]
     for one, other in zip(whole, parts, strict=True):
         assert one["values"] == pytest.approx(other["values"], abs=1e-4)
-    monkeypatch.setattr(time_series, "is_cancelled", lambda: True)
+    monkeypatch.setattr(tabular, "is_cancelled", lambda: True)
     with pytest.raises(ExpertError, match="stopped"):
         ask(FORECAST, "chronos_bolt", table)
 

@@ -1,0 +1,278 @@
+"""Models of tables: scikit-learn models from .skops files, and Chronos models, which forecast time series.
+
+    SklearnBackend    {"predictions": ["ham", "spam"], "probabilities": [[0.9, 0.1], [0.2, 0.8]]}
+    ChronosBackend    [{"series": "sales", "values": [48.1, 50.2], "low": [45.0, 46.1], "high": [51.3, 54.9]}]
+
+A .skops file lists the types of its objects. Types that skops trusts are loaded; all others, including
+decision trees, need JARVIS_TRUST_REMOTE_CODE=1. Pickles are never loaded. Chronos models are Chronos-Bolt,
+Chronos-2, and those based on T5; each numeric column is one series, and columns of dates or row numbers only
+order the rows.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from langchain_core.utils.iter import batch_iterate
+
+from jarvis_agent.backends.base import Call, Expert, whole_number
+from jarvis_agent.backends.devices import pick_dtype, place, seeded
+from jarvis_agent.backends.hub.model_card import read_json, strings
+from jarvis_agent.backends.hub.snapshot import SKOPS, model_folder
+from jarvis_agent.backends.jobs import closed_error, is_cancelled
+from jarvis_agent.backends.local import FileBackend
+from jarvis_agent.backends.transformers.loading import LOADING, silence_library
+from jarvis_agent.core.errors import BadInputError, UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import brief_text
+from jarvis_agent.core.types import Candidate
+from jarvis_agent.media.tables import Cell, Columns, read_table
+
+TABULAR_TASKS = {"tabular-classification": "is_classifier", "tabular-regression": "is_regressor"}
+"""Task type → function of sklearn.base that recognises its models."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableModel:
+    """A fitted estimator and the columns it was fitted on; () if they are unknown."""
+
+    id: str
+    estimator: Any
+    columns: tuple[str, ...]
+    nbytes: int
+
+    def __call__(self, call: Call) -> dict[str, Any]:
+        rows = self._rows(read_table(call.inputs["table"]))
+        weighs = call.spec.name == "tabular-classification" and hasattr(self.estimator, "predict_proba")
+        try:
+            predictions = self.estimator.predict(rows)
+            chances = self.estimator.predict_proba(rows) if weighs else None
+        except ValueError as error:
+            raise UnsupportedError(f"{self.id} cannot take this table: {error}") from error
+        return {
+            "predictions": predictions.tolist(),
+            "probabilities": None if chances is None else chances.tolist(),
+        }
+
+    def _rows(self, table: Columns) -> Any:
+        """Return the model's columns of the table in the model's order, as a data frame or an array.
+
+        Raises:
+            BadInputError: columns are missing.
+        """
+        import pandas
+
+        if missing := [name for name in self.columns if name not in table]:
+            raise BadInputError(
+                f"the table lacks {_listed(missing)}, which {self.id} needs; it has {_listed(list(table))}"
+            )
+        frame = pandas.DataFrame({name: table[name] for name in self.columns or table})
+        named = hasattr(self.estimator, "feature_names_in_")
+        numeric = all(dtype.kind in "iuf" for dtype in frame.dtypes)
+        return frame if named or not numeric else frame.to_numpy()
+
+
+class SklearnBackend(FileBackend):
+    """Runs scikit-learn models."""
+
+    name = "sklearn"
+    needs = ("skops", "sklearn", "pandas")
+    extra = "tabular"
+    library = "scikit-learn"
+    libraries = (None, "sklearn", "scikit-learn", "skops")
+    tasks = TABULAR_TASKS
+
+    def mismatch(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """Return why scikit-learn does not fit; a .skops file fits whatever library is stated."""
+        if spec.name in self.tasks and _skops_files(candidate.path):
+            return None
+        return super().mismatch(spec, candidate)
+
+    def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        """Find the .skops file, check the types in it, and load it."""
+        import sklearn.base
+
+        folder = model_folder(candidate, settings, SKOPS)
+        described = read_json(folder / "config.json").get("sklearn")
+        described = described if isinstance(described, dict) else {}
+        file = _model_file(candidate, folder, described)
+        estimator = _load_estimator(candidate, file, settings)
+        if not getattr(sklearn.base, TABULAR_TASKS[spec.name])(estimator):
+            raise UnsupportedError(
+                f"{candidate.id} is a {type(estimator).__name__}, which does not do {spec.name}"
+            )
+        names = getattr(estimator, "feature_names_in_", None)
+        columns = tuple(map(str, names)) if names is not None else strings(described.get("columns"))
+        return TableModel(candidate.id, estimator, columns, file.stat().st_size)
+
+
+def _model_file(candidate: Candidate, folder: Path, described: dict[str, Any]) -> Path:
+    """Return the .skops file: the candidate's path, the one named in config.json, or the only one."""
+    if candidate.path is not None and candidate.path.is_file():
+        return candidate.path
+    model = described.get("model")
+    name = model.get("file") if isinstance(model, dict) else None
+    files = _skops_files(folder)
+    named = [file for file in files if file.name == name]
+    if len(named or files) == 1:
+        return (named or files)[0]
+    several = ", ".join(file.name for file in files)
+    raise UnsupportedError(f"{candidate.id} has {several}; its config.json must say which is the model")
+
+
+def _load_estimator(candidate: Candidate, file: Path, settings: Settings) -> Any:
+    """Return the estimator in a .skops file.
+
+    Raises:
+        UnsupportedError: it holds types that are not trusted.
+    """
+    from skops.io import get_untrusted_types, load
+
+    untrusted = get_untrusted_types(file=file)
+    if untrusted and not settings.trust_remote_code:
+        raise UnsupportedError(
+            f"{candidate.id} holds objects of types that could do harm when they are loaded or used: "
+            f"{_listed(untrusted)}; if you trust it, allow it with JARVIS_TRUST_REMOTE_CODE=1"
+        )
+    return load(file, trusted=untrusted)
+
+
+def _skops_files(path: Path | None) -> list[Path]:
+    if path is None:
+        return []
+    return [path] if path.suffix == ".skops" else sorted(path.glob("*.skops"))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return brief_text(", ".join(map(repr, names)))
+
+
+FORECASTING = "time-series-forecasting"
+
+HORIZON, MAX_HORIZON = 12, 1024
+"""Rows to forecast: default and maximum."""
+
+BATCH = 32
+"""Series that are forecast at once."""
+
+QUANTILES = [0.1, 0.5, 0.9]
+"""Lower bound, forecast and upper bound: 80 % of true values lie between the bounds."""
+
+_TIME = re.compile(
+    r"(.*[\W_])?(date|datetime|timestamp)([\W_].*)?"
+    r"|time|year|quarter|month|week|day|weekday|hour|minute|second|period|ds|index|unnamed: 0|",
+    re.IGNORECASE,
+)
+"""Names of columns that hold times or row numbers; the empty name is one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecaster:
+    """A loaded Chronos pipeline."""
+
+    id: str
+    pipeline: Any
+
+    @property
+    def modules(self) -> list[Any]:
+        """The torch modules that the pool measures."""
+        return [self.pipeline.inner_model]
+
+    def __call__(self, call: Call) -> list[dict[str, Any]]:
+        import torch
+
+        horizon = whole_number(call, "horizon", MAX_HORIZON) or HORIZON
+        series = series_of(read_table(call.inputs["table"]))
+        contexts = [
+            torch.tensor([float("nan") if cell is None else cell for cell in cells], dtype=torch.float32)
+            for cells in series.values()
+        ]
+        with seeded(call.settings.seed), warnings.catch_warnings():  # the models based on T5 draw samples
+            # The bounds show how uncertain a long forecast is.
+            warnings.filterwarnings("ignore", message="We recommend keeping prediction length")
+            quantiles: list[Any] = []
+            for batch in batch_iterate(BATCH, contexts):
+                if is_cancelled():
+                    raise closed_error("stopped")
+                rows, _ = self.pipeline.predict_quantiles(
+                    batch, prediction_length=horizon, quantile_levels=QUANTILES
+                )
+                quantiles += rows
+        return [
+            _forecast(name, rows.reshape(horizon, len(QUANTILES)))
+            for name, rows in zip(series, quantiles, strict=True)
+        ]
+
+
+class ChronosBackend(FileBackend):
+    """Runs Chronos models."""
+
+    name = "chronos"
+    needs = ("torch", "chronos")
+    extra = "tabular"
+    library = "Chronos"
+    libraries = ("chronos-forecasting", "chronos")
+    tasks = (FORECASTING,)
+
+    def mismatch(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """Return why Chronos does not fit; models of transformers are recognised by config or name."""
+        if spec.name in self.tasks and candidate.library in (None, "transformers") and _is_chronos(candidate):
+            return None
+        return super().mismatch(spec, candidate)
+
+    def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        """Find the files and load the pipeline that their config names."""
+        from chronos import BaseChronosPipeline
+
+        silence_library()
+        folder, device = model_folder(candidate, settings), place(settings)
+        with LOADING:
+            pipeline = BaseChronosPipeline.from_pretrained(
+                str(folder),
+                dtype=pick_dtype(settings.dtype, device),
+                use_safetensors=None if settings.allow_pickle else True,
+            )
+            pipeline.inner_model.to(device).eval()
+        return Forecaster(candidate.id, pipeline)
+
+
+def _is_chronos(candidate: Candidate) -> bool:
+    if candidate.path is None:
+        return "chronos" in candidate.id.lower()
+    config = read_json(candidate.path / "config.json")
+    return "chronos_config" in config or "chronos_pipeline_class" in config
+
+
+def series_of(columns: Columns) -> dict[str, list[Any]]:
+    """Return the columns to forecast: numeric ones that do not hold times.
+
+    Raises:
+        BadInputError: there are none.
+    """
+    numeric = {
+        name: cells for name, cells in columns.items() if _is_numeric(cells) and not _TIME.fullmatch(name)
+    }
+    if not numeric:
+        raise BadInputError(
+            "the table has no column of numbers to forecast; its columns are " + ", ".join(map(repr, columns))
+        )
+    return numeric
+
+
+def _is_numeric(cells: list[Cell]) -> bool:
+    return any(cell is not None for cell in cells) and not any(isinstance(cell, str) for cell in cells)
+
+
+def _forecast(name: str, rows: Any) -> dict[str, Any]:
+    """Return the forecast of a series from its quantiles, float (horizon, 3)."""
+    if not rows.isfinite().all():
+        raise UnsupportedError(f"the forecast of {name!r} is not finite; another model may do better")
+    # Quantiles of a network may cross; sorting them does not make them worse (doi:10.3982/ECTA7880).
+    low, values, high = rows.sort(dim=1).values.T.tolist()
+    return {"series": name, "values": values, "low": low, "high": high}
