@@ -103,7 +103,7 @@ class HubApi:
                 if self._clock() < until:
                     # A new exception each time: one raised repeatedly keeps the frames of all callers.
                     raise TransientError(message)
-                reply = start_daemon_thread(self._fetch, path, params, parse)
+                reply = start_daemon_thread(lambda: parse(self._request(path, params)))
                 self._replies[key] = (self._clock() + self._ttl, reply)
                 for oldest in list(self._replies)[:-MAX_CACHED]:
                     del self._replies[oldest]
@@ -116,13 +116,9 @@ class HubApi:
                     del self._replies[key]
             if isinstance(error, TimeoutError):
                 raise self._fail(path, "it did not answer in time") from error
+            if isinstance(error, ValueError):
+                raise self._fail(path, "its response is not JSON") from error
             raise
-
-    def _fetch(self, path: str, params: Mapping[str, Any] | None, parse: Callable[[str], Any]) -> Any:
-        try:
-            return parse(self._request(path, params))
-        except ValueError as error:
-            raise self._fail(path, "its response is not JSON") from error
 
     def _request(self, path: str, params: Mapping[str, Any] | None) -> str:
         from huggingface_hub.errors import HfHubHTTPError

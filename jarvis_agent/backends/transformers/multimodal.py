@@ -153,7 +153,13 @@ Words = list[tuple[str, list[int]]]
 
 def answer_from_page(loaded: LoadedModel, call: Call) -> Any:
     """Return [{answer, score, start, end}] from the words of a page and their positions (LayoutLM)."""
-    return loaded.pipe(image_of(call), text_of(call), word_boxes=_read_words(loaded, call))
+    image = image_of(call)
+    words = words_of(loaded.extras["reader"](call)["lines"], image.size)
+    if not words:
+        raise UnsupportedError(
+            f"{loaded.id} answers from the words of a page, and there are none on this one"
+        )
+    return loaded.pipe(image, text_of(call), word_boxes=words)
 
 
 def answer_from_pixels(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
@@ -175,15 +181,6 @@ def load_ocr(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
     if any(find_spec(module) is None for module in reader.needs):
         raise MissingExtraError(f"{candidate.id}, which answers from the words of a page,", "starter")
     return {"reader": load_expert(reader, settings)}
-
-
-def _read_words(loaded: LoadedModel, call: Call) -> Words:
-    words = words_of(loaded.extras["reader"](call)["lines"], image_of(call).size)
-    if not words:
-        raise UnsupportedError(
-            f"{loaded.id} answers from the words of a page, and there are none on this one"
-        )
-    return words
 
 
 def words_of(lines: Iterable[Mapping[str, Any]], size: tuple[int, int]) -> Words:

@@ -377,12 +377,14 @@ def _person(pose: Mapping[str, Any], names: Mapping[int, str], size: tuple[int, 
     return {"score": sum(scores) / len(scores), "keypoints": joints}
 
 
-def _draw_depth(raw: Any, loaded: LoadedModel, call: Call) -> Image:
-    return _resized_map(control_maps.depth_map(_nearness(raw)), call)
+def _relief(draw: Callable[[Any], Image]) -> Callable[[Any, LoadedModel, Call], Image]:
+    """The map that `draw` makes of how near each pixel is, float (h, w), in the size of the image."""
 
+    def run(raw: Any, loaded: LoadedModel, call: Call) -> Image:
+        near = control_maps.nearness(raw["predicted_depth"].float().cpu(), distance=raw["metric"])
+        return draw(near).resize(image_of(call).size)
 
-def _draw_normals(raw: Any, loaded: LoadedModel, call: Call) -> Image:
-    return _resized_map(control_maps.normal_map(_nearness(raw)), call)
+    return run
 
 
 def _draw_pose(raw: Any, loaded: LoadedModel, call: Call) -> Image:
@@ -397,18 +399,9 @@ def _draw_segments(raw: Any, loaded: LoadedModel, call: Call) -> Image:
     return control_maps.segment_map(segments, image_of(call).size)
 
 
-def _nearness(raw: Any) -> Any:
-    return control_maps.nearness(raw["predicted_depth"].float().cpu(), distance=raw["metric"])
-
-
-def _resized_map(drawing: Image, call: Call) -> Image:
-    size = image_of(call).size
-    return drawing if drawing.size == size else drawing.resize(size)
-
-
 CONTROL_MAPS: dict[str, Callable[[Any, LoadedModel, Call], Image]] = {
-    "depth-control": _draw_depth,
-    "normal-control": _draw_normals,
+    "depth-control": _relief(control_maps.depth_map),
+    "normal-control": _relief(control_maps.normal_map),
     "openpose-control": _draw_pose,
     "seg-control": _draw_segments,
 }
