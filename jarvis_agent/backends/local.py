@@ -1,6 +1,4 @@
-"""The base class of backends that load models on this machine.
-
-Base of the backends that load model files: from a directory, the Hub's cache or a download.
+"""The base classes of backends that load models on this machine, and of those whose models are files.
 
 class TransformersBackend(FileBackend):
     name, needs = "transformers", ("torch", "transformers")

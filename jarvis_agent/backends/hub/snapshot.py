@@ -4,18 +4,11 @@
     folder = model_folder(candidate, settings, DIFFUSERS)
     [str(each) for each in jobs.activities.get()]     # ["org/model: 12.0 of 90.0 MB downloaded"]
 
-Of a repository only the files that its library reads are downloaded (see `Layout`). Downloads use
+Of a repository only the files that its library reads are downloaded. A `Layout` tells them: of every folder
+that belongs to the model the small files and one copy of the weights, safetensors, or a pickle if the
+settings allow it; never ONNX, Flax, OpenVINO, or a checkpoint in one file beside the folders. Downloads use
 huggingface_hub's cache and locks and resume partial files. They run in daemon threads, so that neither a
 cancelled call nor the end of the process waits for a server that does not answer.
-
-The file layouts of libraries: which files of a model's folder each library reads.
-
-    names = DIFFUSERS.choose("org/model", files_in(folder), DIFFUSERS.read_index(folder), settings)
-    DIFFUSERS.variant(folder, settings)            # "fp16", the parameter of from_pretrained
-
-A layout is a row. Of every folder that belongs to the model it takes the small files and one copy of the
-weights: safetensors, or a pickle if the settings allow it; never ONNX, Flax, OpenVINO, or a checkpoint in one
-file beside the folders.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Run models of the Hub with transformers.
 
-    backend = TransformersBackend(settings, pool)
-    backend.unsupported_reason(spec, candidate)       # None, or why it cannot run this candidate
-    raw = await backend.run(call)
-
-PIPELINES has for each task the pipelines to choose from. A new task is a row.
+`PIPELINES` has for each task the pipelines to choose from. A new task is a row.
 """
 
 from __future__ import annotations
