@@ -82,12 +82,16 @@ TASKS_OF: dict[str, list[str]] = {
     "How many cats are in a.jpg?": ["object-detection"],
     "How many cats are there?": ["object-detection"],
     "Count the cats in a.jpg": ["object-detection"],
-    "Find the zebras in z.jpg": ["zero-shot-object-detection"],
+    "Find the zebras in z.jpg": ["object-detection"],
     "Describe cat.jpg in French": ["image-to-text", "translation"],
     "How many cats are in cat.jpg?": ["object-detection"],
     "What animal is in cat.jpg?": ["image-classification"],
     "Transcribe a.wav": ["automatic-speech-recognition"],
     "Transcribe speech.wav": ["automatic-speech-recognition"],
+    "Transcribe examples/speech.wav and translate it into Chinese.": [
+        "automatic-speech-recognition",
+        "translation",
+    ],
 }
 """The tasks of each request, in their order."""
 

@@ -27,7 +27,7 @@ from jarvis_agent.llm.llama_cpp import LlamaCpp
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.adapter import ADAPTER, AdaptedModel, PlanWriter
 from jarvis_agent.planning.offline.network import WEIGHTS, load_network
-from jarvis_agent.planning.offline.planner import UNSURE, plan_request
+from jarvis_agent.planning.offline.planner import SURE, plan_request
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
         rows = groups[group]
         exact, quiet_share = (sum(row[i] for row in rows) / len(rows) for i in (0, 1))
         print(f"{group:20}{len(rows):9}{exact:8.1%}{quiet_share:16.1%}")
-    print(f"plans without a note, by the least probability that they need (now {UNSURE:.0%}):")
+    print(f"plans without a note, by the least probability that they need (now {SURE:.0%}):")
     for limit in (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
         sure = [right for probability, right, noted in scored if probability >= limit and not noted]
         wrong = sum(not right for right in sure) / len(scored)

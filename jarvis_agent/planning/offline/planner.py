@@ -42,9 +42,9 @@ from jarvis_agent.planning.plan import (
     PlanDraft,
 )
 
-SURE, UNSURE, UNKNOWN = 0.8, 0.77, 0.15
+SURE, UNKNOWN = 0.8, 0.15
 """Probabilities, set on voices that were not learned from. A plan is a hint for a language model if it is as
-likely as the first; below the second it has a note that it is a guess; a task below the third is left out."""
+likely as the first, otherwise it has a note that it is a guess; a task below the second is left out."""
 
 _PASTED = re.compile(
     r"[\"“「](?P<quoted>[^\"”」]{200,})[\"”」]"
@@ -166,7 +166,7 @@ def plan_request(
     draft = NetworkPlan([], [], [], 1.0)
     if request.text or not steps:
         draft = writer.write(asked, performers)
-        if draft.probability < UNSURE and performers.keys() != writer.known_tasks:
+        if draft.probability < SURE and performers.keys() != writer.known_tasks:
             wanted = writer.write(asked, writer.known_tasks)  # what is not offered may be needed
             draft = wanted if wanted.probability > draft.probability else draft
     has_tools = any(spec.category == "tool" for spec in specs.values())
@@ -176,7 +176,7 @@ def plan_request(
     tasks, missing = plan_tools(steps, request.files, tasks)
     notes += missing
     if not tasks and not notes:
-        notes.append(f"{said} {NOTHING_ASKED if draft.probability >= UNSURE else NOT_UNDERSTOOD}")
+        notes.append(f"{said} {NOTHING_ASKED if draft.probability >= SURE else NOT_UNDERSTOOD}")
     values = [value for task in tasks for value in task.args.values()]
     used = [str(one) for value in values for one in (value if isinstance(value, list) else [value])]
     unused = [name for name in map(name_of, request.files) if not any(name in text for text in used)]
@@ -184,7 +184,7 @@ def plan_request(
     if draft.unread and not any(draft.unread in text for text in used):
         notes.append("only the beginning and the end of the long request were read; put texts into files")
     guess = [f"this plan is a guess: {said} may mean something else"]
-    is_guess = bool(tasks) and draft.probability < UNSURE
+    is_guess = bool(tasks) and draft.probability < SURE
     return Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes), draft.probability
 
 
