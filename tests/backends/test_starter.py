@@ -80,7 +80,7 @@ def test_every_row_names_tasks_readers_and_extras_that_exist() -> None:
     extras = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]["optional-dependencies"]
     for row in STARTERS.values():
         assert set(row.tasks) <= TASKS.keys(), row.id
-        assert callable(resolve_name(f"jarvis_agent.backends.starter.{row.reader}")), row.id
+        assert callable(resolve_name(f"jarvis_agent.backends.{row.reader}")), row.id
         assert row.extra in extras or row.install.startswith("pip install"), row.id
         assert len(row.sha256) >= 16, row.id
         keys = {backend().key(TASKS[task], Candidate(id=row.id, task=task)) for task in row.tasks}
