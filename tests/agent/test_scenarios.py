@@ -86,7 +86,7 @@ def test_a_case_study_is_planned_run_and_answered(
     check_inputs(scenario, run, backend)
     for result in run.results:
         assert result.model is not None
-        assert result.model in run.answer
+        assert respond is not tells_all or result.model in run.answer
         for path in result.paths():
             assert path.is_file()
             assert str(path) in run.answer
