@@ -25,7 +25,7 @@ from playwright.sync_api import TimeoutError as NothingHappenedError
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.core.settings import ServerSettings
-from jarvis_agent.interfaces.ui.server import make_app
+from jarvis_agent.interfaces.ui.page import make_app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _ARGS = (

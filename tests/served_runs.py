@@ -21,7 +21,7 @@ from stages import FakeStage
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.settings import ServerSettings
-from jarvis_agent.interfaces.server import run_workers, runs
+from jarvis_agent.interfaces.server import run_server, runs
 
 
 def make_agent(folder: Path) -> JarvisAgent:
@@ -54,7 +54,7 @@ def served_runs(
 
 
 if __name__ == "__main__":
-    run_workers(
+    run_server(
         partial(make_agent, Path(sys.argv[1])),
         port=0,
         settings=ServerSettings(checkpoints=sys.argv[3] if len(sys.argv) > 3 else None),

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -334,23 +335,23 @@ def test_on_loopback_other_hosts_and_their_pages_are_refused(
     """On other addresses the server needs an API key, or logs that it has none."""
     apps: list[Any] = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda server: apps.append(server.config.app))
-    with agent_of(tmp_path, {"plan": "[]"}) as agent:
-        with pytest.raises(ConfigError, match=r"JARVIS_API_KEYS, or .* --insecure"):
-            run_server(agent, host="0.0.0.0")
-        for host in ("127.0.0.1", "127.0.0.2", "0.0.0.0", "::1"):
-            run_server(agent, host=host, insecure=host == "0.0.0.0")
-            assert ("there is no API key" in capfd.readouterr().err) == (host == "0.0.0.0")
-        hosts = ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", "evil.example")
-        statuses = [
-            TestClient(app, base_url=f"http://{host}").get("/healthz").status_code
-            for app in apps
-            for host in hosts
-        ]
-        assert statuses == [200, 200, 200, 400] * 2 + [200] * 4 + [200, 200, 200, 400]
-        client = TestClient(apps[3], base_url="http://[::1]:8000")
-        origins = ["http://[::1]:8000", "http://localhost:3000", "http://evil.example", "null", "http://[bad"]
-        statuses = [
-            client.post("/agent/invoke", json={"input": "Hello"}, headers={"Origin": origin}).status_code
-            for origin in origins
-        ]
-        assert statuses == [200, 200, 403, 403, 403]
+    make_agent = partial(agent_of, tmp_path, {"plan": "[]"})
+    with pytest.raises(ConfigError, match=r"JARVIS_API_KEYS, or .* --insecure"):
+        run_server(make_agent, host="0.0.0.0")
+    for host in ("127.0.0.1", "127.0.0.2", "0.0.0.0", "::1"):
+        run_server(make_agent, host=host, insecure=host == "0.0.0.0")
+        assert ("there is no API key" in capfd.readouterr().err) == (host == "0.0.0.0")
+    hosts = ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", "evil.example")
+    statuses = [
+        TestClient(app, base_url=f"http://{host}").get("/healthz").status_code
+        for app in apps
+        for host in hosts
+    ]
+    assert statuses == [200, 200, 200, 400] * 2 + [200] * 4 + [200, 200, 200, 400]
+    client = TestClient(apps[3], base_url="http://[::1]:8000")
+    origins = ["http://[::1]:8000", "http://localhost:3000", "http://evil.example", "null", "http://[bad"]
+    statuses = [
+        client.post("/agent/invoke", json={"input": "Hello"}, headers={"Origin": origin}).status_code
+        for origin in origins
+    ]
+    assert statuses == [200, 200, 403, 403, 403]

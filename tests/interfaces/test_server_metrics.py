@@ -99,7 +99,7 @@ def test_workers_get_a_directory_to_share(monkeypatch: pytest.MonkeyPatch) -> No
         assert shared[0].is_dir()
 
     monkeypatch.setattr(server, "listen", listen)
-    server.run_workers(JarvisAgent, workers=2)
+    server.run_server(JarvisAgent, workers=2)
     assert not shared[0].exists()
 
 

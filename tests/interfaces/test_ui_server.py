@@ -21,8 +21,7 @@ from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.cli.app import app as cli
 from jarvis_agent.interfaces.ui import create_ui, run_ui
-from jarvis_agent.interfaces.ui.page import Page, show_proposal
-from jarvis_agent.interfaces.ui.server import make_app
+from jarvis_agent.interfaces.ui.page import Page, make_app, show_proposal
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
 
 pytestmark = pytest.mark.slow

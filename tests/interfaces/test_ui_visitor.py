@@ -24,8 +24,7 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.interfaces.ui.texts import TEXTS, texts_for
-from jarvis_agent.interfaces.ui.views import escape
+from jarvis_agent.interfaces.ui.views import TEXTS, escape, texts_for
 from jarvis_agent.interfaces.ui.visitor import Choices, PageTurn, Visitor, models_of
 from jarvis_agent.selection.store import open_store
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate

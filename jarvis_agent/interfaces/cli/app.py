@@ -327,13 +327,10 @@ def serve(
     out: Out = None,
 ) -> None:
     """Serve the agent over HTTP."""
-    from jarvis_agent.interfaces.server import run_server, run_workers
+    from jarvis_agent.interfaces.server import run_server
 
     make_agent = partial(_agent, model, _settings(policy, out))
-    if workers > 1:
-        _listen(partial(run_workers, make_agent, workers=workers, insecure=insecure), host, port)
-    else:
-        _listen(partial(run_server, make_agent(), insecure=insecure), host, port)
+    _listen(partial(run_server, make_agent, workers=workers, insecure=insecure), host, port)
 
 
 @app.command()

@@ -13,6 +13,7 @@ import asyncio
 import os
 import re
 import sys
+import textwrap
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
-from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.markdown import Markdown
@@ -51,16 +51,13 @@ if TYPE_CHECKING:
     Agent: TypeAlias = JarvisAgent | ResumableAgent
 
 
-_ITEM = re.compile(r"\s*(?:(?:[-*•]|\d+[.)])\s+)?")
-_CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
-_WORD = re.compile(rf"\s+|[{_CJK}]|[^\s{_CJK}]+")
 _LINE_END = re.compile(r"\n")
 _BLOCK_END = re.compile(r"\n\s*\n(?=[^\s*+\-\d>|])")
 """Between blocks of Markdown that can be rendered one by one; a list with blank lines is one block."""
 
 CHAT_HELP = """\
 Write a request and press Enter. A request may refer to earlier ones and to their results.
-/files  the files of this chat      /help  this text      /quit  end the chat (or Ctrl-D)
+/help  this text      /quit  end the chat (or Ctrl-D)
 Ctrl-C stops the running request."""
 
 CLOSE_S = 0.5
@@ -119,20 +116,14 @@ def relative_paths(text: str) -> str:
     return re.sub(rf"(?<![\w/.:~-]){re.escape(str(Path.cwd()) + os.sep)}", "", text)
 
 
-def _wrapped(line: str, width: int) -> Iterator[str]:
-    """Rows of at most `width` columns, indented like the text of a list's item; long words stay whole."""
-    match = _ITEM.match(line)
-    indent = cell_len(match[0]) if match else 0
-    row, used = "", 0
-    for word in _WORD.findall(line):
-        size = cell_len(word)
-        if used + size > width and used > indent:
-            yield row.rstrip()
-            row, used = " " * indent, indent
-            if word.isspace():
-                continue
-        row, used = row + word, used + size
-    yield row
+def _wrapped(line: str, width: int) -> list[str]:
+    """Rows of at most `width` columns, indented like the text of a list's item; a path stays whole."""
+    indent = re.match(r"\s*(?:(?:[-*•]|\d+[.)])\s+)?", line)
+    hanging = " " * len(indent[0]) if indent else ""
+    rows = textwrap.wrap(
+        line, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+    )
+    return rows or [""]
 
 
 def one_shot(agent: Agent, request: dict[str, Any], *, as_json: bool) -> bool:
@@ -255,7 +246,6 @@ def _print_interrupted(run: Run, *, as_json: bool) -> None:
 def chat(agent: Agent) -> bool:
     """Run one request per line until the input ends. Return whether any succeeded, or none was made."""
     thread = {"configurable": {"thread_id": uuid.uuid4().hex}}
-    files: list[str] = []
     outcomes: list[bool] = []
     model = agent.model_name or "no language model: requests are planned offline"
     typer.echo(f"jarvis ({clean(model)}). Type /help for help.", err=True)
@@ -265,16 +255,10 @@ def chat(agent: Agent) -> bool:
                 break
             if line == "/help":
                 typer.echo(CHAT_HELP)
-            elif line == "/files":
-                typer.echo("\n".join(files) or "No files yet.")
             elif re.fullmatch(r"/[a-z]+", line):
                 typer.echo(f"There is no command {line}; /help lists them.", err=True)
             elif line:
-                run = _chat_turn(runner, agent, line, thread)
-                outcomes.append(answered(line, run))
-                files += [
-                    relative_paths(clean(str(file.path))) for file in run.resources if file.path is not None
-                ]
+                outcomes.append(answered(line, _chat_turn(runner, agent, line, thread)))
     return any(outcomes) or not outcomes
 
 

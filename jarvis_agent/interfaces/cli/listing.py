@@ -8,6 +8,7 @@ console.print(model_table(await list_models("object-detection", registry)))
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 
 from pydantic import Field
@@ -229,16 +230,23 @@ def task_details(listing: TaskList) -> RenderableType:
 
 
 def model_table(listing: ModelList) -> RenderableType:
-    """Return the models in the order in which they are tried, then the rejected ones."""
-    title = f"Models for {listing.task}"
-    if listing.reason:
-        return _explanation(title, listing)
-    table = _table(title, "", "model", "source", "size", "licence", "runs on", "downloads")
+    """Return the models in the order in which they are tried.
+
+    For a request, they have the points of each factor, and the first one its reason. Otherwise the rejected
+    models follow.
+    """
+    factors = list(dict.fromkeys(name for line in listing.models for name in line.factors))
+    columns = [*factors, "total"] if listing.reason else ["source", "size", "licence", "downloads"]
+    table = _table(f"Models for {listing.task}", "", "model", *columns, "runs on")
     for rank, line in enumerate(listing.models, start=1):
+        points = [line.factors.get(name, 0.0) for name in factors]
         size = decimal(line.size) if line.size is not None else "?"
+        facts = [line.source, size, line.license or "?", str(line.downloads or "")]
+        cells = [f"{number:+.1f}" for number in (*points, sum(points))] if listing.reason else facts
         place = f"{line.runs_on or 'nothing here'}{', installed' if line.local else ''}"
-        cells = (str(rank), line.id, line.source, size, line.license or "?", place, str(line.downloads or ""))
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(_cell, (str(rank), line.id, *cells, place)))
+    if listing.reason:
+        return Group(table, *(Text(shorten(note, 1000)) for note in _reasons(listing)))
     rejected = _table("Rejected", "model", "reason")
     for model, reason in listing.rejected.items():
         rejected.add_row(_cell(model), _cell(reason))
@@ -247,21 +255,14 @@ def model_table(listing: ModelList) -> RenderableType:
     return Group(*tables, *(Text(shorten(note, 1000)) for note in notes))
 
 
-def _explanation(title: str, listing: ModelList) -> RenderableType:
-    """Return the models with the points of each factor, and why the first one is chosen."""
-    names = list(dict.fromkeys(name for line in listing.models for name in line.factors))
-    table = _table(title, "", "model", *names, "total", "runs on")
-    for rank, line in enumerate(listing.models, start=1):
-        points = [line.factors.get(name, 0.0) for name in names]
-        place = f"{line.runs_on or 'nothing here'}{', installed' if line.local else ''}"
-        table.add_row(
-            *map(_cell, (str(rank), line.id, *map("{:+.1f}".format, [*points, sum(points)]), place))
-        )
-    purpose = f"The request asks for: {', '.join(listing.purpose)}." if listing.purpose else NO_PURPOSE_NAMED
-    first = f"{listing.models[0].id}: {listing.reason}."
-    rejected = f"{len(listing.rejected)} rejected: `jarvis models {listing.task}` lists them."
-    notes = [first, purpose, *_experience(listing), *([rejected] if listing.rejected else []), *listing.notes]
-    return Group(table, *(Text(shorten(note, 1000)) for note in notes))
+def _reasons(listing: ModelList) -> Iterator[str]:
+    """Why the first model is chosen for a request, and what is known of the others."""
+    yield f"{listing.models[0].id}: {listing.reason}."
+    yield f"The request asks for: {', '.join(listing.purpose)}." if listing.purpose else NO_PURPOSE_NAMED
+    yield from _experience(listing)
+    if listing.rejected:
+        yield f"{len(listing.rejected)} rejected: `jarvis models {listing.task}` lists them."
+    yield from listing.notes
 
 
 def _experience(listing: ModelList) -> list[str]:

@@ -10,6 +10,7 @@ delete_expired(Path("outputs/uploads"), seconds=86_400)
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import shutil
@@ -20,7 +21,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import FileResponse
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.spec import Modality
@@ -138,6 +141,24 @@ def find_output(directory: Path, run: str, name: str) -> Output | None:
         kind, mime = detect_media_type(path)
     known = kind in _INLINE | _DOWNLOAD
     return Output(path, mime if known else "application/octet-stream", inline=kind in _INLINE)
+
+
+async def output_response(directory: Path, run: str, name: str) -> FileResponse:
+    """The response to `GET /outputs/{run}/{name}`.
+
+    Raises:
+        HTTPException: 404, there is no such file.
+    """
+    file = await asyncio.to_thread(find_output, directory, run, name)
+    if file is None:
+        raise HTTPException(404, "no such file")
+    return FileResponse(
+        file.path,
+        media_type=file.mime,
+        filename=name,
+        content_disposition_type="inline" if file.inline else "attachment",
+        headers={"X-Content-Type-Options": "nosniff"},
+    )
 
 
 def to_paths(value: Any, runs: Path, origin: str = "") -> Any:

@@ -65,19 +65,22 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
 
 
 def run_server(
-    agent: JarvisAgent,
+    make_agent: Callable[[], JarvisAgent],
     host: str = "127.0.0.1",
     port: int = 8000,
     settings: ServerSettings | None = None,
     *,
+    workers: int = 1,
     insecure: bool = False,
 ) -> None:
     """Serve until interrupted. On a loopback address, requests for or from other hosts are refused.
 
     Args:
-        agent, settings: as for `create_app`.
+        make_agent: makes the agent of each process; with several, it can be pickled.
         host: the address to listen on.
         port: 0 takes a free one.
+        settings: as for `create_app`.
+        workers: processes, which share the database. One that dies is replaced.
         insecure: serve without API keys on an address that other machines reach.
 
     Raises:
@@ -87,32 +90,12 @@ def run_server(
     """
     settings = settings or ServerSettings()
     check_address(host, settings, insecure=insecure)
-    _check_database(agent, settings)
-    listen(partial(create_app, agent), host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S)
-
-
-def run_workers(
-    make_agent: Callable[[], JarvisAgent],
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    settings: ServerSettings | None = None,
-    *,
-    workers: int,
-    insecure: bool = False,
-) -> None:
-    """As `run_server`, in several processes, which share the database.
-
-    Args:
-        make_agent: makes the agent of each process, so it can be pickled.
-        workers: processes. One that dies is replaced.
-    """
-    settings = settings or ServerSettings()
-    check_address(host, settings, insecure=insecure)
     with make_agent() as agent:
         _check_database(agent, settings)
     make_app = partial(_make_app, make_agent)
     with TemporaryDirectory(prefix="jarvis-metrics-") as shared:
-        os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", shared)  # where the processes add their numbers
+        if workers > 1:
+            os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", shared)  # where the processes add their numbers
         listen(make_app, host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S, workers=workers)
 
 

@@ -31,7 +31,7 @@ from jarvis_agent.interfaces.common.uploads_and_outputs import (
     SWEEP_S,
     Upload,
     delete_expired,
-    find_output,
+    output_response,
     save_upload,
 )
 from jarvis_agent.interfaces.server.database import open_database
@@ -167,17 +167,7 @@ def _file_routes(workspaces: Mapping[str, Workspace], max_bytes: int, max_stored
     @router.get("/outputs/{run}/{name}")
     async def output(request: Request, run: str, name: str) -> FileResponse:
         """Return a file of a run, named by the last two parts of its path in the Run."""
-        runs = workspaces[request.state.owner].runs
-        file = await asyncio.to_thread(find_output, runs, run, name)
-        if file is None:
-            raise HTTPException(404, "no such file")
-        return FileResponse(
-            file.path,
-            media_type=file.mime,
-            filename=file.path.name,
-            content_disposition_type="inline" if file.inline else "attachment",
-            headers={"X-Content-Type-Options": "nosniff"},
-        )
+        return await output_response(workspaces[request.state.owner].runs, run, name)
 
     return router
 

@@ -12,17 +12,14 @@ examples/agent_server.
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import FastAPI
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import Route
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.agent.graph import PublicNames, build_graph
-from jarvis_agent.interfaces.common.uploads_and_outputs import find_output
+from jarvis_agent.interfaces.common.uploads_and_outputs import output_response
 
 _agent = JarvisAgent()
 _agent = _agent.restricted(*_agent.settings.allowed_dirs)
@@ -32,15 +29,7 @@ _names = PublicNames(_directory, "/outputs")
 
 async def _output(request: Request) -> FileResponse:
     """A file of a run."""
-    run, name = request.path_params["run"], request.path_params["name"]
-    file = await asyncio.to_thread(find_output, _directory, run, name)
-    if file is None:
-        raise HTTPException(404, "no such file")
-    disposition = "inline" if file.inline else "attachment"
-    headers = {"X-Content-Type-Options": "nosniff"}
-    return FileResponse(
-        file.path, 200, headers, file.mime, filename=name, content_disposition_type=disposition
-    )
+    return await output_response(_directory, request.path_params["run"], request.path_params["name"])
 
 
 graph = build_graph(_agent.stages, names=_names)

@@ -74,7 +74,7 @@ def run_ui(
     """
     _check(agents)
     from jarvis_agent.interfaces.common.listen import listen
-    from jarvis_agent.interfaces.ui.server import make_app
+    from jarvis_agent.interfaces.ui.page import make_app
 
     def make(settings: ServerSettings) -> FastAPI:
         app = make_app(agents, settings)

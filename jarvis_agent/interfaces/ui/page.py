@@ -1,4 +1,4 @@
-"""The page: its layout and its events.
+"""The page: its layout and its events, and its server, with the checks of `jarvis serve` and a login.
 
     page = Page([agent], ServerSettings()).blocks
     page.launch(**page_options([agent]))
@@ -18,21 +18,33 @@ import re
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any, get_args
 from weakref import WeakValueDictionary
 
 import gradio as gr
+from fastapi import FastAPI
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Policy, ServerSettings
+from jarvis_agent.interfaces.common.access import ApiKey, add_host_checks
 from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired
-from jarvis_agent.interfaces.ui.texts import TEXTS, Texts, texts_for
-from jarvis_agent.interfaces.ui.views import ChatView, PlanView, as_text, escape, export_chat
+from jarvis_agent.interfaces.ui.views import (
+    TEXTS,
+    ChatView,
+    PlanView,
+    Texts,
+    as_text,
+    escape,
+    export_chat,
+    texts_for,
+)
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
 
 _DATA = Path(__file__).parent / "data"
@@ -59,6 +71,13 @@ _KEEP_LANGUAGE = f"""language => {{
 _KEEP_KEYS = """(key, chat) => {
     localStorage.setItem('jarvis-key', key); sessionStorage.setItem('jarvis-chat', chat)
 }"""
+_HEADERS = {
+    # An answer is written by models: a picture in it must not tell another server what was asked.
+    "Content-Security-Policy": "default-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
+    "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 _QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
@@ -76,6 +95,45 @@ def page_options(agents: Sequence[JarvisAgent]) -> dict[str, Any]:
         "ssr_mode": False,
         "max_file_size": agents[0].settings.max_file_bytes,
     }
+
+
+def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
+    """A web application with the page at its root. It closes the agents at shutdown."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        for agent in agents:
+            await agent.aclose()
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(_PageHeaders)
+    add_host_checks(app, server)
+    known = [ApiKey(key.get_secret_value()) for key in server.api_keys]
+
+    def login(name: str, key: str) -> bool:
+        return any(api_key.matches(key.encode()) for api_key in known)
+
+    page, options = Page(agents, server).blocks, page_options(agents)
+    if known:
+        options |= {"auth": login, "auth_message": "Any name, and an API key as the password."}
+    gr.mount_gradio_app(app, page, path="/", **options)
+    return app
+
+
+class _PageHeaders:
+    """ASGI middleware that adds headers to each response."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
 
 
 class Page:

@@ -1,4 +1,4 @@
-"""What a visitor sees of a chat: its plans, its messages, and all of it as one file.
+"""What a visitor sees of a chat, in their language: its plans, its messages, and all of it as one file.
 
     html = PlanView(visitor.clean, texts_for("en")).html(visitor.turns)     # "" without a turn
     messages = ChatView(visitor, plans, texts_for("en"), publish).messages()
@@ -13,7 +13,8 @@ import html
 import json
 import mimetypes
 import re
-from collections.abc import Callable, Iterable, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,7 +26,6 @@ from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.interfaces.common.progress import RunProgress, TaskProgress, shorten
-from jarvis_agent.interfaces.ui.texts import Texts
 from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor, models_of
 from jarvis_agent.planning.plan import levels_of
 
@@ -59,8 +59,26 @@ _CODE_OR_MARKUP = re.compile(
 )
 
 _DATA = Path(__file__).parent / "data"
+TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads((_DATA / "texts.toml").read_text(encoding="utf-8"))
+"""Texts by language tag and name."""
+
+Texts = Callable[..., str]
+"""Returns the text of a name, with the names in braces filled in."""
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
 """HTML in an answer is shown as text; a picture in it would be loaded from elsewhere."""
+
+
+def texts_for(accept_language: str) -> Texts:
+    """The texts in the first language of the header Accept-Language: Chinese, or English for every other.
+
+    texts_for("zh-CN,zh;q=0.9,en;q=0.8")("summary", tasks=3, done=2)     # "任务：3 个中完成 2 个"
+    """
+    table = TEXTS["zh-CN" if accept_language.strip().lower().startswith("zh") else "en"]
+
+    def text(name: str, /, **values: object) -> str:
+        return table[name].format_map(values) if values else table[name]
+
+    return text
 
 
 class PlanView:
