@@ -11,7 +11,6 @@ Exit codes: 0 answered, 1 nothing could be done, 2 usage error, 130 interrupted.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -465,9 +464,7 @@ def _print(listing: T, table: Callable[[T], RenderableType], as_json: bool) -> N
     if as_json:
         echo_json(listing)
     else:
-        with (console := make_console()).capture() as drawn:
-            console.print(table(listing))
-        typer.echo(re.sub(r" +$", "", drawn.get(), flags=re.MULTILINE), nl=False)
+        make_console().print(table(listing))
 
 
 def _exit_unless(succeeded: bool) -> None:

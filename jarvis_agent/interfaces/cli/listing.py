@@ -102,21 +102,23 @@ async def list_tasks(registry: ModelRegistry, name: str | None = None) -> TaskLi
     """
     specs = TASKS.values() if name is None else [known_task(name)]
     available = await registry.available_tasks()
-    return TaskList(tasks=[await _task_line(registry, spec, spec.name in available) for spec in specs])
-
-
-async def _task_line(registry: ModelRegistry, spec: TaskSpec, available: bool) -> TaskLine:
-    where, how = await _how(registry, spec, available)
-    return TaskLine(
-        name=spec.name,
-        category=spec.category,
-        takes=[arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs],
-        makes=list(spec.outputs),
-        description=spec.description,
-        available=available,
-        where=where,
-        how=how,
-    )
+    lines = []
+    for spec in specs:
+        is_available = spec.name in available
+        where, how = await _how(registry, spec, is_available)
+        lines.append(
+            TaskLine(
+                name=spec.name,
+                category=spec.category,
+                takes=[arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs],
+                makes=list(spec.outputs),
+                description=spec.description,
+                available=is_available,
+                where=where,
+                how=how,
+            )
+        )
+    return TaskList(tasks=lines)
 
 
 async def list_models(name: str, registry: ModelRegistry, request: str = "") -> ModelList:

@@ -1,19 +1,22 @@
-"""Metrics for Prometheus that every server has: requests, and models in memory.
+"""Metrics for Prometheus: requests, runs, tasks, tokens of language models, and models in memory.
 
     app.add_middleware(RequestMetrics)
     app.include_router(metrics_routes(loaded_models))        # GET /metrics
+    agent.with_observer(observe_run)                         # counts the runs of this agent, and their tasks
 
-Labels are routes and statuses: nothing of a user. Several processes of a server share their numbers through
-the files in the directory PROMETHEUS_MULTIPROC_DIR, which must exist when they start.
+Labels are routes, statuses and names of tasks: nothing of a user. Several processes of a server share their
+numbers through the files in the directory PROMETHEUS_MULTIPROC_DIR, which must exist when they start.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sized
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sized
+from contextlib import aclosing
 from time import perf_counter
 
 from fastapi import APIRouter, Response
+from langchain_core.messages import ToolMessage
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     REGISTRY,
@@ -26,20 +29,31 @@ from prometheus_client import (
 )
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-SECONDS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
+from jarvis_agent.core.errors import InputError
+from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.selection.model_registry import loaded_models
+
+_SECONDS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
 """Upper bounds of the buckets of durations."""
 
-MODELS = Gauge("jarvis_models_loaded", "Models in memory", multiprocess_mode="livesum")
+_MODELS = Gauge("jarvis_models_loaded", "Models in memory", multiprocess_mode="livesum")
 
 _METHODS = frozenset({"GET", "POST", "DELETE", "HEAD", "OPTIONS"})
 _REQUESTS = Counter("jarvis_http_requests", "HTTP requests", ["method", "route", "status"])
 _REQUEST_SECONDS = Histogram(
-    "jarvis_http_request_seconds", "Until a response has been sent", ["route"], buckets=SECONDS
+    "jarvis_http_request_seconds", "Until a response has been sent", ["route"], buckets=_SECONDS
 )
 
+_RUNNING = Gauge("jarvis_runs_active", "Runs that have not ended", multiprocess_mode="livesum")
+_RUNS = Counter("jarvis_runs", "Ended runs: ok, failed, rejected, waiting or cancelled", ["status"])
+_RUN_SECONDS = Histogram("jarvis_run_seconds", "Duration of runs", buckets=_SECONDS)
+_TASKS = Counter("jarvis_tasks", "Ended tasks: ok, failed, skipped or cancelled", ["task", "status"])
+_TASK_SECONDS = Histogram("jarvis_task_seconds", "Duration of tasks", ["task"], buckets=_SECONDS)
+_TOKENS = Counter("jarvis_llm_tokens", "Tokens of language models: input or output", ["direction"])
 
-def metrics_routes(loaded_models: Callable[[], Sized]) -> APIRouter:
-    """Return the route `/metrics`, in the text format of Prometheus."""
+
+def metrics_routes(models: Callable[[], Sized]) -> APIRouter:
+    """Return the route `/metrics`, in the text format of Prometheus; `models` returns those in memory."""
     router = APIRouter(tags=["metrics"])
     registry = REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
@@ -49,7 +63,7 @@ def metrics_routes(loaded_models: Callable[[], Sized]) -> APIRouter:
     @router.get("/metrics")
     def metrics() -> Response:
         """Report the numbers of all processes of this server."""
-        MODELS.set(len(loaded_models()))
+        _MODELS.set(len(models()))
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return router
@@ -79,3 +93,55 @@ class RequestMetrics:
             method = scope["method"] if scope["method"] in _METHODS else "other"
             _REQUESTS.labels(method, route, status).inc()
             _REQUEST_SECONDS.labels(route).observe(perf_counter() - began)
+
+
+async def observe_run(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+    """Pass on the events of a run, and count it and its tasks."""
+    status, began = "cancelled", perf_counter()
+    try:
+        with _RUNNING.track_inprogress():
+            async with aclosing(events):
+                async for event in events:
+                    if event.kind == "finished" and (result := event.result):
+                        _count_task(result.task.task, result.status, result.ended - result.started)
+                    if event.run is not None:
+                        _count_tokens(event.run)
+                        status = "ok" if event.run.ok else "failed"
+                    yield event
+        status = "waiting" if status == "cancelled" else status
+    except InputError:
+        status = "rejected"
+        raise
+    except Exception:
+        status = "failed"
+        raise
+    finally:
+        _RUNS.labels(status).inc()
+        _RUN_SECONDS.observe(perf_counter() - began)
+        _MODELS.set(len(loaded_models()))
+
+
+async def observe_call(task: str, call: Awaitable[ToolMessage]) -> ToolMessage:
+    """Await a call of a task outside a run, and count it."""
+    status, began = "cancelled", perf_counter()
+    try:
+        message = await call
+        status = "ok" if message.status == "success" else "failed"
+        return message
+    except Exception:
+        status = "failed"
+        raise
+    finally:
+        _count_task(task, status, perf_counter() - began)
+        _MODELS.set(len(loaded_models()))
+
+
+def _count_task(task: str, status: str, seconds: float) -> None:
+    _TASKS.labels(task, status).inc()
+    _TASK_SECONDS.labels(task).observe(seconds)
+
+
+def _count_tokens(run: Run) -> None:
+    for usage in run.usage.values():
+        _TOKENS.labels("input").inc(usage.input_tokens)
+        _TOKENS.labels("output").inc(usage.output_tokens)

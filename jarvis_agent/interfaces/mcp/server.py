@@ -52,7 +52,6 @@ from jarvis_agent.core.concurrency import repeating, run_in_daemon_thread
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
-from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits, max_json_bytes
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
@@ -62,8 +61,8 @@ from jarvis_agent.tools.hf_task_tool import HFTaskTool
 
 logger = logging.getLogger(__name__)
 
-Report = Callable[[float, float | None, str], Awaitable[None]]
-"""Tells the client of progress: the steps done, all steps if known, and what happens."""
+Report = Callable[[float, str], Awaitable[None]]
+"""Tells the client of progress: the number of steps done, and what happens."""
 
 _AGENT = "jarvis"
 
@@ -141,11 +140,11 @@ def make_server(
     def session() -> Session:
         return server.request_context.lifespan_context
 
-    async def report(progress: float, total: float | None, message: str) -> None:
+    async def report(progress: float, message: str) -> None:
         context = server.request_context
         if context.meta is not None and (token := context.meta.progressToken) is not None:
             await context.session.send_progress_notification(
-                token, progress, total, message=message, related_request_id=str(context.request_id)
+                token, progress, message=message, related_request_id=str(context.request_id)
             )
 
     async def list_tools() -> list[types.Tool]:
@@ -226,7 +225,7 @@ async def _call(
         return await _ask(session, arguments, report)
     call = {"type": "tool_call", "name": name, "args": arguments, "id": "mcp"}
     is_task = isinstance(tool, HFTaskTool)
-    await report(0, None, f"{name}: {'choosing a model' if is_task else 'running'}")
+    await report(0, f"{name}: {'choosing a model' if is_task else 'running'}")
     # Other tools may run their callbacks in other event loops.
     message: ToolMessage = await tool.ainvoke(call, {"callbacks": [_Attempts(report)] if is_task else []})
     if message.status == "error":
@@ -244,14 +243,13 @@ async def _call(
 async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -> types.CallToolResult:
     """Run a request. It is an error if nothing could be done, as in the command line's exit code."""
     request = {"input": arguments["request"], "files": arguments.get("files") or []}
-    run, done, total = None, 0, None
+    run, done = None, 0
     async with aclosing(session.agent.events(request)) as events:
         async for event in events:
             run = event.run or run
-            total = _steps(event) or total
             if line := format_event(event):
                 done += 1
-                await report(done, max(total, done) if total else None, line)
+                await report(done, line)
     assert run is not None
     files = await asyncio.to_thread(session.blocks, run.resources)
     return types.CallToolResult(
@@ -259,11 +257,6 @@ async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -
         structuredContent={"answer": run.answer, "ok": run.ok},
         isError=not answered(request["input"], run),
     )
-
-
-def _steps(event: Event) -> int | None:
-    """The number of progress reports of a run, once its plan is known: four a task, and the plan."""
-    return 4 * len(event.plan.tasks) + 1 if event.plan is not None else None
 
 
 def _block(block: Mapping[str, Any], uri: AnyUrl | None = None) -> types.ContentBlock:
@@ -295,7 +288,7 @@ class _Attempts(AsyncCallbackHandler):
     async def on_chain_start(self, serialized: Any, inputs: Any, *, name: str = "", **kwargs: Any) -> None:
         """Report an attempt, which is a chain run with the name of its model."""
         self._tried += 1
-        await self._report(self._tried, None, f"running {name}")
+        await self._report(self._tried, f"running {name}")
 
 
 async def serve_stdio(agent: JarvisAgent) -> None:

@@ -25,7 +25,7 @@ from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits
-from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes
+from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes, observe_run
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.uploads_and_outputs import (
     SWEEP_S,
@@ -37,7 +37,6 @@ from jarvis_agent.interfaces.common.uploads_and_outputs import (
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
 from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
-from jarvis_agent.interfaces.server.metrics import observe_run
 from jarvis_agent.interfaces.server.openai_api import openai_routes
 from jarvis_agent.interfaces.server.runs import StartedRuns
 from jarvis_agent.interfaces.server.runs_api import claim_thread

@@ -32,6 +32,7 @@ from starlette.exceptions import HTTPException
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
+from jarvis_agent.interfaces.common.progress import format_event
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls, origin_of, to_paths
 from jarvis_agent.interfaces.server.errors import STATUSES, describe_error
 from jarvis_agent.interfaces.server.workspaces import Workspace
@@ -145,18 +146,6 @@ def _usage(run: Run) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def _progress(event: Event) -> str:
-    """A line about a task; empty for other events."""
-    if event.task is None:
-        return ""
-    name, result = f"{event.task.id} {event.task.task}", event.result
-    if event.kind == "finished" and result is not None:
-        model, error = f" by {result.model}" if result.model else "", result.error
-        return f"{name}: {result.status}{model}{f': {error}' if error else ''}\n"
-    states = {"task": "planned", "started": "running"}
-    return f"{name}: {states[event.kind]}\n" if event.kind in states else ""
-
-
 async def _first_event(request: Request, events: AsyncGenerator[Event, None]) -> asyncio.Task[Event]:
     """Wait for the first event, which comes after the files are read, for a while.
 
@@ -195,8 +184,8 @@ async def _stream(
                 if event.kind == "token":
                     answered = True
                     yield chunk(content=urls.to_urls(event.text))
-                elif line := _progress(event):
-                    yield chunk(reasoning_content=urls.to_urls(line))
+                elif line := format_event(event):
+                    yield chunk(reasoning_content=urls.to_urls(f"{line}\n"))
                 event = await anext(events)
         yield chunk(content=("" if answered else urls.to_urls(event.run.answer)) + urls.markdown(event.run))
         yield chunk(finish="stop")

@@ -22,9 +22,9 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import BaseTool
 from langserve import APIHandler
 
+from jarvis_agent.interfaces.common.metrics import observe_call
 from jarvis_agent.interfaces.common.uploads_and_outputs import to_paths
 from jarvis_agent.interfaces.server.errors import ErrorReportingRoute, RunSerializer
-from jarvis_agent.interfaces.server.metrics import observe_call
 from jarvis_agent.interfaces.server.workspaces import Workspace, for_owner
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 

@@ -14,7 +14,7 @@ import webbrowser
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -24,35 +24,34 @@ if TYPE_CHECKING:
     from jarvis_agent.core.settings import ServerSettings
 
 
-def create_ui(*agents: JarvisAgent) -> gr.Blocks:
-    """The page of an agent; with several agents, visitors choose one of them by its language model.
+def create_ui(agent: JarvisAgent, *others: JarvisAgent) -> gr.Blocks:
+    """The page of an agent; with others, visitors choose one of them by its language model.
 
     Raises:
         MissingExtraError: the extra "ui" is not installed.
-        ConfigError: no agent is given.
     """
-    _check(agents)
+    _check_extra()
     from jarvis_agent.core.settings import ServerSettings
     from jarvis_agent.interfaces.ui.page import Page
 
-    return Page(agents, ServerSettings()).blocks
+    return Page([agent, *others], ServerSettings()).blocks
 
 
-def page_options(*agents: JarvisAgent) -> dict[str, Any]:
-    """The options with which the page of these agents is launched or mounted: its style, texts and limits.
+def page_options(agent: JarvisAgent) -> dict[str, Any]:
+    """The options with which the page of an agent is launched or mounted: its style, texts and limits.
 
     Raises:
         MissingExtraError: the extra "ui" is not installed.
-        ConfigError: no agent is given.
     """
-    _check(agents)
+    _check_extra()
     from jarvis_agent.interfaces.ui.page import page_options as make_options
 
-    return make_options(agents)
+    return make_options(agent)
 
 
 def run_ui(
-    *agents: JarvisAgent,
+    agent: JarvisAgent,
+    *others: JarvisAgent,
     host: str = "127.0.0.1",
     port: int = 7860,
     insecure: bool = False,
@@ -63,7 +62,7 @@ def run_ui(
     With API keys (`ServerSettings.api_keys`), visitors log in with one of them as password.
 
     Args:
-        agents: as for `create_ui`.
+        agent, others: as for `create_ui`.
         host, port: where to listen.
         insecure: serve without API keys on an address that other machines reach.
         open_browser: show the page in the browser of this machine.
@@ -72,12 +71,12 @@ def run_ui(
         ConfigError: other machines reach the address, and there are no API keys.
         MissingExtraError: the extra "ui" is not installed.
     """
-    _check(agents)
+    _check_extra()
     from jarvis_agent.interfaces.common.listen import listen
     from jarvis_agent.interfaces.ui.page import make_app
 
     def make(settings: ServerSettings) -> FastAPI:
-        app = make_app(agents, settings)
+        app = make_app([agent, *others], settings)
         if open_browser:
             webbrowser.open(f"http://{host}:{port}/")
         return app
@@ -85,8 +84,6 @@ def run_ui(
     listen(make, host, port, insecure=insecure, access_log=False)
 
 
-def _check(agents: tuple[JarvisAgent, ...]) -> None:
+def _check_extra() -> None:
     if find_spec("gradio") is None:
         raise MissingExtraError("the web page", "ui")
-    if not agents:
-        raise ConfigError("the page needs an agent: create_ui(JarvisAgent())")

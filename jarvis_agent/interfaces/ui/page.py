@@ -1,7 +1,7 @@
 """The page: its layout and its events, and its server, with the checks of `jarvis serve` and a login.
 
     page = Page([agent], ServerSettings()).blocks
-    page.launch(**page_options([agent]))
+    page.launch(**page_options(agent))
 
 What a visitor did is in a Visitor, which is state of the Gradio session. The chat and the plan are drawn from
 it. Of what a browser sends, only the request, the choices, the edited plan and the names of chats are read.
@@ -81,7 +81,7 @@ _HEADERS = {
 _QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
-def page_options(agents: Sequence[JarvisAgent]) -> dict[str, Any]:
+def page_options(agent: JarvisAgent) -> dict[str, Any]:
     """The options of the page for `gr.mount_gradio_app` and `Blocks.launch`."""
     theme = gr.themes.Soft(primary_hue="indigo", neutral_hue="slate", font=_FONT, font_mono=_MONO)
     return {
@@ -93,7 +93,7 @@ def page_options(agents: Sequence[JarvisAgent]) -> dict[str, Any]:
         "run_history": False,
         "show_error": False,
         "ssr_mode": False,
-        "max_file_size": agents[0].settings.max_file_bytes,
+        "max_file_size": agent.settings.max_file_bytes,
     }
 
 
@@ -114,7 +114,7 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
     def login(name: str, key: str) -> bool:
         return any(api_key.matches(key.encode()) for api_key in known)
 
-    page, options = Page(agents, server).blocks, page_options(agents)
+    page, options = Page(agents, server).blocks, page_options(agents[0])
     if known:
         options |= {"auth": login, "auth_message": "Any name, and an API key as the password."}
     gr.mount_gradio_app(app, page, path="/", **options)
