@@ -134,21 +134,25 @@ class _Binding:
         for arg in self.spec.inputs:
             if arg.required and arg.name not in args:
                 args[arg.name] = self._values(self._missing(arg), arg)
-        for name, values in args.items():
-            self._check_names(values, self.spec.arg(name))
-        return args
+        return {
+            name: [self._named(value, self.spec.arg(name)) for value in values]
+            for name, values in args.items()
+        }
 
-    def _check_names(self, value: Any, arg: Arg | None) -> None:
-        """Raises PlanError if a value names a file that there is not."""
+    def _named(self, value: Any, arg: Arg | None) -> Any:
+        """The value with the names of available files. Raises PlanError if there is no such file."""
         if isinstance(value, list):
-            for item in value:
-                self._check_names(item, arg)
+            return [self._named(item, arg) for item in value]
         if not isinstance(value, str) or self._files is None or arg is None or refs_in(value):
-            return
+            return value
         is_text = arg.kind == "text" and self.spec.category != "tool"
         is_name = len(value) <= _LONGEST_NAME and mentions(value) == [value]
-        if arg.kind in MEDIA or (is_text and is_name):
-            self._files.check(value, arg.kind)
+        if arg.kind not in MEDIA and not (is_text and is_name):
+            return value
+        found = self._files.find(value, arg.kind)
+        if found != value:
+            self.notes.append(f'"{value}" was taken as its {arg.name} "{found}"')
+        return found
 
     def _values(self, value: Any, arg: Arg) -> list[Any]:
         """The value of an argument; several if it fans out, none if it is empty."""

@@ -4,14 +4,22 @@
     # TaskDraft(spec=TASKS["automatic-speech-recognition"], deps=(), args={"audio": "a.wav"}, …)
 
 References are bound later (`jarvis_agent.planning.binding`), when the tasks that they point to are known.
+
+Repairs of tasks whose written name or arguments are those of another form of the task.
+
+    controlnet_name("Controlnet-sd", {"image": "a.jpg", "text": "canny"})     # "canny-control"
+    split_question("Who wrote Hamlet? Shakespeare did.")     # ("Who wrote Hamlet?", "Shakespeare did.")
+
+The paper's table 3 has one name for all control maps, and its question answering takes only a text.
 """
 
 from __future__ import annotations
 
 import difflib
 import itertools
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,8 +28,9 @@ from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.references import is_nameless, normalise_references, refs_in
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
-from jarvis_agent.core.tasks.table import NOT_CALLABLE
+from jarvis_agent.core.tasks.table import EXTRA_TASKS, NOT_CALLABLE
 from jarvis_agent.llm.json_stream import read_json
+from jarvis_agent.planning.inputs import FileNames
 
 MAX_TASKS = 256
 """Maximum number of tasks of a plan; the rest is left out."""
@@ -42,8 +51,6 @@ _MAX_PURPOSE_CHARS = 200
 _SIMILAR = 0.5
 _MISSPELT = 0.9
 _NO_DEP = frozenset({"", "none", "null", "n/a", "[]"})
-_READERS = frozenset({"ocr", "optical-character-recognition"})
-"""Names of image-to-text that ask for the text of the image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +130,7 @@ def written_id(raw: Mapping[str, Any]) -> int | None:
     return _as_id(_field(raw, _ID_KEYS))
 
 
-def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
+def read_draft(raw: Mapping[str, Any], names: TaskNames, files: FileNames | None = None) -> TaskDraft:
     """Normalise a written task.
 
     Raises:
@@ -133,8 +140,9 @@ def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
     spec = _spec(raw, names, notes)
     deps = _deps(_field(raw, _DEP_KEYS), notes)
     args, unassigned = _args(raw, spec, notes)
-    if canonical(str(_field(raw, _NAME_KEYS))) in _READERS and not deps:
-        args.setdefault("text", "read")
+    if not deps:
+        written = canonical(str(_field(raw, _NAME_KEYS)))
+        spec = repair_call(written, spec, args, bool(unassigned), names.find, files, notes)
     mentions: list[tuple[int, str]] = [(i, "any") for i in deps]
     mentions += [(i, kind_of(name, spec)) for name, value in args.items() for i in refs_in(value)]
     mentions += [(i, "any") for _, value in unassigned for i in refs_in(value)]
@@ -168,7 +176,9 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
     name = _field(raw, _NAME_KEYS)
     if not isinstance(name, str) or not name.strip():
         raise PlanError('it names no task: "task" is missing')
-    spec = names.find(name)
+    written = _field(raw, _ARG_KEYS)
+    args = written if isinstance(written, dict) else {}
+    spec = names.find(name) or names.find(controlnet_name(canonical(name), args))
     if spec is None and (reason := NOT_CALLABLE.get(canonical(name))):
         raise PlanError(f'"{canonical(name)}" cannot be run: {reason}')
     if spec is None:
@@ -286,3 +296,92 @@ def shorten(value: Any, width: int = 80) -> str:
     """The beginning of a text on one line."""
     text = " ".join(str(value)[: 4 * width].split())
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+_CONTROLNET = re.compile(r"(?:sd-?)?control-?net(?:-?sd)?")
+_TO_IMAGE = "-text-to-image"
+_MAPS = {
+    spelling.removesuffix(_TO_IMAGE): spec.name.removesuffix(_TO_IMAGE)
+    for spec in EXTRA_TASKS
+    for spelling in (spec.name, *spec.aliases)
+    if spec.name.endswith(_TO_IMAGE) and spelling.endswith(_TO_IMAGE)
+}
+"""Names of control maps by their spellings: "pose" → "openpose"."""
+
+_READERS = frozenset({"ocr", "optical-character-recognition"})
+"""Names of image-to-text that ask for the text of the image."""
+
+_END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+
+
+def controlnet_name(name: str, args: Mapping[str, Any]) -> str:
+    """The task that a ControlNet's name and arguments mean; other names are returned unchanged.
+
+    Args:
+        name: in lower case with dashes, such as "controlnet-sd" or "sd-controlnet-canny".
+        args: as written. One of them may name the control map.
+
+    Raises:
+        PlanError: they name no control map, or several.
+    """
+    if not _CONTROLNET.search(name):
+        return name
+    text = str(args.get("text") or "")
+    others = json.dumps([name, {key: value for key, value in args.items() if key != "text"}], default=str)
+    maps = _maps_in(others) or _maps_in(text)
+    if len(maps) != 1:
+        raise PlanError(
+            f'"{name}" is not one task: X-control makes a control map from an image, and X{_TO_IMAGE} '
+            f"an image from a map and a text; X is one of {', '.join(sorted(set(_MAPS.values())))}"
+        )
+    has_prompt = bool(text.strip()) and text.strip().lower() not in _MAPS
+    return maps.pop() + (_TO_IMAGE if has_prompt else "-control")
+
+
+def _maps_in(text: str) -> set[str]:
+    return {_MAPS[word] for word in re.findall("[a-z]+", text.lower()) if word in _MAPS}
+
+
+def repair_call(
+    written: str,
+    spec: TaskSpec,
+    args: dict[str, Any],
+    has_more: bool,
+    find: Callable[[str], TaskSpec | None],
+    files: FileNames | None,
+    notes: list[str],
+) -> TaskSpec:
+    """Complete the arguments of a task, or return another task that they fit. Repairs are noted.
+
+    Args:
+        written: the name that the planner wrote, in lower case with dashes.
+        args: by canonical name; what is missing is added.
+        has_more: whether there are values without a known name.
+        find: returns an available task type by name, or None.
+        files: the files that the plan may name.
+    """
+    if written in _READERS and "text" not in args:
+        args["text"] = "read"
+    if "table" in spec.required and "table" not in args and files and (found := files.only("table")):
+        args["table"] = found
+        notes.append(f'its missing "table" was taken to be {found}')
+    text = args.get("text")
+    if not isinstance(text, str) or refs_in(text) or has_more:
+        return spec
+    if spec.name == "question-answering" and "context" not in args:
+        question, rest = split_question(text)
+        found = files.only("text") if files else None
+        if found or (question and rest):
+            args["text"], args["context"] = (text, found) if found else (question, rest)
+            notes.append(f'its missing "context" was taken from {found or "its text"}')
+        elif fitting := find("text-generation"):
+            notes.append(f"{spec.name} was taken as {fitting.name}, which fits its arguments")
+            return fitting
+    return spec
+
+
+def split_question(text: str) -> tuple[str, str]:
+    """The questions of a text, and its other sentences."""
+    parts = [part.strip() for part in _END_OF_SENTENCE.split(text) if part.strip()]
+    questions = [part for part in parts if part.endswith(("?", "？"))]
+    return " ".join(questions), " ".join(part for part in parts if part not in questions)

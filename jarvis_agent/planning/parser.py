@@ -132,7 +132,7 @@ class StreamingPlanParser:
             self._bind_ready()
             for raw in others:
                 with suppress(PlanError):
-                    if is_missing(read_draft(raw, self._names)):
+                    if is_missing(read_draft(raw, self._names, self._files)):
                         self._add(raw, "")
         self._bind_ready()
         return self._emit()
@@ -258,7 +258,7 @@ class StreamingPlanParser:
         task.error, task.draft = error, None
         if not error:
             try:
-                task.draft = read_draft(task.raw, self._names)
+                task.draft = read_draft(task.raw, self._names, self._files)
             except PlanError as wrong:
                 task.error = str(wrong)
 

@@ -178,23 +178,60 @@ class TestRepair:
         for part in (ASK, SPEAK):
             assert part not in prompt_of(llm, 1)
 
-    @pytest.mark.parametrize("written", ["zoos.jpg", "/etc/passwd", "http://a.example/ape.jpg"])
-    def test_a_name_of_no_file_is_sent_back_with_the_names_of_the_files(self, written: str) -> None:
-        for files, known in (
-            (["zoo.png", "zoo.jpg"], 'the files are "zoo.png", "zoo.jpg"'),
+    def test_a_name_close_to_one_file_of_its_kind_means_that_file(self) -> None:
+        """By extension, case or one letter. Other names are sent back with the list of files."""
+        files = ["photos/example.jpg", "e1.png", "talk.mp4", "notes.csv"]
+        cases = {
+            ("image-to-text", "image", "examples.jpg"): "photos/example.jpg",
+            ("image-to-text", "image", "Example.PNG"): "photos/example.jpg",
+            ("image-to-text", "image", "./exmple.jpg"): "photos/example.jpg",
+            ("automatic-speech-recognition", "audio", "talk.wav"): "talk.mp4",
+            ("tabular-classification", "table", "note.csv"): "notes.csv",
+            ("summarization", "text", "nots.csv"): "notes.csv",
+            ("summarization", "text", "zoo.txt"): "zoo.txt",
+            ("image-to-text", "image", "example.jpg"): "example.jpg",
+            ("image-to-text", "image", "e2.png"): None,
+            ("image-to-text", "image", "example2.jpg"): None,
+            ("image-to-text", "image", "talk.jpg"): None,
+            ("image-to-text", "image", "/etc/passwd"): None,
+            ("image-to-text", "image", "http://a.example/zoo.jpg"): None,
+        }
+        for (name, arg, written), meant in cases.items():
+            plan_text = json.dumps(
+                [{"task": name, "id": 0, "dep": [-1], "args": {arg: written}}, json.loads(DEPTH)]
+            )
+            llm = ScriptedLLM({"plan": plan_text.replace("a.jpg", "e1.png"), "repair": "[]"})
+            plan = planning_chain(llm).invoke({"input": "Look at it", "files": files})
+            found = [task.args[arg] for task in plan.tasks if task.task == name]
+            assert found == ([meant] if meant else []), written
+            if meant is None:
+                listed = f"the files are {', '.join(map(json.dumps, files))}"
+                error = f'there is no file "{written}"; {listed}'
+                assert error in prompt_of(llm, 1).replace("\\", "")
+            elif meant != written:
+                assert plan.notes[0] == f'task 0 ({name}): "{written}" was taken as its {arg} "{meant}"'
+
+    def test_two_close_names_or_none_are_sent_back(self) -> None:
+        look = LOOK.replace("a.jpg", "zoo.jpg")
+        for files, error in (
+            (["zoo.png", "zoos.jpg"], 'the files are "zoo.png", "zoos.jpg"'),
             ([], "the request has no files"),
         ):
-            llm = ScriptedLLM({"plan": f"[{LOOK.replace('a.jpg', written)}]", "repair": "[]"})
-            with pytest.raises(LLMError, match=f'there is no file "{written}"; {known}'):
+            llm = ScriptedLLM({"plan": f"[{look}]", "repair": "[]"})
+            with pytest.raises(LLMError, match=f'there is no file "zoo.jpg"; {error}'):
                 planning_chain(llm).invoke({"input": "Look at it", "files": files})
-            assert known in prompt_of(llm, 1).replace("\\", "")
 
     def test_files_of_the_chat_and_of_allowed_directories_may_be_named(self, tmp_path: Path) -> None:
         history = [HumanMessage("Draw cat.jpg as a sketch"), AIMessage("It is /out/sketch-0.png.")]
-        for name in ("cat.jpg", "sketch-0.png", "/out/sketch-0.png"):
+        for name, meant in (
+            ("cat.jpg", "cat.jpg"),
+            ("sketch-0.png", "sketch-0.png"),
+            ("/out/sketch-0.png", "/out/sketch-0.png"),
+            ("/images/sketch-0.jpg", "/out/sketch-0.png"),
+        ):
             llm = ScriptedLLM({"plan": f"[{LOOK.replace('a.jpg', name)}]"})
             value = {"input": "Describe it", "files": [], "chat_history": history}
-            assert planning_chain(llm).invoke(value).tasks[0].args == {"image": name}
+            assert planning_chain(llm).invoke(value).tasks[0].args == {"image": meant}
         llm = ScriptedLLM({"plan": f"[{LOOK}]"})
         chain = planning_chain(llm, settings={"allowed_dirs": [tmp_path]})
         assert chain.invoke({"input": "Describe the picture", "files": []}).tasks[0].args == {
