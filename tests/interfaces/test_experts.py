@@ -37,6 +37,7 @@ from jarvis_agent.backends.experts.client import AbsentError, ExpertServer
 from jarvis_agent.backends.experts.protocol import write_call
 from jarvis_agent.backends.experts.wire import write_message
 from jarvis_agent.backends.jobs import activities
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import make_backends
 from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
@@ -248,9 +249,9 @@ def test_settings_limit_what_a_caller_may_ask_for(tmp_path: Path) -> None:
 def test_models_run_on_the_server_and_algorithms_and_own_folders_here(tmp_path: Path) -> None:
     settings = Settings(experts="http://head.example:8765", offline=True)
     made = make_backends(settings, ModelPool(0))
-    remote = {backend.name for backend in made if getattr(backend, "server", None)}
-    assert remote == {"starter", "transformers", "sentence-transformers", "diffusers", "sklearn", "chronos"}
     model = Candidate(id="org/large", task="image-classification", size=10**15, library="transformers")
+    remote = {one.name for one in made if isinstance(one, LocalBackend) and one.server_for(model)}
+    assert remote == {"starter", "transformers", "sentence-transformers", "diffusers", "sklearn", "chronos"}
     placed = place(model, TASKS[model.task], made, settings)
     assert placed.reason == "it runs on the expert server http://head.example:8765"  # type: ignore[union-attr]
     own = place(

@@ -149,11 +149,43 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
             return {"generated_text": "", "lines": []}
         if max(reading.scores) < _SURE:
             call.notes.append("the reading is uncertain: the image may have no text")
-        lines = [_line(*row) for row in zip(reading.txts, reading.scores, reading.boxes, strict=True)]
-        page = re.sub(" +", " ", reading.to_markdown())  # it draws the gaps of a row with spaces
-        return {"generated_text": running_text(page), "lines": lines}
+        rows = _rows([_line(*row) for row in zip(reading.txts, reading.scores, reading.boxes, strict=True)])
+        return {"generated_text": running_text(_page(rows)), "lines": [line for row in rows for line in row]}
 
     return expert
+
+
+def _rows(lines: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Lines grouped into rows of lines side by side, from top to bottom.
+
+    RapidOCR's `to_markdown` does not always separate the pieces of a row.
+    """
+    rows: list[list[dict[str, Any]]] = []
+    below = 0.0
+    for line in sorted(lines, key=_middle):
+        if rows and _middle(line) < below:
+            rows[-1].append(line)
+        else:
+            rows.append([line])
+        below = line["box"]["ymax"]
+    return [sorted(row, key=lambda line: line["box"]["xmin"]) for row in rows]
+
+
+def _middle(line: dict[str, Any]) -> float:
+    return float(line["box"]["ymin"] + line["box"]["ymax"]) / 2
+
+
+def _page(rows: list[list[dict[str, Any]]]) -> str:
+    """A line of text for each row, and a blank line where a row or more would fit between two."""
+    text, last = "", None
+    for row in rows:
+        box = row[0]["box"]
+        if last is not None:
+            wide = box["ymin"] - last["ymax"] > 1.2 * (box["ymax"] - box["ymin"])
+            text += "\n\n" if wide else "\n"
+        text += " ".join(line["text"] for line in row)
+        last = box
+    return text
 
 
 def running_text(page: str) -> str:
