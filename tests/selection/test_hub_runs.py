@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,12 @@ from typing import Any
 import pytest
 from huggingface_hub.inference._providers import _common
 
-from jarvis_agent import Settings, hf_tools
+from jarvis_agent import JarvisAgent, Plan, Settings, Task, hf_tools
+from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.execution import fallback
+from jarvis_agent.selection.selector import LISTED
+from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.testing import HubDouble
 
 pytest.importorskip("torch")
@@ -20,6 +25,7 @@ pytestmark = pytest.mark.slow
 TASK = "text-classification"
 LABELS = [{"label": "good", "score": 0.75}, {"label": "bad", "score": 0.25}]
 HOSTED: dict[str, Any] = {"hf-inference": {}}
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -59,6 +65,66 @@ def add_local(hub: HubDouble, folder: Path, name: str = "org/tiny", **fields: An
 def add_hosted(hub: HubDouble, name: str, **fields: Any) -> None:
     """Add a model that only a provider can run."""
     hub.add_model(name, pipeline_tag=TASK, library_name="elsewhere", providers=HOSTED, **fields)
+
+
+GENERAL = {
+    "image-classification": ["google/vit-base-patch16-224", "timm/resnet50.a1_in1k", "microsoft/resnet-50"],
+    "text-classification": ["cardiffnlp/twitter-roberta-base-sentiment-latest", "unitary/toxic-bert"],
+    "token-classification": ["dslim/bert-base-NER", "FacebookAI/xlm-roberta-large-finetuned-conll03-english"],
+    "automatic-speech-recognition": ["openai/whisper-small", "facebook/wav2vec2-base-960h"],
+    "object-detection": [
+        "facebook/detr-resnet-50",
+        "hustvl/yolos-tiny",
+        "microsoft/table-transformer-detection",
+    ],
+}
+SPECIALISTS = {
+    "nickmuchi/vit-finetuned-chest-xray-pneumonia": (
+        "image-classification", "vit", "Does this chest X-ray show pneumonia?", "cat.jpg", ["dataset:xray"],
+    ),
+    "ProsusAI/finbert": (
+        "text-classification", "bert_classifier", "How does this finance headline sound?", "Up!", ["finance"],
+    ),
+    "d4data/biomedical-ner-all": (
+        "token-classification", "bert_tagger", "Find the biomedical terms", "Ada took it.",
+        ["dataset:maccrobat"],
+    ),
+    "jonatasgrosman/wav2vec2-large-xlsr-53-hungarian": (
+        "automatic-speech-recognition", "wav2vec2_ctc", "Transcribe the Hungarian interview",
+        "speech.wav", ["hu"],
+    ),
+    "nickmuchi/yolos-small-finetuned-license-plate-detection": (
+        "object-detection", "detr", "Where is the licence plate?", "street.jpg", ["license-plate-detection"],
+    ),
+}  # fmt: skip
+"""By id: the task, a tiny model in its place, a request, its input, and tags."""
+
+
+@pytest.mark.parametrize("specialist", SPECIALISTS)
+def test_a_specialist_is_found_downloaded_and_run(
+    hub: HubDouble, built: Callable[[str], Path], tmp_path: Path, specialist: str
+) -> None:
+    name, tiny, request, value, tags = SPECIALISTS[specialist]
+    task = Task(task=name, id=0, args={TASKS[name].inputs[0].name: value})
+    usual: dict[str, Any] = {"pipeline_tag": name, "library_name": "transformers", "directory": built(tiny)}
+    safe = ["transformers", "safetensors"]
+    general = [*GENERAL[name], *(f"someone/{name}-{number}" for number in range(LISTED))]
+    for number, model in enumerate(general):
+        hub.add_model(model, downloads=9_000_000 // (number + 1), tags=safe, **usual)
+    hub.add_model(specialist, downloads=700, tags=[*safe, *tags], **usual)
+    files = [value] if (EXAMPLES / value).exists() else []
+    settings = Settings(offline=False, output_dir=tmp_path / "made", device="cpu")
+    parts: dict[str, Any] = {"planner": lambda _: Plan(tasks=[task]), "sources": [HubSource(settings)]}
+    with JarvisAgent(None, settings=settings, **parts) as agent:
+        run = agent.invoke({"input": request, "files": [EXAMPLES / file for file in files]})
+        select = agent.registry.selector.select
+        plain = asyncio.run(select(Task(task=name, id=0), TASKS[name], RunContext("")))
+    (result,) = run.results
+    assert (result.model, result.status) == (specialist, "ok"), result.error
+    assert result.selection is not None
+    assert "fits the request best" in result.selection.reason
+    assert plain.model == general[0]
+    assert specialist not in {one.id for one in plain.candidates}
 
 
 def test_a_model_is_listed_selected_and_called_where_it_is_hosted(hub: HubDouble, tmp_path: Path) -> None:
