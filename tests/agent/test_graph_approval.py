@@ -12,16 +12,19 @@ import pytest
 pytest.importorskip("langgraph")
 
 from durable_agents import ONE_BY_ONE, THREAD, counting_agent, stop_when
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware
 from langchain.agents.middleware.human_in_the_loop import HITLRequest, HITLResponse
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import TypeAdapter
 from small_agents import EXPERTS, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Plan, Run, Task
+from jarvis_agent import JarvisAgent, Plan, Run, Task, hf_tools
 from jarvis_agent.agent.approval import downloads_over, hosted, named
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 TWO = {"task": "count", "id": 0, "dep": [-1], "args": {"text": "two"}}
 UNKNOWN = {"task": "sing", "id": 1, "dep": [-1], "args": {"text": "la"}}
@@ -259,3 +262,37 @@ def test_a_policy_says_which_tasks_need_approval() -> None:
         if expected:
             run = agent.invoke(Command(resume={"decisions": [APPROVE] * len(expected)}), THREAD)
         assert [result.error for result in run.results] == [None] * 3
+
+
+@pytest.mark.usefixtures("home")
+def test_the_middleware_of_langchain_asks_about_tools_of_the_hub() -> None:
+    call = {"name": "translation", "args": {"text": "hello", "tgt_lang": "fr"}, "id": "1"}
+    llm = ScriptedLLM([AIMessage("", tool_calls=[call]), "Done."])
+    backend = FakeBackend(EXPERTS)
+    tools = hf_tools(
+        tasks=["translation"], sources=[FakeSource([fake_candidate("translation")])], backends=[backend]
+    )
+    middleware = HumanInTheLoopMiddleware(interrupt_on={"translation": True})
+    agent = create_agent(llm, tools, middleware=[middleware], checkpointer=InMemorySaver())
+    (interrupt,) = agent.invoke({"messages": "Translate hello"}, THREAD)["__interrupt__"]
+    (action,) = interrupt.value["action_requests"]
+    assert (action["name"], backend.calls) == ("translation", [])
+    edited = {"name": "translation", "args": {"text": "good day", "tgt_lang": "fr"}}
+    decisions = {"decisions": [{"type": "edit", "edited_action": edited}]}
+    state = agent.invoke(Command(resume=decisions), THREAD)
+    assert [call.inputs["text"] for call in backend.calls] == ["good day"]
+    assert state["messages"][-2].text.endswith("une phrase")
+
+
+@pytest.mark.usefixtures("home")
+def test_a_limit_of_langchain_stops_tools_of_the_hub() -> None:
+    call = {"name": "translation", "args": {"text": "hello", "tgt_lang": "fr"}}
+    llm = ScriptedLLM([*(AIMessage("", tool_calls=[{**call, "id": str(i)}]) for i in (1, 2)), "Done."])
+    backend = FakeBackend(EXPERTS)
+    tools = hf_tools(
+        tasks=["translation"], sources=[FakeSource([fake_candidate("translation")])], backends=[backend]
+    )
+    agent = create_agent(llm, tools, middleware=[ToolCallLimitMiddleware(run_limit=1)])
+    state = agent.invoke({"messages": "Translate hello twice"})
+    assert len(backend.calls) == 1
+    assert [one.status for one in state["messages"] if one.type == "tool"] == ["success", "error"]

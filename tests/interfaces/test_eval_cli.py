@@ -118,13 +118,17 @@ def test_selection_is_scored_in_total_by_domain_and_with_a_model(
     asked = {"code": "Instruction: Find dogs.\nOutput:", "api_data": models[1]}
     (tmp_path / "huggingface_api.jsonl").write_text("\n".join(map(json.dumps, models)))
     (tmp_path / "huggingface_eval.json").write_text(json.dumps(asked))
-    total, of_domain = found("selection", tmp_path)["reports"]
-    assert (total["name"], total["requests"], of_domain["name"]) == ("no model", 1, domain)
-    assert {figure["name"]: figure["value"] for figure in total["figures"]}["among 5"] == 1.0
-    assert of_domain["figures"] == total["figures"]
+    scored = found("selection", tmp_path)
+    assert {name: scored[name] for name in ("requests", "among_5", "among_8", "llm")} == {
+        "requests": 1,
+        "among_5": 100.0,
+        "among_8": 100.0,
+        "llm": None,
+    }
+    assert scored["by_domain"][domain]["first"] == scored["first"]
     assert f"{domain}  " in called("selection", tmp_path).stdout
     scripted(monkeypatch, select='{"id": "dogs", "reason": "it finds dogs"}')
-    assert found("selection", tmp_path, model="scripted")["reports"][0]["figures"][0]["value"] == 1.0
+    assert found("selection", tmp_path, model="scripted")["llm"]["first"] == 100.0
     scripted(monkeypatch, select='{"id": "cats", "reason": "it finds cats"}')
     shown = called("selection", tmp_path, "--failures", model="scripted").stdout
     assert re.search(r"expected +dogs\n +got +cats\n +got +dogs\n +reason +it finds cats", shown)

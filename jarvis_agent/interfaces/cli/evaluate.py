@@ -103,7 +103,7 @@ def selection(
         read_folder,
         selection_report,
     )
-    from jarvis_agent.interfaces.common.progress import make_console
+    from jarvis_agent.interfaces.common.progress import echo_json, make_console
     from jarvis_agent.llm.client import LLMClient
 
     settings = load_settings()
@@ -126,10 +126,25 @@ def selection(
     total, domains = selection_report("no model", ranked), domain_reports(ranked)
     by_llm = [selection_report(name, chosen)] if chosen else []
     wrong = [one.as_failure() for one in chosen or ranked if failures and not one.among(1)[0]]
-    _print_table(f"model selection, half {half}", [*by_llm, total, *domains], wrong, as_json)
+    if as_json:
+        scores = {**_scores(total), "by_domain": {one.name: _scores(one) for one in domains}}
+        with_llm = [{"model": one.name, **_scores(one), "usage": one.usage.model_dump()} for one in by_llm]
+        echo_json({**scores, "llm": next(iter(with_llm), None), "failures": wrong})
+    else:
+        _print_table(f"model selection, half {half}", [*by_llm, total, *domains], wrong, as_json)
     if chosen and not any(one.by == "llm" for one in chosen):
         typer.echo(f"{name} chose nothing: it failed, was too slow, or named no candidate", err=True)
         raise typer.Exit(1)
+
+
+def _scores(report: EvaluationReport) -> dict[str, Any]:
+    """Return the figures in percent, and median and 95th percentile of the time in seconds."""
+    percent = {
+        figure.name.replace(" ", "_"): round(100 * figure.value, 1)
+        for figure in report.figures
+        if figure.value is not None
+    }
+    return {"requests": report.requests, **percent, "seconds": report.seconds}
 
 
 def _chat_model(model: str | None, settings: Settings) -> tuple[BaseChatModel | None, str]:
