@@ -56,12 +56,13 @@ class LlamaCpp:
         self._lock = threading.Lock()
         self._server: Any = None
         self._called = 0.0
+        self._size = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of the weights in memory; 0 before the first call, and when idle."""
         is_loaded = self._server is not None and time.monotonic() < self._called + IDLE_S
-        return self.weights.stat().st_size if is_loaded else 0
+        return self._size if is_loaded else 0
 
     @classmethod
     def of(cls, weights: Path, n_ctx: int, n_gpu_layers: int, adapter: Path | None = None) -> LlamaCpp:
@@ -94,6 +95,7 @@ class LlamaCpp:
         with self._lock:
             if self._server is None:
                 self._server = self._start()
+                self._size = self.weights.stat().st_size  # not when asked, which an event loop does
             self._called = time.monotonic()
             return str(self._server.listening_address)
 
