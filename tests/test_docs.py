@@ -35,6 +35,7 @@ import jarvis_agent.testing
 import jarvis_agent.tools
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings, hf_tools
 from jarvis_agent.core.settings import ServerSettings
+from jarvis_agent.selection import model_registry
 from jarvis_agent.selection.sources.registered import Registration
 from jarvis_agent.testing import first_candidate
 from jarvis_agent.tools import TASKS, HFTaskTool
@@ -144,6 +145,13 @@ def _loaded_models() -> Iterator[None]:
 
 
 @pytest.fixture
+def _own_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load models anew, as a command does: the voice's random numbers go on from one text to the next."""
+    monkeypatch.setattr(model_registry, "_pool", None)
+    monkeypatch.setattr(model_registry, "_users", 0)
+
+
+@pytest.fixture
 def _restored_tasks() -> Iterator[None]:
     before = dict(TASKS)
     yield
@@ -240,7 +248,7 @@ def test_the_readme_has_only_tested_kinds_of_blocks() -> None:
 
 @pytest.mark.starter
 @pytest.mark.slow
-@pytest.mark.usefixtures("_loaded_models")
+@pytest.mark.usefixtures("_own_models")
 @pytest.mark.parametrize("command", JARVIS.values(), ids=lambda command: command.text[:60])
 def test_commands_print_their_documented_output(
     command: Command,
