@@ -6,7 +6,7 @@
 All weights stand here. Those of the purpose are fitted by logistic regression on the odd lines of APIBench
 (`jarvis eval selection --half dev`). The others are in proportion to them: where a request names a niche, its
 model gains about five points, which is worth more than the downloads of a general model. Where it names none,
-models that learned from data of all subjects gain, so that a popular specialist does not come first.
+data of all subjects are worth more than the downloads of a popular specialist.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SIMILARITY, KEYWORDS, OTHER_LANGUAGE = 4.7, 0.58, -1.2
 """Points of a cosine of 1, of a BM25 score of 1 (its root counts), and of a card for other languages."""
 
 GENERAL = 1.5
-"""Points of data of all subjects, for a request that names no niche: as much as 300 times the downloads."""
+"""Points of data of all subjects: less than a model on this machine is preferred by."""
 GENERAL_DATA = (
     "imagenet", "coco", "ade20k", "scene_parse_150", "open_images", "librispeech", "common_voice",
     "conll2003", "squad", "cnn_dailymail", "multi_nli", "audioset", "kinetics",
@@ -97,8 +97,8 @@ class Factors(Frozen):
     """Points for a model; higher is better.
 
     Attributes:
-        purpose: the card is similar to the request and has its words. For a request that names no niche: the
-            model learned from data of all subjects.
+        purpose: the card is similar to the request and has its words.
+        general: the model learned from data of all subjects.
         popularity: downloads and likes.
         evidence: published results.
         machine: it is on this machine; it is the user's language model; its size; the price of a hosted call.
@@ -106,6 +106,7 @@ class Factors(Frozen):
     """
 
     purpose: float = 0.0
+    general: float = 0.0
     popularity: float = 0.0
     evidence: float = 0.0
     machine: float = 0.0
@@ -119,7 +120,7 @@ class Factors(Frozen):
     @property
     def merits(self) -> float:
         """The sum of what does not depend on the request."""
-        return self.popularity + self.evidence + self.machine + self.experience
+        return self.general + self.popularity + self.evidence + self.machine + self.experience
 
 
 def rate(
@@ -143,6 +144,7 @@ def rate(
     return [
         Factors(
             purpose=round(fit, 2),
+            general=GENERAL * is_general(candidate),
             popularity=round(_popularity(candidate), 2),
             evidence=EVIDENCE if candidate.metadata.get("results") else 0.0,
             machine=round(_machine(candidate) if runs_here else PRICE * price, 2),
@@ -176,9 +178,9 @@ def _experience(known: Experience) -> float:
 def purpose_scores(
     candidates: Sequence[Candidate], purpose: Purpose, vectors: CardVectors | None = None
 ) -> list[float]:
-    """Return how well each candidate fits a purpose, in points; how general it is if there is none."""
+    """Return how well each candidate fits a purpose, in points; 0 for each if there is none."""
     if not purpose.text:
-        return [GENERAL * is_general(candidate) for candidate in candidates]
+        return [0.0] * len(candidates)
     cards = [card_text(candidate) for candidate in candidates]
     texts = [f"{card} {_examples(one)}" for card, one in zip(cards, candidates, strict=True)]
     keywords = bm25(

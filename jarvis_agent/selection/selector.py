@@ -400,6 +400,8 @@ def _reason_of_rank(listed: Shortlist) -> str:
         return f"of {count} candidates it is your language model"
     if first.local and not all(candidate.local for candidate in top):
         return f"of {count} candidates it is on this machine already"
-    if first.downloads > 0:
+    if 0 < first.downloads == max(candidate.downloads for candidate in top):
         return f"of {count} candidates it has the most downloads ({first.downloads:,})"
+    if factors[first.id].general:
+        return f"of {count} candidates it is one for all subjects"
     return f"it is the first of {count} candidates"

@@ -32,6 +32,7 @@ from jarvis_agent.interfaces.cli.listing import (
     task_table,
 )
 from jarvis_agent.selection.model_registry import ModelRegistry
+from jarvis_agent.selection.ranking import Factors
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 
@@ -118,7 +119,7 @@ async def test_the_order_for_a_request_is_explained_on_one_screen() -> None:
         asked = await list_models("translation", registry, "Translate the legal contracts into French")
         plain = await list_models("translation", registry, "Translate it")
     assert (asked.models[0].id, asked.purpose) == ("org/legal-contracts", ["legal", "contracts", "french"])
-    assert set(asked.models[0].factors) == {"purpose", "popularity", "evidence", "machine", "experience"}
+    assert asked.models[0].factors.keys() == Factors.model_fields.keys()
     lines = drawn(model_table(asked)).splitlines()
     assert len(lines) < 24
     assert "org/legal-contracts: of 8 candidates it fits the request best." in lines

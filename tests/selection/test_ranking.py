@@ -118,9 +118,13 @@ async def test_a_specialist_beyond_the_most_used_models_of_the_hub_is_found(
     [
         (IMAGE, "What animal is in cat.jpg?", "google/vit-base-patch16-224"),
         (IMAGE, "What is in the picture?", "google/vit-base-patch16-224"),
+        (IMAGE, "What breed is the dog in dog.jpg?", "google/vit-base-patch16-224"),
         (NER, "Find the names in this text", "dslim/bert-base-NER"),
         (SOUND, "Transcribe talk.wav", "openai/whisper-small"),
         (DETECT, "How many objects are in street.jpg?", "facebook/detr-resnet-50"),
+        (DETECT, "How many zebras are in zebras.jpg?", "facebook/detr-resnet-50"),
+        (DETECT, "Find the traffic lights in street.jpg", "facebook/detr-resnet-50"),
+        (DETECT, "Where is the chair?", "facebook/detr-resnet-50"),
     ],
 )
 async def test_a_plain_request_gets_a_general_model_of_the_most_used_ones(
@@ -128,6 +132,8 @@ async def test_a_plain_request_gets_a_general_model_of_the_most_used_ones(
 ) -> None:
     found = await select(task, request_text)
     assert found.model == usual
+    most = max(one.downloads for one in found.candidates)
+    assert ("most downloads" in found.reason) == (found.candidates[0].downloads == most)
     rare = model("org/rare", task, 100, "dataset:ILSVRC/imagenet-1k")
     assert (await select(task, request_text, rare)).model == usual
 
