@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import CHROMIUM, SCREENSHOTS, Tab, browser_tab, chromium, serving_page
+from browser import CHROMIUM, Tab, browser_tab, chromium, serving_page
 from PIL import Image
 from playwright.sync_api import Browser, expect
 from served import ANSWER, CAT, agent_of, plan_for
@@ -377,7 +377,6 @@ def test_visitors_do_not_see_the_files_of_others(stage: Stage, tab: Tab) -> None
 
 
 @pytest.mark.starter
-@pytest.mark.skipif(not SCREENSHOTS, reason="makes the pictures of the documentation, in UI_SCREENSHOTS")
 def test_the_examples_run_with_the_starter_models(stage: Stage, tmp_path: Path) -> None:
     agent = JarvisAgent("none", settings=Settings(output_dir=tmp_path))
     with serving_page([agent]) as url:

@@ -124,7 +124,7 @@ def _read(body: bytes) -> dict[str, Any]:
         fields |= {**parameters, **(inputs if isinstance(inputs, dict) else {"inputs": inputs})}
     except (TypeError, ValueError, RecursionError) as error:
         raise BadInputError(f"the body cannot be read: {error}") from error
-    # huggingface_hub's client sends False for options that nobody has set.
+    # huggingface_hub's client sends False for options that are not set.
     return {name: value for name, value in fields.items() if value is not None and value is not False}
 
 
