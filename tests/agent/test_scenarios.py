@@ -6,6 +6,7 @@ language model and once, as if that one failed, by the report.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from scenarios import (
+    EXPERTS,
     SCENARIOS,
     Of,
     Scenario,
@@ -24,6 +26,7 @@ from scenarios import (
 )
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings
+from jarvis_agent.backends.base import Call
 from jarvis_agent.testing import FakeBackend, ScriptedLLM, first_candidate
 
 DEAD = ConnectionError("a dead line")
@@ -35,6 +38,7 @@ INTENDED_AND_PRINTED = [
     for form, text in (("intended", scenario.written), ("printed", scenario.printed))
     if text
 ]
+GIRL = SCENARIOS["girl-in-the-boys-pose"]
 
 
 @pytest.fixture(autouse=True)
@@ -220,3 +224,36 @@ def test_a_chinese_request_is_answered_and_reported_in_chinese() -> None:
     for text in ("可以看到：", str(image_of(run))):
         assert text in run.answer
     assert "Here is" not in run.answer
+
+
+def test_the_three_tasks_on_the_new_image_run_at_the_same_time() -> None:
+    """Each of them ends only when all of them have begun."""
+    barrier = asyncio.Barrier(3)
+
+    async def wait(call: Call) -> Any:
+        await barrier.wait()
+        result = EXPERTS[call.spec.name]
+        return result(call) if callable(result) else result
+
+    tasks = ("image_classification", "object_detection", "image_to_text")
+    run, _ = play(GIRL, GIRL.written, **dict.fromkeys(tasks, wait))
+    assert run.ok
+
+
+def test_without_a_task_that_joins_them_the_video_and_the_speech_are_two_files() -> None:
+    run, _ = play(SCENARIOS["dubbed-video"], SCENARIOS["dubbed-video"].printed)
+    assert [(r.kind, r.mime, str(r.path) in run.answer) for r in run.resources] == [
+        ("video", "video/mp4", True),
+        ("audio", "audio/wav", True),
+    ]
+
+
+def test_another_thread_may_not_read_the_files_of_this_one() -> None:
+    made: list[str] = []
+    agent, backend = chatting_agent(second=lambda messages: one_task("object-detection", image=made[0]))
+    with agent:
+        made.append(str(image_of(agent.invoke(TURNS[0], ZOO))))
+        run = agent.invoke(TURNS[1], {"configurable": {"thread_id": "stranger"}})
+    assert run.results == []
+    assert "there is no file" in str(run.plan.notes)
+    assert len(backend.calls) == 1

@@ -21,6 +21,7 @@ import pytest
 import uvicorn
 from langchain_core.tools import tool
 from langchain_mcp_adapters.client import MultiServerMCPClient
+from langchain_mcp_adapters.tools import load_mcp_tools
 from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -446,3 +447,37 @@ def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, monkeypatch: 
         for run in (run_stdio, run_http):
             with pytest.raises(MissingExtraError, match=r"\[mcp\]"):
                 run(agent)
+
+
+@pytest.mark.slow
+async def test_langchain_mcp_adapters_load_and_call_the_tools_over_stdio(tmp_path: Path) -> None:
+    shutil.copy(CAT, tmp_path / "cat.jpg")
+    server: Any = {
+        "transport": "stdio",
+        "command": sys.executable,
+        "args": ["-m", "jarvis_agent", "mcp", "--model", "none"],
+        "cwd": tmp_path,
+        "env": {
+            "PYTHONPATH": str(ROOT),
+            "JARVIS_OFFLINE": "1",
+            "HOME": str(tmp_path),
+            "OMP_NUM_THREADS": "1",
+        },
+    }
+    client = MultiServerMCPClient({"jarvis": server})
+    async with client.session("jarvis") as session:
+        tools = {tool.name: tool for tool in await load_mcp_tools(session)}
+        text, image = await tools["jarvis"].ainvoke({"request": "Draw the outlines of cat.jpg"})
+        assert text["type"] == "text"
+        assert base64.b64decode(image["base64"]).startswith(b"\x89PNG")
+        assert "may not read" in str(await tools["canny-control"].ainvoke({"image": "/etc/passwd"}))
+
+
+async def test_langchain_mcp_adapters_take_the_sound_of_a_tool(tmp_path: Path) -> None:
+    sound = {"text-to-speech": {"audio": [0.0] * 800, "sampling_rate": 8000}}
+    async with listening(agent_of(tmp_path, {"plan": "[]"}, sound)) as url:
+        server: Any = {"transport": "streamable_http", "url": url}
+        tools = {tool.name: tool for tool in await MultiServerMCPClient({"jarvis": server}).get_tools()}
+        _, file = await tools["text-to-speech"].ainvoke({"text": "hello"})
+    assert (file["type"], file["mime_type"]) == ("file", "audio/wav")
+    assert base64.b64decode(file["base64"]).startswith(b"RIFF")
