@@ -22,7 +22,6 @@ from jarvis_agent import Run
 from jarvis_agent.interfaces.common import limits, uploads_and_outputs
 from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired, stored_bytes
 from jarvis_agent.interfaces.server.errors import database_error_response
-from jarvis_agent.interfaces.server.jarvis_api import JarvisRequest
 from jarvis_agent.interfaces.server.openai_api import ChatCompletionRequest
 from jarvis_agent.interfaces.server.runs import RunRequest
 
@@ -93,8 +92,6 @@ def test_a_request_may_not_have_very_much_text(tmp_path: Path) -> None:
         ("/agent/invoke", {"input": earlier}),
         ("/agent/batch", {"inputs": [said(long), long]}),
         ("/runs", {"input": long}),
-        ("/hugginggpt", said(long)),
-        ("/tasks", said(long)),
         ("/v1/chat/completions", {"model": "jarvis", **said(long)}),
         ("/v1/chat/completions", {"model": "jarvis", "stream": True, **said(long)}),
     ]
@@ -114,7 +111,6 @@ def test_a_request_may_not_have_very_much_text(tmp_path: Path) -> None:
     ("body", "fields"),
     [
         (RunRequest, {"input": "Hello", "files": [0, 0]}),
-        (JarvisRequest, {"messages": [0, 0]}),
         (ChatCompletionRequest, {"model": "jarvis", "messages": [0, 0]}),
         (ChatCompletionRequest, {"model": "jarvis", "messages": [{"role": "user", "content": [0, 0]}]}),
     ],

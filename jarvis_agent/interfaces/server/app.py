@@ -36,7 +36,6 @@ from jarvis_agent.interfaces.common.uploads_and_outputs import (
 )
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
-from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
 from jarvis_agent.interfaces.server.openai_api import openai_routes
 from jarvis_agent.interfaces.server.runs import StartedRuns
 from jarvis_agent.interfaces.server.runs_api import claim_thread
@@ -98,7 +97,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, prefix: str = "") -> Fa
     app.include_router(_file_routes(workspaces, settings.max_file_bytes, server.max_upload_bytes))
     stateless = [tool_routes(workspaces)]
     if not agent.approve:  # A plan cannot be approved there.
-        stateless += [openai_routes(workspaces), jarvis_routes(workspaces)]
+        stateless.append(openai_routes(workspaces))
     for router in stateless:
         app.include_router(router, dependencies=[Depends(limits.check)])
     app.include_router(health_routes(parts))
