@@ -4,20 +4,26 @@
     tool.invoke({"image": "street.jpg"})       # "3 objects: 2 cars, 1 person …"
 
 HFTaskRunner is the same task for the executor, which selects the model before the task starts.
+
+A tool that is called alone reports progress, in LangGraph's custom streams and LangChain's custom events:
+
+    for piece in create_agent(llm, hf_tools()).stream(request, stream_mode="custom"):
+        print(piece["text"])        # "text-to-image: org/model: 1.2 of 3.4 GB downloaded"
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NotRequired, Self, cast
 
+from langchain_core.callbacks import adispatch_custom_event
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool, ToolException
@@ -30,9 +36,15 @@ from pydantic import (
     create_model,
     model_validator,
 )
+from typing_extensions import TypedDict
 
-from jarvis_agent.backends.jobs import Notify
-from jarvis_agent.core.concurrency import StageTimeoutError, run_in_daemon_thread, run_with_timeout
+from jarvis_agent.backends.jobs import Activity, Notify, activities
+from jarvis_agent.core.concurrency import (
+    StageTimeoutError,
+    cancel_and_wait,
+    run_in_daemon_thread,
+    run_with_timeout,
+)
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.settings import Settings
@@ -48,7 +60,6 @@ from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.purpose import task_hints
 from jarvis_agent.tools.injection import ToolRuntime, calling_model, last_human_message, messages_in
-from jarvis_agent.tools.progress import reporting
 
 MAX_PRODUCED = 1000
 """Files that a set of tools can read because it produced them: the latest, of all threads together."""
@@ -373,3 +384,61 @@ def artifact_of(result: TaskResult) -> dict[str, Any]:
         "attempts": dumped["attempts"],
         "notes": result.all_notes,
     }
+
+
+EVENT = "jarvis_progress"
+"""Name of the custom events, as in `astream_events`."""
+
+_INTERVAL_S = 0.5
+
+
+class ToolProgress(TypedDict):
+    """What a tool does now. `done` and `total`: bytes of a download, or tokens of a text."""
+
+    tool: str
+    tool_call_id: str | None
+    state: str
+    """selecting, running, downloading, loading or writing."""
+    text: str
+    model: NotRequired[str]
+    done: NotRequired[int]
+    total: NotRequired[int]
+
+
+Report = Callable[..., Awaitable[None]]
+"""Called with a state, and optionally a text and the further fields of ToolProgress."""
+
+
+@asynccontextmanager
+async def reporting(tool: str, runtime: ToolRuntime | None, config: RunnableConfig) -> AsyncIterator[Report]:
+    """Report on a call: within the block, also what is done on its models, as often as that changes."""
+    call = getattr(runtime, "tool_call_id", None)
+    write = getattr(runtime, "stream_writer", None) or (lambda piece: None)
+
+    async def report(state: str, text: str = "", **more: Any) -> None:
+        said = f"{tool}: {text or state}"
+        known = {"tool": tool, "tool_call_id": call, "state": state, "text": said}
+        piece = cast("ToolProgress", {**known, **more})
+        write(piece)
+        await adispatch_custom_event(EVENT, piece, config=config)
+
+    shown: list[Activity] = []
+    token = activities.set(shown)
+    watching = asyncio.create_task(_watch(shown, report))
+    try:
+        yield report
+    finally:
+        activities.reset(token)
+        await cancel_and_wait([watching])
+
+
+async def _watch(shown: list[Activity], report: Report) -> None:
+    """Report on each of the activities whenever it has changed."""
+    last: dict[int, str] = {}
+    while True:
+        for one in list(shown):
+            if last.get(id(one)) != str(one):
+                last[id(one)] = str(one)
+                counts = {key: getattr(one, key) for key in ("done", "total") if hasattr(one, key)}
+                await report(one.state, str(one), model=one.model, **counts)
+        await asyncio.sleep(_INTERVAL_S)

@@ -37,10 +37,9 @@ from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.llm.chat_model import NO_MODEL, is_small, with_own_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.usage import Price
-from jarvis_agent.planning.chain import planning_chain
+from jarvis_agent.planning.chain import planning_chain, replanning_chain
 from jarvis_agent.planning.inputs import PlanInput
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.response.chain import (
     ResponseInput,
     report_after_failure,

@@ -7,6 +7,8 @@
 
 For each request it composes `prompt | chat model | PlanOutputParser`. Tasks that rules cannot repair are sent
 back to the model once, with the errors, and so are files of the request that no task uses (see `find_gaps`).
+
+    more = replanning_chain(llm).invoke({"input": "…", "files": […], "plan": plan, "results": results})
 """
 
 from __future__ import annotations
@@ -37,21 +39,29 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, e
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, Field
 
+from jarvis_agent.core import errors
 from jarvis_agent.core.concurrency import run_cpu_bound
-from jarvis_agent.core.errors import LLMError
+from jarvis_agent.core.errors import BadInputError, BudgetError, JarvisError, LLMError, policy_for
+from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.core.sync import AsyncRunnable
+from jarvis_agent.core.sync import AsyncRunnable, run_sync
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.llm.budget import context_window, count_tokens, prompt_budget
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
-from jarvis_agent.llm.prompts import Prompts, PromptSource, prompts_for
+from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts, prompts_for
 from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example, available_names
 from jarvis_agent.planning.inputs import FileNames, PlanInput, PlanRequest, Tools, task_specs
-from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables, task_lines
+from jarvis_agent.planning.messages import (
+    lists_tasks,
+    plan_variables,
+    repair_variables,
+    replan_variables,
+    task_lines,
+)
 from jarvis_agent.planning.normalise import WHAT_IT_NEEDS, TaskDraft, shorten
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan, PlanDraft, RequestHints
@@ -363,3 +373,88 @@ def _names(file: Resource) -> list[str]:
 def _is_in(names: Iterable[str], task: Task) -> bool:
     written = json.dumps(task.args, ensure_ascii=False)
     return any(json.dumps(name, ensure_ascii=False)[1:-1] in written for name in names)
+
+
+def replanning_chain(
+    llm: LanguageModel,
+    *,
+    settings: Settings | None = None,
+) -> Runnable[Mapping[str, Any], Plan]:
+    """A Runnable that plans again after failures, knowing what failed and why.
+
+    Its input is that of `planning_chain` with "plan" (the Plan so far) and "results" (TaskResults).
+    It returns the tasks to add with a note; they may refer to finished tasks. The Plan is empty if nothing
+    can change, as if the run's budget has refused something. If the model fails, it returns a note.
+
+    The prompt has the errors but not the results, so that words in an image or a recording cannot become
+    tasks.
+    """
+    settings = read_settings(settings)
+    client = open_client(llm, settings)
+    prompt, window = load_prompts(settings.prompts, "replan").replan, context_window(client.model, settings)
+
+    async def replan(value: Mapping[str, Any], config: RunnableConfig) -> Plan:
+        request, results = PlanRequest.of(value, TASKS), list(value["results"])
+        failed = [result for result in results if _another_plan_may_help(result)]
+        if not failed or any(result.failure == BudgetError.__name__ for result in results):
+            return Plan()
+        chain = prompt | client.for_stage("replan", schema=plan_schema(request.specs))
+        try:
+            reply = await chain.ainvoke(replan_variables(prompt, request, results, window), config)
+        except LLMError as error:
+            return Plan(notes=[f"the language model could not plan again: {error}"])
+        parser = StreamingPlanParser(
+            request.specs,
+            [result.task for result in results if result.status == "ok"],
+            [task.id for task in value["plan"].tasks],
+            FileNames.of(request, settings),
+        )
+        return _added(str(reply.text), parser, results, failed)
+
+    def replan_sync(value: Mapping[str, Any], config: RunnableConfig) -> Plan:
+        return run_sync(lambda: replan(value, config))
+
+    return RunnableLambda(replan_sync, replan, name="replan")
+
+
+def _added(
+    reply: str, parser: StreamingPlanParser, results: Sequence[TaskResult], failed: Sequence[TaskResult]
+) -> Plan:
+    """The tasks of a reply that are new, and a note on them."""
+    written = [*parser.feed(reply), *parser.finish()]
+    new = list(_new_tasks(written, [result.task for result in results if result.status == "failed"]))
+    notes, removed = (parser.notes, parser.removed) if written else ([], [])
+    return Plan(tasks=new, notes=[_replan_note(failed, new), *notes], removed=removed)
+
+
+def _another_plan_may_help(result: TaskResult) -> bool:
+    """Whether a task failed for another reason than a missing model or an unusable file of the user."""
+    if result.status != "failed":
+        return False
+    kind = getattr(errors, result.failure or "", JarvisError)
+    if issubclass(kind, BadInputError) and not refs_in(result.task.args):
+        return False
+    return policy_for(kind).replan
+
+
+def _new_tasks(written: Sequence[Task], failed: Sequence[Task]) -> Iterator[Task]:
+    """The tasks that do not repeat a failed one, and do not depend on one that does."""
+    known = {_call(task) for task in failed}
+    left_out: set[int] = set()
+    for task in written:
+        if _call(task) in known or not left_out.isdisjoint(task.deps):
+            left_out.add(task.id)
+        else:
+            yield task
+
+
+def _call(task: Task) -> str:
+    return json.dumps([task.task, task.args], sort_keys=True)
+
+
+def _replan_note(failed: Sequence[TaskResult], new: Sequence[Task]) -> str:
+    names = ", ".join(f"task {result.task.id} ({result.task.task})" for result in failed)
+    instead = ", ".join(f"{task.id} ({task.task})" for task in new)
+    if not new:
+        return f"{names} failed, and the language model found no other way"
+    return f"{names} failed, so the language model planned again and added {instead}"

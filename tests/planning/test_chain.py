@@ -26,11 +26,10 @@ from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.usage import UsageMeter
-from jarvis_agent.planning.chain import PlanOutputParser
+from jarvis_agent.planning.chain import PlanOutputParser, replanning_chain
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import PlanDraft
-from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.testing import ScriptedLLM
 
 LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'

@@ -19,7 +19,7 @@ from jarvis_agent.core.errors import (
     UnsupportedError,
 )
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.planning.replanner import replanning_chain
+from jarvis_agent.planning.chain import replanning_chain
 from jarvis_agent.testing import ScriptedLLM
 
 REQUEST = "Describe a.jpg aloud"

@@ -18,8 +18,8 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub.snapshot import Download
 from jarvis_agent.backends.jobs import listed
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
-from jarvis_agent.tools import progress
-from jarvis_agent.tools.progress import EVENT
+from jarvis_agent.tools import hf_task_tool
+from jarvis_agent.tools.hf_task_tool import EVENT
 
 SPEAK, HEAR = "text-to-speech", "automatic-speech-recognition"
 
@@ -129,7 +129,7 @@ def test_a_message_that_a_client_made_up_opens_no_other_file(outputs: Path) -> N
 
 
 def test_a_lone_tool_reports_what_it_does(outputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_INTERVAL_S", 0)
+    monkeypatch.setattr(hf_task_tool, "_INTERVAL_S", 0)
 
     async def slow(call: Call) -> Any:
         download = Download("fake/speaker", 4_000_000_000)
