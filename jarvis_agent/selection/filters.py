@@ -201,7 +201,8 @@ def _rank(placement: Placement, query: SelectionQuery, factors: Factors) -> tupl
 
 
 def _lacks_request_language(candidate: Candidate, query: SelectionQuery) -> bool:
-    """Whether a model lacks the request's language, in which a recording probably is."""
-    if not query.language or query.spec.arg("audio") is None or not candidate.languages:
+    """Whether a model lacks the probable language of a recording: one that the request names, or its own."""
+    asked = query.purpose.languages or {query.language} - {"", None}
+    if not asked or query.spec.arg("audio") is None or not candidate.languages:
         return False
-    return query.language not in candidate.languages
+    return not asked & {*candidate.languages}

@@ -6,8 +6,8 @@
     task_hints(Task(task="image-to-text", id=0, args={"text": "read"}), context)       # {"ocr": True}
     missing_language(["en"], text_to_speech_task, spec)            # "its card names the languages en, …"
 
-The words of a purpose neither are general nor belong to the task type. Names of files and long texts, which
-are data, are left out.
+The words of a purpose neither are general nor belong to the task type. They may be sent to the Hub, so what
+the user gives as data is not among them: text arguments, what is quoted or follows a colon, names of files.
 """
 
 from __future__ import annotations
@@ -52,10 +52,15 @@ FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 GENERAL_WORDS = FUNCTION_WORDS | frozenset(_GENERAL_WORDS.split())
 """Words that make no purpose: of many requests, or of what every general model knows."""
 
-_LONG_TEXT = 12
-"""Words of an argument from which it is data to be processed and no part of the request."""
 _STEM = 6
+_OPTIONS = {"labels", "src_lang", "tgt_lang"}
+"""Text arguments that say what a model must know."""
+_DATA = re.compile(
+    r"""["“„][^"”“]*["”“]|«[^»]*»|「[^」]*」|『[^』]*』|(?<!\w)'[^']*'(?!\w)|:\s.*|：.*""", re.DOTALL
+)
+_NOT_LATIN = re.compile(r"[^\x00-\u024f]+")
 _NAMES = {language.name.lower(): language.code for language in LANGUAGES if len(language.name) > 3}
+_LANGUAGE_NAMES = {language.code: language.name for language in LANGUAGES}
 _NAMES |= {"mandarin": "zh", "cantonese": "zh"}
 
 
@@ -64,38 +69,54 @@ class Purpose(NamedTuple):
 
     Attributes:
         text: its clause; "" if it has no words of its own.
-        words: the words of its own, in lower case.
+        words: the words of its own, in lower case, which may be sent to the Hub.
         languages: ISO 639-1 codes of the languages that are named.
+        private: other words, which stay here: quoted, after a colon, of a prompt or of a question on a file.
     """
 
     text: str = ""
     words: tuple[str, ...] = ()
     languages: frozenset[str] = frozenset()
+    private: tuple[str, ...] = ()
 
 
 NO_PURPOSE = Purpose()
 
 
 def purpose_of(task: Task, spec: TaskSpec, context: RunContext) -> Purpose:
-    """Return the purpose of a task: what its planner wrote, its clause of the request, its short texts.
+    """Return the purpose of a task: what its planner wrote, its clause of the request, labels and languages.
 
-    A clause in Chinese, Japanese or Korean is left out beside the planner's words: cards are in English.
+    Other text arguments are data, but for a prompt for a picture and a question on a file, which are private.
+    Words in other scripts than the Latin one are left out, but for names of languages: cards are in English.
     """
-    values = [task.args.get(arg.name) for arg in spec.inputs]
-    media = next((task.args.get(arg.name) for arg in spec.inputs if arg.kind != "text"), None)
+    media = next((task.args.get(arg.name) for arg in spec.inputs if arg.kind not in ("text", "data")), None)
     names = {file.name for file in context.files}
-    text = words_about(media, context.request, names)
-    for name in sorted(mentions(text, names.__contains__), key=len, reverse=True):
-        text = text.replace(name, " ")
-    for value in map(_text, values):
-        if len(value.split()) >= _LONG_TEXT:
-            text = text.replace(value, " ")
-        elif value.lower() not in text.lower() and not mentions(value, names.__contains__):
-            text = f"{text} {value}"
-    text = task.purpose if task.purpose and CJK.search(text) else f"{task.purpose} {text}"
-    languages = languages_in(text)
-    words = purpose_words(text, spec)
-    return Purpose(" ".join(text.split()) if words or languages else "", words, languages)
+    texts = {arg.name: _text(task.args.get(arg.name)) for arg in spec.inputs if arg.kind in ("text", "data")}
+    options = " ".join(texts.pop(name) for name in sorted(_OPTIONS & texts.keys()))
+    values = [value for value in texts.values() if value]
+    asked = f"{words_about(media, _without(values, context.request), names)} {options}"
+    for name in sorted(mentions(asked, names.__contains__), key=len, reverse=True):
+        asked = asked.replace(name, " ")
+    asked = f"{task.purpose} {asked}"
+    languages = languages_in(asked)
+    named = (_LANGUAGE_NAMES[code] for code in sorted(languages) if CJK.search(asked))
+    asked = f"{' '.join(named)} {asked}"
+    is_instruction = media is not None or spec.outputs[:1] in (("image",), ("video",), ("3d",))
+    told = " ".join(values) if is_instruction else ""
+    text = " ".join(_NOT_LATIN.sub(" ", f"{asked} {told}").split())
+    words = purpose_words(_NOT_LATIN.sub(" ", _DATA.sub(" ", asked)), spec)
+    private = tuple(word for word in purpose_words(text, spec) if word not in words)
+    return Purpose(text if words or languages or private else "", words, languages, private)
+
+
+def _without(values: Collection[str], request: str) -> str:
+    """Return a request without these texts, or without their words where the planner has changed them."""
+    for value in sorted(values, key=len, reverse=True):
+        if " " in value and value in request:
+            request = request.replace(value, " ")
+        elif data := set(map(re.escape, WORD.findall(value))):
+            request = re.sub(rf"\b(?:{'|'.join(data)})\b", " ", request, flags=re.IGNORECASE)
+    return request
 
 
 def purpose_words(text: str, spec: TaskSpec) -> tuple[str, ...]:
@@ -107,8 +128,11 @@ def purpose_words(text: str, spec: TaskSpec) -> tuple[str, ...]:
 
 
 def languages_in(text: str) -> frozenset[str]:
-    """Return the ISO 639-1 codes of the languages that a text names in English."""
-    return frozenset(_NAMES[word] for word in WORD.findall(text.lower()) if word in _NAMES)
+    """Return the ISO 639-1 codes of the languages that a text names in English or Chinese."""
+    found = {_NAMES[word] for word in WORD.findall(text.lower()) if word in _NAMES}
+    if CJK.search(text):
+        found |= {one.code for one in LANGUAGES if any(name in text for name in one.spellings[1:])}
+    return frozenset(found)
 
 
 def stem(word: str) -> str:

@@ -15,7 +15,7 @@ import math
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,8 @@ from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate, Frozen
 from jarvis_agent.planning.examples import CJK
-from jarvis_agent.planning.retrieval import bm25, cached_grams, letter_grams
-from jarvis_agent.selection.purpose import FUNCTION_WORDS, Purpose, languages_in
+from jarvis_agent.planning.retrieval import WORD, bm25, cached_grams, letter_grams
+from jarvis_agent.selection.purpose import FUNCTION_WORDS, Purpose, languages_in, stem
 from jarvis_agent.selection.store import Experience, SelectionStore, open_store
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 SIMILARITY, KEYWORDS, OTHER_LANGUAGE = 4.7, 0.58, -1.2
 """Points of a cosine of 1, of a BM25 score of 1 (its root counts), and of a card for other languages."""
+WITHOUT_A_WORD = 0.1
+"""Share of the points of a card without a word or language of the purpose: the similarity of unrelated
+texts differs by more points than the downloads of models do."""
 
 GENERAL = 1.5
 """Points of data of all subjects: less than a model on this machine is preferred by."""
@@ -141,10 +144,11 @@ def rate(
     """
     fits = purpose_scores(candidates, purpose, vectors)
     costs = prices or [0.0] * len(candidates)
+    general = 0.0 if any(names_purpose(one, purpose) for one in candidates) else GENERAL
     return [
         Factors(
-            purpose=round(fit, 2),
-            general=GENERAL * is_general(candidate),
+            purpose=round(fit, 3),
+            general=general * is_general(candidate),
             popularity=round(_popularity(candidate), 2),
             evidence=EVIDENCE if candidate.metadata.get("results") else 0.0,
             machine=round(_machine(candidate) if runs_here else PRICE * price, 2),
@@ -187,12 +191,26 @@ def purpose_scores(
         letter_grams(purpose.text, FUNCTION_WORDS), [cached_grams(text, FUNCTION_WORDS) for text in texts]
     )
     cosines = vectors.similarities(purpose.text, cards) if vectors else [0.0] * len(cards)
+    fits = [names_purpose(candidate, purpose) for candidate in candidates]
     return [
-        SIMILARITY * cosine
-        + KEYWORDS * math.sqrt(score)
+        (SIMILARITY * cosine + KEYWORDS * math.sqrt(score)) * (1.0 if fit else WITHOUT_A_WORD)
         + OTHER_LANGUAGE * _is_for_other_languages(candidate, card, purpose)
-        for candidate, card, score, cosine in zip(candidates, cards, keywords, cosines, strict=True)
+        for candidate, card, score, cosine, fit in zip(
+            candidates, cards, keywords, cosines, fits, strict=True
+        )
     ]
+
+
+def names_purpose(candidate: Candidate, purpose: Purpose) -> bool:
+    """Whether a card has a word or language of a purpose."""
+    asked = set(map(stem, (*purpose.words, *purpose.private)))
+    card = _stems(f"{card_text(candidate)} {_examples(candidate)}")
+    return bool(asked & card or purpose.languages & {*candidate.languages})
+
+
+@lru_cache(maxsize=8192)
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(map(stem, WORD.findall(text.lower())))
 
 
 def _is_for_other_languages(candidate: Candidate, card: str, purpose: Purpose) -> bool:

@@ -27,6 +27,7 @@ IMAGE, TEXT, NER, SOUND, DETECT = (
     "automatic-speech-recognition",
     "object-detection",
 )
+SUMMARY, TRANSLATE = "summarization", "translation"
 
 
 def model(id: str, task: str, downloads: int, *tags: str, **fields: Any) -> Candidate:  # noqa: A002
@@ -51,6 +52,11 @@ MODELS = [
     model("facebook/detr-resnet-50", DETECT, 900_000, "dataset:coco", "vision"),
     model("nickmuchi/yolos-small-finetuned-license-plate-detection", DETECT, 5_000, "license-plates"),
     model("microsoft/table-transformer-detection", DETECT, 2_500_000, description="Detects tables."),
+    model("hustvl/yolos-tiny", DETECT, 300_000, "yolos", "vision", "dataset:coco"),
+    model("facebook/bart-large-cnn", SUMMARY, 3_000_000, "dataset:cnn_dailymail", languages=("en",)),
+    model("Falconsai/text_summarization", SUMMARY, 200_000, languages=("en",)),
+    model("google-t5/t5-small", TRANSLATE, 4_000_000, "summarization", languages=("en", "fr", "de")),
+    model("Helsinki-NLP/opus-mt-zh-en", TRANSLATE, 500_000, languages=("zh", "en")),
 ]  # fmt: skip
 
 
@@ -125,6 +131,22 @@ async def test_a_specialist_beyond_the_most_used_models_of_the_hub_is_found(
         (DETECT, "How many zebras are in zebras.jpg?", "facebook/detr-resnet-50"),
         (DETECT, "Find the traffic lights in street.jpg", "facebook/detr-resnet-50"),
         (DETECT, "Where is the chair?", "facebook/detr-resnet-50"),
+        (DETECT, "How many zebras are in zebra.png?", "facebook/detr-resnet-50"),
+        (DETECT, "Count the sheep in meadow.jpg", "facebook/detr-resnet-50"),
+        (DETECT, "Detect the boats in harbour.jpg", "facebook/detr-resnet-50"),
+        (DETECT, "桌子上有几个杯子？", "facebook/detr-resnet-50"),
+        (IMAGE, "Which bird is this?", "google/vit-base-patch16-224"),
+        (IMAGE, "Is this a horse or a cow in animal.jpg?", "google/vit-base-patch16-224"),
+        (IMAGE, "What vehicle is shown in the photo?", "google/vit-base-patch16-224"),
+        (IMAGE, "Which insect is in bug.jpg?", "google/vit-base-patch16-224"),
+        (IMAGE, "这是什么鸟？", "google/vit-base-patch16-224"),
+        (SUMMARY, "Summarize the article", "facebook/bart-large-cnn"),
+        (SUMMARY, "Give me a short summary of report.txt", "facebook/bart-large-cnn"),
+        (SUMMARY, "Summarize the story in one sentence", "facebook/bart-large-cnn"),
+        (SUMMARY, "总结这篇文章", "facebook/bart-large-cnn"),
+        (TRANSLATE, "Translate this letter", "google-t5/t5-small"),
+        (TRANSLATE, "翻译这段话", "google-t5/t5-small"),
+        (SOUND, "Transcribe the meeting", "openai/whisper-small"),
     ],
 )
 async def test_a_plain_request_gets_a_general_model_of_the_most_used_ones(
@@ -136,6 +158,12 @@ async def test_a_plain_request_gets_a_general_model_of_the_most_used_ones(
     assert ("most downloads" in found.reason) == (found.candidates[0].downloads == most)
     rare = model("org/rare", task, 100, "dataset:ILSVRC/imagenet-1k")
     assert (await select(task, request_text, rare)).model == usual
+
+
+async def test_a_language_that_is_named_in_chinese_counts_more_than_that_of_the_request() -> None:
+    chinese = model("org/wav2vec2-chinese", SOUND, 900_000, "dataset:common_voice", languages=("zh",))
+    found = await select(SOUND, "识别 a.wav 里的匈牙利语", chinese)
+    assert found.model == "jonatasgrosman/wav2vec2-large-xlsr-53-hungarian"
 
 
 async def test_an_installed_model_is_preferred_unless_the_request_names_another_purpose() -> None:
@@ -173,8 +201,31 @@ def test_a_purpose_has_the_words_beyond_the_task() -> None:
     both = purpose(IMAGE, "Classify the mushroom in a.jpg and find bicycles in b.jpg", image="a.jpg")
     assert "mushroom" in both.words
     assert "bicycles" not in both.words
+    spoken = purpose(SOUND, "葡萄牙语的语音识别")
+    assert spoken == Purpose("Portuguese", ("portuguese",), frozenset({"pt"}))
+    assert purpose(IMAGE, "请告诉我 cat.jpg 里是什么动物", image="cat.jpg") == Purpose()
     data = "The committee adopted the budget for hospitals after a long debate on Monday evening in town"
     assert not {"hospitals", "budget"} & set(purpose("summarization", f"Summarize: {data}", text=data).words)
+
+
+@pytest.mark.parametrize(
+    ("task", "request_text", "args", "words"),
+    [
+        (TEXT, "How does Acme fell through sound, as finance news?", {"text": "Acme fell through"},
+         {"finance"}),
+        (TEXT, "Is this finance headline good: Acme fell through", {"text": "Acme's fall"},
+         {"finance", "headline"}),
+        (TRANSLATE, 'Translate "Acme fell through" to German', {"text": "<resource>-0"}, {"german"}),
+        ("text-to-image", "Draw an anime girl", {"text": "an anime girl"}, set()),
+    ],
+)  # fmt: skip
+def test_words_that_the_user_gives_as_data_are_not_sent(
+    task: str, request_text: str, args: dict[str, str], words: set[str]
+) -> None:
+    found = purpose(task, request_text, **args)
+    assert words <= set(found.words) <= words | {"draw", "summary", "news"}
+    if task == "text-to-image":
+        assert "anime" in found.private
 
 
 def test_factors_add_up_and_say_what_is_known() -> None:
