@@ -260,6 +260,17 @@ async def test_a_search_that_fails_or_stalls_gives_nothing(
     assert await make().search(DETECTION, HUNGARIAN, 10) == []
 
 
+async def test_a_slow_search_leaves_the_results_of_the_others(
+    hub: HubDouble, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags = ["hu", "hungarian", "street"]
+    hub.add_model("org/hungarian-street-sign", pipeline_tag="object-detection", tags=tags)
+    monkeypatch.setattr("jarvis_agent.selection.sources.hub._SEARCH_S", 1.0)
+    hub.stall("/api/models", times=1)
+    found = await make().search(DETECTION, HUNGARIAN, 10)
+    assert {one.id for one in found} == {"org/hungarian-street-sign"}
+
+
 async def test_published_results_and_example_inputs_are_known(hub: HubDouble, make: Make) -> None:
     result = {"task": {"type": "object-detection"}, "dataset": {"name": "COCO"}, "metrics": []}
     other = {"task": {"type": "image-classification"}, "dataset": {"name": "ImageNet"}}

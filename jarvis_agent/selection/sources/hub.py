@@ -101,12 +101,12 @@ class HubSource:
         queries = [{"filter": code} for code in sorted(purpose.languages)]
         queries += [{"search": part} for part in dict.fromkeys(map(stem, words))]
         queries = queries[:MAX_SEARCHES] + [{"filter": word} for word in words[:MAX_TAGS]]
-        try:
+
+        async def ask(query: dict[str, str]) -> list[Candidate]:
             async with asyncio.timeout(_SEARCH_S):
-                asked = (self._list(spec, limit, **query) for query in queries)
-                answers = await asyncio.gather(*asked, return_exceptions=True)
-        except TimeoutError:
-            answers = []
+                return await self._list(spec, limit, **query)
+
+        answers = await asyncio.gather(*map(ask, queries), return_exceptions=True)
         for error in (one for one in answers if isinstance(one, BaseException)):
             logger.info("a search on the Hub for %s failed: %s", spec.name, describe_error(error))
         return [model for one in answers if not isinstance(one, BaseException) for model in one]
