@@ -57,6 +57,7 @@ def advice(settings: Settings, rejected: Mapping[str, str]) -> str:
         found.append("with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub")
     elif settings.token is None:
         found.append("with HF_TOKEN set, hosted models can be used")
+        found.append("free accounts have no credits for them; Spaces (JARVIS_SPACES=search) need none")
     return "; ".join(found) or "RegisteredSource adds your own models"
 
 
