@@ -120,13 +120,13 @@ class Network(nn.Module):
 
         Returns the symbols that they know, among them the task types.
         """
-        arrays, about = load_arrays(weights)
+        arrays, scales, about = load_arrays(weights)
         state = self.state_dict()
         texts = [*MARKERS, *vocabulary.chinese]
         old = {name: row for row, name in enumerate([*about["markers"], *about["chinese"]])}
         known = {name: row for row, name in enumerate(about["symbols"])}
         for name, array in arrays.items():
-            tensor = torch.from_numpy(array)
+            tensor = torch.from_numpy(array * scales.get(name, np.float32(1)))
             if name.startswith(("rows.", "actions.", "symbols.")):
                 names, before = (texts, old) if name.startswith("rows.") else (SYMBOLS, known)
                 for row, text in enumerate(names):

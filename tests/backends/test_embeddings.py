@@ -1,6 +1,7 @@
 """The starter embeddings: the interface of LangChain and the vectors of sentence-transformers."""
 
 import time
+import tracemalloc
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +58,18 @@ def test_the_interface_is_langchains() -> None:
     assert odd == pytest.approx(half, abs=1e-6)
     assert model.embed_query("Read the text aloud.") == pytest.approx(near, abs=1e-5)
     assert model.embed_documents([]) == []
+
+
+@pytest.mark.starter
+def test_the_weights_take_no_memory_of_a_process_alone() -> None:
+    weights = find_weights(STARTERS[MINILM])
+    assert weights is not None
+    tracemalloc.start()
+    try:
+        embeddings.StarterEmbeddings(weights.parent).embed_query("Count the cats.")
+        assert tracemalloc.get_traced_memory()[1] < weights.stat().st_size / 10
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.starter

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import threading
+import tracemalloc
 from concurrent.futures import CancelledError
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.messages import CHINESE
@@ -31,7 +33,7 @@ from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.evaluation.requests import judge
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.offline.network import NetworkPlan, load_network
+from jarvis_agent.planning.offline.network import WEIGHTS, NetworkPlan, PointerNetwork, load_network
 from jarvis_agent.planning.offline.planner import plan_request
 from jarvis_agent.planning.offline.sequences import END, TokenizedRequest
 from jarvis_agent.planning.plan import Plan
@@ -157,6 +159,19 @@ def test_planning_loads_no_torch_and_no_client_of_a_language_model() -> None:
 
 def test_the_network_is_read_once_in_a_process() -> None:
     assert len({load_network(Settings(offline=True, seed=number)) for number in range(3)}) == 1
+
+
+def test_most_weights_stay_in_8_bits() -> None:
+    folder = fetch_weights(STARTERS[MINILM], Settings(offline=True)).parent
+    tracemalloc.start()
+    try:
+        network = PointerNetwork(WEIGHTS, folder)
+        assert (
+            tracemalloc.get_traced_memory()[0] < 2.5 * WEIGHTS.stat().st_size
+        )  # all in 32 bits take 4
+        assert network.known_tasks
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_attached_file_that_no_task_uses_becomes_a_note() -> None:

