@@ -205,7 +205,8 @@ class FallbackChain:
                 files.rollback()
             if error is None or kind:
                 model, ran = call.candidate, (self.spec.name, call.candidate.backend or "")
-                self._outcomes.append(Outcome(model.id, *ran, model.revision, kind, self.clock() - started))
+                took = self.clock() - started
+                self._outcomes.append(Outcome(model.id, *ran, model.revision, kind, took, model.size))
             self.attempts.append(
                 Attempt(
                     model=call.candidate.id,

@@ -34,8 +34,9 @@ _WAIT_S = 5.0
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (digest BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS outcomes (
+CREATE TABLE IF NOT EXISTS attempts (
     model TEXT, task TEXT, backend TEXT, revision TEXT, error TEXT, calls INTEGER, seconds REAL, day INTEGER,
+    bytes INTEGER,
     PRIMARY KEY (model, task, backend, revision, error)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rated_results (
     model TEXT, task TEXT, owner TEXT, result TEXT, good INTEGER, note TEXT, day INTEGER,
@@ -61,7 +62,10 @@ _NOT_OF_THE_MODEL = {
 
 
 class Outcome(NamedTuple):
-    """One attempt of a model; `error` is the name of the class of an error, None if there was none."""
+    """One attempt of a model, with the bytes of its weights, if known.
+
+    `error` is the name of the class of an error, None if there was none.
+    """
 
     model: str
     task: str
@@ -69,6 +73,7 @@ class Outcome(NamedTuple):
     revision: str | None
     error: str | None
     seconds: float
+    bytes: int | None = None
 
 
 class Experience(NamedTuple):
@@ -129,15 +134,16 @@ class SelectionStore:
     def record(self, outcomes: Sequence[Outcome]) -> None:
         """Count attempts."""
         add = (
-            "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO UPDATE "
-            "SET calls = calls + 1, seconds = seconds + excluded.seconds, day = excluded.day"
+            "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?) ON CONFLICT DO UPDATE "
+            "SET calls = calls + 1, seconds = seconds + excluded.seconds, day = excluded.day, "
+            "bytes = excluded.bytes"
         )
 
         def write(database: sqlite3.Connection) -> None:
-            database.execute("DELETE FROM outcomes WHERE day < ?", (_today() - _KEPT_DAYS,))
+            database.execute("DELETE FROM attempts WHERE day < ?", (_today() - _KEPT_DAYS,))
             for one in outcomes:
                 texts = (one.model, one.task, one.backend, one.revision or "", one.error or "")
-                database.execute(add, (*texts, one.seconds, _today()))
+                database.execute(add, (*texts, one.seconds, _today(), one.bytes))
 
         self._run(write)
 
@@ -158,7 +164,7 @@ class SelectionStore:
 
         def read(database: sqlite3.Connection) -> dict[str, Experience]:
             found: dict[str, Experience] = {}
-            query = "SELECT model, error, sum(calls), sum(seconds) FROM outcomes WHERE task = ? GROUP BY 1, 2"
+            query = "SELECT model, error, sum(calls), sum(seconds) FROM attempts WHERE task = ? GROUP BY 1, 2"
             for model, error, calls, seconds in database.execute(query, (task,)):
                 if error not in _NOT_OF_THE_MODEL:
                     known = found.get(model, Experience())

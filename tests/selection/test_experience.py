@@ -139,6 +139,14 @@ def test_few_calls_change_little_and_slow_or_badly_rated_models_lose() -> None:
     assert str(Experience(12, 11, 1.26, 4, 1)) == "12 calls, 92 % ok, 1.3 s, +3"
 
 
+def test_attempts_are_counted_by_revision_with_the_size_and_known_for_the_model(file: Path) -> None:
+    store = SelectionStore(file)
+    store.record([OK._replace(bytes=5), OK._replace(bytes=5), OK._replace(revision="v2", bytes=7)])
+    rows = sqlite3.connect(file).execute("SELECT revision, calls, bytes FROM attempts ORDER BY 1").fetchall()
+    assert rows == [("v1", 2, 5), ("v2", 1, 7)]
+    assert store.experience(TASK)["org/a"].calls == 3
+
+
 def test_errors_that_are_not_the_models_fault_do_not_count_and_old_ones_are_dropped(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
