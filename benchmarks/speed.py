@@ -14,6 +14,7 @@ import load
 import pool
 import prefetch
 import scheduling
+import selection
 import server
 import startup
 
@@ -24,6 +25,7 @@ PARTS = {
     "server": server,
     "pool": pool,
     "prefetch": prefetch,
+    "selection": selection,
 }
 
 
