@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -44,7 +45,12 @@ DEMO = (
     "Read the text in examples/page.png aloud, then transcribe the recording. Also tell me what animal is in "
     "examples/cat.jpg and make a canny edge image of it."
 )
-REQUESTS = (CAT, "Read the text in examples/page.png", "Transcribe examples/speech.wav", DEMO)
+REQUESTS = {
+    "What animal is in cat.jpg?": "cat.jpg",
+    "Read the text in page.png aloud, then transcribe the recording": "page.png",
+    "Make a canny edge image of cat.jpg": "cat.jpg",
+}
+"""Requests that use four models, and their files."""
 
 CANDIDATE = Candidate(id="org/waits", task="text-generation", backend="waiting", local=True)
 KEY = "benchmark"
@@ -88,15 +94,16 @@ async def times(backend: Backend, file: Path | None) -> list[float]:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[tuple[str, int]]:
-    """The address and process id of `jarvis experts`."""
+def serving(command: str, *options: str, **variables: str) -> Iterator[tuple[str, int]]:
+    """The address and process id of `jarvis experts` or `jarvis serve`, once it answers."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "jarvis_agent", "experts", "--port", str(port)]
-    process = subprocess.Popen(command, env=environment(folder, JARVIS_API_KEYS=KEY), **_QUIET)
+    started = [sys.executable, "-m", "jarvis_agent", command, "--port", str(port), *options]
+    process = subprocess.Popen(started, env=variables, cwd=ROOT, **_QUIET)
     address = f"http://127.0.0.1:{port}"
     try:
         while True:
+            assert process.poll() is None
             with suppress(httpx.HTTPError):
                 httpx.get(f"{address}/healthz", trust_env=False)
                 break
@@ -108,12 +115,12 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def seconds_of(request: str, **variables: str) -> float:
-    """Seconds of `jarvis "request"` in a new process, offline and without a key: the median of three."""
+    """Seconds of `jarvis "request"` in a new process, offline and without a key: the median of five."""
     found = []
     env = {**os.environ, "PYTHONPATH": str(ROOT), "JARVIS_OFFLINE": "1", "JARVIS_MODEL": "none", **variables}
     env["PYTHONDONTWRITEBYTECODE"] = ""  # pip compiles what it installs
     with tempfile.TemporaryDirectory() as out:
-        for _ in range(3):
+        for _ in range(5):
             began = perf_counter()
             command = [sys.executable, "-m", "jarvis_agent", request, "--json", "--out", out]
             subprocess.run(command, env=env, cwd=ROOT, **_QUIET, check=True)
@@ -129,27 +136,34 @@ def megabytes(process: int) -> float:
     return own + sum(megabytes(int(child)) for child in children)
 
 
-def agents_memory(processes: int, **variables: str) -> float:
-    """Megabytes of processes that have each used the models of REQUESTS."""
-    script = (
-        "import sys, json; from jarvis_agent import JarvisAgent, Settings\n"
-        "with JarvisAgent(settings=Settings(output_dir=sys.argv[1])) as agent:\n"
-        "    assert all(agent.invoke(one).ok for one in json.loads(sys.argv[2]))\n"
-        "    print('ready', flush=True); sys.stdin.read()"
-    )
+def workers_memory(workers: int, **variables: str) -> float:
+    """Megabytes of `jarvis serve`, each worker of which has used the models of REQUESTS."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "JARVIS_OFFLINE": "1", "JARVIS_MODEL": "none", **variables}
-    with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "-c", script, out, json.dumps(REQUESTS)]
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        started = [subprocess.Popen(command, env=env, cwd=ROOT, **pipes) for _ in range(processes)]
-        try:
-            for one in started:
-                assert one.stdout is not None
-                assert one.stdout.readline() == b"ready\n"
-            return sum(megabytes(one.pid) for one in started)
-        finally:
-            for one in started:
-                one.communicate()
+    with (
+        tempfile.TemporaryDirectory() as out,
+        serving("serve", "--workers", str(workers), **env, JARVIS_OUTPUT_DIR=out) as (address, process),
+    ):
+        sleep(3.0)  # until all workers listen
+        started = [process]
+        if workers > 1:
+            children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+            started += [
+                int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()
+            ]
+        for used in started[-workers:]:
+            others = [one for one in started if one != used]
+            for one in others:  # so that this worker answers
+                os.kill(one, signal.SIGSTOP)
+            with httpx.Client(base_url=address, timeout=120, trust_env=False) as client:
+                for request, file in REQUESTS.items():
+                    content = (ROOT / "examples" / file).read_bytes()
+                    name = client.post("/files", files={"file": (file, content)}).json()["name"]
+                    body = {"input": {"input": request, "files": [name]}}
+                    results = client.post("/agent/invoke", json=body).json()["output"]["results"]
+                    assert {result["status"] for result in results} == {"ok"}
+            for one in others:
+                os.kill(one, signal.SIGCONT)
+        return megabytes(process)
 
 
 async def growth(backend: Backend, process: int) -> tuple[float, float]:
@@ -175,7 +189,10 @@ async def growth(backend: Backend, process: int) -> tuple[float, float]:
 
 async def figures() -> AsyncIterator[Figure]:
     """With and without a server, on this machine."""
-    with tempfile.TemporaryDirectory() as name, server(Path(name)) as (address, process):
+    with (
+        tempfile.TemporaryDirectory() as name,
+        serving("experts", **environment(Path(name), JARVIS_API_KEYS=KEY)) as (address, process),
+    ):
         here, there = WaitingBackend(Settings(), ModelPool(10**9)), backend_on(address)
         for what, size in SIZES.items():
             file = Path(name, "file.bin") if size else None
@@ -199,11 +216,11 @@ async def figures() -> AsyncIterator[Figure]:
             alone, seconds_of_warm = seconds_of(request, JARVIS_EXPERTS="none"), seconds_of(request, **used)
             yield Figure(f'"{request[:40]}…" without a server', alone, None, "s")
             yield Figure("the same with a warm one, over that", seconds_of_warm / alone, limit)
-        one = agents_memory(1, JARVIS_EXPERTS="none")
-        yield Figure("memory of a process with four models", one, None, "MB")
-        yield Figure("four of them over one", agents_memory(4, JARVIS_EXPERTS="none") / one)
-        shared = agents_memory(4, **used) + megabytes(process)
-        yield Figure("four of them with a server, and it, over one without", shared / one, 1.5)
+        one = workers_memory(1, JARVIS_EXPERTS="none")
+        yield Figure("memory of `jarvis serve` with four models", one, None, "MB")
+        yield Figure("with --workers 4, over that", workers_memory(4, JARVIS_EXPERTS="none") / one)
+        shared = workers_memory(4, **used) + megabytes(process)
+        yield Figure("with --workers 4 and an expert server, over that", shared / one, 1.5)
 
 
 @contextmanager
