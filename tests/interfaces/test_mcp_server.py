@@ -85,20 +85,12 @@ async def cancel_next(client: ClientSession, entered: Callable[[], bool], name: 
     return str(caught.value)
 
 
-@asynccontextmanager
-async def over_stdio(folder: Path, *args: str, **env: str) -> AsyncIterator[ClientSession]:
-    """A client of a server that is a process of its own, in a folder with cat.jpg."""
+def process(folder: Path, *args: str) -> dict[str, Any]:
+    """The parameters of a server that is a process of its own, in a folder with cat.jpg."""
     shutil.copy(CAT, folder / "cat.jpg")
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    quiet = {"PYTHONPATH": paths, "JARVIS_OFFLINE": "1", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
-    server = StdioServerParameters(command=sys.executable, args=list(args), cwd=folder, env=quiet | env)
-    with (folder / "stderr").open("w") as log:
-        async with (
-            stdio_client(server, errlog=log) as (reading, writing),
-            ClientSession(reading, writing, read_timeout_seconds=timedelta(seconds=60)) as client,
-        ):
-            await client.initialize()
-            yield client
+    env = {"PYTHONPATH": paths, "JARVIS_OFFLINE": "1", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    return {"command": sys.executable, "args": list(args), "cwd": folder, "env": env}
 
 
 @asynccontextmanager
@@ -128,7 +120,11 @@ async def connected(url: str, key: str = "") -> AsyncIterator[ClientSession]:
 
 @pytest.mark.slow
 async def test_the_command_serves_tools_and_the_agent_over_stdio(tmp_path: Path) -> None:
-    async with over_stdio(tmp_path, "-m", "jarvis_agent", "mcp", "--model", "none") as client:
+    """In a session of langchain-mcp-adapters, whose tools work too."""
+    command = process(tmp_path, "-m", "jarvis_agent", "mcp", "--model", "none")
+    session: Any = {"read_timeout_seconds": timedelta(seconds=60)}
+    server: Any = {"transport": "stdio", "session_kwargs": session, **command}
+    async with MultiServerMCPClient({"jarvis": server}).session("jarvis") as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"jarvis", "canny-control"} <= tools.keys()
         assert tools["canny-control"].inputSchema["required"] == ["image"]
@@ -162,6 +158,12 @@ async def test_the_command_serves_tools_and_the_agent_over_stdio(tmp_path: Path)
         assert refused.isError
         assert "may not read 'passwd'" in texts(refused)
 
+        loaded = {tool.name: tool for tool in await load_mcp_tools(client)}
+        text, image = await loaded["jarvis"].ainvoke({"request": "Draw the outlines of cat.jpg"})
+        assert text["type"] == "text"
+        assert base64.b64decode(image["base64"]).startswith(b"\x89PNG")
+        assert "may not read" in str(await loaded["canny-control"].ainvoke({"image": "/etc/passwd"}))
+
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_server_that_waits_for_its_client(tmp_path: Path) -> None:
@@ -183,16 +185,20 @@ def test_ctrl_c_ends_a_server_that_waits_for_its_client(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_stdout_carries_the_protocol_alone_and_a_cancelled_call_ends(tmp_path: Path) -> None:
-    async with over_stdio(tmp_path, "-c", NOISY.format(tests=str(ROOT / "tests"))) as client:
-        told = await client.call_tool("image-to-text", {"image": "cat.jpg"})
-        assert texts(told) == "a tabby cat"
-        entered = (tmp_path / "entered").exists
-        assert "cancel" in await cancel_next(client, entered, "canny-control", {"image": "cat.jpg"})
-        await until((tmp_path / "stopped").exists)
-        assert texts(await client.call_tool("image-to-text", {"image": "cat.jpg"})) == "a tabby cat"
-    log = (tmp_path / "stderr").read_text()
-    assert "printed" in log
-    assert "written" in log
+    server = process(tmp_path, "-c", NOISY.format(tests=str(ROOT / "tests")))
+    with (tmp_path / "stderr").open("w") as log:
+        streams = stdio_client(StdioServerParameters(**server), errlog=log)
+        async with streams as (read, write), ClientSession(read, write) as client:
+            await client.initialize()
+            told = await client.call_tool("image-to-text", {"image": "cat.jpg"})
+            assert texts(told) == "a tabby cat"
+            entered = (tmp_path / "entered").exists
+            assert "cancel" in await cancel_next(client, entered, "canny-control", {"image": "cat.jpg"})
+            await until((tmp_path / "stopped").exists)
+            assert texts(await client.call_tool("image-to-text", {"image": "cat.jpg"})) == "a tabby cat"
+    shown = (tmp_path / "stderr").read_text()
+    assert "printed" in shown
+    assert "written" in shown
 
 
 async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(tmp_path: Path) -> None:
@@ -447,37 +453,3 @@ def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, monkeypatch: 
         for run in (run_stdio, run_http):
             with pytest.raises(MissingExtraError, match=r"\[mcp\]"):
                 run(agent)
-
-
-@pytest.mark.slow
-async def test_langchain_mcp_adapters_load_and_call_the_tools_over_stdio(tmp_path: Path) -> None:
-    shutil.copy(CAT, tmp_path / "cat.jpg")
-    server: Any = {
-        "transport": "stdio",
-        "command": sys.executable,
-        "args": ["-m", "jarvis_agent", "mcp", "--model", "none"],
-        "cwd": tmp_path,
-        "env": {
-            "PYTHONPATH": str(ROOT),
-            "JARVIS_OFFLINE": "1",
-            "HOME": str(tmp_path),
-            "OMP_NUM_THREADS": "1",
-        },
-    }
-    client = MultiServerMCPClient({"jarvis": server})
-    async with client.session("jarvis") as session:
-        tools = {tool.name: tool for tool in await load_mcp_tools(session)}
-        text, image = await tools["jarvis"].ainvoke({"request": "Draw the outlines of cat.jpg"})
-        assert text["type"] == "text"
-        assert base64.b64decode(image["base64"]).startswith(b"\x89PNG")
-        assert "may not read" in str(await tools["canny-control"].ainvoke({"image": "/etc/passwd"}))
-
-
-async def test_langchain_mcp_adapters_take_the_sound_of_a_tool(tmp_path: Path) -> None:
-    sound = {"text-to-speech": {"audio": [0.0] * 800, "sampling_rate": 8000}}
-    async with listening(agent_of(tmp_path, {"plan": "[]"}, sound)) as url:
-        server: Any = {"transport": "streamable_http", "url": url}
-        tools = {tool.name: tool for tool in await MultiServerMCPClient({"jarvis": server}).get_tools()}
-        _, file = await tools["text-to-speech"].ainvoke({"text": "hello"})
-    assert (file["type"], file["mime_type"]) == ("file", "audio/wav")
-    assert base64.b64decode(file["base64"]).startswith(b"RIFF")

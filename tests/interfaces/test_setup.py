@@ -22,7 +22,7 @@ from jarvis_agent.interfaces.cli.setup import MODELS, LocalModel, Machine, set_u
 from jarvis_agent.llm.chat_model import config_file, installed_model, resolve_model
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.llama_cpp import ChatGGUF
-from jarvis_agent.testing import HubDouble
+from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 pytestmark = pytest.mark.skipif(find_spec("xllamacpp") is None, reason=INSTALL)
 real = pytest.mark.skipif(WEIGHTS is None, reason=INSTALL)
@@ -146,20 +146,30 @@ def test_a_new_user_gets_a_model_that_everything_uses(
         resolve_model(None, Settings())
 
 
-@pytest.mark.starter
-@real
 def test_a_file_that_is_here_is_checked_and_not_downloaded_again(
-    served: HubDouble, install: Installer
+    hub: HubDouble, install: Installer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    used: list[Path] = []
+
+    def load(path: Path, settings: Settings) -> ScriptedLLM:
+        used.append(path)
+        return ScriptedLLM(("1, ", "2"))
+
+    monkeypatch.setattr("jarvis_agent.interfaces.cli.setup.local_model", load)
+    hub.add_model(REPO, files={FILE: DATA}, card={"license": "apache-2.0"})
     assert install()
-    count = downloads(served)
-    assert count == 1
+    assert downloads(hub) == 1
     assert install()
-    assert downloads(served) == count
+    assert downloads(hub) == 1
     assert "already downloaded" in install.shown.asked[1]
     assert install(settings=Settings(offline=True))
-    assert install(str(WEIGHTS), settings=Settings(offline=True))
-    assert installed_model() == f"gguf:{WEIGHTS}"
+    (own := tmp_path / "own.gguf").touch()
+    assert install(str(own), settings=Settings(offline=True))
+    assert [path.name for path in used] == [FILE] * 3 + ["own.gguf"]
+    assert installed_model() == f"gguf:{own}"
+    used[0].write_bytes(b"other")
+    with pytest.raises(ConfigError, match="damaged"):
+        install()
 
 
 def test_an_interrupted_download_is_continued(

@@ -35,7 +35,7 @@ ADMITS_FAILURE = re.compile(
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """The server's address."""
-    with served(longest=96, threads=2) as address:
+    with served(longest=96, threads=1) as address:
         yield address
 
 

@@ -166,9 +166,7 @@ def test_most_weights_stay_in_8_bits() -> None:
     tracemalloc.start()
     try:
         network = PointerNetwork(WEIGHTS, folder)
-        assert (
-            tracemalloc.get_traced_memory()[0] < 2.5 * WEIGHTS.stat().st_size
-        )  # all in 32 bits take 4
+        assert tracemalloc.get_traced_memory()[0] < 2.5 * WEIGHTS.stat().st_size  # all in 32 bits take 4
         assert network.known_tasks
     finally:
         tracemalloc.stop()
