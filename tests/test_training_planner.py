@@ -107,17 +107,18 @@ def test_training_goes_on_from_weights_that_lack_a_task_type_and_chinese_words(
     import torch
     import train
 
-    arrays, about = load_arrays(WEIGHTS)
+    arrays, scales, about = load_arrays(WEIGHTS)
+    whole = {name: torch.from_numpy(arrays[name] * scale) for name, scale in scales.items()}
     monkeypatch.setattr(train, "SYMBOLS", ["music-transcription", *about["symbols"]])
     rows = torch.zeros(len(sequences.MARKERS) + len(vocabulary.chinese), train.SIZE)
     folder = fetch_weights(STARTERS[MINILM], Settings(offline=True)).parent
     network = train.Network(folder, rows)
     network.load_saved(vocabulary)
-    assert torch.equal(network.actions.weight[1:], torch.from_numpy(arrays["actions.weight"]))
+    assert torch.equal(network.actions.weight[1:], whole["actions.weight"])
     assert not torch.equal(network.actions.weight[0], network.actions.weight[1])
     place = len(about["markers"]) + about["chinese"].index("图")
     mine = vocabulary.chinese["图"]
-    assert torch.equal(network.rows.weight[mine], torch.from_numpy(arrays["rows.weight"][place]))
+    assert torch.equal(network.rows.weight[mine], whole["rows.weight"][place])
 
 
 @pytest.mark.slow
@@ -127,7 +128,7 @@ def test_the_network_in_numpy_computes_what_the_trained_one_does() -> None:
     import train
 
     network = load_network(Settings(offline=True))
-    _, about = load_arrays(WEIGHTS)
+    _, _, about = load_arrays(WEIGHTS)
     vocabulary, request = (
         network.vocabulary,
         PlanRequest.of("Describe cat.jpg in French"),
