@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SIMILARITY, KEYWORDS, OTHER_LANGUAGE = 4.7, 0.58, -1.2
 """Points of a cosine of 1, of a BM25 score of 1 (its root counts), and of a card for other languages."""
-WITHOUT_A_WORD = 0.1
+WITHOUT_A_WORD = 0.35
 """Share of the points of a card without a word or language of the purpose: the similarity of unrelated
 texts differs by more points than the downloads of models do."""
 
