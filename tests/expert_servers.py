@@ -99,12 +99,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def experts_process(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def experts_process(folder: Path, port: int, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
     """`jarvis experts` in a process, once it answers."""
     command = [sys.executable, "-m", "jarvis_agent", "experts", "--port", str(port)]
     with (
         (folder / "log").open("wb") as log,
-        subprocess.Popen(command, env=environment(folder), stdout=log, stderr=log) as process,
+        subprocess.Popen(command, env=environment(folder) | variables, stdout=log, stderr=log) as process,
     ):
         try:
             while True:

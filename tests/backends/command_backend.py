@@ -68,11 +68,11 @@ class CommandBackend(LocalBackend):
         return None if candidate.backend == self.name else "it is for another backend"
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> CommandExpert:
-        """A model with a folder names each load in it, and waits for the file "go"."""
-        if folder := candidate.metadata.get("folder"):
-            Path(folder, f"load-{time.monotonic_ns()}").touch()
-            while not Path(folder, "go").exists():
-                if is_cancelled():
-                    raise BadInputError("the load was cancelled")
+        """The load of a slow model names itself in a folder, and ends when it is cancelled."""
+        if name := candidate.metadata.get("slow"):
+            (folder := Path(os.environ["XDG_RUNTIME_DIR"], name)).mkdir()
+            while not is_cancelled():
                 time.sleep(0.01)
+            (folder / "cancelled").touch()
+            raise BadInputError("the load was cancelled")
         return CommandExpert(candidate.size)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,11 +23,12 @@ from expert_servers import (
     environment,
     experts_process,
     free_port,
-    served_experts,
     with_retries,
 )
+from pydantic import SecretStr
 from small_agents import picture, plan
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
@@ -35,16 +36,18 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.experts import background, protocol
 from jarvis_agent.backends.experts.client import AbsentError, ExpertServer
 from jarvis_agent.backends.experts.protocol import write_call
-from jarvis_agent.backends.experts.wire import write_message
+from jarvis_agent.backends.experts.wire import MAX_LINE_BYTES, write_message
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import make_backends
+from jarvis_agent.backends.starter.backend import StarterBackend
 from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Resource
-from jarvis_agent.interfaces.cli.doctor import check_experts
+from jarvis_agent.interfaces.cli import doctor
+from jarvis_agent.interfaces.cli.app import app as cli
 from jarvis_agent.interfaces.experts import app as app_module
 from jarvis_agent.interfaces.experts import create_experts_app
 from jarvis_agent.selection.placement import place
@@ -57,14 +60,26 @@ OTHER_PYTHON = ROOT / ".venv-agent" / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with served_experts(Settings(experts="none", max_file_bytes=100_000), (KEY,)) as address:
-        yield address
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("server")
+
+
+@pytest.fixture(scope="module")
+def process(port: int, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The server of most tests, which none of them ends."""
+    variables = {"JARVIS_API_KEYS": KEY, "JARVIS_MAX_FILE_BYTES": "100000"}
+    with experts_process(folder, port, **variables) as process:
+        yield process
 
 
 @pytest.fixture
-def server(address: str) -> ExpertServer:
-    return ExpertServer(address, KEY)
+def server(process: subprocess.Popen[bytes], port: int) -> ExpertServer:
+    return ExpertServer(f"http://127.0.0.1:{port}", KEY)
 
 
 async def until(happened: Callable[[], Any]) -> None:
@@ -72,9 +87,11 @@ async def until(happened: Callable[[], Any]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_a_call_runs_in_the_server_and_says_so(server: ExpertServer) -> None:
+async def test_a_call_runs_in_the_server_and_says_so(
+    server: ExpertServer, process: subprocess.Popen[bytes]
+) -> None:
     call = command_call("echo é")
-    assert (await command_backend(server).run(call)).startswith("é by")
+    assert (await command_backend(server).run(call)).startswith(f"é by {process.pid} ")
     assert call.trace == {"endpoint": server.address}
 
 
@@ -88,15 +105,16 @@ async def test_a_file_goes_there_and_an_image_comes_back(server: ExpertServer, t
     assert raw.size == (8, 6)
 
 
-async def test_a_wrong_key_is_refused_and_the_message_says_what_to_set(address: str) -> None:
+async def test_a_wrong_key_is_refused_and_the_message_says_what_to_set(server: ExpertServer) -> None:
     for key in (None, "wrong"):
         with pytest.raises(ConfigError, match=r"answers 401: .*API key.*JARVIS_EXPERTS_KEY"):
-            await command_backend(ExpertServer(address, key)).run(command_call("echo"))
+            await command_backend(replace(server, key=key)).run(command_call("echo"))
 
 
-def test_only_its_health_is_told_without_a_key(address: str) -> None:
-    assert [httpx.get(f"{address}/{name}").status_code for name in ("models", "metrics")] == [401, 401]
-    assert httpx.get(f"{address}/healthz").json() == {"status": "ok"}
+def test_only_its_health_is_told_without_a_key(server: ExpertServer) -> None:
+    refused = [httpx.get(f"{server.address}/{name}").status_code for name in ("models", "metrics")]
+    assert refused == [401, 401]
+    assert httpx.get(f"{server.address}/healthz").json() == {"status": "ok"}
 
 
 async def test_an_error_of_a_model_keeps_its_class_and_names_no_path_of_the_server(
@@ -142,38 +160,54 @@ def test_a_body_that_is_no_message_is_answered_with_an_error(server: ExpertServe
         assert json.loads(answer.content.splitlines()[1])["error"] in ("BadInputError", "UnsupportedError")
 
 
-async def test_a_larger_file_than_the_server_takes_is_refused(server: ExpertServer, monkeypatch: Any) -> None:
-    monkeypatch.setattr(app_module, "MAX_LINE_BYTES", 1000)
-    call = command_call(f"echo {'x' * 10_000}")
-    with (
-        served_experts(Settings(experts="none", max_file_bytes=1000)) as small,
-        pytest.raises(UnsupportedError, match="answers 413"),
-    ):
-        await command_backend(ExpertServer(small)).run(call)
+async def test_a_larger_file_than_the_server_takes_is_refused(server: ExpertServer, tmp_path: Path) -> None:
+    (file := tmp_path / "large.bin").write_bytes(bytes(100_001 + MAX_LINE_BYTES))
+    with pytest.raises(UnsupportedError, match=r"answers 413: .*JARVIS_MAX_FILE_BYTES"):
+        await command_backend(server).run(with_file(file))
 
 
-def test_another_version_of_the_protocol_is_named(server: ExpertServer) -> None:
-    body = write_call(command_call("echo")).replace(b'"protocol": 2', b'"protocol": 7')
-    headers = {"Authorization": f"Bearer {KEY}"}
-    answer = httpx.post(f"{server.address}/run", content=body, headers=headers).text
-    assert "speaks protocol 2" in answer
-    assert "its caller 7" in answer
-
-
-async def test_a_full_disk_of_the_server_fails_the_call_alone(
-    server: ExpertServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_server_of_another_version_is_named_and_not_used_where_it_was_not_asked_for(
+    server: ExpertServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = command_call("echo")
-    image = Resource(kind="image", path=picture(tmp_path / "a.jpg"), mime="image/jpeg")
+    monkeypatch.setattr(protocol, "PROTOCOL", 7)
+    with pytest.raises(UnsupportedError, match=r"speaks protocol 2 .*its caller 7 .*update the older one"):
+        await command_backend(server).run(command_call("echo"))
+    monkeypatch.setattr(doctor, "PROTOCOL", 7)
+    shown = doctor.check_experts(Settings(experts=server.address, experts_key=SecretStr(KEY)))
+    assert (shown.state, shown.advice) == ("problem", "update the older one")
+    assert "speaks protocol 2, and this is 7" in shown.found
 
-    def fail(path: Path, content: bytes) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", fail)
-        with pytest.raises(ExpertError, match="No space left on device"):
-            await command_backend(server).run(replace(call, inputs={"text": "echo", "image": image}))
-    assert (await command_backend(server).run(call)).startswith(" by")
+def with_file(path: Path) -> Call:
+    """A call that has a file beside its text."""
+    image = Resource(kind="image", path=path, mime="image/jpeg")
+    return replace(command_call("echo"), inputs={"text": "echo", "image": image})
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limit of a running process is Linux's")
+async def test_a_full_disk_of_the_server_fails_the_call_alone(
+    server: ExpertServer, process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    backend, file = command_backend(server), picture(tmp_path / "a.jpg")
+    unlimited = resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    try:
+        with pytest.raises(ExpertError, match=rf"server {server.address} failed: OSError: .*too large"):
+            await backend.run(with_file(file))
+        assert (await backend.run(command_call("echo"))).startswith(" by")  # it needs no disk
+    finally:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
+    assert (await backend.run(with_file(file))).startswith(" by")
+
+
+@pytest.mark.starter
+async def test_a_sentence_of_forty_kilobytes_is_refused_by_the_voice(server: ExpertServer) -> None:
+    backend = StarterBackend(Settings(), ModelPool(0))
+    backend.server = server
+    voice = Candidate(id="rhasspy/piper-voices", task="text-to-speech", backend="starter", local=True)
+    for sentence in ("word " * 8_000, "a" * 40_000):
+        call = Call(TASKS["text-to-speech"], voice, {"text": sentence}, Path, Settings())
+        with pytest.raises(UnsupportedError, match=r"at most 20,000 .* has 40,000; .*or use a hosted model$"):
+            await backend.run(call)
 
 
 async def test_a_client_that_goes_away_ends_its_call(server: ExpertServer, tmp_path: Path) -> None:
@@ -210,13 +244,12 @@ async def test_a_model_is_loaded_before_its_call_and_listed(server: ExpertServer
     assert {"model": "org/later", "backend": "command", "calls": 0, "bytes": 5} in listed
 
 
-async def test_a_reservation_ends_with_its_client(server: ExpertServer, tmp_path: Path) -> None:
-    slow = command_call("echo", "org/slow", size=5)
-    slow = replace(slow, candidate=slow.candidate.model_copy(update={"metadata": {"name": "slow"}}))
-    release = command_backend(server).prepare(slow.spec, slow.candidate, slow.settings, 1, lambda _: None)
-    await asyncio.sleep(0)
+async def test_a_reservation_ends_with_its_client(server: ExpertServer, folder: Path) -> None:
+    slow, backend = command_call("echo", size=5, slow="load"), command_backend(server)
+    release = backend.prepare(slow.spec, slow.candidate, slow.settings, 1, lambda _: None)
+    await until((folder / "load").exists)
     release()
-    assert (await command_backend(server).run(slow)).endswith("in memory")
+    await until((folder / "load" / "cancelled").exists)
 
 
 async def test_two_hundred_calls_at_once_are_answered(server: ExpertServer) -> None:
@@ -332,31 +365,32 @@ def test_an_agent_of_another_python_without_any_extra_uses_the_server(tmp_path: 
 def test_a_background_server_is_found_shown_and_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    env = environment(tmp_path)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    command = [sys.executable, "-m", "jarvis_agent", "experts"]
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
 
-    def start() -> str:
-        done = subprocess.run([*command, "--background"], env=env, capture_output=True, text=True, check=True)
-        return done.stdout
+    def jarvis(option: str) -> Any:
+        return CliRunner().invoke(cli, ["experts", option])
 
-    assert check_experts(Settings()).found.startswith("none")
-    shown = start()
+    assert doctor.check_experts(Settings()).found.startswith("none")
+    shown = jarvis("--background").stdout
     found = background.find_server(Settings())
     assert found is not None
-    assert shown == start() == f"expert server: {found.address}\n"  # there is one
+    assert shown == jarvis("--background").stdout == f"expert server: {found.address}\n"  # there is one
     assert (background.runtime_file().stat().st_mode & 0o077) == 0
     made = make_backends(Settings(), ModelPool(0))
     assert {server for one in made if (server := getattr(one, "server", None))} == {found}
     assert background.find_server(Settings(experts="none")) is None
+    with monkeypatch.context() as other_version:
+        other_version.setattr(background, "PROTOCOL", 7)
+        assert background.find_server(Settings()) is None
     backend, call = command_backend(found), command_call("echo said")
     assert f"by {os.getpid()}" not in asyncio.run(backend.run(call))
-    assert "org/model (0 MB)" in check_experts(Settings()).found
-    assert subprocess.run([*command, "--stop"], env=env).returncode == 0
+    assert "org/model (0 MB)" in doctor.check_experts(Settings()).found
+    assert jarvis("--stop").exit_code == 0
     while background.find_server(Settings()):
         time.sleep(0.1)
     assert f"by {os.getpid()}" in asyncio.run(backend.run(call))
-    assert subprocess.run([*command, "--stop"], env=env).returncode == 1
+    assert jarvis("--stop").exit_code == 1
 
 
 def test_an_idle_server_interrupts_itself(monkeypatch: pytest.MonkeyPatch) -> None:

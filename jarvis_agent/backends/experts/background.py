@@ -19,6 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from jarvis_agent.backends.experts.client import ExpertServer
+from jarvis_agent.backends.experts.protocol import PROTOCOL
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 
@@ -27,10 +28,10 @@ _LOCK_S = 2.0
 
 
 def runtime_file() -> Path:
-    """The file of this user's background server on this machine."""
+    """The file of this user's background server on this machine. One of another protocol has its own."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or cache) / "jarvis_agent"
-    return folder / f"experts-{platform.node()}.json"
+    return folder / f"experts-{platform.node()}-{PROTOCOL}.json"
 
 
 def find_server(settings: Settings) -> ExpertServer | None:

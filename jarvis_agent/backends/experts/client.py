@@ -174,7 +174,7 @@ class ExpertServer:
             case 401:
                 return ConfigError(f"{what}; set JARVIS_EXPERTS_KEY to one of its API keys")
             case 413:
-                return UnsupportedError(what)
+                return UnsupportedError(f"{what}; its JARVIS_MAX_FILE_BYTES is the limit")
             case 429:
                 return RateLimitedError(what, float(response.headers.get("retry-after", 1)))
             case 403 | 404 | 405:

@@ -164,7 +164,9 @@ def read_reply(body: bytes, call: Call, address: str) -> Any:
         raise TransientError(f"the expert server {address} did not end its answer: {error}") from error
     call.trace["endpoint"] = f"{address} ({reply['node']})" if reply["node"] else address
     if "error" in reply:
-        raise _ERRORS.get(reply["error"], ExpertError)(reply["message"])
+        if kind := _ERRORS.get(reply["error"]):
+            raise kind(reply["message"])
+        raise ExpertError(f"the expert server {address} failed: {reply['message']}")
     if not MEDIA.isdisjoint(call.spec.outputs) and any(map(existing_file, _texts(reply["raw"]))):
         # A file that a server sends is written here, and is a Path.
         raise UnsupportedError(f"the answer of {call.candidate.id} names a file that it did not send")

@@ -22,7 +22,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from jarvis_agent import __version__
 from jarvis_agent.backends.experts.background import find_server
+from jarvis_agent.backends.experts.protocol import PROTOCOL
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights, may_download
 from jarvis_agent.core.errors import ConfigError, JarvisError
 from jarvis_agent.core.settings import Settings
@@ -89,8 +91,11 @@ def check_experts(settings: Settings) -> Check:
         status = server.status()
     except JarvisError as error:
         return check(name, False, str(error), "change or unset JARVIS_EXPERTS", needed=True)
-    models = [f"{loaded['model']} ({loaded['bytes'] / 1e6:.0f} MB)" for loaded in status["loaded"]]
     found = f"{server.address}, version {status['version']}"
+    if status["protocol"] != PROTOCOL:
+        other = f"{found}, speaks protocol {status['protocol']}, and this is {PROTOCOL} ({__version__})"
+        return check(name, False, other, "update the older one", needed=True)
+    models = [f"{loaded['model']} ({loaded['bytes'] / 1e6:.0f} MB)" for loaded in status["loaded"]]
     return check(name, True, f"{found}; loaded: {', '.join(models) or 'no model yet'}")
 
 

@@ -40,7 +40,7 @@ _ROUTES = frozenset({"outputs", "logs", "runs", "agent", "files", "v1"})
 """First parts of URLs of the server and of JSON patches."""
 _INSIDE = re.compile(r"(?<=[A-Za-z0-9_.+/<~-])(?<!\\[nrt])(?<!\\u[0-9a-fA-F]{4})(?<!file://)")
 """Before what is part of a URL, a relative path or base64, and no absolute path; letters may be escapes."""
-_VARIABLES = re.compile(r" \(JARVIS_[A-Z_]+\)|\bJARVIS_[A-Z_]+(?:=\w+)?")
+_VARIABLES = re.compile(r" \(JARVIS_[A-Z_]+(?:=[\w-]+)?\)|\bJARVIS_[A-Z_]+(?:=[\w-]+)?")
 
 
 def private_directories(agent: JarvisAgent) -> list[Path]:
