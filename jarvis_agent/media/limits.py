@@ -83,6 +83,13 @@ def check_limits(resource: Resource, settings: Settings) -> None:
         _check_video(resource.path, settings)
 
 
+def check_inputs(inputs: Mapping[str, Any], settings: Settings) -> None:
+    """Do so for each file among the arguments of a task."""
+    for value in _values(inputs):
+        if isinstance(value, Resource):
+            check_limits(value, settings)
+
+
 def check_pixels(path: Path, limit: int) -> None:
     """Refuse an image with more than `limit` pixels. Only the header is read, except that of an icon.
 

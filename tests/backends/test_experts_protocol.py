@@ -20,6 +20,7 @@ from jarvis_agent.core.errors import (
     BadInputError,
     ConfigError,
     ExpertError,
+    InputError,
     JarvisError,
     MissingExtraError,
     RateLimitedError,
@@ -140,6 +141,13 @@ def test_a_model_in_the_cache_of_the_server_is_used(monkeypatch: pytest.MonkeyPa
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     found = protocol.read_call(body, Path, Settings())[0].candidate
     assert (found.path, found.local) == (tmp_path, True)
+
+
+def test_a_file_beyond_a_limit_of_the_server_is_refused(tmp_path: Path) -> None:
+    Image.new("1", (1, 2_000)).save(tmp_path / "tall.png")
+    body = protocol.write_call(call(image=Resource(kind="image", path=tmp_path / "tall.png")))
+    with pytest.raises(InputError, match="1 x 2000 pixels, more than 1,000"):
+        protocol.read_call(body, lambda suffix: tmp_path / f"0{suffix}", Settings(max_pixels=1_000))
 
 
 def test_a_task_that_the_server_does_not_know_is_named() -> None:

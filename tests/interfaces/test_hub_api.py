@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,16 @@ import yaml
 from expert_servers import served_experts
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import BadRequestError, HfHubHTTPError
+from PIL import Image
 
 from jarvis_agent.core.settings import Settings
 
 KEY = "a-key-for-tests"
 EXAMPLES = Path(__file__).parents[2] / "examples"
+Image.new("1", (1, 2_000)).save(_tall := io.BytesIO(), format="PNG")
+TALL = base64.b64encode(_tall.getvalue()).decode()
+"""An image of more pixels than the server takes."""
+
 TINY = {
     "bert_classifier": "text-classification",
     "bert_reader": "question-answering",
@@ -31,9 +38,9 @@ TINY = {
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server whose only models are described in its file of models."""
     file = tmp_path_factory.mktemp("models") / "models.yaml"
-    tasks = ["text-generation", "image-to-text", "translation"]
+    tasks = ["text-generation", "image-to-text", "translation", "table-question-answering"]
     file.write_text(yaml.safe_dump([{"id": "me/says", "tasks": tasks, "backend": "command", "local": True}]))
-    settings = Settings(models_file=file, experts="none", max_file_bytes=100_000)
+    settings = Settings(models_file=file, experts="none", max_file_bytes=100_000, max_pixels=1_000)
     with served_experts(settings, (KEY,)) as address:
         yield address
 
@@ -70,8 +77,10 @@ def test_a_model_answers_for_the_task_that_fits_the_request(address: str) -> Non
             400,
             "me/says/pipeline/image-to-text",
             {"inputs": "YWJj"},
-            "and image is needed",
+            "a text file, and an image file is needed",
         ),
+        (400, "me/says/pipeline/image-to-text", {"inputs": TALL}, "1 x 2000 pixels, more than 1,000"),
+        (400, "me/says", {"text": "a", "table": {"a": [1], "b": []}}, "table is base64 or columns"),
         (400, "me/says", {"inputs": "echo", "parameters": {"seed": "x"}}, "seed must be a whole number"),
         (500, "me/says", {"inputs": "juggle"}, "AttributeError"),
     ],

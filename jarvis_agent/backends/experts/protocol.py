@@ -34,6 +34,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.media.limits import check_inputs
 
 PROTOCOL = 2
 """Changes when an agent and a server of different versions would misunderstand each other."""
@@ -103,6 +104,7 @@ def read_call(body: bytes, new_path: Callable[[str], Path], settings: Settings) 
 
     Raises:
         BadInputError: it is malformed, or names a path.
+        InputError: a file exceeds a limit of the settings.
         UnsupportedError: the server does not know its task, or its version of the protocol.
     """
     read_model(body)
@@ -127,6 +129,7 @@ def read_call(body: bytes, new_path: Callable[[str], Path], settings: Settings) 
             settings=_within(settings, _AskedSettings(**message["settings"])),
             hints=message["hints"],
         )
+        check_inputs(call.inputs, call.settings)
         return call, None if message["depth"] is None else int(message["depth"])
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
         raise BadInputError(f"the call cannot be read: {describe_error(error)}") from error

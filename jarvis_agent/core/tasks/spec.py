@@ -17,7 +17,7 @@ MEDIA: frozenset[str] = frozenset({"image", "audio", "video", "table", "3d", "fi
 """The kinds that are files."""
 
 _ALIASES = {
-    "text": "question query prompt input inputs sentence",
+    "text": "question query prompt input inputs sentence source_sentence",
     "image": "img picture image_path image_url document images control_image control",
     "audio": "speech sound audio_path",
     "video": "video_path",

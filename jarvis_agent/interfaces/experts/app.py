@@ -29,29 +29,28 @@ IDLE_CHECK_S = 1.0
 """Seconds between looks whether the server is idle."""
 
 
-class Calls:
+class Calls(RunLimits):
     """Counts the calls that are answered, within the limits of each client."""
 
     def __init__(self, settings: Settings, server: ServerSettings) -> None:
         """A run of a client may have all of its tasks here."""
         at_once = server.max_concurrent_runs * settings.max_parallel
         limits = {"max_concurrent_runs": at_once, "runs_per_minute": 60 * at_once}
-        self._limits = RunLimits(server.model_copy(update=limits))
-        self._running, self._ended = 0, time.monotonic()
+        super().__init__(server.model_copy(update=limits))
+        self._ended = time.monotonic()
 
     @contextmanager
-    def hold(self, owner: str) -> Iterator[None]:
-        """Count a call within the block. Raises as `RunLimits.hold`."""
-        with self._limits.hold(owner):
-            self._running += 1
+    def hold(self, owner: str, runs: int = 1) -> Iterator[None]:
+        """As RunLimits."""
+        with super().hold(owner, runs):
             try:
                 yield
             finally:
-                self._running, self._ended = self._running - 1, time.monotonic()
+                self._ended = time.monotonic()
 
     async def interrupt_after(self, idle_s: float | None) -> None:
         """Interrupt the process if there was no call for so many seconds."""
-        if idle_s is not None and not self._running and time.monotonic() - self._ended > idle_s:
+        if idle_s is not None and not self._running.total() and time.monotonic() - self._ended > idle_s:
             signal.raise_signal(signal.SIGINT)
 
 
@@ -96,7 +95,7 @@ def make_app(
     app.include_router(metrics_routes(lambda: runner.models()["loaded"]))
     app.add_route("/run", CallRoute(runner, calls), ["POST"])  # type: ignore[arg-type]
     if isinstance(runner, ExpertRunner):
-        app.add_route("/models/{model:path}", InferenceRoute(runner, settings, calls.hold).answer, ["POST"])
+        app.add_route("/models/{model:path}", InferenceRoute(runner, calls).answer, ["POST"])
 
     @app.get("/models")
     async def models() -> dict[str, Any]:

@@ -8,11 +8,11 @@ runner.models()                                   # what is loaded
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncGenerator, Iterable
 from contextvars import copy_context
-from itertools import count
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from jarvis_agent.backends import circuit_breaker
@@ -26,9 +26,13 @@ from jarvis_agent.backends.registry import Factory, make_backends
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, machine_directories
+from jarvis_agent.media.run_directory import RunDirectory
 
 REPORT_S = 1.0
 """Seconds between lines of progress, which also show that the server is there."""
+
+call_folder = partial(TemporaryDirectory, prefix="jarvis-", ignore_cleanup_errors=True)
+"""A folder for the files of a call."""
 
 
 class Runner(Protocol):
@@ -57,9 +61,9 @@ class ExpertRunner:
         self, settings: Settings, backends: Iterable[Backend | Factory] | None = None, node: str = ""
     ) -> None:
         """`settings` limit what callers may ask for; replies name `node`; `backends` as for an agent."""
-        self._settings = settings.model_copy(update={"experts": "none"})
+        self.settings = settings.model_copy(update={"experts": "none"})
         self._pool = ModelPool(settings.memory_limit)
-        made = make_backends(self._settings, self._pool, backends)
+        made = make_backends(self.settings, self._pool, backends)
         self.backends = {one.name: one for one in made if isinstance(one, LocalBackend)}
         self._node = node
         self._seen: dict[Key, dict[str, Any]] = {}
@@ -71,7 +75,7 @@ class ExpertRunner:
         loaded = [
             {**self._seen[key], "bytes": size} for key, size in self._pool.loaded.items() if key in self._seen
         ]
-        return {"loaded": loaded, "memory": self._pool.used, "memory_limit": self._settings.memory_limit}
+        return {"loaded": loaded, "memory": self._pool.used, "memory_limit": self.settings.memory_limit}
 
     async def close(self) -> None:
         """Free the models."""
@@ -92,7 +96,7 @@ class ExpertRunner:
 
     async def _reply(self, body: bytes) -> bytes:
         try:
-            with tempfile.TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as folder:
+            with call_folder() as folder:
                 backend, call, depth = await asyncio.to_thread(self._read, body, Path(folder))
                 if depth is not None:
                     return await self._load(backend, call, depth)
@@ -103,9 +107,7 @@ class ExpertRunner:
 
     def _read(self, body: bytes, folder: Path) -> tuple[LocalBackend, Call, int | None]:
         """The call and the backend that runs it. Blocks; its files are written to a folder."""
-        number = count()
-        new_path = lambda suffix: folder / f"{next(number)}{suffix}"  # noqa: E731
-        call, depth = read_call(body, new_path, self._settings)
+        call, depth = read_call(body, RunDirectory(self.settings, folder).new_path, self.settings)
         backend = self.backends.get(call.candidate.backend or "")
         if backend is None:
             raise UnsupportedError(f"the expert server has no backend {call.candidate.backend!r}")
