@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.llama_cpp import LlamaCppBackend
 from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -172,6 +173,8 @@ def _check_direction(candidate: Candidate, query: SelectionQuery) -> str | None:
 def _check_purpose(candidate: Candidate, query: SelectionQuery) -> str | None:
     if query.hints.get("ocr") is False and _only_reads(candidate):
         return "it only reads text, and the request asks for a description"
+    if query.hints.get("labels") == [] and candidate.backend == LlamaCppBackend.name:
+        return "it tells the sentiment alone, and the request asks for something else"
     return None
 
 

@@ -205,19 +205,50 @@ def _name_in(image: Any, files: list[str]) -> str | None:
 _OWN_SCRIPTS = {"zh", "ja", "ko"}
 
 
-def task_hints(task: Task, context: RunContext) -> dict[str, Any]:
-    """Return the hints for a backend: {"ocr": bool} for image-to-text, {} for other tasks.
+_FEELING = re.compile(
+    r"\b(positive|negative|neutral|happy|unhappy|sad|upset|angry|satisfied|dissatisfied)\b"
+    r"|(正面|负面|积极|消极|中性|好评|中评|差评|褒义|贬义|满意)"
+    r"|\b(?:sentiment|mood|posit|negat)|情感|情绪|态度",
+    re.IGNORECASE,
+)
+_LENGTH = re.compile(
+    r"\bin\s+(?:at most\s+|no more than\s+|about\s+)?(?:an?|one|two|three|four|five|ten|\d+)(?:\s+\w+)?"
+    r"\s+(?:sentence|word|line|bullet|paragraph)s?(?:\s+points?)?\b"
+    r"|(?<!第)[一二两三四五六七八九十百\d]+个?(?:句|字|段|行)(?:话|以内|之内)*",
+    re.IGNORECASE,
+)
 
-    The task's argument `text` decides if it has one: "read" asks for the image's text, a question does not.
-    Else the request decides, by patterns. Without a request the result is {}.
+
+def task_hints(task: Task, context: RunContext) -> dict[str, Any]:
+    """Return the hints for a backend, which follow from a request; {} without one and for other tasks.
+
+    image-to-text        {"ocr": bool}. The task's argument `text` decides if it has one: "read" asks for the
+                         image's text, a question does not. Else the request decides, by patterns.
+    text-classification  {"labels": [str]}, the words for feelings that are asked for ("happy", "sad"); for
+                         sentiment in general a pair of opposites; [] if something else is asked for.
+    summarization        {"length": str}, the length as the request has it ("in one sentence").
     """
+    asked = str(task.args.get("text") or "").strip()
     if task.task != "image-to-text":
-        return {}
-    if asked := str(task.args.get("text") or "").strip():
+        request = excerpt(context.request.replace(asked, " ") if asked else context.request)
+        if task.task == "summarization" and (length := _LENGTH.search(request)):
+            return {"length": length[0]}
+        return (
+            {"labels": _feelings(request)} if task.task == "text-classification" and request.strip() else {}
+        )
+    if asked:
         return {"ocr": asked[-1] not in "?？" and _asks_for_text(asked)}
     names = {file.name for file in context.files}
     words = words_about(task.args.get("image"), context.request, names)
     return {"ocr": _asks_for_text(words)} if words.strip() else {}
+
+
+def _feelings(request: str) -> list[str]:
+    found = list(_FEELING.finditer(request))
+    named = list(dict.fromkeys(word.lower() for match in found for word in match.groups() if word))
+    if len(named) < 2 and found:
+        return ["正面", "负面"] if CJK.search(request) else ["positive", "negative"]
+    return named
 
 
 def _asks_for_text(words: str) -> bool:

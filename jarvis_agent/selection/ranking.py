@@ -65,6 +65,8 @@ OWN_MODEL, CHOSEN = "own-model", 2.0
 """The trait of the user's language model for a task that it does best, and the points that it brings.
 
 It is in memory anyway, so its size counts nothing."""
+GENERALIST = "generalist"
+"""The trait of a model for a task that others are made for: that it is on this machine brings no points."""
 
 PRICE = -10.0
 """Points of each unit of currency that a hosted call costs: 0.05 weighs as much as loading a gigabyte."""
@@ -166,7 +168,8 @@ def _popularity(candidate: Candidate) -> float:
 def _machine(candidate: Candidate) -> float:
     if OWN_MODEL in candidate.traits:
         return ON_THIS_MACHINE + CHOSEN
-    return ON_THIS_MACHINE * candidate.local + GIGABYTE * (candidate.size or 0) / 1e9
+    is_ready = candidate.local and GENERALIST not in candidate.traits
+    return ON_THIS_MACHINE * is_ready + GIGABYTE * (candidate.size or 0) / 1e9
 
 
 def _experience(known: Experience) -> float:

@@ -20,23 +20,28 @@ from langchain_tests.unit_tests import ChatModelUnitTests
 from small_llm import INSTALL, WEIGHTS
 
 from jarvis_agent import JarvisAgent, Plan, Task
+from jarvis_agent.backends import llama_cpp as backend
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     ConfigError,
     ExpertError,
     LLMError,
     MissingExtraError,
+    NoCandidateError,
     UnsupportedError,
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.llm import llama_cpp
 from jarvis_agent.llm.chat_model import gguf_path, is_small, length_options, resolve_model, schema_options
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.llama_cpp import ChatGGUF, LlamaCpp
 from jarvis_agent.selection import model_registry
+from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources import default_sources
-from jarvis_agent.testing import HubDouble
+from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble
 
 pytestmark = [
     pytest.mark.starter,
@@ -47,6 +52,7 @@ QUESTION = "What is the capital of France?"
 PENALTY = {"repeat_penalty": 1.1}
 """Without it, this very small model repeats itself."""
 
+MOOD, SORT = "text-classification", "zero-shot-classification"
 REPO, FILE = "org/small-GGUF", "small-q4.gguf"
 
 
@@ -190,6 +196,65 @@ def test_texts_are_written_by_the_language_model_of_the_user(model: ChatGGUF, tm
     for other in (Settings(offline=True, model="none"), Settings(offline=True)):
         listed = asyncio.run(default_sources(other)[0].candidates(TASKS["text-generation"], 9))
         assert [one.source for one in listed] == ["starter"]
+
+
+def test_texts_are_sorted_by_the_labels_that_are_given_or_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "LEAST_BYTES", 0)
+    settings = Settings(offline=True, output_dir=tmp_path, selection_file="off", model=f"gguf:{WEIGHTS}")
+
+    def sort(request: str, text: str, **args: Any) -> dict[str, float]:
+        task = "zero-shot-classification" if args else "text-classification"
+        plan = Plan(tasks=[Task(task=task, id=0, args={"text": text, **args})])
+        with JarvisAgent(planner=lambda _: plan, responder=lambda _: "done", settings=settings) as agent:
+            (result,) = agent.invoke(request).results
+        assert result.model == WEIGHTS.name
+        assert [row["score"] for row in result.output] == sorted(r["score"] for r in result.output)[::-1]
+        found = {row["label"]: row["score"] for row in result.output}
+        assert sum(found.values()) == pytest.approx(1, abs=1e-3)  # shown with four digits
+        return found
+
+    mood = "Is the review positive or negative?"
+    good, bad = sort(mood, "Wonderful, I love it. Great!"), sort(mood, "Terrible, I hate it. Awful!")
+    assert good.keys() == bad.keys() == {"positive", "negative"}
+    assert good["positive"] > bad["positive"]
+    assert sort("他高兴吗？是积极还是消极？", "真好").keys() == {"积极", "消极"}
+    labels = ["music", "music and dance", 'the "news"', "天气"]
+    found = sort("Sort it", "明天的天气怎么样？", labels=labels)
+    assert found.keys() == set(labels)
+    assert found["music"] != found["music and dance"]
+
+
+async def test_a_language_model_sorts_texts_where_no_specialist_fits(tmp_path: Path) -> None:
+    for name, size in (("large", 1_100_000_000), ("small", 500_000_000)):
+        with (tmp_path / f"{name}.gguf").open("wb") as file:
+            file.truncate(size)
+    fields: dict[str, Any] = {"downloads": 1_000_000, "size": 300_000_000, "languages": ("en",)}
+    others = [Candidate(id=f"org/{task}", task=task, backend="fake", **fields) for task in (MOOD, SORT)]
+
+    async def chosen(request: str, task: str, name: str = "large", **args: Any) -> list[str]:
+        settings = Settings(offline=False, model=f"gguf:{tmp_path / name}.gguf", selection_file="off")
+        backends = [backend.LlamaCppBackend, FakeBackend(dict.fromkeys((MOOD, SORT)))]
+        sources = [FakeSource(others), default_sources(settings)[0]]
+        registry = ModelRegistry(settings, sources=sources, backends=backends)
+        try:
+            asked = Task(task=task, id=0, args=args), TASKS[task], RunContext(request)
+            return [one.id for one in (await registry.selector.select(*asked)).candidates]
+        finally:
+            await registry.aclose()
+
+    english, chinese = {"text": "I like it."}, {"text": "我喜欢它。"}
+    assert await chosen("Is it positive?", MOOD, **english) == [f"org/{MOOD}", "large.gguf"]
+    assert await chosen("Is it spam?", MOOD, **english) == [f"org/{MOOD}"]
+    assert await chosen("这是好评吗？", MOOD, **chinese) == ["large.gguf"]
+    assert await chosen("Sort it", SORT, **english, labels=["a", "b"]) == [f"org/{SORT}", "large.gguf"]
+    assert await chosen("Sort it", SORT, **chinese, labels=["天", "地"]) == ["large.gguf"]
+    assert await chosen("Is it positive?", MOOD, "small", **english) == [f"org/{MOOD}"]
+    with pytest.raises(NoCandidateError, match="tells the sentiment alone"):
+        await chosen("是垃圾邮件吗？", MOOD, **chinese)
+    with pytest.raises(NoCandidateError, match="less than 1 GB"):
+        await chosen("这是好评吗？", MOOD, "small", **chinese)
 
 
 def test_the_memory_of_an_idle_model_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:

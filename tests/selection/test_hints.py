@@ -105,6 +105,34 @@ def test_of_a_long_request_only_the_ends_are_read() -> None:
     assert not hinted("", "a.png", text=f"{filler}read{filler}")["ocr"]
 
 
+def test_a_request_says_which_feelings_and_which_length_are_asked_for() -> None:
+    def asked(task: str, request: str, text: str = "<resource>-0") -> dict[str, Any]:
+        return task_hints(Task(task=task, id=0, args={"text": text}), RunContext(request=request))
+
+    for request, text, labels in (
+        ("Is the review 'So sad' positive or negative?", "So sad", ["positive", "negative"]),
+        ("Transcribe it and tell me if she is happy or upset", "<resource>-0", ["happy", "upset"]),
+        ("“太差了”是好评还是差评？", "太差了", ["好评", "差评"]),
+        ("What is the mood of this?", "Fine", ["positive", "negative"]),
+        ("Ist das positiv?", "Gut", ["positive", "negative"]),
+        ("这条评论的情绪怎么样？", "很好", ["正面", "负面"]),
+        ("Is “I am happy, not sad” spam?", "I am happy, not sad", []),
+        ("这是垃圾邮件吗？", "很好", []),
+    ):
+        assert asked("text-classification", request, text) == {"labels": labels}, request
+    assert asked("text-classification", "") == {}
+    for request, length in (
+        ("Summarize a.txt in one sentence.", "in one sentence"),
+        ("Summarise it in at most 50 words", "in at most 50 words"),
+        ("in three short sentences, please", "in three short sentences"),
+        ("用一句话总结", "一句话"),
+        ("总结成50字以内", "50字以内"),
+    ):
+        assert asked("summarization", request) == {"length": length}, request
+    for request in ("Summarize the first sentence", "总结第三段"):
+        assert asked("summarization", request) == {}, request
+
+
 def test_without_a_request_and_for_other_tasks_there_are_no_hints() -> None:
     assert hinted("", "a.png") == {}
     other = Task(task="image-classification", id=0)

@@ -88,7 +88,7 @@ _BRIEFLY = "Answer in as few words as possible: {text}"
 PROMPTS: dict[str, str] = {
     "text-generation": "{text}",
     "translation": ("Translate the following text{languages}. Answer with the translation alone.\n\n{text}"),
-    "summarization": "Summarize the following text in its own language, in a few sentences.\n\n{text}",
+    "summarization": "Summarize the following text in its own language, {length}.\n\n{text}",
     "question-answering": (
         "Answer the question from the context alone, in as few words as possible.\n\n"
         "Context:\n{context}\n\nQuestion: {text}"
@@ -115,6 +115,7 @@ def prompt_for(call: Call) -> str:
     return PROMPTS[call.spec.name].format(
         text=call.inputs.get("text") or "",
         context=call.inputs.get("context") or "",
+        length=call.hints.get("length", "in a few sentences"),
         languages=(f" from {source}" if source else "") + f" into {target or 'English'}",
     )
 

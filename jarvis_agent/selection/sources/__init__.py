@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jarvis_agent.backends.llama_cpp import TEXT_TASKS, LlamaCppBackend
+from jarvis_agent.backends.llama_cpp import CLASSIFICATION, TEXT_TASKS, LlamaCppBackend
 from jarvis_agent.core.plugins import load_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.llm.chat_model import local_files
-from jarvis_agent.selection.ranking import OWN_MODEL
+from jarvis_agent.selection.ranking import GENERALIST, OWN_MODEL
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.sources.cache import CacheSource
 from jarvis_agent.selection.sources.hub import HubSource
@@ -18,7 +18,7 @@ from jarvis_agent.selection.sources.starter import StarterSource
 
 ENTRY_POINTS = "jarvis_agent.model_sources"
 
-_LANGUAGE_MODEL = "The language model of this user, which writes, translates and summarises texts."
+_LANGUAGE_MODEL = "The language model of this user, which writes, translates, summarises and sorts texts."
 
 
 def default_sources(settings: Settings | None = None) -> list[ModelSource]:
@@ -46,7 +46,8 @@ def _language_model(path: Path) -> RegisteredSource:
     about = {"id": path.name, "path": path, "backend": LlamaCppBackend.name, "description": _LANGUAGE_MODEL}
     return RegisteredSource(
         {**about, "task": "text-generation", "traits": [OWN_MODEL]},
-        {**about, "tasks": [task for task in TEXT_TASKS if task != "text-generation"]},
+        {**about, "tasks": [*CLASSIFICATION], "traits": [GENERALIST]},
+        {**about, "tasks": [task for task in TEXT_TASKS if task not in ("text-generation", *CLASSIFICATION)]},
     )
 
 
