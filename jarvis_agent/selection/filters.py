@@ -68,11 +68,13 @@ class Shortlist:
         return [placement.primary for placement in self.placements]
 
     def first(self, count: int) -> list[Placement]:
-        """The first of the ranking for five eighths of `count`, the most used ones for the others."""
-        best = self.placements[: max(1, math.ceil(count * 5 / 8))]
-        used = sorted(self.placements, key=lambda one: -one.primary.downloads)
+        """A quarter of `count` by rank, half that fit the request best, and the most used ones."""
+        top = self.placements[: math.ceil(count / 4)]
+        fitting = sorted(self.placements, key=lambda one: -self.factors[one.primary.id].purpose)
+        fitting = [one for one in fitting if one not in top][: count // 2]
+        used = sorted(self.placements, key=lambda one: -one.primary.downloads)[: len(top)]
         used = [one for one in used if one.primary.downloads]
-        kept = {one.primary.id: one for one in (*best, *used[: count - len(best)], *self.placements)}
+        kept = {one.primary.id: one for one in (*top, *fitting, *used, *self.placements)}
         shown = set(list(kept)[:count])
         return [one for one in self.placements if one.primary.id in shown]
 
@@ -132,7 +134,7 @@ def shortlist(
         found = readers
     primaries, here = [one.primary for one in found], [one.here for one in found]
     prices = [0.0 if one.here else query.price(query.spec.name, one.primary.id) for one in found]
-    rated = rate(primaries, here, query.purpose, vectors, experience, prices)
+    rated = rate(primaries, here, query.purpose, vectors, experience, prices, query.language)
     factors = {one.primary.id: points for one, points in zip(found, rated, strict=True)}
     facts = {
         one.id: {"experience": str((experience or {}).get(one.id, "")), "price_per_call": price}

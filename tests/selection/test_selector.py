@@ -67,14 +67,16 @@ def order(selection: Selection) -> list[tuple[str, str | None]]:
 
 
 async def test_the_llm_chooses_one_of_the_top_k_and_the_rest_are_fallbacks() -> None:
-    llm, context = says('{"id": "org/b", "reason": "it knows zebras"}'), RunContext(request=REQUEST)
-    selection = await select(selector(THREE, llm=llm, top_k=2), context=context)
-    assert (selection.model, selection.reason, selection.chosen_by) == ("org/b", "it knows zebras", "llm")
-    assert order(selection) == [("org/b", "here"), ("org/c", "here")]
+    fits = "org/zebra-finder"
+    llm, context = says(f'{{"id": "{fits}", "reason": "it knows zebras"}}'), RunContext(request=REQUEST)
+    models = [*THREE, model(fits, downloads=1)]
+    selection = await select(selector(models, llm=llm, top_k=2), context=context)
+    assert (selection.model, selection.reason, selection.chosen_by) == (fits, "it knows zebras", "llm")
+    assert order(selection) == [(fits, "here"), ("org/c", "here")]
     assert selection.task == DETECTION
     [call] = llm.calls
     assert call.stage == "select"
-    assert [name in call.prompt for name in (REQUEST, "org/c", "org/b", "org/a")] == [True, True, True, False]
+    assert [name in call.prompt for name in (REQUEST, "org/c", fits, "org/a")] == [True, True, True, False]
 
 
 async def test_without_a_valid_choice_the_ranking_decides_and_says_why() -> None:

@@ -98,7 +98,7 @@ class HubSource:
             return []
         words = sorted((word for word in purpose.words if len(word) >= _SHORTEST_WORD), key=len, reverse=True)
         # The Hub finds parts of names: "financ" is in those with "finance" and with "financial".
-        queries = [{"filter": code} for code in sorted(purpose.languages)]
+        queries = [{"filter": code} for code in sorted(purpose.languages - {"en"})]
         queries += [{"search": part} for part in dict.fromkeys(map(stem, words))]
         queries = queries[:MAX_SEARCHES] + [{"filter": word} for word in words[:MAX_TAGS]]
 
