@@ -147,6 +147,11 @@ async def test_a_long_text_arrives_and_comes_back(backend: CommandBackend) -> No
     assert (await backend.run(command_call(f"echo {text}"))).startswith(f"{text} by")
 
 
+async def test_two_hundred_calls_at_once_are_answered(backend: CommandBackend) -> None:
+    answers = await asyncio.gather(*(backend.run(command_call(f"echo {n}")) for n in range(200)))
+    assert [answer.split()[0] for answer in answers] == [str(n) for n in range(200)]
+
+
 async def test_a_killed_replica_is_replaced_and_its_call_is_repeated(
     backend: CommandBackend, tmp_path: Path
 ) -> None:

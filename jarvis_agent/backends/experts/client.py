@@ -80,52 +80,14 @@ class ExpertServer:
     key: str | None = field(default=None, repr=False)
     may_be_absent: bool = False
 
-    async def run(self, call: Call) -> Any:
-        """Run a call. If the caller is cancelled, the call is too.
+    async def run(self, call: Call, depth: int | None = None) -> Any:
+        """Run a call, or load its model; see `write_call`. If the caller is cancelled, the call is too.
 
         Raises:
             AbsentError: the server cannot be reached.
             TransientError: it was lost during the call.
             JarvisError: the call failed there, or was refused.
         """
-        return await self._ask(call)
-
-    def reserve(self, call: Call, depth: int, notify: Notify) -> Callable[[], None]:
-        """As `ModelPool.reserve`. The reservation ends with its connection."""
-
-        async def load() -> None:
-            notify("loading")
-            try:
-                await self._ask(call, depth)
-            except JarvisError as error:  # the call itself reports it
-                logger.debug("%s is not loaded before its call: %s", call.candidate.id, describe_error(error))
-            notify("loaded")
-
-        loading = asyncio.get_running_loop().create_task(load())
-
-        def release() -> None:
-            loading.cancel()
-
-        return release
-
-    def status(self) -> dict[str, Any]:
-        """The answer to `GET /models`. Blocks.
-
-        Raises:
-            JarvisError: as `run`.
-        """
-        try:
-            response = httpx.get(
-                f"{self.address}/models", headers=self._headers(), timeout=TIMEOUT, trust_env=False
-            )
-        except httpx.HTTPError as error:
-            raise AbsentError(self.address, error) from error
-        if response.status_code != 200:
-            raise self._refusal(response)
-        found: dict[str, Any] = response.json()
-        return found
-
-    async def _ask(self, call: Call, depth: int | None = None) -> Any:
         shown, found, reply = activities.get(), list[Activity](), bytearray()
         request = httpx.Request(
             "POST",
@@ -160,6 +122,41 @@ class ExpertServer:
         if len(reply) <= _SHORT_BYTES:
             return read_reply(bytes(reply), call, self.address)
         return await asyncio.to_thread(read_reply, bytes(reply), call, self.address)
+
+    def reserve(self, call: Call, depth: int, notify: Notify) -> Callable[[], None]:
+        """As `ModelPool.reserve`. The reservation ends with its connection."""
+
+        async def load() -> None:
+            notify("loading")
+            try:
+                await self.run(call, depth)
+            except JarvisError as error:  # the call itself reports it
+                logger.debug("%s is not loaded before its call: %s", call.candidate.id, describe_error(error))
+            notify("loaded")
+
+        loading = asyncio.get_running_loop().create_task(load())
+
+        def release() -> None:
+            loading.cancel()
+
+        return release
+
+    def status(self) -> dict[str, Any]:
+        """The answer to `GET /models`. Blocks.
+
+        Raises:
+            JarvisError: as `run`.
+        """
+        try:
+            response = httpx.get(
+                f"{self.address}/models", headers=self._headers(), timeout=TIMEOUT, trust_env=False
+            )
+        except httpx.HTTPError as error:
+            raise AbsentError(self.address, error) from error
+        if response.status_code != 200:
+            raise self._refusal(response)
+        found: dict[str, Any] = response.json()
+        return found
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}

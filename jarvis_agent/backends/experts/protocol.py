@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import SecretStr
 
 from jarvis_agent import __version__
 from jarvis_agent.backends.base import Call
@@ -43,13 +43,6 @@ _LEAST = ("max_download", "max_file_bytes", "max_pixels", "max_seconds", "task_t
 _BOTH = ("allow_pickle", "trust_remote_code")
 _SENT = (*_LEAST, *_BOTH, "offline", "dtype", "seed", "hf_token")
 """Settings of the agent that hold in the server, within its own."""
-
-_AskedSettings = create_model(
-    "_AskedSettings",
-    __config__=ConfigDict(populate_by_name=True, extra="ignore"),
-    **{name: (field.annotation, field) for name, field in Settings.model_fields.items() if name in _SENT},  # type: ignore[call-overload]
-)
-"""The same without the environment, which takes milliseconds to read."""
 
 _PLACES = frozenset({"path", "local"})
 """Fields of a candidate that say where the agent's machine has it."""
@@ -126,21 +119,23 @@ def read_call(body: bytes, new_path: Callable[[str], Path], settings: Settings) 
             candidate=found_in_cache(Candidate(**known)),
             inputs=inputs,
             new_path=new_path,
-            settings=_within(settings, _AskedSettings(**message["settings"])),
+            settings=_within(settings, message["settings"]),
             hints=message["hints"],
         )
         check_inputs(call.inputs, call.settings)
         return call, None if message["depth"] is None else int(message["depth"])
-    except (KeyError, TypeError, AttributeError, ValidationError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadInputError(f"the call cannot be read: {describe_error(error)}") from error
 
 
-def _within(own: Settings, asked: Any) -> Settings:
+def _within(own: Settings, asked: dict[str, Any]) -> Settings:
     """What a caller asks for, as far as the server allows it."""
-    least = {name: min(getattr(own, name), getattr(asked, name)) for name in _LEAST}
-    both = {name: getattr(own, name) and getattr(asked, name) for name in _BOTH}
-    given = {"offline": own.offline or asked.offline, "dtype": asked.dtype, "seed": asked.seed}
-    return own.model_copy(update={**least, **both, **given, "hf_token": asked.hf_token or own.hf_token})
+    asked = {name: getattr(own, name) for name in _SENT} | asked
+    least = {name: min(getattr(own, name), asked[name]) for name in _LEAST}
+    both = {name: getattr(own, name) and bool(asked[name]) for name in _BOTH}
+    given = {"offline": own.offline or bool(asked["offline"]), "seed": int(asked["seed"])}
+    token = SecretStr(asked["hf_token"]) if isinstance(asked["hf_token"], str) else own.hf_token
+    return own.model_copy(update={**least, **both, **given, "dtype": str(asked["dtype"]), "hf_token": token})
 
 
 def write_reply(node: str, raw: Any = None, notes: Sequence[str] = ()) -> bytes:

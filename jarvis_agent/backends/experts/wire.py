@@ -50,16 +50,11 @@ def write_line(**fields: Any) -> bytes:
 
 
 PROGRESS = b'{"progress":'
-"""How lines begin that come before a reply."""
-
-
-def write_progress(lines: Sequence[tuple[str, str]]) -> bytes:
-    """What is done for a call, each as a model and a text, as a line before its reply."""
-    return write_line(progress=lines)
+"""How lines begin that come before a reply: `write_line(progress=[(model, text), …])` for what is done."""
 
 
 def read_progress(line: bytes) -> list[tuple[str, str]]:
-    """What `write_progress` was given."""
+    """The models and texts in such a line."""
     return [(str(model), str(text)) for model, text in json.loads(line)["progress"]]
 
 
@@ -143,11 +138,7 @@ def _decode(
     kind = value.get(mark)
     if kind == "resource":
         path = value["file"]
-        return (
-            Resource(**value["fields"], path=path)
-            if path is None or isinstance(path, Path)
-            else _reject(path)
-        )
+        return _reject(path) if isinstance(path, str) else Resource(**value["fields"], path=path)
     if kind == "file":
         path = new_path(Path(f"file{value['suffix']}").suffix)
         path.write_bytes(parts[value["part"]])

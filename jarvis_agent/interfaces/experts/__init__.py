@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from jarvis_agent.backends.experts.background import find_background, publish_address, runtime_file
 from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings, Settings
-from jarvis_agent.interfaces.common.listen import check_address, listen
+from jarvis_agent.interfaces.common.listen import listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,7 +77,7 @@ def create_experts_app(
     from jarvis_agent.interfaces.experts.app import make_app
     from jarvis_agent.interfaces.experts.runner import ExpertRunner
 
-    return make_app(ExpertRunner(settings, backends), settings, server or ServerSettings(), idle_s)
+    return make_app(ExpertRunner(settings, backends), server or ServerSettings(), idle_s)
 
 
 def run_experts(
@@ -103,7 +103,6 @@ def run_experts(
     """
     _check_extra()
     server = server or ServerSettings()
-    check_address(host, server, insecure=insecure)
     make = partial(create_experts_app, settings, idle_s=idle_s)
     key = server.api_keys[0].get_secret_value() if server.api_keys else None
     with publish_address(f"http://{host}:{port}", key) if announce else nullcontext():

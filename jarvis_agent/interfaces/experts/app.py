@@ -23,7 +23,7 @@ from jarvis_agent.interfaces.common.access import add_middleware
 from jarvis_agent.interfaces.common.limits import RunLimits
 from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes
 from jarvis_agent.interfaces.experts.hub_api import InferenceRoute
-from jarvis_agent.interfaces.experts.runner import ExpertRunner, Runner
+from jarvis_agent.interfaces.experts.runner import ExpertRunner
 
 IDLE_CHECK_S = 1.0
 """Seconds between looks whether the server is idle."""
@@ -57,7 +57,7 @@ class Calls(RunLimits):
 class CallRoute:
     """ASGI application that streams what a runner answers."""
 
-    def __init__(self, runner: Runner, calls: Calls) -> None:
+    def __init__(self, runner: ExpertRunner, calls: Calls) -> None:
         self._runner, self._calls = runner, calls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,17 +67,14 @@ class CallRoute:
                 await StreamingResponse(lines, media_type="application/octet-stream")(scope, receive, send)
 
 
-def make_app(
-    runner: Runner, settings: Settings, server: ServerSettings, idle_s: float | None = None
-) -> FastAPI:
+def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None = None) -> FastAPI:
     """The application that passes calls to `runner`, and closes it at shutdown.
 
     Args:
-        settings: the largest file, and the tasks of a run at once.
         server: keys, and the runs at once of each, which may have all of their tasks here.
         idle_s: seconds without a call after which the process is interrupted; None: it stays.
     """
-    calls = Calls(settings, server)
+    settings, calls = runner.settings, Calls(runner.settings, server)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -94,7 +91,7 @@ def make_app(
     app.add_middleware(RequestMetrics)
     app.include_router(metrics_routes(lambda: runner.models()["loaded"]))
     app.add_route("/run", CallRoute(runner, calls), ["POST"])  # type: ignore[arg-type]
-    if isinstance(runner, ExpertRunner):
+    if runner.here:
         app.add_route("/models/{model:path}", InferenceRoute(runner, calls).answer, ["POST"])
 
     @app.get("/models")

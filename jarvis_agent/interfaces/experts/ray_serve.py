@@ -22,10 +22,7 @@ from ray.serve.config import RequestRouterConfig
 from ray.serve.exceptions import RayServeException
 
 from jarvis_agent.backends.experts.protocol import read_model, write_error
-from jarvis_agent.backends.experts.wire import write_progress
-from jarvis_agent.backends.local import LocalBackend
-from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.registry import make_backends
+from jarvis_agent.backends.experts.wire import write_line
 from jarvis_agent.core.errors import (
     ConfigError,
     ExpertError,
@@ -33,7 +30,7 @@ from jarvis_agent.core.errors import (
     TransientError,
     describe_error,
 )
-from jarvis_agent.core.settings import ServerSettings, Settings, load_settings
+from jarvis_agent.core.settings import ServerSettings, load_settings
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.interfaces.experts.app import make_app
 from jarvis_agent.interfaces.experts.runner import REPORT_S, ExpertRunner
@@ -49,8 +46,7 @@ _CALLS = 4
 _MODELS = 64
 """Models of a replica that Ray Serve knows of; memory sets a lower limit."""
 
-_ROUTER = RequestRouterConfig(max_backoff_s=0.1)
-_SCALING = {
+_SCALING: dict[str, Any] = {
     "target_ongoing_requests": 2,
     "upscale_delay_s": 0.5,
     "metrics_interval_s": 1.0,
@@ -78,11 +74,6 @@ class SizeClass(Frozen):
         """Name of the deployment."""
         return f"experts-{self.memory_gb:g}gb{'-gpu' if self.gpus else ''}"
 
-    @property
-    def resources(self) -> dict[str, float]:
-        """What a replica takes of a node, as Ray names it."""
-        return {"CPU": 1.0, "GPU": self.gpus, "memory": self.memory_gb * GB}
-
 
 class ExpertReplica:
     """The pool of a size class in one process."""
@@ -99,34 +90,41 @@ class ExpertReplica:
         return model
 
     async def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As Runner."""
+        """As ExpertRunner."""
         await self._note_model(serve.get_multiplexed_model_id())
         async for line in self._runner.answer(body):
             yield line
 
 
-class ClusterRunner:
-    """A `Runner` that passes calls to the replicas of their size class."""
+class ExpertIngress(ExpertRunner):
+    """The application of one ingress replica, which passes calls to the replicas of their size class."""
 
-    def __init__(self, sizes: Mapping[SizeClass, Any]) -> None:
-        """`sizes`: the handle of each deployment."""
-        self._sizes = sizes
-        made = make_backends(Settings(experts="none"), ModelPool(0))
-        self._on_gpu = {one.name for one in made if isinstance(one, LocalBackend) and "torch" in one.needs}
+    here = False
+
+    def __init__(self, sizes: Sequence[SizeClass], *handles: Any) -> None:
+        """`handles`: the deployment of each size."""
+        super().__init__(load_settings())
+        self._sizes = dict(zip(sizes, handles, strict=True))
+
+    def __serve_build_asgi_app__(self) -> Any:
+        server = ServerSettings()
+        if not server.api_keys:
+            raise ConfigError(
+                "other machines reach the replicas: set JARVIS_API_KEYS on every node, before `ray start`"
+            )
+        return make_app(self, server)
 
     def models(self) -> dict[str, Any]:
         """The size classes. What their replicas have loaded is known to Ray Serve."""
         return {"loaded": [], "classes": [size.model_dump() for size in self._sizes]}
 
-    async def close(self) -> None:
-        """Do nothing: Ray Serve ends the replicas."""
-
     async def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As Runner."""
+        """As ExpertRunner."""
         response: Any = None
         try:
             model = read_model(body)
-            size = choose_size([*self._sizes], model, on_gpu=model["backend"] in self._on_gpu)
+            on_gpu = "torch" in getattr(self.backends.get(model["backend"]), "needs", ())
+            size = choose_size([*self._sizes], model, on_gpu=on_gpu)
             handle = self._sizes[size].options(
                 stream=True, method_name="answer", multiplexed_model_id=f"{model['id']}@{model['revision']}"
             )
@@ -135,7 +133,7 @@ class ClusterRunner:
             while True:
                 line = asyncio.ensure_future(anext(lines, None))
                 while not (await asyncio.wait([line], timeout=2 * REPORT_S))[0]:
-                    yield write_progress([(str(model["id"]), waits)])
+                    yield write_line(progress=[(str(model["id"]), waits)])
                 if (found := line.result()) is None:
                     return
                 yield found
@@ -176,21 +174,6 @@ def explain_error(error: Exception) -> Exception:
     return TransientError(f"the cluster lost the replica that ran it: {what}")
 
 
-class ExpertIngress:
-    """The application of one ingress replica."""
-
-    def __init__(self, sizes: Sequence[SizeClass], *handles: Any) -> None:
-        self._sizes = dict(zip(sizes, handles, strict=True))
-
-    def __serve_build_asgi_app__(self) -> Any:
-        server = ServerSettings()
-        if not server.api_keys:
-            raise ConfigError(
-                "other machines reach the replicas: set JARVIS_API_KEYS on every node, before `ray start`"
-            )
-        return make_app(ClusterRunner(self._sizes), load_settings(), server)
-
-
 def sizes_for_nodes() -> list[SizeClass]:
     """The classes that fit a node of the cluster that runs now.
 
@@ -202,7 +185,8 @@ def sizes_for_nodes() -> list[SizeClass]:
     wanted = [SizeClass(memory_gb=gb, gpus=share(gb)) for share in shares for gb in SIZES_GB]
 
     def fits(size: SizeClass, node: Mapping[str, float]) -> bool:
-        return all(node.get(name, 0.0) >= least for name, least in size.resources.items())
+        least = {"CPU": 1.0, "GPU": size.gpus, "memory": size.memory_gb * GB}
+        return all(node.get(name, 0.0) >= amount for name, amount in least.items())
 
     found = [size for size in wanted if any(fits(size, node) for node in nodes)]
     if not found:
@@ -213,7 +197,16 @@ def sizes_for_nodes() -> list[SizeClass]:
 def cluster(args: Mapping[str, Any]) -> serve.Application:
     """The application for `serve run`; args: {"sizes": [{"memory_gb": 2}, …]}, else those for the nodes."""
     sizes = [SizeClass(**one) for one in args.get("sizes", ())] or sizes_for_nodes()
-    deployments = [_deployment(size).bind(size) for size in sizes]
+    deployments = [
+        serve.deployment(
+            name=size.name,
+            max_ongoing_requests=_CALLS,
+            autoscaling_config=_SCALING | size.model_dump(include={"min_replicas", "max_replicas"}),
+            request_router_config=RequestRouterConfig(max_backoff_s=0.1),
+            ray_actor_options={"num_cpus": 1, "num_gpus": size.gpus, "memory": size.memory_gb * GB},
+        )(ExpertReplica).bind(size)
+        for size in sizes
+    ]
     ingress = serve.deployment(
         name="experts",
         max_ongoing_requests=1000,
@@ -221,17 +214,6 @@ def cluster(args: Mapping[str, Any]) -> serve.Application:
         ray_actor_options={"num_cpus": 0},
     )(serve.ingress()(ExpertIngress))
     return ingress.bind(sizes, *deployments)
-
-
-def _deployment(size: SizeClass) -> Any:
-    taken = size.resources
-    return serve.deployment(
-        name=size.name,
-        max_ongoing_requests=_CALLS,
-        autoscaling_config={**_SCALING, "min_replicas": size.min_replicas, "max_replicas": size.max_replicas},
-        request_router_config=_ROUTER,
-        ray_actor_options={"num_cpus": taken["CPU"], "num_gpus": taken["GPU"], "memory": taken["memory"]},
-    )(ExpertReplica)
 
 
 def config() -> dict[str, Any]:

@@ -13,12 +13,12 @@ from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.backends.experts.protocol import read_call, write_error, write_reply
-from jarvis_agent.backends.experts.wire import write_progress
+from jarvis_agent.backends.experts.wire import write_line
 from jarvis_agent.backends.jobs import Activity, activities
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import Key, ModelPool
@@ -35,27 +35,13 @@ call_folder = partial(TemporaryDirectory, prefix="jarvis-", ignore_cleanup_error
 """A folder for the files of a call."""
 
 
-class Runner(Protocol):
-    """What the application passes requests to."""
-
-    def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """Run a call, or load its model before it comes: lines of progress, then the reply.
-
-        Closing the iterator cancels the call, and ends the reservation.
-        """
-        ...
-
-    def models(self) -> dict[str, Any]:
-        """What is loaded, as JSON; "loaded" has a row for each model."""
-        ...
-
-    async def close(self) -> None:
-        """Free the models."""
-        ...
-
-
 class ExpertRunner:
-    """A `Runner` with the local backends, and a pool, of this process."""
+    """The local backends, and the pool, of this process.
+
+    `here`: whether models run in this process.
+    """
+
+    here: ClassVar[bool] = True
 
     def __init__(
         self, settings: Settings, backends: Iterable[Backend | Factory] | None = None, node: str = ""
@@ -71,7 +57,7 @@ class ExpertRunner:
         self.redactor = PathRedactor(nowhere, nowhere, machine_directories(settings))
 
     def models(self) -> dict[str, Any]:
-        """The models that are loaded, with their bytes and calls, and the bytes by device."""
+        """What is "loaded", each model with its bytes and calls, and the bytes by device; plain JSON."""
         loaded = [
             {**self._seen[key], "bytes": size} for key, size in self._pool.loaded.items() if key in self._seen
         ]
@@ -82,14 +68,17 @@ class ExpertRunner:
         await self._pool.close()
 
     async def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As Runner."""
+        """Run a call, or load its model before it comes: lines of progress, then the reply.
+
+        Closing the iterator cancels the call, and ends the reservation.
+        """
         shown: list[Activity] = []
         context = copy_context()
         context.run(activities.set, shown)
         task = asyncio.create_task(self._reply(body), context=context)
         try:
             while not (await asyncio.wait([task], timeout=REPORT_S))[0]:
-                yield write_progress([(one.model, str(one)) for one in list(shown)])
+                yield write_line(progress=[(one.model, str(one)) for one in list(shown)])
             yield task.result()
         finally:
             task.cancel()
