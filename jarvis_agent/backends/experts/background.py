@@ -26,6 +26,9 @@ from jarvis_agent.core.settings import Settings
 _LOCK_S = 2.0
 """Seconds to wait for the lock: another process may try it just now."""
 
+_STOP_S = 30.0
+"""Seconds to wait for the end of a server, which lets its calls end."""
+
 
 def runtime_file() -> Path:
     """The file of this user's background server on this machine. One of another protocol has its own."""
@@ -58,11 +61,15 @@ def find_background() -> ExpertServer | None:
 
 
 def stop_background() -> bool:
-    """Ask the background server to end; False: there is none."""
+    """End the background server; False: there is none, or it does not end."""
     if not find_background():
         return False
     os.kill(json.loads(runtime_file().read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
-    return True
+    try:
+        with _lock(runtime_file()).acquire(timeout=_STOP_S):
+            return True
+    except Timeout:
+        return False
 
 
 @contextmanager

@@ -84,7 +84,6 @@ def run_experts(
     settings: Settings,
     host: str = "127.0.0.1",
     port: int = 8765,
-    server: ServerSettings | None = None,
     *,
     insecure: bool = False,
     idle_s: float | None = None,
@@ -93,7 +92,7 @@ def run_experts(
     """Serve until interrupted.
 
     Args:
-        settings, server, idle_s: as for `create_experts_app`.
+        settings, idle_s: as for `create_experts_app`.
         insecure: serve without API keys on an address that other machines reach.
         announce: let the agents of this user find the server, with its first key.
 
@@ -102,7 +101,7 @@ def run_experts(
         MissingExtraError: the extra "serve" is not installed.
     """
     _check_extra()
-    server = server or ServerSettings()
+    server = ServerSettings()
     make = partial(create_experts_app, settings, idle_s=idle_s)
     key = server.api_keys[0].get_secret_value() if server.api_keys else None
     with publish_address(f"http://{host}:{port}", key) if announce else nullcontext():

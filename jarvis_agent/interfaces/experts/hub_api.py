@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -50,7 +49,7 @@ class InferenceRoute:
         """Run a call. An error is {"error": "…"}."""
         try:
             with self._limits.hold(request.state.owner), call_folder() as folder:
-                store = ResourceStore(self._settings, directory=Path(folder))
+                store = ResourceStore(self._settings, directory=folder)
                 work = self._run(request.path_params["model"], await request.body(), store)
                 return await asyncio.wait_for(unless_disconnected(request, work), self._settings.task_timeout)
         except HTTPException as error:
@@ -145,6 +144,7 @@ def _response(spec: TaskSpec, top_k: int | None, output: Any, made: list[Resourc
         output = output[0] if spec.name == "question-answering" and top_k is None else output[:top_k]
     is_text = isinstance(output, dict) and next(iter(output)).endswith("_text")
     text = json.dumps([output] if is_text or spec.name == "text-classification" else output)
+    text = text.replace('"similarity": ', '"score": ')  # embeddings do not give probabilities
     for path in (one.path for one in made if one.path):
         text = text.replace(f'"{path}"', f'"{base64.b64encode(path.read_bytes()).decode()}"')
     return Response(text, media_type="application/json")

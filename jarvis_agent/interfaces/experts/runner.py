@@ -8,9 +8,9 @@ runner.models()                                   # what is loaded
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -31,8 +31,12 @@ from jarvis_agent.media.run_directory import RunDirectory
 REPORT_S = 1.0
 """Seconds between lines of progress, which also show that the server is there."""
 
-call_folder = partial(TemporaryDirectory, prefix="jarvis-", ignore_cleanup_errors=True)
-"""A folder for the files of a call."""
+
+@contextmanager
+def call_folder() -> Iterator[Path]:
+    """A folder for the files of a call, within the block."""
+    with TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 class ExpertRunner:
@@ -86,7 +90,7 @@ class ExpertRunner:
     async def _reply(self, body: bytes) -> bytes:
         try:
             with call_folder() as folder:
-                backend, call, depth = await asyncio.to_thread(self._read, body, Path(folder))
+                backend, call, depth = await asyncio.to_thread(self._read, body, folder)
                 if depth is not None:
                     return await self._load(backend, call, depth)
                 raw = await self.call(backend, call)
