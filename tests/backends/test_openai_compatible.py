@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from doubles.openai_server import DROP, HANG, REFUSE, Failure, OpenAIDouble, ToolUse
 
-from jarvis_agent import RegisteredSource, Settings, hf_tools
+from jarvis_agent import JarvisAgent, Plan, RegisteredSource, Settings, Task, hf_tools
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.backends.hosted.openai_compatible import PROMPTS, OpenAIBackend
 from jarvis_agent.backends.outputs.adapters import adapt
@@ -155,3 +155,19 @@ def test_a_model_on_a_server_of_this_machine_is_an_expert_even_offline(tmp_path:
     assert message.artifact["output"] == {"translation_text": "Bonjour."}
     assert message.artifact["attempts"][0]["backend"] == "openai"
     assert json.dumps(message.artifact)
+
+
+def test_a_summary_has_the_length_that_the_request_names(tmp_path: Path) -> None:
+    plan = Plan(tasks=[Task(task="summarization", id=0, args={"text": "A long text."})])
+    settings = Settings(offline=True, output_dir=tmp_path, selection_file="off")
+    with OpenAIDouble({"": "Short."}) as server:
+        mine = RegisteredSource({"id": "qwen3:8b", "task": "summarization", "base_url": server.base_url})
+        with JarvisAgent(
+            planner=lambda _: plan, responder=lambda _: "", sources=[mine], settings=settings
+        ) as agent:
+            for request, length in (
+                ("Sum up in one sentence", "in one sentence"),
+                ("Sum up", "a few sentences"),
+            ):
+                assert agent.invoke(request).results[0].output == {"summary_text": "Short."}
+                assert length in server.requests[-1].prompt

@@ -87,7 +87,10 @@ _BRIEFLY = "Answer in as few words as possible: {text}"
 
 PROMPTS: dict[str, str] = {
     "text-generation": "{text}",
-    "translation": ("Translate the following text{languages}. Answer with the translation alone.\n\n{text}"),
+    "translation": (
+        "Translate the following text{languages}, completely, in natural sentences. "
+        "Answer with the translation alone.\n\n{text}"
+    ),
     "summarization": "Summarize the following text in its own language, {length}.\n\n{text}",
     "question-answering": (
         "Answer the question from the context alone, in as few words as possible.\n\n"
