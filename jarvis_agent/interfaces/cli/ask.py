@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.markdown import Markdown
 from rich.text import Text
 
 from jarvis_agent.backends.jobs import activities
@@ -100,6 +99,8 @@ class AnswerPrinter:
     def _print(self, text: str) -> None:
         text = relative_paths(clean(text))
         if self._is_markdown:
+            from rich.markdown import Markdown
+
             blank = "\n" if self._has_blocks else ""
             # As a link, an image keeps its path.
             self._console.print(blank, Markdown(text.replace("![", "["), hyperlinks=False), sep="", end="")
