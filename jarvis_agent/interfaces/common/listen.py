@@ -1,5 +1,6 @@
 """Where a server listens: `listen` serves an application with uvicorn on an address that may be reached.
 
+check_extra("the web page", "ui", "gradio")
 listen(make_app, "127.0.0.1", 8000, shutdown_s=30)
 """
 
@@ -9,9 +10,10 @@ import ipaddress
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -21,6 +23,12 @@ _HEALTHCHECK_S = 60
 """Seconds without an answer after which a worker is replaced. Starting, or loading a model, may take some."""
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def check_extra(what: str, extra: str, *packages: str) -> None:
+    """Raise MissingExtraError unless the packages that an extra installs for `what` are there."""
+    if not all(map(find_spec, packages)):
+        raise MissingExtraError(what, extra)
 
 
 def check_address(host: str, settings: ServerSettings, *, insecure: bool) -> str | None:

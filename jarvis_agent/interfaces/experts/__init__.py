@@ -19,13 +19,12 @@ import sys
 import time
 from contextlib import nullcontext, suppress
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.experts.background import find_background, publish_address, runtime_file
-from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError
+from jarvis_agent.core.errors import ConfigError, JarvisError
 from jarvis_agent.core.settings import ServerSettings, Settings
-from jarvis_agent.interfaces.common.listen import listen
+from jarvis_agent.interfaces.common.listen import check_extra, listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +46,8 @@ def __getattr__(name: str) -> Any:
 
 
 _NEEDED = ("fastapi", "limits", "prometheus_client", "uvicorn")
+_check_extra = partial(check_extra, "serving local models over HTTP", "serve", *_NEEDED)
+
 IDLE_S = 3600.0
 """Seconds without a call after which a background server ends."""
 
@@ -140,8 +141,3 @@ def start_background(idle_s: float) -> ExpertServer:
         time.sleep(0.1)
     last = (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
     raise ConfigError(f"the expert server does not start: {last} ({log})")
-
-
-def _check_extra() -> None:
-    if any(find_spec(package) is None for package in _NEEDED):
-        raise MissingExtraError("serving local models over HTTP", "serve")

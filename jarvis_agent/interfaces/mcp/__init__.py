@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
-from jarvis_agent.interfaces.common.listen import listen
+from jarvis_agent.interfaces.common.listen import check_extra, listen
 
 if TYPE_CHECKING:
     from jarvis_agent.agent.agent import JarvisAgent
 
 _SHUTDOWN_S = 5
+
+_check_extra = partial(check_extra, "serving MCP clients", "mcp", "limits", "mcp", "uvicorn")
 
 
 def run_stdio(agent: JarvisAgent) -> None:
@@ -66,8 +66,3 @@ def run_http(
     app = partial(make_http_app, agent)
     # A client's stream for notifications stays open until one of both ends it.
     listen(app, host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S)
-
-
-def _check_extra() -> None:
-    if any(find_spec(package) is None for package in ("limits", "mcp", "uvicorn")):
-        raise MissingExtraError("serving MCP clients", "mcp")

@@ -22,13 +22,11 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
-from jarvis_agent.interfaces.common.listen import check_address, listen
+from jarvis_agent.interfaces.common.listen import check_address, check_extra, listen
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from jarvis_agent.agent.agent import JarvisAgent
 
 _NEEDED = ("aiosqlite", "fastapi", "langserve", "limits", "python_multipart", "sse_starlette", "uvicorn")
+_check_extra = partial(check_extra, "serving the agent over HTTP", "serve", *_NEEDED)
 _SHUTDOWN_S = 30
 """Seconds that requests have to end when the server stops; runs are stored, and can be resumed."""
 
@@ -97,11 +96,6 @@ def run_server(
         if workers > 1:
             os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", shared)  # where the processes add their numbers
         listen(make_app, host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S, workers=workers)
-
-
-def _check_extra() -> None:
-    if any(find_spec(package) is None for package in _NEEDED):
-        raise MissingExtraError("serving the agent over HTTP", "serve")
 
 
 def _check_database(agent: JarvisAgent, settings: ServerSettings) -> None:

@@ -11,10 +11,10 @@ no path of this machine and no key. `run_ui` asks for a login if there are API k
 from __future__ import annotations
 
 import webbrowser
-from importlib.util import find_spec
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.interfaces.common.listen import check_extra, listen
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from jarvis_agent.agent.agent import JarvisAgent
     from jarvis_agent.core.settings import ServerSettings
+
+_check_extra = partial(check_extra, "the web page", "ui", "gradio")
 
 
 def create_ui(agent: JarvisAgent, *others: JarvisAgent) -> gr.Blocks:
@@ -72,7 +74,6 @@ def run_ui(
         MissingExtraError: the extra "ui" is not installed.
     """
     _check_extra()
-    from jarvis_agent.interfaces.common.listen import listen
     from jarvis_agent.interfaces.ui.page import make_app
 
     def make(settings: ServerSettings) -> FastAPI:
@@ -82,8 +83,3 @@ def run_ui(
         return app
 
     listen(make, host, port, insecure=insecure, access_log=False)
-
-
-def _check_extra() -> None:
-    if find_spec("gradio") is None:
-        raise MissingExtraError("the web page", "ui")
