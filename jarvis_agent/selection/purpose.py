@@ -7,7 +7,8 @@
     missing_language(["en"], text_to_speech_task, spec)            # "its card names the languages en, …"
 
 The words of a purpose neither are general nor belong to the task type. They may be sent to the Hub, so what
-the user gives as data is not among them: text arguments, what is quoted or follows a colon, names of files.
+the user gives as data is not among them: text arguments, labels, numbers, what is quoted or follows a colon,
+names of files.
 """
 
 from __future__ import annotations
@@ -54,8 +55,7 @@ GENERAL_WORDS = FUNCTION_WORDS | frozenset(_GENERAL_WORDS.split())
 """Words that make no purpose: of many requests, or of what every general model knows."""
 
 _STEM = 6
-_OPTIONS = {"labels", "src_lang", "tgt_lang"}
-"""Text arguments that say what a model must know."""
+_LANGUAGE_ARGS = {"src_lang", "tgt_lang"}
 _DATA = re.compile(
     r"""["“„][^"”“]*["”“]|«[^»]*»|「[^」]*」|『[^』]*』|(?<!\w)'[^']*'(?!\w)|:\s.*|：.*""", re.DOTALL
 )
@@ -73,7 +73,7 @@ class Purpose(NamedTuple):
         words: the words of its own, in lower case, which may be sent to the Hub.
         languages: ISO 639-1 codes of the languages that are named. Cards are in English, so a purpose needs
             another one, or words.
-        private: other words, which stay here: quoted, after a colon, of a prompt or of a question on a file.
+        private: words that stay here: labels, quoted, after a colon, of a prompt or of a question on a file.
     """
 
     text: str = ""
@@ -93,20 +93,25 @@ def purpose_of(task: Task, spec: TaskSpec, context: RunContext) -> Purpose:
     """
     media = next((task.args.get(arg.name) for arg in spec.inputs if arg.kind not in ("text", "data")), None)
     names = {file.name for file in context.files}
+
+    def without_files(text: str) -> str:
+        for name in sorted(mentions(text, names.__contains__), key=len, reverse=True):
+            text = text.replace(name, " ")
+        return text
+
     texts = {arg.name: _text(task.args.get(arg.name)) for arg in spec.inputs if arg.kind in ("text", "data")}
-    options = " ".join(texts.pop(name) for name in sorted(_OPTIONS & texts.keys()))
-    values = [value for value in texts.values() if value]
-    asked = f"{words_about(media, _without(values, context.request), names)} {options}"
-    for name in sorted(mentions(asked, names.__contains__), key=len, reverse=True):
-        asked = asked.replace(name, " ")
-    asked = f"{task.purpose} {asked}"
+    options = " ".join(texts.pop(name) for name in sorted(_LANGUAGE_ARGS & texts.keys()))
+    values = [without_files(value) for value in texts.values() if value]
+    clause = without_files(words_about(media, context.request, names))
+    asked = f"{task.purpose} {_without(values, clause)} {options}"
     languages = languages_in(asked)
     named = (_LANGUAGE_NAMES[code] for code in sorted(languages - {"en"}) if CJK.search(asked))
     asked = f"{' '.join(named)} {asked}"
     is_instruction = media is not None or spec.outputs[:1] in (("image",), ("video",), ("3d",))
-    told = " ".join(values) if is_instruction else ""
+    told = " ".join(values) if is_instruction else texts.get("labels", "")
     text = " ".join(_NOT_LATIN.sub(" ", f"{asked} {told}").split())
     words = purpose_words(_NOT_LATIN.sub(" ", _DATA.sub(" ", asked)), spec)
+    words = tuple(word for word in words if not word.isdecimal())
     private = tuple(word for word in purpose_words(text, spec) if word not in words)
     return Purpose(text if words or languages - {"en"} or private else "", words, languages, private)
 

@@ -42,7 +42,7 @@ LANGUAGE, OTHER_LANGUAGE = 2.5, -1.2
 GENERAL = 1.8
 """Points of data of all subjects: less than a model on this machine is preferred by.
 
-They shrink by the greatest share of the request's words that a card has: it may be made for them."""
+A card with words of the request has a share of them for its purpose, as large as that of the words."""
 GENERAL_DATA = {
     "image-classification": ("imagenet",),
     "object-detection": ("coco", "open_images"),
@@ -134,7 +134,7 @@ class Factors(Frozen):
 
     @property
     def merits(self) -> float:
-        """The sum of what does not depend on the request."""
+        """The sum of all but the purpose."""
         return self.general + self.popularity + self.evidence + self.machine + self.experience
 
 
@@ -159,11 +159,10 @@ def rate(
     shares = [share_of_words(candidate, purpose) for candidate in candidates]
     fits = _purpose(candidates, purpose, shares, vectors, purpose.languages or {language or "en"})
     costs = prices or [0.0] * len(candidates)
-    general = round(GENERAL * (1 - max(shares, default=0.0)), 2)
     return [
         Factors(
             purpose=round(fit, 3),
-            general=general * is_general(candidate),
+            general=GENERAL * is_general(candidate),
             popularity=round(_popularity(candidate), 2),
             evidence=EVIDENCE if candidate.metadata.get("results") else 0.0,
             machine=round(_machine(candidate) if runs_here else PRICE * price, 2),
@@ -214,6 +213,7 @@ def _purpose(
     return [
         SIMILARITY * cosine
         + (KEYWORDS + NAMED * bool(share)) * math.sqrt(score)
+        + GENERAL * share * (not is_general(candidate))
         + LANGUAGE * bool((purpose.languages - {"en"}) & {*candidate.languages})
         + OTHER_LANGUAGE * _is_for_other_languages(candidate, card, languages)
         for candidate, card, score, cosine, share in zip(

@@ -103,7 +103,7 @@ def open_store(settings: Settings) -> SelectionStore:
     if settings.selection_file == "off":
         return SelectionStore(None)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return _open(settings.selection_file or cache / "jarvis_agent" / "selection.sqlite")
+    return _open((settings.selection_file or cache / "jarvis_agent" / "selection.sqlite").expanduser())
 
 
 @lru_cache(maxsize=8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.core.types import Candidate, Resource, Selection, Task
 from jarvis_agent.planning.retrieval import bm25
 from jarvis_agent.selection.purpose import Purpose, purpose_of
 from jarvis_agent.selection.ranking import CardVectors, card_text, rate
@@ -140,6 +141,7 @@ DETECTORS = ("facebook/detr-resnet-50", "hustvl/yolos-tiny")
         (DETECT, "Detect the boats in harbour.jpg", DETECTORS),
         (DETECT, "桌子上有几个杯子？", DETECTORS),
         (IMAGE, "Which bird is this?", "google/vit-base-patch16-224"),
+        (IMAGE, "Is there a chest of drawers in room.jpg?", "google/vit-base-patch16-224"),
         (IMAGE, "Is this a horse or a cow in animal.jpg?", "google/vit-base-patch16-224"),
         (IMAGE, "What vehicle is shown in the photo?", "google/vit-base-patch16-224"),
         (IMAGE, "Which insect is in bug.jpg?", "google/vit-base-patch16-224"),
@@ -187,8 +189,9 @@ async def test_the_shown_models_are_those_that_fit_and_the_most_used() -> None:
     assert sum(name.startswith("org/xray") for name in shown) >= 4
 
 
-def purpose(task: str, request_text: str, **args: Any) -> Purpose:
-    return purpose_of(Task(task=task, id=0, args=args), TASKS[task], RunContext(request_text))
+def purpose(task: str, request_text: str, files: Sequence[str] = (), **args: Any) -> Purpose:
+    context = RunContext(request_text, tuple(Resource(kind="image", name=name) for name in files))
+    return purpose_of(Task(task=task, id=0, args=args), TASKS[task], context)
 
 
 def test_a_purpose_has_the_words_beyond_the_task() -> None:
@@ -196,13 +199,13 @@ def test_a_purpose_has_the_words_beyond_the_task() -> None:
         (purpose(IMAGE, "What animal is in cat.jpg?", image="cat.jpg"), set(), set()),
         (purpose(IMAGE, "Classify the chest X-ray scan.png", image="scan.png"), {"chest", "ray"}, set()),
         (purpose(SOUND, "Transcribe talk.wav, in Brazilian Portuguese"), {"brazilian", "portuguese"}, {"pt"}),
-        (purpose("zero-shot-classification", "Sort it", labels=["refund", "invoice"]), {"refund", "invoice"},
-         set()),
     ]  # fmt: skip
     for found, words, languages in cases:
         assert words <= set(found.words) <= words | {"sort"}
         assert found.languages == languages
         assert bool(found.text) == bool(words)
+    labelled = purpose("zero-shot-classification", "Sort it", labels=["refund", "invoice"])
+    assert {"refund", "invoice"} <= set(labelled.private)
     both = purpose(IMAGE, "Classify the mushroom in a.jpg and find bicycles in b.jpg", image="a.jpg")
     assert "mushroom" in both.words
     assert "bicycles" not in both.words
@@ -222,12 +225,15 @@ def test_a_purpose_has_the_words_beyond_the_task() -> None:
          {"finance", "headline"}),
         (TRANSLATE, 'Translate "Acme fell through" to German', {"text": "<resource>-0"}, {"german"}),
         ("text-to-image", "Draw an anime girl", {"text": "an anime girl"}, set()),
+        ("zero-shot-classification", "Is it from Acme or Initech?", {"labels": ["Acme", "Initech"]}, set()),
+        ("visual-question-answering", "Zebras in b.jpg?", {"image": "b.jpg", "text": "zebras in b?"}, set()),
+        (TEXT, "Is order 4111111111111111 finance?", {"text": "x"}, {"order", "finance"}),
     ],
 )  # fmt: skip
 def test_words_that_the_user_gives_as_data_are_not_sent(
     task: str, request_text: str, args: dict[str, str], words: set[str]
 ) -> None:
-    found = purpose(task, request_text, **args)
+    found = purpose(task, request_text, ["b.jpg"], **args)
     assert words <= set(found.words) <= words | {"draw", "summary", "news"}
     if task == "text-to-image":
         assert "anime" in found.private

@@ -285,7 +285,7 @@ def rate(
     store, name = open_store(_settings()), known_task(task).name
     if not store.rate(model, name, good, note):
         fail("ratings are not kept: see JARVIS_SELECTION_FILE", FAILED)
-    typer.echo(f"{model} for {name}: {store.experience(name)[model]}")
+    typer.echo(f"{model} for {name}: {store.experience(name).get(model, '')}")
 
 
 @app.command()

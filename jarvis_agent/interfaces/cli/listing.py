@@ -136,9 +136,10 @@ async def list_models(name: str, registry: ModelRegistry, request: str = "") -> 
         return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[note])
     selected = find_task(selection.task) or spec
     known = open_store(registry.settings).experience(selected.name)
+    purpose = purpose_of(task, spec, context)
     return ModelList(
         task=spec.name,
-        purpose=list(purpose_of(task, spec, context).words),
+        purpose=[*purpose.words, *purpose.private],
         reason=selection.reason if request else "",
         models=[
             _model(registry, candidate, selected).model_copy(
