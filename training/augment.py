@@ -2,6 +2,7 @@
 
 examples = read_examples(voices)             # hand-written
 varied(example, examples_by_slot, rng)       # the same request with other names and words
+repeated(example, examples_by_slot, rng)     # the same request for several files
 joined(first, second, rng)                   # one request for both
 """
 
@@ -168,6 +169,42 @@ def lengthened(example: Example, slots: Slots, rng: Random) -> Example:
             long = ("" if language == "zh" else " ").join(rng.choices(sentences, k=rng.randint(4, 40)))
             return _replaced(example, {value: long})
     return example
+
+
+_LISTS = {
+    "en": ((", ", " and "), (", ", ", "), (" ", " "), (" + ", " + ")),
+    "zh": (("、", "和"), ("，", "，"), ("、", "、")),
+}
+"""What stands between the names of several files, and before the last one."""
+
+
+def repeated(example: Example, slots: Slots, rng: Random) -> Example:
+    """The same request for two to four files, if it names one, and every task works on it."""
+    asked = example.asked
+    name = asked.files[0] if len(asked.files) == 1 else ""
+    is_on_it = all(task.deps or name in task.args.values() for task in asked.plan)
+    if not name or asked.turns or not 1 <= len(asked.plan) <= 3 or not is_on_it:
+        return example
+    names = [name, *rng.sample(slots["", "file", kind_by_name(name)], rng.choice((1, 1, 1, 2, 2, 3)))]
+    if asked.request.count(name) != 1 or len({*names}) < len(names):
+        return example
+    middle, last = rng.choice(_LISTS[asked.language])
+    size = len(asked.plan)
+    plan = [
+        Task(
+            task=task.task,
+            id=task.id + number * size,
+            dep=[dep + number * size for dep in task.deps] or [-1],
+            args={
+                key: file if value == name else substitute(value, lambda old, by=number * size: ref(old + by))
+                for key, value in task.args.items()
+            },
+        )
+        for number, file in enumerate(names)
+        for task in asked.plan
+    ]
+    request = asked.request.replace(name, f"{middle.join(names[:-1])}{last}{names[-1]}")
+    return Example(asked.model_copy(update={"request": request, "files": names, "plan": plan}), example.left)
 
 
 def _replaced(example: Example, swaps: Mapping[str, str]) -> Example:

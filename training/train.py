@@ -23,7 +23,17 @@ from random import Random
 
 import numpy as np
 import torch
-from augment import Example, joined, lengthened, project_examples, read_examples, slots_of, varied, voices
+from augment import (
+    Example,
+    joined,
+    lengthened,
+    project_examples,
+    read_examples,
+    repeated,
+    slots_of,
+    varied,
+    voices,
+)
 from tokenizers import Tokenizer
 from torch import Tensor, distributed, nn
 from torch.nn import functional
@@ -203,6 +213,8 @@ def samples(examples: Sequence[Example], vocabulary: Vocabulary, seed: int, shar
         example = varied(queue.pop(), slots, rng)
         if rng.random() < 0.2:
             example = lengthened(example, slots, rng)
+        if rng.random() < 0.15:
+            example = repeated(example, slots, rng)
         while rng.random() < share and (
             both := joined(example, varied(rng.choice(examples), slots, rng), rng)
         ):

@@ -230,7 +230,7 @@ class PlanText:
             if line.startswith(_LEFT):
                 actions += [LEFT, *self._read_span(line.removeprefix(_LEFT), (self._request.body,))]
             elif number or line != _NOTHING:
-                actions += self._read_task(line)
+                actions += self._read_task(line, number)
         actions.append(END)
         names = self._request.vocabulary.tasks if offered is None else offered
         for number, action in enumerate(actions):
@@ -238,7 +238,7 @@ class PlanText:
                 raise PlanError(f"{text!r} is no plan of the request")
         return actions
 
-    def _read_task(self, line: str) -> list[int]:
+    def _read_task(self, line: str, step: int) -> list[int]:
         short, _, rest = line.partition(" ")
         name = _TASK_OF.get(short, short)
         if name not in self._request.vocabulary.tasks:
@@ -259,14 +259,17 @@ class PlanText:
             if arg.name in given:
                 actions.append(self._code[f"{arg.name}="])
                 for number, one in enumerate(given[arg.name].split(_OR) if arg.many else [given[arg.name]]):
-                    actions += [SLASH] * bool(number) + self._read_value(name, arg, one)
+                    actions += [SLASH] * bool(number) + self._read_value(name, arg, one, step)
         return actions
 
-    def _read_value(self, task: str, arg: Arg, said: str, is_part: bool = False) -> list[int]:
+    def _read_value(self, task: str, arg: Arg, said: str, step: int, is_part: bool = False) -> list[int]:
         if said in self._marked and not is_part:
             return [self._size + self._marked[said]]
         if said[:1] == "#" and said in self._code:
-            return [self._code[said]]
+            back = step - 1 - int(said[1:])
+            if back < 0:
+                raise PlanError(f"{said} is no earlier result")
+            return [self._code[f"#{back}"]]
         if said in WORDS.get(task, ()) or (arg.name in ("src_lang", "tgt_lang") and said in self._code):
             return [self._code[said]]
         if arg.kind in MEDIA:
@@ -278,7 +281,7 @@ class PlanText:
                 return [self._code[said]]
             if _AND not in said:
                 raise
-        return list(chain(*(self._read_value(task, arg, one, True) for one in said.split(_AND))))
+        return list(chain(*(self._read_value(task, arg, one, step, True) for one in said.split(_AND))))
 
     def _read_span(self, said: str, runs: Iterable[int] | None = None) -> list[int]:
         found = self._find(said, runs)

@@ -42,7 +42,7 @@ from jarvis_agent.planning.plan import (
     PlanDraft,
 )
 
-SURE, UNKNOWN = 0.8, 0.15
+SURE, UNKNOWN = 0.87, 0.15
 """Probabilities, set on voices that were not learned from. A plan is a hint for a language model if it is as
 likely as the first, otherwise it has a note that it is a guess; a task below the second is left out."""
 

@@ -9,6 +9,9 @@ An action is a symbol (a task type, an argument, a result, a number, a word) or 
 file or an earlier answer, or to the first and then the last token of words that are copied. A plan reads
 
     image-to-text image →cat.jpg  translation text #0 tgt_lang →French →French  END
+
+`#0` is the result of the task just before, `#1` of the one before that. What uses a result follows its maker
+as soon as it can, so that a plan has one order.
 """
 
 from __future__ import annotations
@@ -281,9 +284,10 @@ class TokenizedRequest:
 
     def actions_of(self, tasks: Sequence[Task], left_out: Sequence[str] = ()) -> list[int] | None:
         """The actions that write a plan, without START; None if one of its values cannot be written."""
-        places = {task.id: place for place, task in enumerate(tasks)}
+        places: dict[int, int] = {}
         actions: list[int] = []
-        for task in tasks:
+        for task in _in_order(tasks):
+            places[task.id] = len(places)
             actions.append(self._code[task.task])
             for arg in TASKS[task.task].inputs:
                 value = task.args.get(arg.name)
@@ -320,7 +324,7 @@ class TokenizedRequest:
         actions: list[int] = []
         for number, part in enumerate(_RESULT.split(text)):
             if number % 2:
-                actions.append(self._code[f"#{places[int(part)]}"])
+                actions.append(self._code[f"#{len(places) - 2 - places[int(part)]}"])
             elif part.strip():
                 spans = self._spans(part.strip())
                 if spans is None:
@@ -405,7 +409,8 @@ class TokenizedRequest:
                     written.open = "span"
             elif action not in (START, END):
                 is_result = symbol.startswith("#")
-                pieces.append(Piece("result", int(symbol[1:])) if is_result else Piece("word", symbol))
+                maker = len(written.steps) - 2 - int(symbol[1:]) if is_result else 0
+                pieces.append(Piece("result", maker) if is_result else Piece("word", symbol))
                 written.open = ""
         return written
 
@@ -470,7 +475,7 @@ class TokenizedRequest:
                 mask[self._size + place] = True
 
     def _allow_results(self, mask: NDArray[np.bool_], arg: Arg, steps: Sequence[Step]) -> None:
-        for number, step in enumerate(steps):
+        for number, step in enumerate(reversed(steps)):
             mask[self._code[f"#{number}"]] |= _fits(TASKS[step.task], arg)
 
     def _files(self, arg: Arg) -> list[int]:
@@ -534,6 +539,18 @@ class TokenizedRequest:
             else:
                 texts.append(_literal(str(piece.value)))
         return " ".join(texts)
+
+
+def _in_order(tasks: Sequence[Task]) -> list[Task]:
+    """The tasks, each after what it uses; of those that could follow, the one that uses the latest result."""
+    ordered: list[Task] = []
+    left = list(tasks)
+    while left:
+        places = {task.id: place for place, task in enumerate(ordered)}
+        needs = [{*refs_in(task.args), *task.deps} for task in left]
+        ready = [place for place, ids in enumerate(needs) if ids <= places.keys()]
+        ordered.append(left.pop(max(ready, key=lambda n: max((places[i] for i in needs[n]), default=-1))))
+    return ordered
 
 
 def _literal(text: str) -> str:
