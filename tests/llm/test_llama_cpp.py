@@ -201,6 +201,7 @@ def test_texts_are_written_by_the_language_model_of_the_user(model: ChatGGUF, tm
 def test_texts_are_sorted_by_the_labels_that_are_given_or_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert WEIGHTS
     monkeypatch.setattr(backend, "LEAST_BYTES", 0)
     settings = Settings(offline=True, output_dir=tmp_path, selection_file="off", model=f"gguf:{WEIGHTS}")
 
