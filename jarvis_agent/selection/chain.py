@@ -37,7 +37,7 @@ from jarvis_agent.llm.budget import (
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.json_stream import read_json
 from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
-from jarvis_agent.selection.ranking import is_subject
+from jarvis_agent.selection.ranking import datasets_of, is_subject
 
 _MAX_REASON_CHARS = 400
 _MAX_NAME_CHARS = 80
@@ -156,9 +156,7 @@ def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -
         "megabytes": round(candidate.size / 1e6) if candidate.size else None,
         "on_this_machine": candidate.local,
         "good_for": list(candidate.traits),
-        "datasets": [tag.removeprefix("dataset:") for tag in candidate.tags if tag.startswith("dataset:")][
-            :4
-        ],
+        "datasets": datasets_of(candidate)[:4],
         "results_on": candidate.metadata.get("results"),
         "experience": candidate.metadata.get("experience"),
         "price_per_call": candidate.metadata.get("price_per_call"),

@@ -156,8 +156,7 @@ def rate(
         prices: of a call of each; (): unknown.
         language: what the request is probably written in, as an ISO 639-1 code; "" or None: English.
     """
-    shares = [share_of_words(candidate, purpose) for candidate in candidates]
-    fits = _purpose(candidates, purpose, shares, vectors, purpose.languages or {language or "en"})
+    fits = _purpose(candidates, purpose, vectors, purpose.languages or {language or "en"})
     costs = prices or [0.0] * len(candidates)
     return [
         Factors(
@@ -195,21 +194,18 @@ def _experience(known: Experience) -> float:
 
 
 def _purpose(
-    candidates: Sequence[Candidate],
-    purpose: Purpose,
-    shares: Sequence[float],
-    vectors: CardVectors | None,
-    languages: Set[str],
+    candidates: Sequence[Candidate], purpose: Purpose, vectors: CardVectors | None, languages: Set[str]
 ) -> list[float]:
-    """How well each candidate fits a purpose, in points; `shares` of its words are in each card."""
+    """How well each candidate fits a purpose, in points."""
     cards = [card_text(candidate) for candidate in candidates]
+    texts = [f"{card} {_examples(one)}" for card, one in zip(cards, candidates, strict=True)]
     keywords = cosines = [0.0] * len(cards)
     if purpose.text:
-        texts = [f"{card} {_examples(one)}" for card, one in zip(cards, candidates, strict=True)]
-        keywords = bm25(
-            letter_grams(purpose.text, FUNCTION_WORDS), [cached_grams(text, FUNCTION_WORDS) for text in texts]
-        )
+        grams = [cached_grams(text, FUNCTION_WORDS) for text in texts]
+        keywords = bm25(letter_grams(purpose.text, FUNCTION_WORDS), grams)
         cosines = vectors.similarities(purpose.text, cards) if vectors else cosines
+    asked = set(map(stem, (*purpose.words, *purpose.private)))
+    shares = [len(asked & _stems(text)) / max(1, len(asked)) for text in texts]
     return [
         SIMILARITY * cosine
         + (KEYWORDS + NAMED * bool(share)) * math.sqrt(score)
@@ -220,13 +216,6 @@ def _purpose(
             candidates, cards, keywords, cosines, shares, strict=True
         )
     ]
-
-
-def share_of_words(candidate: Candidate, purpose: Purpose) -> float:
-    """The share of the words of a purpose that a card has; 0 if it has no words."""
-    asked = set(map(stem, (*purpose.words, *purpose.private)))
-    card = _stems(f"{card_text(candidate)} {_examples(candidate)}")
-    return len(asked & card) / max(1, len(asked))
 
 
 @lru_cache(maxsize=8192)
