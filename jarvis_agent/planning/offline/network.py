@@ -126,7 +126,7 @@ class PointerNetwork:
     """
 
     def __init__(self, weights: Path, minilm: Path) -> None:
-        """Read the weights (22 MB), and open MiniLM's tokenizer.json and model.safetensors.
+        """Read the weights (24 MB), and open MiniLM's tokenizer.json and model.safetensors.
 
         Raises:
             MissingExtraError: numpy or tokenizers is not installed.
@@ -174,7 +174,6 @@ class PointerNetwork:
 
     def _encode(self, request: TokenizedRequest) -> Floats:
         """The state of each token (tokens, 384)."""
-
         words, rows = request.arrays()
         states = self._words[words] + self._whole("rows.weight", rows).sum(1)
         states = states + self._whole("encoder.embeddings.position_embeddings.weight", slice(len(words)))
