@@ -307,7 +307,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
     def _takes(self, draft: PlanDraft, request: PlanRequest) -> bool:
         """Whether a draft is the plan: the model is too small to write a better one."""
         is_of_hub = all(spec.category != "tool" for spec in request.specs.values())
-        return self.is_small and (draft.is_sure or (is_of_hub and bool(draft.plan.tasks)))
+        return self.is_small and (draft.is_sure or is_of_hub)
 
     def _compose(
         self, request: PlanRequest, draft: PlanDraft | None

@@ -159,8 +159,8 @@ class PlanDraft:
 class RequestHints(Protocol):
     """A planner without a language model, as far as a planning chain uses it. `OfflinePlanner` is one.
 
-    It chooses the examples and task types that a language model is shown. A small model is asked only for
-    what it does not understand, and with own tools for what it is not sure of.
+    It chooses the examples and task types that a language model is shown. It plans instead of a small model,
+    which with own tools is asked for what it is not sure of.
     """
 
     def draft(self, request: PlanRequest) -> PlanDraft | None:
