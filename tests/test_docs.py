@@ -34,6 +34,8 @@ from small_agents import plan
 import jarvis_agent.testing
 import jarvis_agent.tools
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings, hf_tools
+from jarvis_agent.agent.pipeline import MAX_FILES
+from jarvis_agent.core.request import MAX_TEXT_BYTES
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.selection import model_registry
 from jarvis_agent.selection.sources.registered import Registration
@@ -359,7 +361,9 @@ def test_documented_limits_are_the_defaults() -> None:
     page = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("run.md", "security.md"))
     units = {"s": 1, "MB": 10**6, "million pixels": 10**6, "": 1}
     limits = re.findall(r"\| `(\w+)`, ([\d.]+) ?(s|MB|million pixels|) \|", page)
-    assert len(limits) >= 7
+    assert len(limits) == 5
+    assert f"| text of one request, with its chat history | {MAX_TEXT_BYTES // 10**6} MB |" in page
+    assert f"| files of one request | {MAX_FILES} |" in page
     for name, amount, unit in limits:
         assert Settings.model_fields[name].default == float(amount) * units[unit], name
 

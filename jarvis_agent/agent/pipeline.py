@@ -56,6 +56,9 @@ from jarvis_agent.selection.store import open_store
 
 logger = logging.getLogger(__name__)
 
+MAX_FILES = 100
+"""Most files and attachments of one request."""
+
 _BEGUN = TypeAdapter(tuple[str, float])
 _FILES = TypeAdapter(list[Resource])
 _PLANNED = TypeAdapter(tuple[Plan, float])
@@ -168,7 +171,7 @@ class RunPipeline:
 
     async def _begin(self, request: Request) -> None:
         """Open the run's directory and start its clock. A resumed run keeps both, and gets its time again."""
-        request.check_length(self._settings.max_text_bytes)
+        request.check_length()
         if not request.text and not request.blocks:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
 
@@ -293,7 +296,7 @@ class RunPipeline:
     async def _replan(
         self, context: RunContext, executor: Executor, plan: Plan, results: list[TaskResult]
     ) -> tuple[Plan, list[TaskResult]]:
-        """Plan again for failed tasks, at most `Settings.max_replans` times."""
+        """Plan again, once, for failed tasks."""
         replanner = self._stages.replanner
         if replanner is None or self._ask is not None or not plan.tasks:
             return plan, results  # an approved plan is not changed
@@ -304,18 +307,14 @@ class RunPipeline:
             inputs = _inputs(context, tools=context.specs, plan=plan, results=results)
             return (await self._ask_planner(replanner, "planning again", inputs, lambda task: None))[0]
 
-        for turn in range(self._settings.max_replans):
-            started = self._clock()
-            more = await self._steps.run_once(f"replan {turn}", write, _PLAN)
-            if more == Plan():
-                break
-            self._timings["replan"] = self._timings.get("replan", 0.0) + self._clock() - started
-            plan += more
-            self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-            if not more.tasks:
-                break
-            results = await executor.join(plan.tasks, self._deadline)
-        return plan, results
+        started = self._clock()
+        more = await self._steps.run_once("replan", write, _PLAN)
+        if more == Plan():
+            return plan, results
+        self._timings["replan"] = self._clock() - started
+        plan += more
+        self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
+        return plan, await executor.join(plan.tasks, self._deadline) if more.tasks else results
 
     async def _ask_planner(
         self, planner: Runnable[Any, Plan], what: str, inputs: dict[str, Any], add: AddTask
@@ -392,9 +391,9 @@ async def grant_files(request: Request, store: ResourceStore, settings: Settings
     Raises:
         InputError: there are too many, or one cannot be read.
     """
-    count, limit = len(request.files) + len(request.blocks), settings.max_files
-    if count > limit:
-        raise InputError(f"the request has {count} files, more than {limit} (JARVIS_MAX_FILES)")
+    count = len(request.files) + len(request.blocks)
+    if count > MAX_FILES:
+        raise InputError(f"the request has {count} files, more than {MAX_FILES}; split it")
     files = await gather_limited(store.grant, request.files, settings.max_parallel)
     files += await gather_limited(store.keep, request.blocks, settings.max_parallel)
     known = {file.name for file in files}

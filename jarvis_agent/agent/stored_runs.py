@@ -108,7 +108,7 @@ class StoredRuns:
             return None
         if not isinstance(request, Command):
             made = Request.of(request)
-            made.check_length(self._settings.max_text_bytes)
+            made.check_length()
             dumped = made.model_dump(mode="json")
             dumped["input"] = dumped["input"].replace("\0", "")  # which PostgreSQL cannot store
             return {key: value for key, value in dumped.items() if value}

@@ -17,6 +17,9 @@ from jarvis_agent.core.errors import InputError, TooLongError, describe_error
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Frozen
 
+MAX_TEXT_BYTES = 1_000_000
+"""Longest text of one request, its chat history included."""
+
 _FORMS = 'a request is a text, or a dict such as {"input": "…", "files": ["a.jpg"]} or {"messages": […]}'
 _MESSAGES = 'a list of messages such as {"role": "user", "content": "…"}'
 _TAKES = {"input": "a text", "chat_history": _MESSAGES, "messages": _MESSAGES}
@@ -102,18 +105,18 @@ class Request(Frozen):
         last = self._last_human()
         return [] if last is None or self.input.strip() else media_blocks(self.messages[last])
 
-    def check_length(self, limit: int) -> None:
-        """Refuse more than `limit` bytes of text, earlier messages included.
+    def check_length(self) -> None:
+        """Refuse more than `MAX_TEXT_BYTES` of text, earlier messages included.
 
         Raises:
             TooLongError: there are more.
         """
         texts = [self.input, *(str(message.text) for message in (*self.chat_history, *self.messages))]
         size = sum(len(text.encode(errors="surrogatepass")) for text in texts)
-        if size > limit:
+        if size > MAX_TEXT_BYTES:
             raise TooLongError(
-                f"the request has {size:,} bytes of text with its chat history, more than {limit:,} "
-                "(JARVIS_MAX_TEXT_BYTES); attach a long text as a file"
+                f"the request has {size:,} bytes of text with its chat history, more than "
+                f"{MAX_TEXT_BYTES:,}; attach a long text as a file"
             )
 
     def _last_human(self) -> int | None:

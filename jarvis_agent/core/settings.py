@@ -105,7 +105,6 @@ class Settings(EnvironmentSettings):
         description="prompt set, or a directory of one; None: small if the model's name states less than 2 "
         "billion parameters, else default",
     )
-    max_replans: int = Field(1, ge=0, description="how often the LLM may plan again for what failed in a run")
     context_window: int | None = Field(
         None, ge=1024, description="tokens that the LLM can read; None: what its profile says, else 8192"
     )
@@ -190,10 +189,6 @@ class Settings(EnvironmentSettings):
         "this False",
     )
     allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
-    max_text_bytes: int = Field(
-        1_000_000, gt=0, description="longest text of one request, its chat history included, in bytes"
-    )
-    max_files: int = Field(100, ge=0, description="most files and attachments of one request")
     max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch, in bytes")
     max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
     max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")

@@ -177,8 +177,9 @@ def test_an_unusable_request_is_refused_with_an_example() -> None:
             list(agent.stream("  "))
 
 
-def test_a_request_with_very_much_text_is_refused() -> None:
-    agent, _, _ = small_agent("[]", settings=Settings(max_text_bytes=10))
+def test_a_request_with_very_much_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.core.request.MAX_TEXT_BYTES", 10)
+    agent, _, _ = small_agent("[]")
     with agent:
         assert agent.invoke("0123456789").answer
         durable = agent.with_checkpointer(InMemorySaver())

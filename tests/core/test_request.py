@@ -146,7 +146,7 @@ def test_an_invalid_request_is_refused_with_the_field_and_the_accepted_forms(
     assert len(str(caught.value)) < 400
 
 
-def test_the_length_of_a_request_is_that_of_its_texts_in_bytes() -> None:
+def test_the_length_of_a_request_is_that_of_its_texts_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     image = {"type": "image", "base64": "A" * 100, "mime_type": "image/png"}
     for value in (
         "é\ud800",
@@ -154,9 +154,11 @@ def test_the_length_of_a_request_is_that_of_its_texts_in_bytes() -> None:
         {"messages": [("human", "ab"), HumanMessage([{"type": "text", "text": "cde"}, image])]},
     ):
         request = Request.of(value)
-        request.check_length(5)
+        monkeypatch.setattr("jarvis_agent.core.request.MAX_TEXT_BYTES", 5)
+        request.check_length()
+        monkeypatch.setattr("jarvis_agent.core.request.MAX_TEXT_BYTES", 4)
         with pytest.raises(TooLongError):
-            request.check_length(4)
+            request.check_length()
 
 
 def test_a_request_survives_json() -> None:

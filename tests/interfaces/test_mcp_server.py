@@ -272,15 +272,14 @@ async def test_sound_is_an_embedded_resource_and_other_files_are_links(tmp_path:
     assert [link.name for link in session.links] == ["audio.wav", "text.csv", "video.mp4", "image.png"]
 
 
-async def test_errors_are_results_with_the_reason(tmp_path: Path) -> None:
+async def test_errors_are_results_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @tool
     def weather(text: str) -> str:
         """Tell the weather."""
         raise OSError("the key sk-live-12345 was refused")
 
-    agent = JarvisAgent(
-        ScriptedLLM([]), tools=[weather], settings=Settings(output_dir=tmp_path, max_text_bytes=99)
-    )
+    monkeypatch.setattr("jarvis_agent.core.request.MAX_TEXT_BYTES", 99)
+    agent = JarvisAgent(ScriptedLLM([]), tools=[weather], settings=Settings(output_dir=tmp_path))
     async with listening(agent) as url, connected(url) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["weather", "jarvis"]
         for name, args, reason in (

@@ -84,7 +84,8 @@ def said(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
 
-def test_a_request_may_not_have_very_much_text(tmp_path: Path) -> None:
+def test_a_request_may_not_have_very_much_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.core.request.MAX_TEXT_BYTES", 1_000)
     script, long = {"plan": "[]"}, "é" * 501
     earlier = {"input": "Hello", "chat_history": [{"role": "user", "content": long}]}
     bodies: list[tuple[str, dict[str, Any]]] = [
@@ -95,7 +96,7 @@ def test_a_request_may_not_have_very_much_text(tmp_path: Path) -> None:
         ("/v1/chat/completions", {"model": "jarvis", **said(long)}),
         ("/v1/chat/completions", {"model": "jarvis", "stream": True, **said(long)}),
     ]
-    with serving(agent_of(tmp_path, script, max_text_bytes=1_000), script) as served:
+    with serving(agent_of(tmp_path, script), script) as served:
         for path, body in bodies:
             for headers in ({}, {"X-Thread-Id": "one"}):
                 answer = served.client.post(path, json=body, headers=headers)

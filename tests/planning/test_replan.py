@@ -37,8 +37,8 @@ OTHER_WAY = json.dumps(
 pytestmark = pytest.mark.usefixtures("home")
 
 
-def run_of(written: str, experts: Any, replan: Any, **settings: Any) -> tuple[Run, Any]:
-    agent, llm, _ = small_agent(written, experts, settings=Settings(retries=0, **settings))
+def run_of(written: str, experts: Any, replan: Any) -> tuple[Run, Any]:
+    agent, llm, _ = small_agent(written, experts, settings=Settings(retries=0))
     llm._script._replies["replan"] = replan
     with agent:
         run = sum(agent.stream(REQUEST), Run())
@@ -119,21 +119,16 @@ def test_a_reply_without_tasks_changes_nothing() -> None:
         assert llm.stages().count("replan") == 1
 
 
-def test_it_is_limited_by_max_replans() -> None:
+def test_it_is_done_once() -> None:
     experts = {**BROKEN, "object-detection": UnsupportedError("nor this")}
     third = '[{"task": "text-to-speech", "id": 9, "dep": [-1], "args": {"text": "I cannot see it"}}]'
     run, llm = run_of(ALOUD, experts, [OTHER_WAY, third])
     assert [status for _, status in outcome(run).values()] == ["failed", "skipped", "failed", "skipped"]
     assert llm.stages().count("replan") == 1
-    run, llm = run_of(ALOUD, experts, [OTHER_WAY, third], max_replans=2)
-    assert outcome(run)[9] == ("text-to-speech", "ok")
-    assert llm.stages().count("replan") == 2
 
 
-def test_without_failures_or_with_another_planner_or_by_the_settings_it_is_not_done() -> None:
+def test_without_failures_or_with_another_planner_it_is_not_done() -> None:
     _, llm = run_of(ALOUD, {}, OTHER_WAY)
-    assert "replan" not in llm.stages()
-    _, llm = run_of(ALOUD, BROKEN, OTHER_WAY, max_replans=0)
     assert "replan" not in llm.stages()
     agent, llm, _ = small_agent(ALOUD, BROKEN, planner=OfflinePlanner(settings=Settings()))
     with agent:

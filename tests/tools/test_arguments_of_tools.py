@@ -63,7 +63,7 @@ def run_of(tmp_path: Path, *tools: BaseTool) -> Run:
         {"plan": plan(*((given.name, [], {"text": "read"}) for given in tools)), "respond": "Done."}
     )
     asked = {"input": "Do it", "chat_history": [HumanMessage("Hello"), AIMessage("Hi!")]}
-    with JarvisAgent(llm, tools=tools, settings=Settings(output_dir=tmp_path, max_replans=0)) as agent:
+    with JarvisAgent(llm, tools=tools, settings=Settings(output_dir=tmp_path)) as agent:
         return agent.invoke(asked, {"tags": ["mine"]})
 
 
@@ -116,7 +116,7 @@ def test_an_invalid_argument_is_reported_in_one_line(tmp_path: Path) -> None:
         ({"numbers": [1], "mode": "mean"}, "ValidationError: text: Field required"),
     ]
     llm = ScriptedLLM({"plan": plan(*(("add", [], args) for args, _ in calls)), "respond": "Done."})
-    with JarvisAgent(llm, tools=[add], settings={"output_dir": tmp_path, "max_replans": 0}) as agent:
+    with JarvisAgent(llm, tools=[add], settings={"output_dir": tmp_path}) as agent:
         run = agent.invoke("Add the numbers")
     assert [(result.error or "").splitlines()[0] for result in run.results] == [why for _, why in calls]
     assert "\n" not in "".join(result.error or "" for result in run.results)

@@ -21,15 +21,13 @@ from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.testing import ScriptedLLM
 from jarvis_agent.tools.langchain_task import LangChainTask
 
-QUICK: dict[str, Any] = {"max_replans": 0, "context_window": 128_000}
-
 
 def agent_with(given: BaseTool, tmp_path: Path, calls: int = 1, **settings: Any) -> JarvisAgent:
     rows: list[Row] = [(given.name, [], {"text": str(number)}) for number in range(calls)]
     return JarvisAgent(
         ScriptedLLM({"plan": plan(*rows), "respond": "Done.", "chat": "Hello!"}),
         tools=[given],
-        settings=Settings(output_dir=tmp_path / "out", **{**QUICK, **settings}),
+        settings=Settings(output_dir=tmp_path / "out", context_window=128_000, **settings),
     )
 
 

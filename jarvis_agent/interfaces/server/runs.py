@@ -385,7 +385,7 @@ class StartedRuns:
             HTTPException: 409, its thread is busy; 429, the owner has too many runs.
         """
         settings = self._workspaces[owner].agent.settings
-        Request(input=request.input).check_length(settings.max_text_bytes)
+        Request(input=request.input).check_length()
         policy = AccessPolicy(settings)
         for name in request.files:
             if not name.startswith(("http:", "https:", "data:")):
