@@ -25,7 +25,6 @@ from playwright.sync_api import TimeoutError as NothingHappenedError
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.core.settings import ServerSettings
-from jarvis_agent.interfaces.ui.page import make_app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _ARGS = (
@@ -49,6 +48,8 @@ SCREENSHOTS = os.environ.get("UI_SCREENSHOTS")
 @contextmanager
 def serving_page(agents: Sequence[JarvisAgent], **settings: Any) -> Iterator[str]:
     """The URL of the page of these agents, which are closed at the end."""
+    from jarvis_agent.interfaces.ui.page import make_app  # it imports Gradio
+
     app = make_app(agents, ServerSettings(allowed_hosts=("127.0.0.1",), **settings))
     config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

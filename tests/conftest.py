@@ -6,6 +6,7 @@ The environment is prepared at import, since huggingface_hub reads it once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import pickle
@@ -65,6 +66,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         r"^pytestmark = pytest\.mark\.(\w+)$", collection_path.read_text("utf-8"), re.MULTILINE
     )
     return True if marked and f"not {marked[1]}" in config.option.markexpr else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Import all tests without garbage collections, and exempt what they import from later ones."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_unconfigure() -> None:

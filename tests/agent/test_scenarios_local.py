@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from libraries import needs
 from scenarios import SCENARIOS
 from tiny_media import make_media
-
-pytest.importorskip("torch")
 
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.selection.sources.starter import StarterSource
 from jarvis_agent.testing import ScriptedLLM, first_candidate
+
+needs("torch")
 
 pytestmark = pytest.mark.slow
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from libraries import needs
 from PIL import Image
 from result_bench import ARM, Adapting, a_call, a_table, joint, kinds, texts
 
@@ -19,8 +20,8 @@ from jarvis_agent.core.types import Resource
 from jarvis_agent.media.tables import read_table
 
 np = pytest.importorskip("numpy")
-pytest.importorskip("cv2")
-torch = pytest.importorskip("torch")
+needs("cv2")
+torch = needs("torch")
 
 NAN = float("nan")
 F32, I64 = np.float32, np.int64
@@ -56,7 +57,6 @@ CLASSES = [
 ]
 SORTED_CLASSES = [{"label": "Egyptian cat", "score": 0.7244}, {"label": "tabby cat", "score": 0.1137}]
 SURE = [{"label": "cat", "score": 0.997}, {"label": "dog", "score": 0.003}]
-TENSOR_CLASSES = [{"label": "cat", "score": torch.tensor(0.75)}]
 ANSWERS = [{"answer": " no ", "score": 0.2}, {"answer": "yes", "score": F32(0.8), "start": 0, "end": 3}]
 SORTED_ANSWERS = [{**ANSWERS[1], "score": 0.8}, {"answer": "no", "score": 0.2}]
 ENTITY = {"entity_group": "PER", "score": 0.99, "word": "Ada", "start": 0, "end": 3}
@@ -85,7 +85,6 @@ ADAPTED: list[tuple[str, Any, Any, str]] = [
     ("image-classification", CLASSES, SORTED_CLASSES, "Egyptian cat (0.72), tabby cat (0.11)"),
     ("zero-shot-classification", {"labels": ["a"], "scores": [0.9]}, [{"label": "a", "score": 0.9}], ""),
     ("zero-shot-classification", SIMILAR, SIMILAR[::-1], "b (similarity 0.41), a (similarity 0.12)"),
-    ("zero-shot-image-classification", TENSOR_CLASSES, [{"label": "cat", "score": 0.75}], ""),
     ("image-classification", SURE, SURE, "cat (1.00)"),
     ("image-classification", SURE[1:], SURE[1:], "dog (0.00)"),
     ("token-classification", [{**ENTITY, "score": F32(0.99), "start": I64(0)}], [ENTITY], "Ada (PER)"),
@@ -157,6 +156,11 @@ def test_outputs_of_models_become_plain_json_and_a_text(
     output, resources = adapting(task, raw, **inputs)
     assert output == expected
     assert not text or text in texts(resources)
+
+
+def test_a_score_may_be_a_tensor(adapting: Adapting, inputs: dict[str, Any]) -> None:
+    raw = [{"label": "cat", "score": torch.tensor(0.75)}]
+    assert adapting("zero-shot-image-classification", raw, **inputs)[0] == [{"label": "cat", "score": 0.75}]
 
 
 def skeleton(**fields: Any) -> list[dict[str, Any]]:

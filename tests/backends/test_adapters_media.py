@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from libraries import needs
 from PIL import Image
 from result_bench import ARM, Adapting, a_film, joint, kinds, texts
 
@@ -14,11 +15,11 @@ from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.types import Resource
 
 np = pytest.importorskip("numpy")
-av = pytest.importorskip("av")
-soundfile = pytest.importorskip("soundfile")
-pytest.importorskip("cv2")
-torch = pytest.importorskip("torch")
-trimesh = pytest.importorskip("trimesh")
+av = needs("av")
+soundfile = needs("soundfile")
+needs("cv2")
+torch = needs("torch")
+trimesh = needs("trimesh")
 
 NAN = float("nan")
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from libraries import needs
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import computes_in_half, gpu_limits, pick_dtype, place
@@ -21,7 +22,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 
 TWO = Settings(gpu_memory_budget=100)
 

@@ -6,23 +6,23 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from libraries import needs
+from model_bench import Bench
 from PIL import Image
 
+from jarvis_agent.backends import diffusers as backend
 from jarvis_agent.core.errors import ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 
 np = pytest.importorskip("numpy")
-torch = pytest.importorskip("torch")
-diffusers = pytest.importorskip("diffusers")
-
-from model_bench import Bench  # noqa: E402
-
-from jarvis_agent.backends import diffusers as backend  # noqa: E402
+torch = needs("torch")
+diffusers = needs("diffusers")
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def test_a_cancelled_call_stops_between_two_steps(bench: Bench, monkeypatch: pyt
 def test_a_folder_without_a_known_class_is_refused(bench: Bench, copied: Callable[[str], Path]) -> None:
     folder = copied("ddpm")
     index = json.loads((folder / "model_index.json").read_text())
-    newest = f"NewestInpaintPipeline, which diffusers {diffusers.__version__}"
+    newest = f"NewestInpaintPipeline, which diffusers {version('diffusers')}"
     for task, name, error in (
         ("text-to-image", "AmusedPipeline", "cannot be loaded for text-to-image"),
         ("image-to-image", "NewestInpaintPipeline", newest),

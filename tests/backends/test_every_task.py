@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import pytest
 import task_checks
 import yaml
+from libraries import needs
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
 from jarvis_agent.selection.sources.starter import StarterSource
 from jarvis_agent.tools import TASKS
 
-pytest.importorskip("torch")
+needs("torch")
 
 pytestmark = pytest.mark.slow
 

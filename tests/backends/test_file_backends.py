@@ -13,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from libraries import needs
+from model_bench import Bench, as_pickle, fetched
 
 from jarvis_agent.backends import local
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import weight_bytes
+from jarvis_agent.backends.diffusers import DiffusersBackend
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.sentence_transformers import SentenceTransformersBackend
+from jarvis_agent.backends.transformers.backend import TransformersBackend
 from jarvis_agent.core.errors import (
     ConfigError,
     MissingExtraError,
@@ -30,15 +35,9 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.testing import HubDouble
 
-pytest.importorskip("torch")
-pytest.importorskip("diffusers")
-pytest.importorskip("sentence_transformers")
-
-from model_bench import Bench, as_pickle, fetched
-
-from jarvis_agent.backends.diffusers import DiffusersBackend
-from jarvis_agent.backends.sentence_transformers import SentenceTransformersBackend
-from jarvis_agent.backends.transformers.backend import TransformersBackend
+needs("torch")
+needs("diffusers")
+needs("sentence_transformers")
 
 pytestmark = pytest.mark.slow
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from libraries import needs
+from model_bench import fetched
 
 from jarvis_agent import Settings, hf_tools
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.testing import HubDouble
 
-pytest.importorskip("chronos")
-pytest.importorskip("skops")
-
-from model_bench import fetched
+needs("chronos")
+needs("skops")
 
 pytestmark = pytest.mark.slow
 

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from jarvis_agent.core.errors import BadInputError, UnsupportedError
-
-pytest.importorskip("torch")
-pytest.importorskip("sentence_transformers")
-
+from libraries import needs
 from model_bench import Bench, roughly
 
 from jarvis_agent.backends.sentence_transformers import SentenceTransformersBackend
+from jarvis_agent.core.errors import BadInputError, UnsupportedError
+
+needs("torch")
+needs("sentence_transformers")
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from doubles.gradio_space import SpaceDouble
+from libraries import needs
 from PIL import Image
 
 from jarvis_agent import Settings
@@ -20,7 +21,7 @@ from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.audio import write_audio
 from jarvis_agent.testing import HubDouble
 
-pytest.importorskip("gradio_client")
+needs("gradio_client")
 
 SETTINGS = Settings(offline=False, task_timeout=25, retries=0)
 

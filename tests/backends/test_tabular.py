@@ -10,23 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_tabular
+from libraries import needs
+from model_bench import Bench, as_pickle
 
-from jarvis_agent.backends import local
+from jarvis_agent.backends import local, tabular
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.tabular import ChronosBackend, SklearnBackend, series_of
 from jarvis_agent.core.errors import BadInputError, ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 
-pytest.importorskip("skops")
-pytest.importorskip("chronos")
-
-import tiny_tabular
-from model_bench import Bench, as_pickle
-
-from jarvis_agent.backends import tabular
-from jarvis_agent.backends.tabular import ChronosBackend, SklearnBackend, series_of
+needs("skops")
+needs("chronos")
 
 pytestmark = pytest.mark.slow
 

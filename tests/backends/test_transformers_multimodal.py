@@ -7,23 +7,22 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from libraries import needs
+from model_bench import Bench
 
-from jarvis_agent.core.errors import BadInputError, UnsupportedError
-
-np = pytest.importorskip("numpy")
-pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-from model_bench import Bench  # noqa: E402
-
-from jarvis_agent.backends.transformers import text  # noqa: E402
-from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
-from jarvis_agent.backends.transformers.loading import (  # noqa: E402
+from jarvis_agent.backends.transformers import text
+from jarvis_agent.backends.transformers.backend import TransformersBackend
+from jarvis_agent.backends.transformers.loading import (
     NoVideoProcessor,
     check_packages,
     load_processor,
 )
-from jarvis_agent.backends.transformers.multimodal import words_of  # noqa: E402
+from jarvis_agent.backends.transformers.multimodal import words_of
+from jarvis_agent.core.errors import BadInputError, UnsupportedError
+
+np = pytest.importorskip("numpy")
+needs("torch")
+transformers = needs("transformers")
 
 pytestmark = pytest.mark.slow
 

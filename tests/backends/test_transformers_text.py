@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from libraries import needs
+from model_bench import Bench, roughly, surest_at_the_end
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import Job, activities, running
 from jarvis_agent.backends.outputs.adapters import adapt
+from jarvis_agent.backends.transformers import multimodal
+from jarvis_agent.backends.transformers import text as text_tasks
+from jarvis_agent.backends.transformers.backend import TransformersBackend
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 
 np = pytest.importorskip("numpy")
-pytest.importorskip("torch")
-pytest.importorskip("pandas")
-
-from model_bench import Bench, roughly, surest_at_the_end  # noqa: E402
-
-from jarvis_agent.backends.transformers import multimodal  # noqa: E402
-from jarvis_agent.backends.transformers import text as text_tasks  # noqa: E402
-from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
+needs("torch")
+needs("pandas")
 
 pytestmark = pytest.mark.slow
 

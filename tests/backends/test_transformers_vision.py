@@ -5,25 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from libraries import needs
+from model_bench import Bench
 from PIL import Image
 
-from jarvis_agent.core.errors import UnsupportedError
-from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.types import Candidate
-
-np = pytest.importorskip("numpy")
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-from model_bench import Bench  # noqa: E402
-
-from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
-from jarvis_agent.backends.transformers.vision import (  # noqa: E402
+from jarvis_agent.backends.transformers.backend import TransformersBackend
+from jarvis_agent.backends.transformers.vision import (
     DETECTOR,
     load_detector,
     predicts_distance,
 )
-from jarvis_agent.media.video import write_video  # noqa: E402
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Candidate
+from jarvis_agent.media.video import write_video
+
+np = pytest.importorskip("numpy")
+torch = needs("torch")
+transformers = needs("transformers")
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,10 @@ import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import gradio as gr
 import pytest
+from libraries import needs
 from served import CAT, agent_of
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
@@ -21,8 +22,9 @@ from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.cli.app import app as cli
 from jarvis_agent.interfaces.ui import create_ui, run_ui
-from jarvis_agent.interfaces.ui.page import Page, make_app, show_proposal
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
+
+gr, ui_page = needs("gradio"), needs("jarvis_agent.interfaces.ui.page")
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +38,7 @@ def agent(tmp_path: Path) -> Iterator[JarvisAgent]:
 
 
 def test_a_login_with_an_api_key_is_needed_where_there_are_keys(agent: JarvisAgent) -> None:
-    with TestClient(make_app([agent], ServerSettings(api_keys=[KEY]))) as client:
+    with TestClient(ui_page.make_app([agent], ServerSettings(api_keys=[KEY]))) as client:
         assert client.get("/config").status_code == 401
         assert client.post("/gradio_api/upload", files={"files": b"x"}).status_code == 401
         for key, status in (("wrong", 400), (KEY, 200)):
@@ -48,7 +50,7 @@ def test_a_login_with_an_api_key_is_needed_where_there_are_keys(agent: JarvisAge
 
 
 def test_the_page_names_no_path_and_loads_nothing_from_other_sites(agent: JarvisAgent) -> None:
-    with TestClient(make_app([agent], ServerSettings())) as client:
+    with TestClient(ui_page.make_app([agent], ServerSettings())) as client:
         page = client.get("/")
         assert "default-src 'self'" in page.headers["content-security-policy"]
         assert str(Path.cwd()) not in page.text
@@ -56,55 +58,56 @@ def test_the_page_names_no_path_and_loads_nothing_from_other_sites(agent: Jarvis
 
 
 def test_other_hosts_and_pages_of_other_sites_are_refused(agent: JarvisAgent) -> None:
-    app = make_app([agent], ServerSettings(allowed_hosts=("127.0.0.1",)))
+    app = ui_page.make_app([agent], ServerSettings(allowed_hosts=("127.0.0.1",)))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert client.get("/").status_code == 200
         assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
         assert client.get("/", headers={"Origin": "http://evil.example"}).status_code == 403
 
 
-NOBODY = gr.Request(username=None, headers={})
+def login(name: str | None = None) -> Any:
+    return gr.Request(username=name, headers={})
 
 
 def test_a_chat_is_opened_again_with_its_key_and_login_alone(agent: JarvisAgent) -> None:
-    page = Page([agent], ServerSettings())
-    ada, eve = (gr.Request(username=name, headers={}) for name in ("ada", "eve"))
+    page = ui_page.Page([agent], ServerSettings())
+    ada, eve = map(login, ("ada", "eve"))
     visitor, key, name, *_ = page._start(None, ada)
     assert page._open(key, name, ada)[0] is visitor
     others = ((key, name, eve), (None, name, ada), ("", name, ada), ("guessed", name, ada), (key, None, ada))
-    for other_key, other_name, login in others:
-        assert page._open(other_key, other_name, login)[0] is not visitor
+    for other_key, other_name, other in others:
+        assert page._open(other_key, other_name, other)[0] is not visitor
     outside = page._open(key, f"../{visitor.directory.name}", ada)[0]
     assert outside.directory.parent == visitor.directory.parent
 
 
 def test_a_chat_that_no_session_has_is_read_from_its_files(agent: JarvisAgent) -> None:
-    page = Page([agent], ServerSettings())
-    visitor, key, name, *_ = page._start(None, NOBODY)
+    page = ui_page.Page([agent], ServerSettings())
+    visitor, key, name, *_ = page._start(None, login())
     _answered(visitor, "What is this?")
     del visitor
     gc.collect()
-    assert [turn.request for turn in page._open(key, name, NOBODY)[0].turns] == ["What is this?"]
+    assert [turn.request for turn in page._open(key, name, login())[0].turns] == ["What is this?"]
 
 
 def test_the_chats_of_a_visitor_are_listed_and_deleted(agent: JarvisAgent) -> None:
-    page = Page([agent], ServerSettings())
-    first, key, name, *_ = page._start(None, NOBODY)
+    page = ui_page.Page([agent], ServerSettings())
+    first, key, name, *_ = page._start(None, login())
     _answered(first, "What is this?")
-    second = page._start(key, NOBODY)[0]
+    second = page._start(key, login())[0]
     _answered(second, "Read it aloud")
     os.utime(first.directory / CHAT_FILE, (0, 0))
-    waiting = page._start(key, NOBODY)[0]
+    waiting = page._start(key, login())[0]
     waiting.directory.mkdir()
     (waiting.directory / CHAT_FILE).touch()  # no turn of it is over
-    stranger = page._start(None, NOBODY)[0]
+    stranger = page._start(None, login())[0]
     _answered(stranger, "A secret")
     listed, stored = page._listed(first)
     assert [title for title, _ in listed.choices] == ["Read it aloud", "What is this?"]
     assert (listed.value, stored.visible) == (name, True)
-    page._forget(key, name, NOBODY)
+    page._forget(key, name, login())
     assert not first.directory.exists()
-    listed, stored = page._listed(page._start(key, NOBODY)[0])
+    listed, stored = page._listed(page._start(key, login())[0])
     assert [title for title, _ in listed.choices] == ["Read it aloud"]
     assert (listed.value, stored.visible) == (None, False)
 
@@ -123,7 +126,7 @@ def test_the_form_of_a_plan_does_not_keep_its_visitor(agent: JarvisAgent, tmp_pa
     task = {"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "cat.jpg"}}
     shown = {"language": "en", "plan": [task]}
     with gr.Blocks() as form:
-        show_proposal(visitor, shown, gr.State(), gr.State())
+        ui_page.show_proposal(visitor, shown, gr.State(), gr.State())
     left = weakref.ref(visitor)
     del visitor
     gc.collect()
@@ -132,24 +135,24 @@ def test_the_form_of_a_plan_does_not_keep_its_visitor(agent: JarvisAgent, tmp_pa
 
 
 def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: JarvisAgent) -> None:
-    page = Page([agent], ServerSettings())
-    used, left = (page._start(None, NOBODY)[0] for _ in range(2))
+    page = ui_page.Page([agent], ServerSettings())
+    used, left = (page._start(None, login())[0] for _ in range(2))
     for visitor in (used, left):
         visitor.ask("Look", [CAT], Choices())
         for directory in (visitor.directory, visitor.directory / "uploads"):
             os.utime(directory, (0, 0))
     used.ask("Look again", [], Choices())
-    page._start(None, NOBODY)
+    page._start(None, login())
     assert used.directory.exists()
     assert not left.directory.exists()
 
 
 def test_a_request_after_the_end_of_its_session_starts_a_chat(agent: JarvisAgent) -> None:
-    page = Page([agent], ServerSettings())
+    page = ui_page.Page([agent], ServerSettings())
     given = dict(zip(page._choices, (0, None, None, False), strict=True))
     given |= {page._visitor: None, page._key: "k", page._name: "0" * 32}
     given |= {page._box: {"text": "Look", "files": []}}
-    visitor, *_ = page._ask(given, NOBODY)
+    visitor, *_ = page._ask(given, login())
     assert [turn.request for turn in visitor.turns] == ["Look"]
 
 

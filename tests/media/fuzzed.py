@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
-import soundfile
-import trimesh
+from libraries import needs
 from PIL import Image
 from result_bench import a_call, adapting_in
 
@@ -26,6 +24,8 @@ from jarvis_agent.media.audio import read_audio
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.media.tables import read_table
 from jarvis_agent.media.video import probe_video, spread_frames
+
+av, soundfile, trimesh = needs("av"), needs("soundfile"), needs("trimesh")
 
 KINDS = {
     **dict.fromkeys(("png", "jpg", "gif", "webp", "bmp", "tif", "avif", "ico", "jp2"), "image"),

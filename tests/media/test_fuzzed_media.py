@@ -5,11 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("av")
-pytest.importorskip("soundfile")
-pytest.importorskip("trimesh")
-
 from fuzzed import KINDS, damaged, read, refusals, valid_files
 
 from jarvis_agent.core.errors import InputError

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from huggingface_hub.inference._providers import _common
+from libraries import needs
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task, hf_tools
 from jarvis_agent.core.context import RunContext
@@ -18,7 +19,7 @@ from jarvis_agent.selection.selector import LISTED
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.testing import HubDouble
 
-pytest.importorskip("torch")
+needs("torch")
 
 pytestmark = pytest.mark.slow
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from doubles.gradio_space import SpaceDouble
 from fastapi import FastAPI
+from libraries import needs
 from PIL import Image
 from served import listening
 
@@ -20,7 +21,7 @@ from jarvis_agent.selection.sources import default_sources
 from jarvis_agent.selection.sources.spaces import SpacesSource, fit
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, fake_candidate
 
-pytest.importorskip("gradio_client")
+needs("gradio_client")
 
 SETTINGS = Settings(offline=False, spaces="search", retries=0)
 
