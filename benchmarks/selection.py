@@ -11,7 +11,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.planning.retrieval import bm25, cached_grams, letter_grams
 from jarvis_agent.selection.purpose import Purpose
-from jarvis_agent.selection.ranking import CardVectors, card_text, rate
+from jarvis_agent.selection.ranking import CardVectors, card_text, score_candidates
 from jarvis_agent.selection.store import SelectionStore
 
 SUBJECTS = ("chest xray", "birds", "food", "licence plates", "plant disease", "satellite", "faces", "cars")
@@ -45,7 +45,7 @@ async def figures() -> list[Figure]:
     def by_bm25() -> list[float]:
         return bm25(letter_grams(REQUEST.text), [cached_grams(card_text(one)) for one in models])
 
-    ranking = least_seconds(lambda: rate(models, here, REQUEST, vectors))
+    ranking = least_seconds(lambda: score_candidates(models, here, REQUEST, vectors))
     return [
         Figure("processor time of ranking 300 models", ranking, 0.06, "s"),
         Figure("ranking 300 models, over BM25 alone", ranking / least_seconds(by_bm25), None, "×"),

@@ -1,9 +1,9 @@
 """Hard filters and ranking: which candidates are allowed for a task, and in which order.
 
     query = SelectionQuery(task, spec, settings, hints={"ocr": True})
-    listed = shortlist(merge_candidates(lists, settings), query, backends)
-    listed.candidates     # the best first, each with the backend that runs it
-    listed.rejected       # {"org/model": "it is gated: ..."}
+    shortlist = make_shortlist(merge_candidates(lists, settings), query, backends)
+    shortlist.candidates     # the best first, each with the backend that runs it
+    shortlist.rejected       # {"org/model": "it is gated: ..."}
 
 CHECKS and the placement exclude a candidate; the rest are ordered by their factors (see `ranking`).
 """
@@ -23,7 +23,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.selection.placement import Placement, place, prefers_hosted
 from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, missing_language
-from jarvis_agent.selection.ranking import CardVectors, Factors, rate
+from jarvis_agent.selection.ranking import CardVectors, Factors, score_candidates
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.selection.store import Experience
 
@@ -110,15 +110,15 @@ def _merge(first: Candidate, other: Candidate, hosted: bool) -> Candidate:
     )
 
 
-def shortlist(
+def make_shortlist(
     candidates: Iterable[Candidate],
     query: SelectionQuery,
     backends: Sequence[Backend],
     vectors: CardVectors | None = None,
     experience: Mapping[str, Experience] | None = None,
 ) -> Shortlist:
-    """Filter, place and rank the candidates; see `ranking.rate`."""
-    found: list[Placement] = []
+    """Filter, place and rank the candidates; see `ranking.score_candidates`."""
+    placements: list[Placement] = []
     rejected: dict[str, str] = {}
     for candidate in candidates:
         reason = next((reason for check in CHECKS if (reason := check(candidate, query))), None)
@@ -126,22 +126,22 @@ def shortlist(
         if isinstance(placed, str):
             rejected[candidate.id] = placed
         else:
-            found.append(placed)
-    readers = [one for one in found if "ocr" in one.primary.traits]
+            placements.append(placed)
+    readers = [one for one in placements if "ocr" in one.primary.traits]
     if query.hints.get("ocr") and readers:
         reason = "it describes images, and the request asks for their text"
-        rejected |= {one.primary.id: reason for one in found if one not in readers}
-        found = readers
-    primaries, here = [one.primary for one in found], [one.here for one in found]
-    prices = [0.0 if one.here else query.price(query.spec.name, one.primary.id) for one in found]
-    rated = rate(primaries, here, query.purpose, vectors, experience, prices, query.language)
-    factors = {one.primary.id: points for one, points in zip(found, rated, strict=True)}
+        rejected |= {one.primary.id: reason for one in placements if one not in readers}
+        placements = readers
+    primaries, here = [one.primary for one in placements], [one.here for one in placements]
+    prices = [0.0 if one.here else query.price(query.spec.name, one.primary.id) for one in placements]
+    points = score_candidates(primaries, here, query.purpose, vectors, experience, prices, query.language)
+    factors = {model.id: factor for model, factor in zip(primaries, points, strict=True)}
     facts = {
         one.id: {"experience": str((experience or {}).get(one.id, "")), "price_per_call": price}
         for one, price in zip(primaries, prices, strict=True)
     }
-    found.sort(key=lambda placement: _rank(placement, query, factors[placement.primary.id]))
-    return Shortlist(found, rejected, factors, facts)
+    placements.sort(key=lambda placement: _rank(placement, query, factors[placement.primary.id]))
+    return Shortlist(placements, rejected, factors, facts)
 
 
 def _check_license(candidate: Candidate, query: SelectionQuery) -> str | None:

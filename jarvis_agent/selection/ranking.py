@@ -1,12 +1,12 @@
 """Ranking: how well each model suits a task, as a sum of named factors in points.
 
-    for factors in rate(candidates, here, purpose, CardVectors(settings)):
+    for factors in score_candidates(candidates, here, purpose, CardVectors(settings)):
         factors.purpose, factors.popularity, factors.evidence, factors.machine, factors.total
 
-All weights stand here. They are a compromise, found on the odd lines of APIBench (`jarvis eval selection
---half dev`) and on requests with and without a niche, over lists with downloads. Where a request names a
-niche, its model gains up to five points, which is worth more than the downloads of a general model. Where it
-names none, data of all subjects are worth more than the downloads of a popular specialist.
+All weights are defined here. They were tuned on the odd lines of APIBench (`jarvis eval selection --half
+dev`), and on requests with and without a specific purpose. A model for the purpose gains up to five points,
+more than the downloads of a general model are worth. Without a specific purpose, general-purpose training
+data are worth more than the downloads of a popular specialist.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
     from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 
-SIMILARITY, KEYWORDS, NAMED = 4.7, 0.2, 0.4
-"""Points of a cosine of 1, of the root of a BM25 score of 1, and more of it for a card with a whole word."""
+SIMILARITY, KEYWORDS, WHOLE_WORD = 4.7, 0.2, 0.4
+"""Weights of the cosine, and of the root of the BM25 score; WHOLE_WORD is added if the card has a word."""
 LANGUAGE, OTHER_LANGUAGE = 2.5, -1.2
 """Points of a card for a language that the request names, and of one for other languages."""
 
-GENERAL = 1.8
-"""Points of data of all subjects: less than a model on this machine is preferred by.
+GENERAL_DATA = 1.8
+"""Points of general-purpose training data, kept below ON_THIS_MACHINE.
 
-A card with words of the request has a share of them for its purpose, as large as that of the words."""
-GENERAL_DATA = {
+Other models get a share of them for their purpose: the share of the request's words that the card has."""
+GENERAL_DATASETS = {
     "image-classification": ("imagenet",),
     "object-detection": ("coco", "open_images"),
     "image-segmentation": ("coco", "ade20k", "scene_parse_150"),
@@ -56,39 +56,39 @@ GENERAL_DATA = {
     "summarization": ("cnn_dailymail",),
     "zero-shot-classification": ("multi_nli",),
 }
-"""Beginnings of the names of data sets of all subjects, after the name of their owner, by task type."""
+"""Beginnings of the names of general-purpose data sets, after the name of their owner, by task type."""
 
 POPULARITY = 0.6
 """Points of ten times as many downloads."""
-LIKE = 100
-"""Downloads for which a like counts: the median ratio of the two on the Hub is of this order."""
+DOWNLOADS_PER_LIKE = 100
+"""A like counts as this many downloads: the median ratio of the two on the Hub is of this order."""
 UNKNOWN_DOWNLOADS = 1_000_000
-"""Downloads of a model on this machine whose downloads are unknown: its user or this project chose it."""
+"""Assumed for a model on this machine whose downloads are unknown: its user or this project chose it."""
 
 EVIDENCE = 0.3
 """Points of published results for the task."""
 
-ON_THIS_MACHINE, GIGABYTE = 2.0, -0.5
+ON_THIS_MACHINE, PER_GIGABYTE = 2.0, -0.5
 """Points of a model that need not be downloaded, and of each 10⁹ bytes to be loaded here."""
 
-OWN_MODEL, CHOSEN = "own-model", 2.0
-"""The trait of the user's language model for a task that it does best, and the points that it brings.
+OWN_MODEL, OWN_MODEL_BONUS = "own-model", 2.0
+"""The trait of the user's language model for a task that it does best, and its points.
 
 It is in memory anyway, so its size counts nothing."""
 GENERALIST = "generalist"
-"""The trait of a model for a task that others are made for: that it is on this machine brings no points."""
+"""The trait of a model for tasks that dedicated models do better: being on this machine brings no points."""
 
 PRICE = -10.0
 """Points of each unit of currency that a hosted call costs: 0.05 weighs as much as loading a gigabyte."""
 
 SUCCESS, PRIOR_RATE, PRIOR_CALLS = 6.0, 0.9, 5
-"""Points of the share of calls that succeeded, less the share that is assumed before, as if of five calls.
+"""Weight of the success rate less PRIOR_RATE, which counts as PRIOR_CALLS calls (a Bayesian average).
 
-One failure costs 0.9 points, three cost 2.0: as much as a model on this machine is preferred."""
-SLOWER = -0.3
+One failure costs 0.9 points, three cost 2.0: as much as ON_THIS_MACHINE."""
+SLOWNESS = -0.3
 """Points of ten times as many seconds as one, once many calls took them."""
 RATING = 1.5
-"""Points of good ratings alone; of bad ones as many less."""
+"""Points of many good ratings without a bad one; many bad ones cost as much."""
 
 _EXAMPLE_CHARS = 600
 _NAME_OF_CODE = {language.code: language.name for language in LANGUAGES}
@@ -98,13 +98,12 @@ _FILE_TAGS = """
     autotrain_compatible text-embeddings-inference text-generation-inference generated_from_trainer
     has_space custom_code timm gguf
 """
-_NO_SUBJECT = frozenset(_FILE_TAGS.split())
+_TECHNICAL_TAGS = frozenset(_FILE_TAGS.split())
 """Tags about files and libraries."""
 
-
-_MAX_KEPT = 20_000
+_MAX_VECTORS = 20_000
 """Embeddings in memory, 1.5 kilobytes each."""
-_MAX_CHARS = 1000
+_MAX_CARD_CHARS = 1000
 """Characters of a card that are compared."""
 
 
@@ -113,7 +112,7 @@ class Factors(Frozen):
 
     Attributes:
         purpose: the card is similar to the request and has its words.
-        general: the model learned from data of all subjects.
+        general: the model was trained on general-purpose data.
         popularity: downloads and likes.
         evidence: published results.
         machine: it is on this machine; it is the user's language model; its size; the price of a hosted call.
@@ -130,15 +129,15 @@ class Factors(Frozen):
     @property
     def total(self) -> float:
         """The sum."""
-        return self.purpose + self.merits
+        return self.purpose + self.total_without_purpose
 
     @property
-    def merits(self) -> float:
-        """The sum of all but the purpose."""
+    def total_without_purpose(self) -> float:
+        """The sum of the other factors."""
         return self.general + self.popularity + self.evidence + self.machine + self.experience
 
 
-def rate(
+def score_candidates(
     candidates: Sequence[Candidate],
     here: Sequence[bool],
     purpose: Purpose,
@@ -156,40 +155,40 @@ def rate(
         prices: of a call of each; (): unknown.
         language: what the request is probably written in, as an ISO 639-1 code; "" or None: English.
     """
-    fits = _purpose(candidates, purpose, vectors, purpose.languages or {language or "en"})
+    fitness = _purpose(candidates, purpose, vectors, purpose.languages or {language or "en"})
     costs = prices or [0.0] * len(candidates)
     return [
         Factors(
             purpose=round(fit, 3),
-            general=GENERAL * is_general(candidate),
+            general=GENERAL_DATA * has_general_data(candidate),
             popularity=round(_popularity(candidate), 2),
             evidence=EVIDENCE if candidate.metadata.get("results") else 0.0,
             machine=round(_machine(candidate) if runs_here else PRICE * price, 2),
             experience=round(_experience((experience or {}).get(candidate.id, Experience())), 2),
         )
-        for candidate, runs_here, fit, price in zip(candidates, here, fits, costs, strict=True)
+        for candidate, runs_here, fit, price in zip(candidates, here, fitness, costs, strict=True)
     ]
 
 
 def _popularity(candidate: Candidate) -> float:
-    known = candidate.downloads + LIKE * candidate.likes
-    return POPULARITY * math.log10(1 + (known or (UNKNOWN_DOWNLOADS if candidate.local else 0)))
+    downloads = candidate.downloads + DOWNLOADS_PER_LIKE * candidate.likes
+    return POPULARITY * math.log10(1 + (downloads or (UNKNOWN_DOWNLOADS if candidate.local else 0)))
 
 
 def _machine(candidate: Candidate) -> float:
     if OWN_MODEL in candidate.traits:
-        return ON_THIS_MACHINE + CHOSEN
+        return ON_THIS_MACHINE + OWN_MODEL_BONUS
     is_ready = candidate.local and GENERALIST not in candidate.traits
-    return ON_THIS_MACHINE * is_ready + GIGABYTE * (candidate.size or 0) / 1e9
+    return ON_THIS_MACHINE * is_ready + PER_GIGABYTE * (candidate.size or 0) / 1e9
 
 
-def _experience(known: Experience) -> float:
-    rate_of_success = (known.ok + PRIOR_RATE * PRIOR_CALLS) / (known.calls + PRIOR_CALLS)
-    certainty = known.ok / (known.ok + PRIOR_CALLS)
+def _experience(past: Experience) -> float:
+    success_rate = (past.ok + PRIOR_RATE * PRIOR_CALLS) / (past.calls + PRIOR_CALLS)
+    certainty = past.ok / (past.ok + PRIOR_CALLS)
     return (
-        SUCCESS * (rate_of_success - PRIOR_RATE)
-        + SLOWER * certainty * math.log10(max(1.0, known.seconds))
-        + RATING * (known.good - known.bad) / (known.good + known.bad + 2)
+        SUCCESS * (success_rate - PRIOR_RATE)
+        + SLOWNESS * certainty * math.log10(max(1.0, past.seconds))
+        + RATING * (past.good - past.bad) / (past.good + past.bad + 2)
     )
 
 
@@ -198,7 +197,7 @@ def _purpose(
 ) -> list[float]:
     """How well each candidate fits a purpose, in points."""
     cards = [card_text(candidate) for candidate in candidates]
-    texts = [f"{card} {_examples(one)}" for card, one in zip(cards, candidates, strict=True)]
+    texts = [f"{card} {_examples(candidate)}" for card, candidate in zip(cards, candidates, strict=True)]
     keywords = cosines = [0.0] * len(cards)
     if purpose.text:
         grams = [cached_grams(text, FUNCTION_WORDS) for text in texts]
@@ -208,8 +207,8 @@ def _purpose(
     shares = [len(asked & _stems(text)) / max(1, len(asked)) for text in texts]
     return [
         SIMILARITY * cosine
-        + (KEYWORDS + NAMED * bool(share)) * math.sqrt(score)
-        + GENERAL * share * (not is_general(candidate))
+        + (KEYWORDS + WHOLE_WORD * bool(share)) * math.sqrt(score)
+        + GENERAL_DATA * share * (not has_general_data(candidate))
         + LANGUAGE * bool((purpose.languages - {"en"}) & {*candidate.languages})
         + OTHER_LANGUAGE * _is_for_other_languages(candidate, card, languages)
         for candidate, card, score, cosine, share in zip(
@@ -224,9 +223,9 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _is_for_other_languages(candidate: Candidate, card: str, asked: Set[str]) -> bool:
-    known = set(candidate.languages)
-    named = known | languages_in(card)
-    return bool(named - {"en"}) and not (known if "en" in asked else named) & asked
+    declared = set(candidate.languages)
+    named = declared | languages_in(card)
+    return bool(named - {"en"}) and not (declared if "en" in asked else named) & asked
 
 
 def card_text(candidate: Candidate) -> str:
@@ -243,17 +242,17 @@ def datasets_of(candidate: Candidate) -> list[str]:
     return [tag.removeprefix("dataset:") for tag in candidate.tags if tag.startswith("dataset:")]
 
 
-def is_general(candidate: Candidate) -> bool:
-    """Whether a model learned from data of all subjects: a starter model, or by the data sets of its card."""
+def has_general_data(candidate: Candidate) -> bool:
+    """Whether the data of a model are general-purpose: a starter model, or by the data sets of its card."""
     if candidate.source == "starter":
         return True
     names = (name.rpartition("/")[2].lower().replace("-", "_") for name in datasets_of(candidate))
-    return any(name.startswith(GENERAL_DATA.get(candidate.task, ())) for name in names)
+    return any(name.startswith(GENERAL_DATASETS.get(candidate.task, ())) for name in names)
 
 
 def is_subject(tag: str, candidate: Candidate) -> bool:
     """Whether a tag is about the subject of a model; others are about files, libraries and its task."""
-    return not (":" in tag or len(tag) == 2 or tag in _NO_SUBJECT or tag == candidate.task)
+    return not (":" in tag or len(tag) == 2 or tag in _TECHNICAL_TAGS or tag == candidate.task)
 
 
 def _id_words(candidate: Candidate) -> str:
@@ -277,7 +276,7 @@ class CardVectors:
     def __init__(self, settings: Settings, store: SelectionStore | None = None) -> None:
         self._settings = settings
         self._store = store or open_store(settings)
-        self._kept: dict[bytes, NDArray[np.float32]] = {}
+        self._cache: dict[bytes, NDArray[np.float32]] = {}
         self._lock = threading.Lock()
 
     def similarities(self, text: str, cards: Sequence[str]) -> list[float]:
@@ -293,21 +292,21 @@ class CardVectors:
     def _vectors(self, embeddings: StarterEmbeddings, cards: Sequence[str]) -> list[NDArray[np.float32]]:
         import numpy as np
 
-        texts = {_digest(card): card[:_MAX_CHARS] for card in cards}
+        texts = {_digest(card): card[:_MAX_CARD_CHARS] for card in cards}
         with self._lock:
-            kept = self._kept
-            if unknown := [digest for digest in texts if digest not in kept]:
+            cache = self._cache
+            if unknown := [digest for digest in texts if digest not in cache]:
                 stored = self._store.vectors(unknown)
-                kept |= {
+                cache |= {
                     key: np.frombuffer(value, np.float16).astype(np.float32) for key, value in stored.items()
                 }
-            if new := [digest for digest in unknown if digest not in kept]:
-                kept |= dict(zip(new, embeddings.encode([texts[digest] for digest in new]), strict=True))
-                self._store.add_vectors((digest, kept[digest].astype(np.float16).tobytes()) for digest in new)
-            found = [kept[_digest(card)] for card in cards]
-            for oldest in list(kept)[:-_MAX_KEPT]:
-                del kept[oldest]
-        return found
+            if new := [key for key in unknown if key not in cache]:
+                cache |= dict(zip(new, embeddings.encode([texts[key] for key in new]), strict=True))
+                self._store.add_vectors((key, cache[key].astype(np.float16).tobytes()) for key in new)
+            vectors = [cache[_digest(card)] for card in cards]
+            for oldest in list(cache)[:-_MAX_VECTORS]:
+                del cache[oldest]
+        return vectors
 
     @cached_property
     def _embeddings(self) -> StarterEmbeddings | None:
@@ -317,4 +316,4 @@ class CardVectors:
 
 
 def _digest(card: str) -> bytes:
-    return blake2b(f"{MINILM}\n{card[:_MAX_CHARS]}".encode(), digest_size=16).digest()
+    return blake2b(f"{MINILM}\n{card[:_MAX_CARD_CHARS]}".encode(), digest_size=16).digest()

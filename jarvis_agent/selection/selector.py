@@ -8,9 +8,8 @@
 The ranking decides if there is neither a chain nor an LLM, if `settings.selection` is "rank", or if the chain
 fails or names a model that is not in the list.
 
-Models that the user fixed for a task: `models={"object-detection": "facebook/detr-resnet-50@revision"}`.
-
-A pin is an id of the Hub with an optional revision, a local path, or a Gradio Space ("space:org/name",
+A pin fixes the model of a task: `models={"object-detection": "facebook/detr-resnet-50@revision"}`. It is an
+id of the Hub with an optional revision, a local path, or a Gradio Space ("space:org/name",
 "space:http://127.0.0.1:7860").
 """
 
@@ -50,67 +49,18 @@ from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.errors import UnavailableModelError
 from jarvis_agent.selection.advice import advice, no_candidate_error
 from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
-from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
+from jarvis_agent.selection.filters import SelectionQuery, Shortlist, make_shortlist, merge_candidates
 from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, purpose_of, task_hints
 from jarvis_agent.selection.ranking import OWN_MODEL, CardVectors
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 from jarvis_agent.selection.sources.registered import is_loopback
 from jarvis_agent.selection.store import open_store
 
-_SPACE = "space:"
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """A pinned model."""
-
-    id: str
-    revision: str | None = None
-    path: Path | None = None
-    space: bool = False
-
-    def candidate(self, spec: TaskSpec) -> Candidate:
-        """Return the pinned model with what its id or files tell."""
-        fields: dict[str, Any] = {"revision": self.revision}
-        if self.path:
-            fields = model_card.model_at(self.path)
-        elif self.space:
-            fields = {"backend": "spaces", "local": is_loopback(self.id), "metadata": {"space": self.id}}
-        return Candidate(id=self.id, task=spec.name, source="pinned", **fields)
-
-    def at_revision(self, candidate: Candidate) -> Candidate:
-        """Return the candidate at the pinned revision; it is local only if that revision is downloaded."""
-        if self.revision in (None, candidate.revision):
-            return candidate
-        path = candidate.metadata.get("revisions", {}).get(self.revision)
-        location = {"local": path is not None, "path": Path(path) if path else None}
-        return candidate.model_copy(update={"revision": self.revision, **location})
-
-
-def read_pins(pins: Mapping[str, str]) -> dict[str, Pin]:
-    """Return the pins by the canonical name of their task.
-
-    Raises:
-        ConfigError: a task is unknown, or a path does not exist.
-    """
-    return {known_task(name).name: _read(text) for name, text in pins.items()}
-
-
-def _read(text: str) -> Pin:
-    if text.startswith(_SPACE) and text != _SPACE:
-        return Pin(text.removeprefix(_SPACE), space=True)
-    path = Path(text).expanduser()
-    if text.strip() and path.exists():
-        return Pin(text, path=path)
-    if not text.strip() or text.startswith(("/", ".", "~")):
-        raise ConfigError(f"the pinned model {text!r} is neither an id of the Hub nor an existing path")
-    name, _, revision = text.partition("@")
-    return Pin(name, revision or None)
-
-
 logger = logging.getLogger(__name__)
 
-LISTED, LISTED_HERE = 30, 300
+_SPACE = "space:"
+
+MAX_REMOTE_CANDIDATES, MAX_LOCAL_CANDIDATES = 30, 300
 """Candidates that a source behind a network is asked for, and one of this machine."""
 
 
@@ -192,23 +142,23 @@ class ModelSelector:
             return await self._select_pinned(pin, query)
         ends = asyncio.get_running_loop().time() + self._settings.llm_timeout
         candidates, failed = await self._ask_sources(spec, query.purpose)
-        listed = await self._shortlist(candidates, query)
-        listed = replace(
-            listed,
-            placements=listed.first(self._settings.top_k),
-            rejected={**failed, **listed.rejected},
+        shortlist = await self._shortlist(candidates, query)
+        shortlist = replace(
+            shortlist,
+            placements=shortlist.first(self._settings.top_k),
+            rejected={**failed, **shortlist.rejected},
         )
-        if listed.candidates:
-            selection = await self._choose(listed, query, context, ends)
+        if shortlist.candidates:
+            selection = await self._choose(shortlist, query, context, ends)
             if query.hints.get("ocr") and "ocr" not in selection.candidates[0].traits:
                 note = "no model here is made for reading text, so one that describes images is used"
                 selection = selection.model_copy(update={"note": note})
             return selection
         if query.hints.get("ocr") is False and (
-            other := await self._classify_instead(task, context, listed.rejected)
+            other := await self._classify_instead(task, context, shortlist.rejected)
         ):
             return other
-        raise no_candidate_error(spec, self._settings, listed.rejected)
+        raise no_candidate_error(spec, self._settings, shortlist.rejected)
 
     async def _ask_sources(
         self, spec: TaskSpec, purpose: Purpose = NO_PURPOSE
@@ -218,7 +168,7 @@ class ModelSelector:
             list_candidates(
                 source,
                 spec,
-                LISTED if isinstance(source, RemoteSource) else LISTED_HERE,
+                MAX_REMOTE_CANDIDATES if isinstance(source, RemoteSource) else MAX_LOCAL_CANDIDATES,
                 self._settings,
                 purpose,
             )
@@ -238,40 +188,40 @@ class ModelSelector:
 
         def work() -> Shortlist:
             experience = self._store.experience(query.spec.name)
-            return shortlist(candidates, query, self._backends, self._vectors, experience)
+            return make_shortlist(candidates, query, self._backends, self._vectors, experience)
 
         return await asyncio.to_thread(work)
 
     async def _choose(
-        self, listed: Shortlist, query: SelectionQuery, context: RunContext, ends: float
+        self, shortlist: Shortlist, query: SelectionQuery, context: RunContext, ends: float
     ) -> Selection:
         """Select one: the only one, the chain's choice until `ends`, or the first by rank."""
-        top = listed.candidates
+        top = shortlist.candidates
         if len(top) == 1:
-            return _selection(top[0], listed, "it is the only model that can do this", "only", query)
-        by_rank = _reason_of_rank(listed)
+            return _selection(top[0], shortlist, "it is the only model that can do this", "only", query)
+        by_rank = _reason_of_rank(shortlist)
         if self._chain is None:
-            return _selection(top[0], listed, by_rank, "rank", query)
-        asked = self._ask_chain(self._chain, query, listed, context)
+            return _selection(top[0], shortlist, by_rank, "rank", query)
+        asked = self._ask_chain(self._chain, query, shortlist, context)
         left = ends - asyncio.get_running_loop().time()
         try:
             choice = await run_with_timeout(left, asked, "the choice of a model")
         except Exception as error:
-            return _selection(top[0], listed, f"{by_rank}; {_explain_failure(error)}", "rank", query)
+            return _selection(top[0], shortlist, f"{by_rank}; {_explain_failure(error)}", "rank", query)
         chosen = next(candidate for candidate in top if candidate.id == choice.id)
         by: ChosenBy = "llm" if isinstance(self._chain, SelectionChain) else "selector"
-        return _selection(chosen, listed, choice.reason or f"the {by} chose it", by, query)
+        return _selection(chosen, shortlist, choice.reason or f"the {by} chose it", by, query)
 
     async def _ask_chain(
         self,
         chain: Runnable[Any, Any],
         query: SelectionQuery,
-        listed: Shortlist,
+        shortlist: Shortlist,
         context: RunContext,
     ) -> ModelChoice:
         top = [
-            one.model_copy(update={"metadata": {**one.metadata, **listed.facts[one.id]}})
-            for one in listed.candidates
+            one.model_copy(update={"metadata": {**one.metadata, **shortlist.facts[one.id]}})
+            for one in shortlist.candidates
         ]
         async with self._slots.setdefault(context, asyncio.Semaphore(self._settings.max_parallel)):
             inputs = {
@@ -308,33 +258,33 @@ class ModelSelector:
         candidate, failed = await self._look_up(pin, query.spec)
         # The user chose the model, so only the settings are checked, not the request.
         bare = SelectionQuery(query.task.model_copy(update={"args": {}}), query.spec, query.settings)
-        listed = shortlist([candidate], bare, self._backends)
-        if not listed.candidates:
-            reason = listed.rejected[candidate.id]
+        shortlist = make_shortlist([candidate], bare, self._backends)
+        if not shortlist.candidates:
+            reason = shortlist.rejected[candidate.id]
             raise NoCandidateError(
                 f"the model {candidate.id}, which is pinned for {query.spec.name}, cannot be used: {reason}",
-                {**listed.rejected, **failed},
+                {**shortlist.rejected, **failed},
             )
-        listed = replace(listed, rejected=failed)
-        return _selection(listed.candidates[0], listed, "it was pinned by the user", "pinned", query)
+        shortlist = replace(shortlist, rejected=failed)
+        return _selection(shortlist.candidates[0], shortlist, "it was pinned by the user", "pinned", query)
 
     async def _look_up(self, pin: Pin, spec: TaskSpec) -> tuple[Candidate, dict[str, str]]:
         """Return a pinned model with what the sources know about it, and the errors of sources."""
         if pin.path is not None or pin.space:
             return pin.candidate(spec), {}
-        listed, failed = await self._ask_sources(spec)
-        if known := next((one for one in listed if one.id.lower() == pin.id.lower()), None):
+        candidates, failed = await self._ask_sources(spec)
+        if known := next((one for one in candidates if one.id.lower() == pin.id.lower()), None):
             return pin.at_revision(known), failed
         remote = [one for one in self._sources if isinstance(one, RemoteSource) and _label(one) not in failed]
         for source in remote:
             lookup = source.find(spec, pin.id, pin.revision)
             try:
-                found = await ask_source(source, lookup, self._settings)
+                candidate = await ask_source(source, lookup, self._settings)
             except Exception as error:
                 failed[_label(source)] = describe_error(error)
             else:
-                if found is not None:
-                    return pin.at_revision(found), failed
+                if candidate is not None:
+                    return pin.at_revision(candidate), failed
         if remote and not failed and not self._settings.offline:
             raise NoCandidateError(
                 f"no source knows the model {pin.id}, which is pinned for {spec.name}; check its spelling"
@@ -361,14 +311,14 @@ def _explain_failure(error: Exception) -> str:
 
 
 def _selection(
-    chosen: Candidate, listed: Shortlist, reason: str, chosen_by: ChosenBy, query: SelectionQuery
+    chosen: Candidate, shortlist: Shortlist, reason: str, chosen_by: ChosenBy, query: SelectionQuery
 ) -> Selection:
     """The selection: the chosen model, the rest of the list, then these on their other sides.
 
     The other sides come last, because the policy names the preferred one: another model there is tried before
     the same model where it may cost a download or money.
     """
-    placed = sorted(listed.placements, key=lambda placement: placement.primary.id != chosen.id)
+    placed = sorted(shortlist.placements, key=lambda placement: placement.primary.id != chosen.id)
     return Selection(
         model=chosen.id,
         reason=reason,
@@ -378,8 +328,8 @@ def _selection(
             *(placement.primary for placement in placed),
             *(placement.alternate for placement in placed if placement.alternate),
         ],
-        factors={one.primary.id: listed.factors[one.primary.id].model_dump() for one in placed},
-        rejected=listed.rejected,
+        factors={one.primary.id: shortlist.factors[one.primary.id].model_dump() for one in placed},
+        rejected=shortlist.rejected,
         task=query.spec.name,
     )
 
@@ -390,11 +340,11 @@ def _with_known_tasks(settings: Settings) -> Settings:
     return settings.model_copy(update={"policies": policies})
 
 
-def _reason_of_rank(listed: Shortlist) -> str:
-    top, factors = listed.candidates, listed.factors
+def _reason_of_rank(shortlist: Shortlist) -> str:
+    top, factors = shortlist.candidates, shortlist.factors
     first, count = top[0], len(top)
-    merits = {one.id: factors[one.id].merits for one in top}
-    if factors[first.id].purpose > 0 and max(merits.values()) > merits[first.id]:
+    without_purpose = {one.id: factors[one.id].total_without_purpose for one in top}
+    if factors[first.id].purpose > 0 and max(without_purpose.values()) > without_purpose[first.id]:
         return f"of {count} candidates it fits the request best"
     if OWN_MODEL in first.traits:
         return f"of {count} candidates it is your language model"
@@ -405,3 +355,51 @@ def _reason_of_rank(listed: Shortlist) -> str:
     if factors[first.id].general:
         return f"of {count} candidates it is one for all subjects"
     return f"it is the first of {count} candidates"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A pinned model."""
+
+    id: str
+    revision: str | None = None
+    path: Path | None = None
+    space: bool = False
+
+    def candidate(self, spec: TaskSpec) -> Candidate:
+        """Return the pinned model with what its id or files tell."""
+        fields: dict[str, Any] = {"revision": self.revision}
+        if self.path:
+            fields = model_card.model_at(self.path)
+        elif self.space:
+            fields = {"backend": "spaces", "local": is_loopback(self.id), "metadata": {"space": self.id}}
+        return Candidate(id=self.id, task=spec.name, source="pinned", **fields)
+
+    def at_revision(self, candidate: Candidate) -> Candidate:
+        """Return the candidate at the pinned revision; it is local only if that revision is downloaded."""
+        if self.revision in (None, candidate.revision):
+            return candidate
+        path = candidate.metadata.get("revisions", {}).get(self.revision)
+        location = {"local": path is not None, "path": Path(path) if path else None}
+        return candidate.model_copy(update={"revision": self.revision, **location})
+
+
+def read_pins(pins: Mapping[str, str]) -> dict[str, Pin]:
+    """Return the pins by the canonical name of their task.
+
+    Raises:
+        ConfigError: a task is unknown, or a path does not exist.
+    """
+    return {known_task(name).name: _read_pin(text) for name, text in pins.items()}
+
+
+def _read_pin(text: str) -> Pin:
+    if text.startswith(_SPACE) and text != _SPACE:
+        return Pin(text.removeprefix(_SPACE), space=True)
+    path = Path(text).expanduser()
+    if text.strip() and path.exists():
+        return Pin(text, path=path)
+    if not text.strip() or text.startswith(("/", ".", "~")):
+        raise ConfigError(f"the pinned model {text!r} is neither an id of the Hub nor an existing path")
+    name, _, revision = text.partition("@")
+    return Pin(name, revision or None)

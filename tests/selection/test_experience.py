@@ -16,7 +16,7 @@ from jarvis_agent.core.errors import ExpertError, InputError
 from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.interfaces.cli.listing import list_models
 from jarvis_agent.selection.purpose import NO_PURPOSE
-from jarvis_agent.selection.ranking import rate
+from jarvis_agent.selection.ranking import score_candidates
 from jarvis_agent.selection.store import Experience, Outcome, SelectionStore
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
@@ -125,9 +125,9 @@ def test_the_command_rates_a_model(file: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_few_calls_change_little_and_slow_or_badly_rated_models_lose() -> None:
     def points(**known: Any) -> float:
-        return rate([fake_candidate(TASK, "a")], [True], NO_PURPOSE, None, {"a": Experience(**known)})[
-            0
-        ].experience
+        experience = {"a": Experience(**known)}
+        (factors,) = score_candidates([fake_candidate(TASK, "a")], [True], NO_PURPOSE, None, experience)
+        return factors.experience
 
     assert points() == 0
     assert -1 < points(calls=1) < 0

@@ -14,7 +14,7 @@ from jarvis_agent.backends import devices
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Task
-from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
+from jarvis_agent.selection.filters import SelectionQuery, Shortlist, make_shortlist, merge_candidates
 from jarvis_agent.selection.placement import Placement, place
 from jarvis_agent.testing import FakeBackend
 
@@ -46,7 +46,7 @@ def listed(
     settings = Settings(**{"offline": False, **given})
     task = Task(task=models[0].task, id=0, args=args or {})
     query = SelectionQuery(task, TASKS[task.task], settings, hints or {}, language)
-    return shortlist(models, query, [LOCAL, HOSTED])
+    return make_shortlist(models, query, [LOCAL, HOSTED])
 
 
 def ids(found: Shortlist) -> list[str]:

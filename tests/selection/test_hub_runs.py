@@ -15,7 +15,7 @@ from jarvis_agent import JarvisAgent, Plan, Settings, Task, hf_tools
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.execution import fallback
-from jarvis_agent.selection.selector import LISTED
+from jarvis_agent.selection.selector import MAX_REMOTE_CANDIDATES
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.testing import HubDouble
 
@@ -109,7 +109,7 @@ def test_a_specialist_is_found_downloaded_and_run(
     task = Task(task=name, id=0, args={TASKS[name].inputs[0].name: value})
     usual: dict[str, Any] = {"pipeline_tag": name, "library_name": "transformers", "directory": built(tiny)}
     safe = ["transformers", "safetensors"]
-    general = [*GENERAL[name], *(f"someone/{name}-{number}" for number in range(LISTED))]
+    general = [*GENERAL[name], *(f"someone/{name}-{number}" for number in range(MAX_REMOTE_CANDIDATES))]
     for number, model in enumerate(general):
         hub.add_model(model, downloads=9_000_000 // (number + 1), tags=safe, **usual)
     hub.add_model(specialist, downloads=700, tags=[*safe, *tags], **usual)

@@ -15,8 +15,8 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource, Selection, Task
 from jarvis_agent.planning.retrieval import bm25
 from jarvis_agent.selection.purpose import Purpose, purpose_of
-from jarvis_agent.selection.ranking import CardVectors, card_text, rate
-from jarvis_agent.selection.selector import LISTED, ModelSelector
+from jarvis_agent.selection.ranking import CardVectors, card_text, score_candidates
+from jarvis_agent.selection.selector import MAX_REMOTE_CANDIDATES, ModelSelector
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.store import SelectionStore
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble
@@ -107,7 +107,7 @@ async def test_a_specialist_beyond_the_most_used_models_of_the_hub_is_found(
 ) -> None:
     with HubDouble() as hub, hub.redirected():
         usual = {"pipeline_tag": task, "providers": {"hf-inference": {}}}
-        for number in range(2 * LISTED):
+        for number in range(2 * MAX_REMOTE_CANDIDATES):
             hub.add_model(f"org/general-{number}", downloads=1_000_000 + number, **usual)
         tags = ["hu"] if chosen.endswith("hu") else []
         hub.add_model(chosen, downloads=300, tags=tags, card={"language": tags}, **usual)
@@ -117,11 +117,11 @@ async def test_a_specialist_beyond_the_most_used_models_of_the_hub_is_found(
         assert selected.model == chosen
         assert selected.candidates[1].id.startswith("org/general-")
         plain = await by.select(Task(task=task, id=0), TASKS[task], RunContext(""))
-        assert plain.model == f"org/general-{2 * LISTED - 1}"
+        assert plain.model == f"org/general-{2 * MAX_REMOTE_CANDIDATES - 1}"
 
 
 DETECTORS = ("facebook/detr-resnet-50", "hustvl/yolos-tiny")
-"""Those of the list that learned from photos of all subjects."""
+"""Those of the list that were trained on general-purpose photos."""
 
 
 @pytest.mark.parametrize(
@@ -242,11 +242,11 @@ def test_words_that_the_user_gives_as_data_are_not_sent(
 def test_factors_add_up_and_say_what_is_known() -> None:
     plain, proven = model("a/b", IMAGE, 999), model("a/c", IMAGE, 999, metadata={"results": ["top-1"]})
     here = model("a/d", IMAGE, 0, size=2_000_000_000, local=True)
-    one, two, three = rate([plain, proven, here], [True] * 3, Purpose())
+    one, two, three = score_candidates([plain, proven, here], [True] * 3, Purpose())
     assert (one.purpose, one.popularity, one.evidence, one.machine) == (0, 1.8, 0, 0)
     assert two.total > one.total
     assert (three.machine, three.popularity) == (1.0, 3.6)
-    (hosted,) = rate([here], [False], Purpose())
+    (hosted,) = score_candidates([here], [False], Purpose())
     assert hosted.machine == 0
 
 
@@ -256,8 +256,9 @@ def test_a_card_for_other_languages_loses_points() -> None:
         Purpose("Irony in tweets", ("irony",)),
         Purpose("Irony in Russian", ("irony",), frozenset({"ru"})),
     )
-    assert rate([russian], [True], asked)[0].purpose < rate([plain], [True], asked)[0].purpose
-    assert rate([russian], [True], other)[0].purpose > rate([plain], [True], other)[0].purpose
+    for purpose, first, second in ((asked, plain, russian), (other, russian, plain)):
+        better, worse = score_candidates([first, second], [True] * 2, purpose)
+        assert better.purpose > worse.purpose
 
 
 def test_a_card_says_its_subject_and_not_its_files() -> None:
