@@ -34,7 +34,7 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from jarvis_agent.core.errors import ExpertError, describe_error
+from jarvis_agent.core.errors import ExpertError, describe_error, log_error
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -159,7 +159,7 @@ async def repeating(work: Callable[[], Awaitable[object]], seconds: float, name:
             try:
                 await work()
             except Exception as error:
-                logger.warning("%s failed, and will be tried again: %s", name, error)
+                log_error(logger, f"{name} failed, and will be tried again", error)
             await asyncio.sleep(seconds)
 
     task = asyncio.create_task(repeat())

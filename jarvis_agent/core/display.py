@@ -14,7 +14,7 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.errors import BadInputError, describe_error
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -64,7 +64,7 @@ def open_image(path: Path | None, kind: str) -> Image:
     except FileNotFoundError as error:
         raise BadInputError(f"{path} does not exist any more") from error
     except Exception as error:  # Pillow raises errors of any type for damaged files.
-        raise BadInputError(f"{path} cannot be read as an image: {error}") from error
+        raise BadInputError(f"{path} cannot be read as an image: {describe_error(error)}") from error
 
 
 def to_html(path: Path | None, kind: str, *, mime: str | None = None, label: str = "", text: str = "") -> str:

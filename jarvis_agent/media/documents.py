@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from jarvis_agent.core.concurrency import check_cancelled
-from jarvis_agent.core.errors import InputError, MissingExtraError
+from jarvis_agent.core.errors import InputError, MissingExtraError, describe_error
 from jarvis_agent.media.detect import DOCX, EPUB, HTML, OLE, PDF, detect_media_type
 
 MAX_CHARS = 5_000_000
@@ -56,7 +56,8 @@ def load_text(path: Path) -> str:
     except Exception as error:  # The parsers raise errors of any type for broken files.
         if type(error).__name__ in ("FileNotDecryptedError", "DependencyError"):
             raise InputError(f"{path} is encrypted; give a copy without a password") from error
-        raise InputError(f"{path} cannot be read as {name}: {error}; open and save it again") from error
+        message = f"{path} cannot be read as {name}: {describe_error(error)}; open and save it again"
+        raise InputError(message) from error
     if not (text := "\n".join(pieces).strip()):
         raise InputError(f"{path} holds no text; if its pages are scans, give them as images and read those")
     return text

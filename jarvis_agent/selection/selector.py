@@ -176,7 +176,7 @@ class ModelSelector:
         )
         answers = await asyncio.gather(*asked, return_exceptions=True)
         failed = {
-            _label(source): str(answer) or type(answer).__name__
+            _label(source): describe_error(answer)
             for source, answer in zip(self._sources, answers, strict=True)
             if isinstance(answer, BaseException)
         }

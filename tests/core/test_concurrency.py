@@ -190,8 +190,8 @@ async def test_errors_of_a_thread_that_would_end_the_event_loop_become_runtime_e
             await run_in_daemon_thread(end, error)
 
 
-async def test_repeated_work_goes_on_after_an_error() -> None:
-    outcomes = iter([PermissionError("denied"), FileNotFoundError("gone"), None])
+async def test_repeated_work_goes_on_after_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    outcomes = iter([PermissionError("denied"), KeyError("gone"), None])
     done = asyncio.Event()
 
     async def work() -> None:
@@ -202,6 +202,7 @@ async def test_repeated_work_goes_on_after_an_error() -> None:
     async with repeating(work, 0, "the work"), asyncio.timeout(30):
         await done.wait()
     assert next(outcomes, "used up") == "used up"
+    assert "the work failed, and will be tried again: KeyError: 'gone'" in caplog.text
 
 
 @pytest.mark.parametrize(("seconds", "others_run"), [(0.0, True), (1000.0, False)])

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from PIL import Image
+
 from jarvis_agent.core.display import MAX_EMBEDDED_BYTES, ROWS
+from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.types import Resource
 
 
 def table_of(path: Path, content: str, mime: str = "text/csv") -> Resource:
     path.write_text(content, encoding="utf-8")
     return Resource(kind="table", path=path, mime=mime)
+
+
+def test_an_unreadable_image_is_an_error_that_names_its_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "large.png"
+    Image.new("RGB", (2, 2)).save(path)
+
+    def decode(image: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", decode)
+    with pytest.raises(BadInputError, match="cannot be read as an image: MemoryError"):
+        Resource(kind="image", path=path).to_pil()
 
 
 def test_each_kind_of_file_has_its_html_element_unless_it_is_large(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ async def test_a_failing_source_is_recorded_and_the_others_are_used() -> None:
 
     failing = [
         OddSource(TransientError("the Hub is away"), "hub"),
-        OddSource(KeyError(), "plugin"),
+        OddSource(KeyError("id"), "plugin"),
         OddSource(asyncio.CancelledError(), "gone"),
         OddSource([{"id": "org/row"}], "rows"),
         NoCards(THREE),
@@ -176,9 +176,9 @@ async def test_a_failing_source_is_recorded_and_the_others_are_used() -> None:
     )
     assert selection.rejected == {
         "source hub": "the Hub is away",
-        "source plugin": "KeyError",
+        "source plugin": "KeyError: 'id'",
         "source gone": "the source gone was cancelled from within",
-        "source rows": "it lists something that is not a Candidate: {'id': 'org/row'}",
+        "source rows": "TypeError: it lists something that is not a Candidate: {'id': 'org/row'}",
     }
 
 
