@@ -21,20 +21,19 @@ from jarvis_agent.core.context import ChatTurn
 MAX_TURNS = 50
 """Remembered turns of one chat."""
 
-_MAX_THREADS = 1_000
-_MAX_CHARS = 50_000_000
+MAX_THREADS = 1_000
+MAX_CHARS = 50_000_000
 """Characters of all turns together."""
 
 
 class ChatMemory:
-    """Turns by thread id. The least recently used threads are dropped first. Thread-safe."""
+    """Turns by thread id. The least recently used threads are dropped first, the newest turn never.
 
-    def __init__(
-        self, threads: int = _MAX_THREADS, turns: int = MAX_TURNS, characters: int = _MAX_CHARS
-    ) -> None:
-        """The limits; `turns` is per thread, `characters` for all. The newest turn is always kept."""
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
         self._threads: OrderedDict[str, deque[ChatTurn]] = OrderedDict()
-        self._max_threads, self._max_turns, self._max_chars = threads, turns, characters
         self._chars = 0
         self._lock = threading.Lock()
 
@@ -50,10 +49,10 @@ class ChatMemory:
             self._threads.move_to_end(thread)
             turns.append(turn)
             self._chars += _length(turn)
-            if len(turns) > self._max_turns:
+            if len(turns) > MAX_TURNS:
                 self._drop_turn(thread)
-            limit = max(self._max_chars, _length(turn))
-            while len(self._threads) > self._max_threads or self._chars > limit:
+            limit = max(MAX_CHARS, _length(turn))
+            while len(self._threads) > MAX_THREADS or self._chars > limit:
                 self._drop_turn(next(iter(self._threads)))
 
     def _drop_turn(self, thread: str) -> None:

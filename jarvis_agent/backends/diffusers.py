@@ -303,19 +303,15 @@ def generate_shape(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
             shape[None], shape.device, grid_size=int(call.candidate.metadata.get("grid_size", GRID))
         )
     colors = torch.stack([mesh.vertex_channels[channel] for channel in "RGB"], dim=1)
-    return {
-        "vertices": _array(mesh.verts),
-        "faces": _array(mesh.faces),
-        "colors": _array(colors).clip(0, 1),
-    }
+    return {"vertices": mesh.verts, "faces": mesh.faces, "colors": colors.clip(0, 1)}
 
 
 def text_to_audio(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
-    """Return {audio, sampling_rate}: mono samples of the sound that a text describes."""
-    samples = _array(call_pipeline(loaded, call, prompt=text_of(call)).audios[0])
+    """Return {audio, sampling_rate}: the sound that a text describes."""
+    samples = call_pipeline(loaded, call, prompt=text_of(call)).audios[0]
     decoder = getattr(loaded.pipe, "vocoder", None) or loaded.pipe.vae
     rate = getattr(decoder.config, "sampling_rate", None) or loaded.pipe.sample_rate
-    return {"audio": samples.mean(axis=0) if samples.ndim > 1 else samples, "sampling_rate": int(rate)}
+    return {"audio": samples, "sampling_rate": int(rate)}
 
 
 def _sample_frames(path: Path) -> list[Image]:
@@ -383,16 +379,6 @@ def _frame_rate(loaded: LoadedPipeline, call: Call) -> float:
             return float(stated)
     name = type(loaded.pipe).__name__
     return next((rate for pattern, rate in FRAME_RATES if re.search(pattern, name)), DEFAULT_FRAME_RATE)
-
-
-def _array(values: Any) -> Any:
-    """Return a numpy array of a tensor or an array."""
-    import numpy as np
-    import torch
-
-    if not isinstance(values, torch.Tensor):
-        return np.asarray(values)
-    return (values.float() if values.is_floating_point() else values).cpu().numpy()
 
 
 DISTILLED: tuple[tuple[str, Mapping[str, Any]], ...] = (

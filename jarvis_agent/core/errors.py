@@ -4,7 +4,7 @@
     ├── ConfigError                       a setting, key or name is wrong
     │   └── MissingExtraError             an optional package is not installed
     ├── InputError                        the request, or a file or URL in it, cannot be used
-    │   ├── TooLongError                  the request has more text than the settings allow
+    │   ├── TooLongError                  the request has too much text
     │   └── ForbiddenError                a file or URL that this request may not read
     ├── PlanError                         a plan cannot be made or repaired
     ├── LLMError                          the language model failed, refused, or timed out
@@ -67,7 +67,7 @@ class InputError(JarvisError):
 
 
 class TooLongError(InputError):
-    """The request has more text than the settings allow."""
+    """The request has more text than `core.request.MAX_TEXT_BYTES`."""
 
 
 class ForbiddenError(InputError):

@@ -20,7 +20,8 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -168,7 +169,7 @@ Out = TypeVar("Out")
 
 
 class AsyncRunnable(Runnable[In, Out]):
-    """A Runnable whose other methods, sync and async, follow from `astream`.
+    """A Runnable whose other methods, sync and async, follow from `astream`, which yields at least once.
 
     The context variables of a sync call, and with them the parent's config, are visible in `astream`.
     """
@@ -182,9 +183,10 @@ class AsyncRunnable(Runnable[In, Out]):
     ) -> AsyncGenerator[Out, None]:
         """The output in chunks. Close it (`aclosing`) unless it is read to the end."""
 
-    @abstractmethod
-    def join(self, chunks: list[Out]) -> Out:
-        """The whole output, from its chunks."""
+    def join(self, chunks: list[Any]) -> Out:
+        """The whole output: the sum of its chunks."""
+        whole: Out = reduce(add, chunks)
+        return whole
 
     async def ainvoke(self, input: In, config: RunnableConfig | None = None, **kwargs: Any) -> Out:  # noqa: A002
         """The whole output."""

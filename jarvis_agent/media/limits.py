@@ -63,7 +63,7 @@ TASK_LIMITS = {task: limits for tasks, limits in _TASK_LIMITS for task in tasks.
 `characters` are those of all texts, `texts` and `images` the items of a list. Settings limit files further.
 """
 
-_MAX_SHOWN_S = 1e9
+MAX_SHOWN_S = 1e9
 """Damaged files may claim durations beyond the range of timedelta."""
 
 
@@ -143,7 +143,7 @@ def _check_video(path: Path, settings: Settings) -> None:
 
 def _check_seconds(path: Path, seconds: float, settings: Settings) -> None:
     if seconds > settings.max_seconds:
-        lasts, limit = (timedelta(seconds=int(min(s, _MAX_SHOWN_S))) for s in (seconds, settings.max_seconds))
+        lasts, limit = (timedelta(seconds=int(min(s, MAX_SHOWN_S))) for s in (seconds, settings.max_seconds))
         raise InputError(f"{path} lasts {lasts}, longer than {limit} (JARVIS_MAX_SECONDS); give a part of it")
 
 

@@ -291,10 +291,6 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
                     copies[call] += 1
                 yield chunk
 
-    def join(self, chunks: list[Plan]) -> Plan:
-        """The sum of the chunks."""
-        return sum(chunks, Plan())
-
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the chain, without what depends on the request."""
         chain = self.prompts.plan | self.client | PlanOutputParser(specs=self.specs)

@@ -152,10 +152,6 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
             omitted = _omitted("".join([*shown, rest]), input)
             yield f"{rest}\n\n{omitted}" if omitted else rest
 
-    def join(self, chunks: list[str]) -> str:
-        """The whole answer."""
-        return "".join(chunks)
-
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the chain for a plan with tasks."""
         return self._chain("respond").get_graph(config)

@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
+from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Resource
 
 _SUFFIXES = {
@@ -75,7 +76,8 @@ class PathChecker:
         made, known = list(made), [*made, *known]
         self._made = {str(resource.path): resource.kind for resource in made if resource.path is not None}
         self._paths = {str(resource.path): None for resource in known if resource.path is not None}
-        self._quoted = [*self._paths, *(resource.name for resource in known), *_texts(list(quoted))]
+        self._quoted = [*self._paths, *(resource.name for resource in known)]
+        map_texts(list(quoted), self._quoted.append)
         self._full = names or {}
         self._missing = missing
         self._looks = looks
@@ -148,15 +150,6 @@ class PathChecker:
         named = {kind for kind, words in _PLACEHOLDER_KINDS.items() if re.search(words, placeholder.lower())}
         fitting = [path for path, kind in self._made.items() if not named or kind in named]
         return fitting[0] if len(fitting) == 1 else f"{placeholder} {self._missing}"
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in plain data."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for entry in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(entry)
 
 
 def _names(text: str) -> Iterator[str]:

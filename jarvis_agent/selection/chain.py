@@ -112,10 +112,6 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
         values = fill(self.template, _variables(given), self.window)
         yield await self._chain(given.candidates).ainvoke(values, config)
 
-    def join(self, chunks: list[ModelChoice]) -> ModelChoice:
-        """The choice."""
-        return chunks[-1]
-
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the chain: prompt, model, parser."""
         return self._chain([]).get_graph(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from jarvis_agent.agent.memory import ChatMemory
@@ -12,8 +13,10 @@ def requests(memory: ChatMemory, thread: str) -> list[str]:
     return [turn.request for turn in memory.turns(thread)]
 
 
-def test_a_memory_keeps_the_newest_turns_of_the_newest_threads() -> None:
-    memory = ChatMemory(threads=2, turns=3)
+def test_a_memory_keeps_the_newest_turns_of_the_newest_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.agent.memory.MAX_THREADS", 2)
+    monkeypatch.setattr("jarvis_agent.agent.memory.MAX_TURNS", 3)
+    memory = ChatMemory()
     for number, thread in enumerate("abac"):
         memory.add(thread, ChatTurn(str(number), ""))
     assert [requests(memory, thread) for thread in "abc"] == [["0", "2"], [], ["3"]]
@@ -22,8 +25,9 @@ def test_a_memory_keeps_the_newest_turns_of_the_newest_threads() -> None:
     assert requests(memory, "a") == ["7", "8", "9"]
 
 
-def test_a_memory_is_bounded_by_characters_but_keeps_the_newest_turn() -> None:
-    memory = ChatMemory(characters=10)
+def test_a_memory_is_bounded_by_characters_but_keeps_the_newest_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.agent.memory.MAX_CHARS", 10)
+    memory = ChatMemory()
     memory.add("a", ChatTurn("1234", "1"))
     memory.add("b", ChatTurn("2345", "2"))
     memory.add("b", ChatTurn("3", "3"))

@@ -42,6 +42,7 @@ from jarvis_agent.core.text import clean, replace_surrogates
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import decode_audio, write_audio
 from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.limits import MAX_SHOWN_S
 from jarvis_agent.media.video import is_mp4, opened, probe_video, to_mp4, write_video
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ _FACTS = {
     "fps": "{fps:g} frames a second",
     "sampling_rate": "{sampling_rate} Hz",
 }
-_MAX_CLOCK_S = 1e9
-"""Damaged files may claim durations beyond the range of timedelta."""
 
 _COUNTED = ("frame", "channel", "page", "word", "line", "character", "row", "entry")
 """Facts of a file in a sentence."""
@@ -92,7 +91,7 @@ def file_info(raw: Any, call: Call) -> Adapted:
     if not {"name", "format", "bytes"} <= info.keys():
         raise UnexpectedError("{name, format, bytes, …}")
     seconds = info.get("duration", 0)
-    clock = f" ({timedelta(seconds=int(seconds))})" if 60 <= seconds < _MAX_CLOCK_S else ""
+    clock = f" ({timedelta(seconds=int(seconds))})" if 60 <= seconds < MAX_SHOWN_S else ""
     facts = [template.format(**info, clock=clock) for name, template in _FACTS.items() if name in info]
     facts += [quantity(info[plural(noun)], noun) for noun in _COUNTED if plural(noun) in info]
     if "columns" in info:

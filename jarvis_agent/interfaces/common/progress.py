@@ -37,16 +37,17 @@ PIPE_WIDTH = 10_000
 
 State = Literal["planned", "selecting", "waiting", "loading", "running", "ok", "failed", "skipped"]
 
-_STYLES: dict[State, tuple[str, str]] = {
+STYLES: dict[State, tuple[str, str]] = {
     "planned": ("○", ""),
     "selecting": ("○", "cyan"),
     "waiting": ("○", "dim"),
-    "loading": ("○", "cyan"),
+    "loading": ("↓", "cyan"),
     "running": ("▶", "yellow"),
     "ok": ("✓", "green"),
     "failed": ("✗", "red"),
     "skipped": ("–", "dim"),
 }
+"""The icon of each state, and its style in a terminal."""
 
 
 def shorten(text: str, length: int) -> str:
@@ -165,7 +166,7 @@ def _tree(rows: Sequence[TaskProgress], now: float, words: Phrases) -> Tree:
 
 
 def _label(row: TaskProgress, now: float, words: Phrases) -> RenderableType:
-    icon, style = _STYLES[row.state]
+    icon, style = STYLES[row.state]
     label = Text.assemble((f"{icon} {_name(row.task)}", style))
     label.append(_after(row.task, "  after "), "dim")
     if row.state != "planned":

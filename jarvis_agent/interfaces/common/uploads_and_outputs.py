@@ -27,6 +27,7 @@ from starlette.responses import FileResponse
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.spec import Modality
+from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.common.access import sign
@@ -166,18 +167,16 @@ def to_paths(value: Any, runs: Path, origin: str = "") -> Any:
 
     A path is no permission: the agent checks it like any other path in a request.
     """
-    if isinstance(value, dict):
-        return {name: to_paths(item, runs, origin) for name, item in value.items()}
-    if isinstance(value, list):
-        return [to_paths(item, runs, origin) for item in value]
-    if not isinstance(value, str):
-        return value
     # Each pattern begins with plain characters, which are found fast: the text may be a file in base64.
     starts = [r"/outputs/(?<![^\s(<\"'`]/outputs/)", *([re.escape(f"{origin}/outputs/")] if origin else [])]
-    for start in starts:
-        pattern = rf"{start}({_FILE})(?:\?signature=\w+)?"
-        value = re.sub(pattern, lambda match: f"{runs.absolute()}/{match[1]}", value)
-    return value
+
+    def replaced(text: str) -> str:
+        for start in starts:
+            pattern = rf"{start}({_FILE})(?:\?signature=\w+)?"
+            text = re.sub(pattern, lambda match: f"{runs.absolute()}/{match[1]}", text)
+        return text
+
+    return map_texts(value, replaced)
 
 
 def origin_of(request: Request) -> str:

@@ -25,21 +25,11 @@ from jarvis_agent.core.display import to_html
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.interfaces.common.progress import RunProgress, TaskProgress, shorten
+from jarvis_agent.interfaces.common.progress import STYLES, RunProgress, TaskProgress, shorten
 from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor, models_of
 from jarvis_agent.planning.plan import levels_of
 
-ICONS = {
-    "planned": "○",
-    "selecting": "○",
-    "waiting": "○",
-    "loading": "↓",
-    "running": "▶",
-    "ok": "✓",
-    "failed": "✗",
-    "skipped": "–",
-    "stopped": "■",
-}
+ICONS: dict[str, str] = {state: icon for state, (icon, _) in STYLES.items()} | {"stopped": "■"}
 _HEIGHT, _ROW, _WIDTH = 78, 116, 150
 """Pixels: a box, a level with the lines below it, the least width of a box."""
 _MAX_CHARS = 4_000

@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from huggingface_hub import CachedRepoInfo, CachedRevisionInfo
 
 
+_TTL_S = 60.0
+"""For this long a scan is reused."""
+
+
 class CacheSource:
     """Lists the models of the Hub's cache.
 
     Args:
         settings: unused; every source is created with the settings.
         cache_dir: the cache; None: that of huggingface_hub (HF_HUB_CACHE, HF_HOME).
-        ttl: seconds for which a scan is reused.
         clock: returns seconds; for tests.
     """
 
@@ -40,11 +43,9 @@ class CacheSource:
         settings: Settings,
         *,
         cache_dir: Path | None = None,
-        ttl: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cache_dir = cache_dir
-        self._ttl = ttl
         self._clock = clock
         self._lock = threading.Lock()
         self._scanned: tuple[float, list[Candidate]] | None = None
@@ -60,7 +61,7 @@ class CacheSource:
 
     def _scan(self) -> list[Candidate]:
         with self._lock:
-            if self._scanned is None or self._clock() - self._scanned[0] > self._ttl:
+            if self._scanned is None or self._clock() - self._scanned[0] > _TTL_S:
                 self._scanned = (self._clock(), self._read())
             return self._scanned[1]
 
