@@ -250,8 +250,8 @@ class HFTaskTool(BaseTool):
         store = ResourceStore(settings, for_tool=True)
         thread = str(config.get("configurable", {}).get("thread_id") or "")
         if thread or runtime is None:
-            store.admit(file for owner, file in tuple(self.produced) if owner == thread)
-        store.admit(await asyncio.to_thread(files_in, messages_in(runtime), settings))
+            store.grant_resources(file for owner, file in tuple(self.produced) if owner == thread)
+        store.grant_resources(await asyncio.to_thread(files_in, messages_in(runtime), settings))
         task = Task(task=self.spec.name, id=0, args={k: v for k, v in args.items() if v is not None})
         context = RunContext(request=last_human_message(runtime), config=config)
         began = perf_counter()

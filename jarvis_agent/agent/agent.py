@@ -119,13 +119,13 @@ class JarvisAgent(Runnable[Any, Run]):
                 "JarvisAgent(checkpointer=InMemorySaver(), approve=True). In a larger graph, which has its "
                 "own, use agent.with_checkpointer(None, approve=True).graph"
             )
-        read = read_settings(settings)
+        settings = read_settings(settings)
         if model == NO_MODEL:
-            read = read.model_copy(update={"model": NO_MODEL})
-        self.model = resolve_model(model, read)
+            settings = settings.model_copy(update={"model": NO_MODEL})
+        self.model = resolve_model(model, settings)
         self.stages = make_stages(
             self.model,
-            read,
+            settings,
             planner=planner,
             selector=selector,
             responder=responder,
@@ -197,14 +197,14 @@ class JarvisAgent(Runnable[Any, Run]):
         return await RunPipeline(self.stages, config, turns=turns).plan(Request.of(request))
 
     async def events(self, request: Any, config: RunnableConfig | None = None) -> AsyncGenerator[Event, None]:
-        """The events of a run as they happen; the last one is "done" and has the Run.
+        """The events of a run as they happen, which `invoke` and `stream` read; "done" is last, with the Run.
 
         Closing the generator (`contextlib.aclosing`) cancels the run. With a checkpointer, `request` may be
         None or a `Command`, and a run that stops for approval ends without "done".
         """
         request, history = await read_history(request)
-        made = self._events(request, ensure_config(config))
-        async with aclosing(self._observer(made) if self._observer else made) as events:
+        events = self._unobserved_events(request, ensure_config(config))
+        async with aclosing(self._observer(events) if self._observer else events) as events:
             async for event in events:
                 if event.run is not None and history is not None:
                     asked = HumanMessage(Request.of(request).text)
@@ -232,7 +232,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
         """As `invoke`."""
-        return await self._acall_with_config(self._run, input, config, **kwargs)
+        return await self._acall_with_config(self._ainvoke, input, config, **kwargs)
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Run]:  # noqa: A002
         """Chunks whose sum is the Run: the plan, results as tasks end, the answer's tokens, the usage."""
@@ -249,9 +249,9 @@ class JarvisAgent(Runnable[Any, Run]):
         async def single() -> AsyncIterator[Any]:
             yield input
 
-        streamed = self._atransform_stream_with_config(single(), self._stream, config, **kwargs)
-        async with aclosing(cast("AsyncGenerator[Run, None]", streamed)) as found:
-            async for chunk in found:
+        streamed = self._atransform_stream_with_config(single(), self._atransform, config, **kwargs)
+        async with aclosing(cast("AsyncGenerator[Run, None]", streamed)) as chunks:
+            async for chunk in chunks:
                 yield chunk
 
     def as_tool(  # type: ignore[override]
@@ -501,7 +501,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
         return StoredRuns(self.graph, self.settings, approve=self.approve)
 
-    def _events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
+    def _unobserved_events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
         if self.checkpointer is not None or self.approve:
             return self._stored_runs.events(request, config)
         thread = _thread(config)
@@ -512,7 +512,7 @@ class JarvisAgent(Runnable[Any, Run]):
     def _turns(self, thread: str) -> tuple[ChatTurn, ...]:
         return (*self._history, *self._memory.turns(thread))[-MAX_TURNS:]
 
-    async def _run(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
+    async def _ainvoke(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
         config = patch_config(config, callbacks=run_manager.get_child())
         run = None
         async with aclosing(self.events(value, config)) as events:
@@ -529,17 +529,17 @@ class JarvisAgent(Runnable[Any, Run]):
             plan=Plan.model_validate({"tasks": shown.get("plan", []), "notes": shown.get("notes", [])})
         )
 
-    async def _stream(
+    async def _atransform(
         self, values: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
     ) -> AsyncIterator[Run]:
         config = patch_config(config, callbacks=run_manager.get_child())
         async for value in values:
-            shown = False
-            async with aclosing(self.events(value, config)) as events, aclosing(run_chunks(events)) as found:
-                async for chunk in found:
-                    shown = True
+            is_empty = True
+            async with aclosing(self.events(value, config)) as events, aclosing(run_chunks(events)) as chunks:
+                async for chunk in chunks:
+                    is_empty = False
                     yield chunk
-            if not shown:
+            if is_empty:
                 yield await self._waiting_run(config)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from pydantic import TypeAdapter
 
@@ -48,7 +48,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.llm.client import ask_unavailable_models_once
+from jarvis_agent.llm.client import remember_unavailable_models
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
@@ -59,13 +59,16 @@ logger = logging.getLogger(__name__)
 MAX_FILES = 100
 """Most files and attachments of one request."""
 
-_BEGUN = TypeAdapter(tuple[str, float])
+_START = TypeAdapter(tuple[str, float])
 _FILES = TypeAdapter(list[Resource])
-_PLANNED = TypeAdapter(tuple[Plan, float])
+_TIMED_PLAN = TypeAdapter(tuple[Plan, float])
 _PLAN = TypeAdapter(Plan)
-_STEPS = TypeAdapter(list[PlannedTask])
+_PLANNED_TASKS = TypeAdapter(list[PlannedTask])
 _APPROVED = TypeAdapter(Approved)
 _TEXT = TypeAdapter(str)
+
+_Opened = tuple[Mapping[str, TaskRunner], RunContext]
+"""What runs the tasks, and the request with its files."""
 
 
 class RunPipeline:
@@ -127,10 +130,10 @@ class RunPipeline:
 
     async def plan(self, request: Request) -> Plan:
         """The plan only; nothing is run. Raises as `events`."""
-        await self._begin(request)
+        await self._start(request)
         try:
-            _, context = await self._prepare(request, makes_files=False)
-            return (await self._write_plan(context, lambda task: None))[0]
+            _, context = await self._open_in_time(request, makes_files=False)
+            return (await self._run_planners(context, lambda task: None))[0]
         finally:
             await self._close_store()
 
@@ -140,19 +143,19 @@ class RunPipeline:
         The planner adds each task to the executor as it writes it. The executor selects its model at once,
         and runs it when its inputs are available.
         """
-        ask_unavailable_models_once()
-        await self._begin(request)
+        remember_unavailable_models()
+        await self._start(request)
         results: list[TaskResult] = []
         try:
             try:
-                runners, context = await self._prepare(request)
-            except BudgetError as error:
+                runners, context = await self._open_in_time(request)
+            except BudgetError as error:  # its seconds ended while files were opened
                 context, plan = self._context(request), Plan(notes=[str(error)], removed=[str(error)])
             else:
                 async with Executor(
                     runners, self._store, context, self._settings, self._emit, self._clock, self._steps
                 ) as executor:
-                    plan = await self._plan(context, executor, runners)
+                    plan = await self._plan_and_start(context, executor, runners)
                     results = await executor.join(plan.tasks, self._deadline)
                     plan, results = await self._replan(context, executor, plan, results)
             answer = await self._respond(context, plan, results)
@@ -169,28 +172,26 @@ class RunPipeline:
         run = Run(answer=answer, plan=plan, results=results, usage=usage, timings=timings)
         self._emit(Event(kind="done", seconds=now, run=run))
 
-    async def _begin(self, request: Request) -> None:
-        """Open the run's directory and start its clock. A resumed run keeps both, and gets its time again."""
+    async def _start(self, request: Request) -> None:
+        """Open the run's directory and start its clock. A resumed run keeps both, with a later deadline."""
         request.check_length()
         if not request.text and not request.blocks:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
 
-        def begin() -> tuple[str, float]:
+        def start() -> tuple[str, float]:
             return str(RunDirectory(self._settings).path), time.time()
 
-        directory, began = await self._steps.run_once("begin", lambda: asyncio.to_thread(begin), _BEGUN)
+        directory, began = await self._steps.run_once("begin", lambda: asyncio.to_thread(start), _START)
         self._store = ResourceStore(self._settings, directory=Path(directory))
         elapsed = max(0.0, time.time() - began)
         self._began -= elapsed
         self._deadline += elapsed
 
-    async def _prepare(
-        self, request: Request, *, makes_files: bool = True
-    ) -> tuple[Mapping[str, TaskRunner], RunContext]:
-        """The runners, and the request with its files opened."""
+    async def _open_in_time(self, request: Request, *, makes_files: bool = True) -> _Opened:
+        """As `_open_request`, within the time of the run. Raises BudgetError or DeadlineError."""
         try:
             left = self._deadline - self._clock()
-            return await run_with_timeout(left, self._open(request, makes_files), "preparing the run")
+            return await run_with_timeout(left, self._open_request(request, makes_files), "preparing the run")
         except StageTimeoutError as error:
             seconds, setting = self._settings.run_limit
             kind = BudgetError if seconds < self._settings.run_timeout else DeadlineError
@@ -199,19 +200,19 @@ class RunPipeline:
                 "try again with fewer files, or files of this machine"
             ) from error
 
-    async def _open(self, request: Request, makes_files: bool) -> tuple[Mapping[str, TaskRunner], RunContext]:
+    async def _open_request(self, request: Request, makes_files: bool) -> _Opened:
         """Find the runners and open the files. The output directory is created first."""
         if makes_files:
             await asyncio.to_thread(self._store.directory.prepare)
         runners = await self._stages.runners()
-        known = {(turn.request, turn.answer) for turn in self._turns}
-        told = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known]
-        turns = [await recall(turn, self._store) for turn in (*told, *self._turns)]
+        remembered = {(turn.request, turn.answer) for turn in self._turns}
+        given = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in remembered]
+        turns = [await restore_turn(turn, self._store) for turn in (*given, *self._turns)]
         files = await self._steps.run_once(
-            "files", lambda: grant_files(request, self._store, self._settings), _FILES
+            "files", lambda: grant_request_files(request, self._store, self._settings), _FILES
         )
         if self._steps.is_stored:
-            await readmit_files(files, self._store)
+            await restore_grants(files, self._store)
         specs = {name: runner.spec for name, runner in runners.items()}
         return runners, self._context(request, turns=tuple(turns), files=tuple(files), specs=specs)
 
@@ -225,51 +226,53 @@ class RunPipeline:
             **opened,
         )
 
-    async def _plan(self, context: RunContext, executor: Executor, runners: Mapping[str, TaskRunner]) -> Plan:
-        """The plan. Its tasks are added to the executor as they come; a stored plan's, when it is stored."""
+    async def _plan_and_start(
+        self, context: RunContext, executor: Executor, runners: Mapping[str, TaskRunner]
+    ) -> Plan:
+        """The plan. Its tasks start as they come; with a checkpointer, once it is stored and approved."""
         add: AddTask = (lambda task: None) if self._steps.is_stored else executor.add
-
         plan, self._timings["plan"] = await self._steps.run_once(
-            "plan", lambda: self._write_plan(context, add), _PLANNED
+            "plan", lambda: self._run_planners(context, add), _TIMED_PLAN
         )
-        if self._steps.is_stored:
-            approved, models = await self._approve(plan, context, runners)
-            plan = approved.plan
-        self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-        if self._steps.is_stored:
-            for task in plan.tasks:
-                executor.add(task, models.get(task.id), answer=approved.answers.get(task.id))
-        return plan
+        if not self._steps.is_stored:
+            self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
+            return plan
+        approved, models = await self._approve(plan, context, runners)
+        self._emit(Event(kind="planned", seconds=self._clock(), plan=approved.plan))
+        for task in approved.plan.tasks:
+            executor.add(task, models.get(task.id), answer=approved.answers.get(task.id))
+        return approved.plan
 
     async def _approve(
         self, plan: Plan, context: RunContext, runners: Mapping[str, TaskRunner]
     ) -> tuple[Approved, dict[int, Selection | None]]:
-        """The plan as it was decided on, and the models that the decision knew, by task."""
-        steps: list[PlannedTask] = []
+        """The approved plan, and the models that were shown for approval, by task id."""
+        planned: list[PlannedTask] = []
 
         async def decide() -> Approved:
             if self._ask is None:
                 return Approved(plan=plan)
-            return approve(plan, steps, context, self._policy, self._ask)
+            return approve(plan, planned, context, self._policy, self._ask)
 
         if self._ask is not None:
-            steps = await self._steps.run_once(
-                "models", lambda: self._foresee(plan, context, runners), _STEPS
+            planned = await self._steps.run_once(
+                "models", lambda: self._preview_models(plan, context, runners), _PLANNED_TASKS
             )
         approved = await self._steps.run_once(DECISION, decide, _APPROVED)
-        return approved, {step.task.id: step.selection for step in steps if step.task in approved.plan.tasks}
+        kept = [one for one in planned if one.task in approved.plan.tasks]
+        return approved, {one.task.id: one.selection for one in kept}
 
-    async def _foresee(
+    async def _preview_models(
         self, plan: Plan, context: RunContext, runners: Mapping[str, TaskRunner]
     ) -> list[PlannedTask]:
-        """The tasks with the models that are chosen for them, and what their runs will need."""
+        """Select the models of all tasks in advance, to show them for approval."""
 
-        async def foresee(task: Task) -> PlannedTask:
+        async def preview(task: Task) -> PlannedTask:
             runner = runners.get(task.task)
             if runner is None:
                 return PlannedTask(task=task)
             try:
-                chosen = await run_with_timeout(
+                selection = await run_with_timeout(
                     self._settings.task_timeout, runner.select(task, context), f"the choice for {task.task}"
                 )
             except Exception as error:
@@ -278,16 +281,18 @@ class RunPipeline:
                 return PlannedTask(task=task)
             backends = getattr(runner, "registry", self._stages.registry).backends
             store, meter = open_store(self._settings), self._steps.meter
-            return await asyncio.to_thread(planned_task, task, chosen, backends, meter, store)
+            return await asyncio.to_thread(planned_task, task, selection, backends, meter, store)
 
-        return await gather_limited(foresee, plan.tasks, self._settings.max_parallel)
+        return await gather_limited(preview, plan.tasks, self._settings.max_parallel)
 
-    async def _write_plan(self, context: RunContext, add: AddTask) -> tuple[Plan, float]:
+    async def _run_planners(self, context: RunContext, add: AddTask) -> tuple[Plan, float]:
         """The plan, as far as it was written in time, and the seconds it took."""
         started, plan = self._clock(), Plan()
         inputs = _inputs(context, tools=context.specs)
         for planner in filter(None, (self._stages.planner, self._stages.fallback_planner)):
-            part, is_complete = await self._ask_planner(planner, "planning", inputs, add)
+            part, is_complete = await ask_planner(
+                planner, "planning", inputs, self._config, add, self._limit(5)
+            )
             plan += part
             if is_complete or plan.tasks:
                 break
@@ -305,22 +310,17 @@ class RunPipeline:
             if self._clock() >= self._deadline or all(result.status == "ok" for result in results):
                 return Plan()
             inputs = _inputs(context, tools=context.specs, plan=plan, results=results)
-            return (await self._ask_planner(replanner, "planning again", inputs, lambda task: None))[0]
+            what, limit = "planning again", self._limit(5)
+            return (await ask_planner(replanner, what, inputs, self._config, lambda task: None, limit))[0]
 
         started = self._clock()
-        more = await self._steps.run_once("replan", write, _PLAN)
-        if more == Plan():
+        addition = await self._steps.run_once("replan", write, _PLAN)
+        if addition == Plan():
             return plan, results
         self._timings["replan"] = self._clock() - started
-        plan += more
+        plan += addition
         self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-        return plan, await executor.join(plan.tasks, self._deadline) if more.tasks else results
-
-    async def _ask_planner(
-        self, planner: Runnable[Any, Plan], what: str, inputs: dict[str, Any], add: AddTask
-    ) -> tuple[Plan, bool]:
-        limit = self._limit(5)
-        return await ask_planner(planner, what, inputs, self._config, add, limit)
+        return plan, await executor.join(plan.tasks, self._deadline) if addition.tasks else results
 
     async def _respond(self, context: RunContext, plan: Plan, results: list[TaskResult]) -> str:
         """The answer. If its writer fails or exceeds its time, the report completes it."""
@@ -355,7 +355,7 @@ class RunPipeline:
         return perf_counter() - self._began
 
     def _limit(self, factor: int) -> tuple[float, str]:
-        """Seconds for a stage: its own limit or what is left of the run; and the limit's name."""
+        """The time limit of a stage: its own, or what is left of the run if that is less."""
         run_seconds, setting = self._settings.run_limit
         left = self._deadline - self._clock(), f"{run_seconds:g} s, {setting}"
         seconds = factor * self._settings.llm_timeout
@@ -366,7 +366,7 @@ class RunPipeline:
             async with asyncio.timeout(limits.CANCEL_GRACE_S):
                 await run_in_daemon_thread(self._store.directory.close)
         except TimeoutError:
-            logger.warning("the directory of a run does not respond and is left")
+            logger.warning("closing the directory of a run timed out; it is left open")
 
 
 def _inputs(context: RunContext, **more: Any) -> dict[str, Any]:
@@ -380,12 +380,12 @@ def _seconds(results: Sequence[TaskResult]) -> float:
 
 def _turn_of(context: RunContext, answer: str, results: Sequence[TaskResult]) -> ChatTurn:
     """The run as a chat turn, with the files that it was given or produced."""
-    made = [resource for result in results for resource in result.resources]
-    files = [resource for resource in (*context.files, *made) if resource.path is not None]
+    produced = [resource for result in results for resource in result.resources]
+    files = [resource for resource in (*context.files, *produced) if resource.path is not None]
     return ChatTurn(context.request, answer, tuple(files))
 
 
-async def grant_files(request: Request, store: ResourceStore, settings: Settings) -> list[Resource]:
+async def grant_request_files(request: Request, store: ResourceStore, settings: Settings) -> list[Resource]:
     """Open the files that a request has and names.
 
     Raises:
@@ -395,7 +395,7 @@ async def grant_files(request: Request, store: ResourceStore, settings: Settings
     if count > MAX_FILES:
         raise InputError(f"the request has {count} files, more than {MAX_FILES}; split it")
     files = await gather_limited(store.grant, request.files, settings.max_parallel)
-    files += await gather_limited(store.keep, request.blocks, settings.max_parallel)
+    files += await gather_limited(store.grant_block, request.blocks, settings.max_parallel)
     known = {file.name for file in files}
     for name in await asyncio.to_thread(mentions, request.text, store.access.is_known):
         if name not in known and (file := await store.grant_mention(name)) not in files:
@@ -403,22 +403,22 @@ async def grant_files(request: Request, store: ResourceStore, settings: Settings
     return files
 
 
-async def readmit_files(files: Sequence[Resource], store: ResourceStore) -> None:
+async def restore_grants(files: Sequence[Resource], store: ResourceStore) -> None:
     """Let a resumed run read the files that it had opened."""
-    store.admit(files)
+    store.grant_resources(files)
     for file in files:
         if file.path is None:
             await store.grant_mention(file.name)
 
 
-async def recall(turn: ChatTurn, store: ResourceStore) -> ChatTurn:
+async def restore_turn(turn: ChatTurn, store: ResourceStore) -> ChatTurn:
     """An earlier turn with its files, which this run may read again."""
     for name in await asyncio.to_thread(mentions, turn.request, store.access.is_known):
         await store.grant_mention(name)
-    store.admit(turn.resources)
+    store.grant_resources(turn.resources)
     if turn.resources:
         return turn
-    recalled = [await store.recall(block) for block in turn.blocks]
-    given = [resource for resource in recalled if resource is not None]
-    made = await store.grant_outputs(turn.answer)
-    return replace(turn, resources=(*given, *made), blocks=())
+    restored = [await store.grant_earlier_block(block) for block in turn.blocks]
+    attached = [resource for resource in restored if resource is not None]
+    outputs = await store.grant_outputs(turn.answer)
+    return replace(turn, resources=(*attached, *outputs), blocks=())

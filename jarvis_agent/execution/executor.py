@@ -207,7 +207,7 @@ class Executor:
             result = await self._select_and_run(state)
         else:
             result = await self._results.get_or_run(state.task, lambda: self._select_and_run(state))
-        self._store.admit(result.resources)
+        self._store.grant_resources(result.resources)
         self._end(result)
 
     async def _select_and_run(self, state: _TaskState) -> TaskResult:

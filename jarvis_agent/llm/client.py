@@ -76,7 +76,7 @@ _unavailable: ContextVar[dict[LLMClient, str]] = ContextVar("unavailable")
 """Why clients cannot be used in the rest of this run."""
 
 
-def ask_unavailable_models_once() -> None:
+def remember_unavailable_models() -> None:
     """In this context, a client whose model turns out to be unavailable fails at once from then on."""
     _unavailable.set({})
 

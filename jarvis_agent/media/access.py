@@ -64,7 +64,7 @@ class AccessPolicy:
         """Allow a file under a name."""
         self._granted[name] = file
 
-    def admit(self, resources: Iterable[Resource]) -> None:
+    def allow_resources(self, resources: Iterable[Resource]) -> None:
         """Allow files that this chat has produced or received, by path and by name."""
         for resource in resources:
             if resource.path is not None:

@@ -110,11 +110,11 @@ class ResourceStore:
         resources = [await self.grant_mention(name) for name in dict.fromkeys(named)]
         return [file for file in resources if file.path is not None]
 
-    def admit(self, resources: Iterable[Resource]) -> None:
+    def grant_resources(self, resources: Iterable[Resource]) -> None:
         """Allow files that this chat has produced or received."""
-        self.access.admit(resources)
+        self.access.allow_resources(resources)
 
-    async def keep(self, block: Mapping[str, Any]) -> Resource:
+    async def grant_block(self, block: Mapping[str, Any]) -> Resource:
         """Store a content block of a message (image, audio, video, file) as a file of this run.
 
         Raises:
@@ -128,7 +128,7 @@ class ResourceStore:
             raise InputError(f"the attached file {label!r} has no data; attach its bytes (base64) or its URL")
         return await self._decode(data or url, mime)
 
-    async def recall(self, block: Mapping[str, Any]) -> Resource | None:
+    async def grant_earlier_block(self, block: Mapping[str, Any]) -> Resource | None:
         """Store an attachment of an earlier turn; its URL is fetched when a task first uses it.
 
         Returns:
@@ -136,7 +136,7 @@ class ResourceStore:
         """
         url = str(block.get("url") or "")
         try:
-            return await (self.grant_mention(url) if _URL.match(url) else self.keep(block))
+            return await (self.grant_mention(url) if _URL.match(url) else self.grant_block(block))
         except InputError as error:
             logger.warning("an attachment of an earlier turn is left out: %s", error)
             return None
@@ -217,7 +217,7 @@ class ResourceStore:
         """Store base64 data or a data URI as a file; one at a time, since it may take much memory."""
         async with self._decoding:
             resource = await asyncio.to_thread(self._save, data, mime)
-        self.admit([resource])
+        self.grant_resources([resource])
         return resource
 
     def _save(self, data: str, mime: str) -> Resource:

@@ -149,7 +149,7 @@ async def test_a_plan_alone_has_the_time_limits_of_a_run() -> None:
         assert [task.task for task in planned.tasks] == tasks
 
 
-@pytest.mark.parametrize("step", ["runners", "grant", "keep", "grant_mention"])
+@pytest.mark.parametrize("step", ["runners", "grant", "grant_block", "grant_mention"])
 @pytest.mark.parametrize("way", ["run", "plan", "budget"])
 async def test_the_time_limit_includes_what_precedes_planning(
     step: str, way: str, monkeypatch: pytest.MonkeyPatch
@@ -157,7 +157,7 @@ async def test_the_time_limit_includes_what_precedes_planning(
     monkeypatch.setattr(*((PipelineStages, "runners") if step == "runners" else (ResourceStore, step)), never)
     agent, llm, _ = small_agent(settings={"budget": {"seconds": 3}} if way == "budget" else None)
     request: Any = {"input": REQUEST, "files": ["a.jpg"] if step == "grant" else []}
-    if step == "keep":
+    if step == "grant_block":
         request = {"messages": [HumanMessage([{"type": "text", "text": REQUEST}, block("a.jpg")])]}
     before = asyncio.all_tasks()
     async with agent:

@@ -204,7 +204,7 @@ async def test_inputs_are_bound_by_the_kind_of_argument(store: ResourceStore, tm
     for name in ("made.txt", "own.txt"):
         (tmp_path / name).write_text(name, encoding="utf-8")
     made = Resource(kind="file", path=tmp_path / "made.txt")
-    store.admit([made])
+    store.grant_resources([made])
     await store.grant(str(tmp_path / "own.txt"))
     boxes = [{"label": "dog", "box": {"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}}]
     both = [made, Resource(kind="data", data=boxes)]

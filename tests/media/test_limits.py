@@ -167,11 +167,11 @@ async def test_an_attachment_is_measured_before_it_is_decoded(
 ) -> None:
     store = ResourceStore(Settings(output_dir=tmp_path, max_file_bytes=1000))
     allowed = {"type": "file", "base64": base64.b64encode(b"x" * 1000).decode(), "mime_type": "text/plain"}
-    assert (await store.keep(allowed)).path is not None
+    assert (await store.grant_block(allowed)).path is not None
     monkeypatch.setattr("jarvis_agent.media.store.base64.b64decode", None)
     for field in ({"base64": "A" * 3000}, {"url": "data:text/plain;base64," + "A" * 3000}):
         with pytest.raises(InputError, match=r"more than 1,000 bytes \(JARVIS_MAX_FILE_BYTES\)"):
-            await store.keep({"type": "file", "mime_type": "text/plain", **field})
+            await store.grant_block({"type": "file", "mime_type": "text/plain", **field})
 
 
 def test_a_task_has_limits_on_its_inputs(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ async def test_a_plan_reads_only_what_the_request_the_chat_or_the_settings_allow
         await store.resolve(str(picture), "image")
     with pytest.raises(ForbiddenError, match="neither the request"):
         await store.resolve("https://example.org/x.png", "image")
-    store.admit([Resource(kind="image", path=picture)])  # made by this chat
+    store.grant_resources([Resource(kind="image", path=picture)])  # made by this chat
     assert (await store.resolve(str(picture), "image")).path == picture
     twin = tmp_path / "cat.png"
     Image.new("RGB", (8, 6), "blue").save(twin)
@@ -178,15 +178,15 @@ async def test_an_attachment_is_one_file_with_the_same_name_in_each_process(
 ) -> None:
     data = base64.b64encode(picture.read_bytes()).decode()
     block = {"type": "image", "base64": data, "mime_type": "image/png"}
-    kept = await store.keep(block)
+    kept = await store.grant_block(block)
     assert kept.path is not None
     assert (kept.kind, kept.path.parent) == ("image", store.directory.path)
     assert await store.resolve(kept.name, "image") == kept
-    assert await store.recall(block) == kept
+    assert await store.grant_earlier_block(block) == kept
     assert await store.grant(f"data:image/png;base64,{data}") == kept
     for content in (picture.read_bytes(), b"\x89PNG"):  # an interrupted process wrote a part of it
         kept.path.write_bytes(content)
-        assert await ResourceStore(store.settings, directory=store.directory.path).keep(block) == kept
+        assert await ResourceStore(store.settings, directory=store.directory.path).grant_block(block) == kept
         assert kept.path.read_bytes() == picture.read_bytes()
     assert [path.name for path in store.directory.path.iterdir()] == [kept.name]
 
@@ -197,15 +197,15 @@ async def test_an_unusable_attachment_is_an_error_or_if_it_is_older_logged(
     for field in ({"file_id": "file-1"}, {"base64": "%%%"}, {"base64": 5}, {"source_type": "base64"}):
         block = {"type": "image", "mime_type": "image/png", **field}
         caplog.clear()
-        assert await store.recall(block) is None
+        assert await store.grant_earlier_block(block) is None
         assert "an attachment of an earlier turn is left out" in caplog.text
         with pytest.raises(InputError, match="base64"):
-            await store.keep(block)
+            await store.grant_block(block)
 
 
 async def test_an_earlier_address_is_fetched_when_a_task_uses_it(store: ResourceStore) -> None:
     url = "http://127.0.0.1:9/cat.png"
-    recalled = await store.recall({"type": "image", "url": url})
+    recalled = await store.grant_earlier_block({"type": "image", "url": url})
     assert recalled is not None
     assert (recalled.kind, recalled.name, recalled.path) == ("image", url, None)
     with pytest.raises(ForbiddenError, match="private address"):
