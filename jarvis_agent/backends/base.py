@@ -37,7 +37,7 @@ class Call:
             (".wav").
         settings: the user's settings.
         hints: further facts about the request ("ocr": True where it asks to read the text of an image).
-        sweep: removes files written after the call was cancelled. A thread that outlives its call and uses
+        cleanup: removes files written after the call was cancelled. A thread that outlives its call and uses
             `new_path` calls it at its end; the pool does so for local models.
         notes: remarks on the result for the user, which the backend adds.
         trace: what the backend reports of the call for traces: "endpoint", the expert server that ran it.
@@ -49,7 +49,7 @@ class Call:
     new_path: Callable[[str], Path]
     settings: Settings
     hints: Mapping[str, Any] = field(default_factory=dict)
-    sweep: Callable[[], None] = lambda: None
+    cleanup: Callable[[], None] = lambda: None
     notes: list[str] = field(default_factory=list)
     trace: dict[str, str] = field(default_factory=dict)
 

@@ -304,7 +304,7 @@ class ModelPool:
         except asyncio.CancelledError:
             job.cancelled = True
             if not job.done.cancel():
-                job.done.add_done_callback(lambda _: call.sweep())
+                job.done.add_done_callback(lambda _: call.cleanup())
             with self._lock:
                 self._schedule()
             raise

@@ -3,8 +3,8 @@
     done = await FallbackChain(spec, selection, backends, settings, new_path, clock).run(inputs)
     done.output, done.error, done.attempts
 
-`ERROR_POLICIES` (core/errors.py) says what follows each error, unless `fallback_on` does. `FallbackChain.run`
-decides on the next candidate, and `FallbackChain._run_candidate` on retries.
+`ERROR_POLICIES` (core/errors.py) decides what follows an error, unless `fallback_on` is set. The methods call
+one another: `run`, `_try_candidates`, `_run_candidate`, `_run_attempt`, `_run_in_time`, `_run_backend`.
 
 Time: a candidate may use two thirds of what is left of `task_timeout`, the last one nearly all of it, and
 none more than `attempt_timeout`. Retries start in the first half of that.
@@ -108,19 +108,19 @@ class FallbackChain:
     async def run(self, inputs: Mapping[str, Any]) -> FallbackResult:
         """Run the candidates in order, and record how each did. `inputs` are the task's bound arguments."""
         try:
-            return await self._run(inputs)
+            return await self._try_candidates(inputs)
         finally:
             store = open_store(self.settings)
             if store.path is not None and self._outcomes:
                 await asyncio.to_thread(store.record, self._outcomes)
 
-    async def _run(self, inputs: Mapping[str, Any]) -> FallbackResult:
-        ends = self.clock() + self.settings.task_timeout
+    async def _try_candidates(self, inputs: Mapping[str, Any]) -> FallbackResult:
+        deadline = self.clock() + self.settings.task_timeout
         failures: list[tuple[Candidate, JarvisError]] = []
         remaining = list(self.selection.candidates)
         while remaining:
             candidate = remaining.pop(0)
-            share = (_TIME_SHARE if remaining else _LAST_TIME_SHARE) * (ends - self.clock())
+            share = (_TIME_SHARE if remaining else _LAST_TIME_SHARE) * (deadline - self.clock())
             call = Call(self.spec, candidate, inputs, self.new_path, self.settings, self.hints)
             try:
                 output, resources = await self._run_candidate(call, min(share, self.settings.attempt_timeout))
@@ -135,9 +135,9 @@ class FallbackChain:
                     remaining = [other for other in remaining if other not in skipped]
                 elif isinstance(error, UnsupportedError):
                     # This model is not for the input; another one for the same purpose may be.
-                    fits = {name: points.get("purpose", 0) for name, points in self.selection.factors.items()}
+                    fit = {name: points.get("purpose", 0) for name, points in self.selection.factors.items()}
                     failed = {model.id for model, _ in failures}
-                    remaining.sort(key=lambda model: (model.id in failed, -fits.get(model.id, 0)))
+                    remaining.sort(key=lambda model: (model.id in failed, -fit.get(model.id, 0)))
             else:
                 return FallbackResult(self.attempts, output, resources, notes=call.notes)
         return FallbackResult(self.attempts, error=_all_failed(self.spec, failures))
@@ -168,10 +168,10 @@ class FallbackChain:
         model = call.candidate
         metadata = {"ls_model_name": model.id, "task": self.spec.name, "backend": model.backend}
         metadata["ls_provider"] = model.backend if model.local or not model.providers else model.providers[0]
-        outputs: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}  # filled by an attempt, then reported by `run_as_child`
 
         async def attempt() -> tuple[Any, list[Resource]]:
-            output, resources = await self._attempt(call, seconds - (self.clock() - began))
+            output, resources = await self._run_attempt(call, seconds - (self.clock() - began))
             outputs.update(output=output, resources=resources, **call.trace)
             return output, resources
 
@@ -180,22 +180,23 @@ class FallbackChain:
         )
         return await retrying(run_as_child, self.config, model.id, call.inputs, attempt, outputs, metadata)
 
-    async def _attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
+    async def _run_attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one attempt. It is recorded however it ends, also if the circuit is open."""
-        started = self.clock()
+        started, model, task = self.clock(), call.candidate, self.spec.name
+        backend_name = model.backend or ""
         error: str | None = "cancelled"
-        kind: str | None = None
+        error_class: str | None = None
         files = AttemptFiles(call.new_path)
-        call = replace(call, new_path=files.new_path, sweep=files.cleanup)
+        call = replace(call, new_path=files.new_path, cleanup=files.cleanup)  # it shares notes and trace
         call.trace.clear()
-        backend = self.backends.get(call.candidate.backend or "")
+        backend = self.backends.get(backend_name)
         try:
-            if backend is not None and not runs_here(backend, call.candidate):
-                self.reserve_hosted(self.spec.name, call.candidate.id)
-            async with circuit_breaker.shared.call((call.candidate.backend or "", call.candidate.id)):
-                result = await self._call(call, seconds)
+            if backend is not None and not runs_here(backend, model):
+                self.reserve_hosted(task, model.id)
+            async with circuit_breaker.shared.call((backend_name, model.id)):
+                result = await self._run_in_time(call, seconds)
         except JarvisError as failure:
-            error, kind = str(failure), type(failure).__name__
+            error, error_class = str(failure), type(failure).__name__
             raise
         else:
             error = None
@@ -203,30 +204,31 @@ class FallbackChain:
         finally:
             if error is not None:
                 files.rollback()
-            if error is None or kind:
-                model, ran = call.candidate, (self.spec.name, call.candidate.backend or "")
-                took = self.clock() - started
-                self._outcomes.append(Outcome(model.id, *ran, model.revision, kind, took, model.size))
+            if error is None or error_class:
+                duration = self.clock() - started
+                self._outcomes.append(
+                    Outcome(model.id, task, backend_name, model.revision, error_class, duration, model.size)
+                )
             self.attempts.append(
                 Attempt(
-                    model=call.candidate.id,
-                    backend=call.candidate.backend or "",
+                    model=model.id,
+                    backend=backend_name,
                     endpoint=call.trace.get("endpoint"),
-                    revision=call.candidate.revision,
+                    revision=model.revision,
                     started=started,
                     ended=self.clock(),
                     error=error,
                 )
             )
 
-    async def _call(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
+    async def _run_in_time(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """The candidate's adapted result. Every failure is raised as a JarvisError."""
         model = call.candidate.id
         try:
-            return await run_with_timeout(seconds, self._call_backend(call), model)
-        except StageTimeoutError as late:
+            return await run_with_timeout(seconds, self._run_backend(call), model)
+        except StageTimeoutError as timeout:
             limit = f"{seconds:.3g} s (see JARVIS_TASK_TIMEOUT)"
-            raise AttemptTimeoutError(f"{model} did not finish within {limit}") from late
+            raise AttemptTimeoutError(f"{model} did not finish within {limit}") from timeout
         except TimeoutError as failure:
             raise TransientError(describe_error(failure)) from failure
         except JarvisError:
@@ -234,10 +236,10 @@ class FallbackChain:
         except Exception as failure:
             # An error of a model's library is this candidate's failure, not the run's.
             log_error(logger, f"{model} failed at {self.spec.name}", failure)
-            more = _FREE_DISK if isinstance(failure, OSError) and failure.errno in _DISK_FULL else ""
-            raise ExpertError(describe_error(failure) + more) from failure
+            hint = _FREE_DISK if isinstance(failure, OSError) and failure.errno in _DISK_FULL else ""
+            raise ExpertError(describe_error(failure) + hint) from failure
 
-    async def _call_backend(self, call: Call) -> tuple[Any, list[Resource]]:
+    async def _run_backend(self, call: Call) -> tuple[Any, list[Resource]]:
         """The backend's adapted output. After a timeout this may continue; its files are then deleted."""
         backend = self.backends.get(call.candidate.backend or "")
         if backend is None:
@@ -247,7 +249,7 @@ class FallbackChain:
             raw = await backend.run(call)
             return await asyncio.to_thread(_adapt, self.spec, raw, call)
         finally:
-            call.sweep()
+            call.cleanup()
 
 
 def _adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
@@ -255,7 +257,7 @@ def _adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
     try:
         return adapt(spec, raw, call)
     finally:
-        call.sweep()
+        call.cleanup()
 
 
 def _is_retryable(error: BaseException) -> bool:
@@ -277,17 +279,17 @@ def _all_failed(spec: TaskSpec, failures: Sequence[tuple[Candidate, JarvisError]
     if not failures:
         return NoCandidateError(f"no model is left for {spec.name}")
     is_over_budget = any(isinstance(error, BudgetError) for _, error in failures)
-    kind = BudgetError if is_over_budget else AllCandidatesFailedError
+    error_class = BudgetError if is_over_budget else AllCandidatesFailedError
     ids = [candidate.id for candidate, _ in failures]
     if len(failures) == 1:
-        return kind(f"{ids[0]} failed: {failures[0][1]}")
+        return error_class(f"{ids[0]} failed: {failures[0][1]}")
     reasons: dict[str, list[str]] = {}
     for model, error in failures:
         # A model with two backends is listed with their names.
         name = f"{model.id} by {model.backend}" if ids.count(model.id) > 1 else model.id
         reasons.setdefault(str(error), []).append(name)
-    told = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
-    return kind(f"all {len(failures)} candidates failed: {told}")
+    details = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return error_class(f"all {len(failures)} candidates failed: {details}")
 
 
 class AttemptFiles:

@@ -1,12 +1,12 @@
 """What an answer leaves out: results that it does not contain, and failures that it does not mention.
 
-    contains("There are three zebras.", result, "How many zebras are in a.jpg?")     # True
-    admits("I could not draw it: text-to-image failed.", {"text-to-image"}, "out of memory")    # True
+    contains_result("There are three zebras.", result, "How many zebras are in a.jpg?")  # True
+    mentions_failure("I could not draw it: text-to-image failed.", {"text-to-image"}, "out of memory")  # True
 
 An answer contains a result if it has the name of one of its files, or enough of its words, pairs of Chinese
 characters, and numbers, also rounded, as percentages or in words (see `_core`). In another language than the
-result, any answer passes that says something. It admits a failure if a sentence with a denial has its name or
-the reason.
+result, any answer passes that says something. It mentions a failure if a sentence with a denial has its name
+or the reason.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _GAP = re.compile(r"[\W_]+")
 _BULLET = re.compile(r"\s*(?:[-*•|]|\d+[.)])\s*")
 
 
-def contains(answer: str, result: TaskResult, request: str = "") -> bool:
+def contains_result(answer: str, result: TaskResult, request: str = "") -> bool:
     """Whether an answer has a file of a result or the core of its text; true if it has neither."""
     paths = list(result.paths())
     if any(path.name in answer for path in paths):
@@ -72,7 +72,7 @@ def contains(answer: str, result: TaskResult, request: str = "") -> bool:
     return len(set(_tokens(said)) - set(_tokens(request))) >= enough / 2
 
 
-def admits(answer: str, names: Iterable[str], reason: str) -> bool:
+def mentions_failure(answer: str, names: Iterable[str], reason: str) -> bool:
     """Whether an answer says what failed: by a name in a sentence with a denial, or by the reason."""
     known = list(names)
     wanted = set(_tokens(reason)) - {word for name in known for word in _tokens(name)}

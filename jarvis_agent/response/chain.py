@@ -47,10 +47,16 @@ from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, prompts_for, shorten_history
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import NO_MODEL, NOTHING_ASKED, Plan
-from jarvis_agent.response.answer_checker import contains, language
+from jarvis_agent.response.answer_checker import contains_result, language
 from jarvis_agent.response.path_checker import PathChecker
 from jarvis_agent.response.questions import find_questions, is_answered
-from jarvis_agent.response.report import found, is_unavailable, outcome, report, troubles
+from jarvis_agent.response.report import (
+    describe_failures,
+    describe_outcome,
+    describe_results,
+    is_unavailable,
+    report,
+)
 from jarvis_agent.response.results import (
     file_names,
     input_files,
@@ -263,9 +269,9 @@ def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
     done = [result for result in results if result.status == "ok"]
     used = {i for result in done for i in refs_in(result.task.args)}
     final = [result for result in done if result.task.id not in used]
-    missing = [result for result in final if not contains(answer, result, inputs["input"])]
-    parts = (found("", plan, missing, words) if missing else "", troubles(plan, results, words, answer))
-    return "\n\n".join(filter(None, parts))
+    missing = [result for result in final if not contains_result(answer, result, inputs["input"])]
+    omitted = describe_results("", plan, missing, words) if missing else ""
+    return "\n\n".join(filter(None, (omitted, describe_failures(plan, results, words, answer))))
 
 
 def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any]:
@@ -277,7 +283,8 @@ def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any
         # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
         return map_texts(value, lambda text: names.get(text, text), keys=True)
 
-    findings = "\n\n".join(filter(None, outcome(inputs["input"], plan, results))) if plan.tasks else ""
+    outcome = describe_outcome(inputs["input"], plan, results) if plan.tasks else ()
+    findings = "\n\n".join(filter(None, outcome))
     if len(plan.tasks) == 1:  # the report of one task does not say what it is about
         findings = f"{', '.join(input_files(plan.tasks[0]))}: {findings}".removeprefix(": ")
     for path, name in names.items():

@@ -37,25 +37,24 @@ from jarvis_agent.planning.plan import (
     NOTHING_ASKED,
     Plan,
 )
-from jarvis_agent.response.answer_checker import admits
+from jarvis_agent.response.answer_checker import mentions_failure
 from jarvis_agent.response.questions import Question, decide, find_questions, is_answered
 from jarvis_agent.response.results import detections, input_files, scored_labels, totals
 from jarvis_agent.selection.advice import HELP
 
 _SURE = 0.9
 _UNSURE = 0.25
-_ALSO = 0.05
+_MIN_ALTERNATIVE = 0.05
 """Probabilities: the best label is stated from `_SURE` and a mere guess below `_UNSURE`. Others are
-named from `_ALSO`."""
+named from `_MIN_ALTERNATIVE`."""
 
-_MOST_ALSO = 2
-_MOST_COUNTS = 8
-_MOST_FILES = 8
-_MOST_CHARACTERS = 3000
-_MOST_QUOTED = 40
+_MAX_ALTERNATIVES = 2
+_MAX_COUNTS = 8
+_MAX_FILES = 8
+_MAX_CHARACTERS = 3000
+_MAX_QUOTED = 40
 _START = re.compile(r"^(?:in|it|the) ")
 _VOWEL = re.compile(r"(?!uni|one|eu)[aeiou]|hour", re.IGNORECASE)
-_COUNTS = 8
 _LATE = re.compile("did not finish in its time|could not be read within")
 _QUOTED = re.compile(r"[“\"(「]([^”\")」]{3,80})[”\")」]")
 
@@ -69,12 +68,12 @@ def report(request: str, plan: Plan, results: Sequence[TaskResult], note: str = 
     words = phrases(request)
     notes = [words.translated(text) for text in plan.notes if text not in plan.removed]
     if plan.tasks:
-        parts = [*outcome(request, plan, results), note, _list(words.notes, notes)]
+        parts = [*describe_outcome(request, plan, results), note, _list(words.notes, notes)]
     else:
-        parts = [*_on_nothing(plan, words), note]
+        parts = [*_report_without_tasks(plan, words), note]
     whole = [paragraph for paragraph in parts if paragraph]
-    for place, paragraph in enumerate(whole):
-        yield paragraph if place == len(whole) - 1 else f"{paragraph}\n\n"
+    for index, paragraph in enumerate(whole):
+        yield paragraph if index == len(whole) - 1 else f"{paragraph}\n\n"
 
 
 def is_unavailable(plan: Plan) -> bool:
@@ -82,80 +81,78 @@ def is_unavailable(plan: Plan) -> bool:
     return any(words in note for note in plan.notes for words in (NO_MODEL, NO_TOOL, NO_TASK_TYPE))
 
 
-def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
+def _report_without_tasks(plan: Plan, words: Phrases) -> Iterator[str]:
     said, notes = "\n".join(plan.notes), map(words.translated, plan.notes)
     is_late = bool(plan.notes) and all(map(_LATE.search, plan.notes))
     if is_late or is_unavailable(plan):
         yield _list(words.nothing if is_late or NOT_UNDERSTOOD in said else words.unavailable, notes)
         return
-    if {NOTHING_ASKED in note for note in plan.notes} != {True}:
+    if not plan.notes or not all(NOTHING_ASKED in note for note in plan.notes):
         yield _list(words.not_understood, notes)
     title, *examples = words.examples
     yield _list(title, examples)
 
 
-def outcome(request: str, plan: Plan, results: Sequence[TaskResult]) -> Iterator[str]:
+def describe_outcome(request: str, plan: Plan, results: Sequence[TaskResult]) -> Iterator[str]:
     """What was found, in all pictures together too, and what could not be done; each may be empty."""
     words = phrases(request)
     done = [result for result in results if result.status == "ok"]
-    yield found(request, plan, done, words) if done else words.nothing
+    yield describe_results(request, plan, done, words) if done else words.nothing
     yield _sum_over_images(results, words)
-    yield troubles(plan, results, words)
+    yield describe_failures(plan, results, words)
 
 
-def found(request: str, plan: Plan, results: Sequence[TaskResult], words: Phrases) -> str:
+def describe_results(request: str, plan: Plan, results: Sequence[TaskResult], words: Phrases) -> str:
     """What these tasks produced; first the questions that it does not answer."""
     questions = find_questions(request)
-    unanswered = [
-        words.unanswered.format(question=question.text)
-        for question in questions
-        if not is_answered(question, results)
-    ]
-    return "\n\n".join([*unanswered, sentences(results, plan.tasks, questions, words)])
+    unanswered = [question for question in questions if not is_answered(question, results)]
+    lines = [words.unanswered.format(question=question.text) for question in unanswered]
+    return "\n\n".join([*lines, sentences(results, plan.tasks, questions, words)])
 
 
-def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: str = "") -> str:
+def describe_failures(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: str = "") -> str:
     """What failed, was skipped or is missing in the plan, each with the reason, and what would help.
 
     Tasks with the same reason are listed together, and the tasks that wait for a failed one below it. What
     made several fail, such as a Hub that cannot be reached, is said once.
 
     Args:
-        answer: what it admits is left out.
+        answer: failures that it mentions are left out.
     """
-    alike: dict[tuple[str, str], list[TaskResult]] = {}
+    by_cause: dict[tuple[str, str], list[TaskResult]] = {}
     waiting: dict[tuple[str, str], list[TaskResult]] = {}
     causes: dict[int, tuple[str, str]] = {}
     for result in results:
         if result.status == "ok":
             continue
         others = [causes[i] for i in result.task.deps if i in causes] if result.status == "skipped" else []
-        causes[result.task.id] = cause = [*others, (result.status, result.error or words.no_reason)][0]
-        (waiting if others else alike).setdefault(cause, []).append(result)
+        cause = others[0] if others else (result.status, result.error or words.no_reason)
+        causes[result.task.id] = cause
+        (waiting if others else by_cause).setdefault(cause, []).append(result)
 
     def titles(several: Iterable[TaskResult]) -> str:
         return ", ".join(_title(result.task, plan.tasks, words) for result in several)
 
     lines, helps, said = list[str](), dict[str, None](), set[str]()
-    for cause, failed in alike.items():
+    for cause, failed in by_cause.items():
         reason, _, help_ = cause[1].partition(HELP)
-        if admits(answer, _names_of(failed), reason):
+        if mentions_failure(answer, _names_of(failed), reason):
             continue
         helps |= dict.fromkeys(help_.split("; ") if help_ else ())
         state = words.failed if cause[0] == "failed" else words.skipped
         state += words.kinds.get(failed[0].failure or "", "")
-        reason = words.translated(_unsaid(reason.rstrip("."), said))
+        reason = words.translated(_without_repeats(reason.rstrip("."), said))
         line = words.trouble.format(titles=titles(failed), state=state, reason=reason)
         after = words.skipped_too.format(tasks=titles(waiting[cause])) if cause in waiting else ""
         lines.append(f"{line}\n{after}".rstrip())
-    missing = [note for note in plan.removed if not admits(answer, _QUOTED.findall(note), note)]
+    missing = [note for note in plan.removed if not mentions_failure(answer, _QUOTED.findall(note), note)]
     lines += map(words.translated, missing)
     listed = _list(words.troubles, lines)
     advice = "; ".join(map(words.translated, helps))
     return f"{listed}\n{words.helps.format(advice=advice)}" if helps else listed
 
 
-def _unsaid(reason: str, said: set[str]) -> str:
+def _without_repeats(reason: str, said: set[str]) -> str:
     """A reason without those of its causes, in brackets at its end, that are in `said`. Adds the others."""
     what, bracket, causes = reason.partition(" (")
     if not bracket or not causes.endswith(")"):
@@ -191,7 +188,7 @@ def _sum_over_images(results: Sequence[TaskResult], words: Phrases) -> str:
         return ""
     by_file: dict[str, dict[str, int]] = sums["by_file"]
     counts = []
-    for label, count in Counter(sums.get("labels", {})).most_common(_COUNTS):
+    for label, count in Counter(sums.get("labels", {})).most_common(_MAX_COUNTS):
         places = ", ".join(f"{file}: {seen.get(label, 0)}" for file, seen in by_file.items())
         counts.append(f"{count_of(label, count, words)} ({places})")
     return words.total.format(counts="; ".join(counts) or "0")
@@ -220,7 +217,7 @@ def bullets(texts: Sequence[str]) -> str:
 def subject(task: Task, tasks: Sequence[Task], words: Phrases) -> str:
     """What a task was given: files, and what other tasks make; else the beginning of its text, in quotes."""
     names = input_files(task)
-    names[_MOST_FILES:] = ["…"] if len(names) > _MOST_FILES else []
+    names[_MAX_FILES:] = ["…"] if len(names) > _MAX_FILES else []
     sources = {source.id: source for source in tasks}
     media = {name: value for name, value in task.args.items() if name in MEDIA}
     for source in [sources[number] for number in refs_in(media or task.args) if number in sources]:
@@ -229,7 +226,7 @@ def subject(task: Task, tasks: Sequence[Task], words: Phrases) -> str:
         names.append(words.output_of.format(noun=_noun(source.task, words), of=of_files))
     text = task.args.get("text")
     if not names and isinstance(text, str) and text:
-        names = [f"“{brief_text(text, _MOST_QUOTED)}”"]
+        names = [f"“{brief_text(text, _MAX_QUOTED)}”"]
     language = task.args.get("tgt_lang")
     return words.comma.join(dict.fromkeys(names)) + (f" → {language}" if language else "")
 
@@ -243,18 +240,18 @@ def _noun(task: str, words: Phrases) -> str:
 def _say(result: TaskResult, about: str, questions: Sequence[Question], words: Phrases) -> str:
     """The statement, the files, and the notes."""
     about = _spaced(about, words)
-    slots = {
+    fields = {
         "it": about or words.it,
         "inside": about and words.inside.format(subject=about),
         "of": about and words.of.format(subject=about),
         "made_from": about and words.made_from.format(subject=about),
     }
-    statement = _statement(result, slots, words)
+    statement = _statement(result, fields, words)
     verdict = next((yes for question in questions if (yes := decide(question, result)) is not None), None)
     if verdict is not None:
         statement = (words.yes if verdict else words.no).format(said=statement)
     notes = [words.note.format(text=words.translated(note)) for note in result.all_notes]
-    parts = [statement, _files(result, slots, words), *notes]
+    parts = [statement, _files(result, fields, words), *notes]
     return "\n".join(filter(None, parts)) or words.empty
 
 
@@ -263,36 +260,36 @@ def _spaced(text: str, words: Phrases) -> str:
     return text + (words.gap if text[-1:].isascii() else "") if text else ""
 
 
-def _statement(result: TaskResult, slots: Mapping[str, str], words: Phrases) -> str:
+def _statement(result: TaskResult, fields: Mapping[str, str], words: Phrases) -> str:
     boxes = detections(result)
     if boxes is not None:
         template = words.objects if boxes else words.no_objects
-        return _fill(template, slots, text=_counts(boxes, words))
+        return _fill(template, fields, text=_counts(boxes, words))
     if labels := scored_labels(result):
-        return _best(labels, slots, words)
+        return _best(labels, fields, words)
     name = result.task.task
     text = _text(result, words)
     if not text or name not in TASKS:
         return text and words.tool.format(task=name, text=text)
     key = "reading" if name == "image-to-text" and result.task.args.get("text") else name
     if fitting := words.statements.get(key):
-        return _fill(fitting, slots, text=f"\n{text}" if "\n" in text else text).replace(" \n", "\n", 1)
+        return _fill(fitting, fields, text=f"\n{text}" if "\n" in text else text).replace(" \n", "\n", 1)
     return text
 
 
-def _fill(template: str, slots: Mapping[str, str], **more: str) -> str:
-    return _START.sub(lambda word: word[0].capitalize(), template.format(**slots, **more).strip())
+def _fill(template: str, fields: Mapping[str, str], **more: str) -> str:
+    return _START.sub(lambda word: word[0].capitalize(), template.format(**fields, **more).strip())
 
 
-def _best(labels: Sequence[tuple[str, float | None]], slots: Mapping[str, str], words: Phrases) -> str:
+def _best(labels: Sequence[tuple[str, float | None]], fields: Mapping[str, str], words: Phrases) -> str:
     """The best label, and the next ones unless it is sure."""
     score = labels[0][1]
     is_sure = score is None or score >= _SURE
     template = words.sure if is_sure else words.probable if (score or 0.0) >= _UNSURE else words.unsure
-    next_ones = [label for label in labels[1:] if not is_sure and (label[1] or 0.0) >= _ALSO][:_MOST_ALSO]
-    also = [_label(*label, words) for label in next_ones]
+    others = [] if is_sure else [label for label in labels[1:] if (label[1] or 0.0) >= _MIN_ALTERNATIVE]
+    also = [_label(*label, words) for label in others[:_MAX_ALTERNATIVES]]
     said = words.others.format(others=_join(also, words.comma, words.or_)) if also else ""
-    return _fill(template, slots, best=_label(*labels[0], words), others=said)
+    return _fill(template, fields, best=_label(*labels[0], words), others=said)
 
 
 def _label(label: str, score: float | None, words: Phrases) -> str:
@@ -312,8 +309,8 @@ def _noun_phrase(noun: str, words: Phrases) -> str:
 
 def _counts(boxes: Sequence[Mapping[str, Any]], words: Phrases) -> str:
     counts = Counter(str(box["label"]) for box in boxes).most_common()
-    said = [count_of(label, number, words) for label, number in counts[:_MOST_COUNTS]]
-    more = sum(number for _, number in counts[_MOST_COUNTS:])
+    said = [count_of(label, number, words) for label, number in counts[:_MAX_COUNTS]]
+    more = sum(number for _, number in counts[_MAX_COUNTS:])
     return _join([*said, *([words.more.format(number=more)] if more else [])], words.comma, words.and_)
 
 
@@ -333,27 +330,23 @@ def _text(result: TaskResult, words: Phrases) -> str:
         is_text = not result.resources and result.output not in (None, [], {}, "")
         return json.dumps(result.output, ensure_ascii=False, default=str) if is_text else ""
     text = part.text.strip()
-    rest = len(text) - _MOST_CHARACTERS
-    return (
-        text if rest <= 0 else text[:_MOST_CHARACTERS] + words.more_text.format(number=rest)
-    ) or words.empty
+    if (rest := len(text) - _MAX_CHARACTERS) > 0:
+        return text[:_MAX_CHARACTERS] + words.more_text.format(number=rest)
+    return text or words.empty
 
 
-def _files(result: TaskResult, slots: Mapping[str, str], words: Phrases) -> str:
+def _files(result: TaskResult, fields: Mapping[str, str], words: Phrases) -> str:
     """The files with their durations; several with their names, in a list."""
     seconds = totals([result]).get("seconds", {})
     paths = list(dict.fromkeys(map(str, result.paths())))
     if not paths:
         return ""
-    notes = (
-        {str(resource.path): resource.name for resource in result.resources if resource.path}
-        if len(paths) > 1
-        else {}
-    )
+    named = result.resources if len(paths) > 1 else ()
+    notes = {str(resource.path): resource.name for resource in named if resource.path}
     notes |= {path: words.seconds.format(number=length) for path, length in seconds.items()}
-    lines = [path + (f" ({notes[path]})" if notes.get(path) else "") for path in paths[:_MOST_FILES]]
+    lines = [path + (f" ({notes[path]})" if notes.get(path) else "") for path in paths[:_MAX_FILES]]
     if len(paths) == 1:
-        return words.file.format(noun=_noun(result.task.task, words), path=lines[0], **slots)
-    if len(paths) > _MOST_FILES:
-        lines.append(words.more_files.format(number=len(paths) - _MOST_FILES))
-    return f"{words.files.format(**slots)}\n{bullets(lines)}"
+        return words.file.format(noun=_noun(result.task.task, words), path=lines[0], **fields)
+    if len(paths) > _MAX_FILES:
+        lines.append(words.more_files.format(number=len(paths) - _MAX_FILES))
+    return f"{words.files.format(**fields)}\n{bullets(lines)}"

@@ -1,4 +1,4 @@
-"""Whether an answer contains a result, and whether it admits a failure."""
+"""Whether an answer contains a result, and whether it mentions a failure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.core.types import Resource, Task, TaskResult
-from jarvis_agent.response.answer_checker import admits, contains
+from jarvis_agent.response.answer_checker import contains_result, mentions_failure
 
 
 def result(
@@ -126,8 +126,8 @@ BAD = [
 
 def test_an_answer_contains_a_result_if_it_has_its_file_or_the_core_of_its_text() -> None:
     request = "Please transcribe the recording"
-    false_alarms = [(one.task.task, answer) for one, answer in GOOD if not contains(answer, one, request)]
-    overlooked = [(one.task.task, answer) for one, answer in BAD if contains(answer, one, request)]
+    false_alarms = [(one.task.task, text) for one, text in GOOD if not contains_result(text, one, request)]
+    overlooked = [(one.task.task, text) for one, text in BAD if contains_result(text, one, request)]
     assert (false_alarms, overlooked) == ([], [])
 
 
@@ -137,7 +137,7 @@ DETECTION = (
 )
 VIDEO = ({"text-to-video"}, "no model can do text-to-video here (source hub: there is no network)")
 LEFT_OUT = ({"make a video"}, "no task type does this: “make a video”")
-ADMITTED = [
+MENTIONED = [
     (DETECTION, "I could not run object-detection on the picture."),
     (DETECTION, "Object detection failed."),
     (DETECTION, "I tried object detection with detr-resnet-50. However, it failed."),
@@ -165,7 +165,7 @@ HIDDEN = [
 ]
 
 
-def test_an_answer_admits_a_failure_if_it_names_it_in_a_denial_or_has_the_reason() -> None:
-    false_alarms = [answer for failure, answer in ADMITTED if not admits(answer, *failure)]
-    overlooked = [answer for failure, answer in HIDDEN if admits(answer, *failure)]
+def test_an_answer_mentions_a_failure_if_it_names_it_in_a_denial_or_has_the_reason() -> None:
+    false_alarms = [answer for failure, answer in MENTIONED if not mentions_failure(answer, *failure)]
+    overlooked = [answer for failure, answer in HIDDEN if mentions_failure(answer, *failure)]
     assert (false_alarms, overlooked) == ([], [])

@@ -141,7 +141,7 @@ def _run(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
     except (InputError, BadInputError) as error:
         raise UnsupportedError(f"the Space sent a file that cannot be read: {error}") from error
     finally:
-        call.sweep()
+        call.cleanup()
 
 
 def _predict(client: Client, call: Call, cancelled: threading.Event) -> Any:

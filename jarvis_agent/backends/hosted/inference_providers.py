@@ -228,7 +228,7 @@ async def run_call(client: AsyncInferenceClient, row: ProviderCall, call: Call) 
         try:
             return row.finish(reply, call)
         finally:
-            call.sweep()
+            call.cleanup()
 
     arguments = await asyncio.to_thread(row.arguments, call)
     method = getattr(client, row.method)
