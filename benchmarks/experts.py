@@ -8,7 +8,6 @@ more nodes than cores can be measured.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -35,11 +34,12 @@ from jarvis_agent.core.concurrency import gather_limited
 from jarvis_agent.core.errors import TransientError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.testing import FakeSource, ScriptedLLM
+from jarvis_agent.llm.chat_model import NO_MODEL
 
 ROOT = Path(__file__).parents[1]
 CALLS, RUNS = 100, 1_000
 SIZES = {"no file": 0, "a file of 1 MB": 10**6, "a file of 20 MB": 2 * 10**7}
+CAT_FILE = ROOT / "examples" / "cat.jpg"
 CAT = "What animal is in examples/cat.jpg?"
 DEMO = (
     "Read the text in examples/page.png aloud, then transcribe the recording. Also tell me what animal is in "
@@ -136,6 +136,13 @@ def megabytes(process: int) -> float:
     return own + sum(megabytes(int(child)) for child in children)
 
 
+def workers_of(process: int) -> list[int]:
+    """The processes of a server that answer requests."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    found = [one for child in children for one in workers_of(int(child))] or [process]
+    return [one for one in found if b"resource_tracker" not in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
 def workers_memory(workers: int, **variables: str) -> float:
     """Megabytes of `jarvis serve`, each worker of which has used the models of REQUESTS."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "JARVIS_OFFLINE": "1", "JARVIS_MODEL": "none", **variables}
@@ -144,14 +151,9 @@ def workers_memory(workers: int, **variables: str) -> float:
         serving("serve", "--workers", str(workers), **env, JARVIS_OUTPUT_DIR=out) as (address, process),
     ):
         sleep(3.0)  # until all workers listen
-        started = [process]
-        if workers > 1:
-            children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-            started += [
-                int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()
-            ]
-        for used in started[-workers:]:
-            others = [one for one in started if one != used]
+        started = workers_of(process)
+        for used in started:
+            others = {process, *started} - {used}
             for one in others:  # so that this worker answers
                 os.kill(one, signal.SIGSTOP)
             with httpx.Client(base_url=address, timeout=120, trust_env=False) as client:
@@ -166,24 +168,20 @@ def workers_memory(workers: int, **variables: str) -> float:
         return megabytes(process)
 
 
-async def growth(backend: Backend, process: int) -> tuple[float, float]:
-    """Megabytes that the agent and the server grow by from run 100 to run 1,000."""
-    plan = json.dumps([{"task": CANDIDATE.task, "id": 0, "dep": [-1], "args": {"text": "0"}}])
+async def growth(address: str, process: int) -> tuple[float, float]:
+    """Megabytes that an agent and the server grow by from run 100 to run 1,000."""
+    requests = (f"What animal is in {CAT_FILE}?", f"Make a canny edge image of {CAT_FILE}")
     with tempfile.TemporaryDirectory() as folder:
-        agent = JarvisAgent(
-            ScriptedLLM({"plan": plan, "respond": "done"}),
-            sources=[FakeSource([CANDIDATE])],
-            backends=[backend],
-            settings=Settings(output_dir=Path(folder), offline=True, experts="none"),
-        )
+        settings = Settings(output_dir=Path(folder), offline=True, experts=address, experts_key=KEY)
+        async with JarvisAgent(NO_MODEL, settings=settings) as agent:
 
-        async def run(number: int) -> None:
-            assert (await agent.ainvoke(f"request {number}")).ok
+            async def run(number: int) -> None:
+                assert (await agent.ainvoke(requests[number % 2])).ok
 
-        await gather_limited(run, range(RUNS // 10), 16)
-        before = megabytes(os.getpid()) - megabytes(process), megabytes(process)
-        await gather_limited(run, range(RUNS - RUNS // 10), 16)
-        after = megabytes(os.getpid()) - megabytes(process), megabytes(process)
+            await gather_limited(run, range(RUNS // 10), 4)
+            before = megabytes(os.getpid()) - megabytes(process), megabytes(process)
+            await gather_limited(run, range(RUNS - RUNS // 10), 4)
+            after = megabytes(os.getpid()) - megabytes(process), megabytes(process)
     return after[0] - before[0], after[1] - before[1]
 
 
@@ -208,7 +206,7 @@ async def figures() -> AsyncIterator[Figure]:
             )
             ends = quantiles(remote, n=20)[-1] - quantiles(local, n=20)[-1]
             yield Figure("the same, 95th percentile", ends, None, "ms")
-        agent, grown = await growth(there, process)
+        agent, grown = await growth(address, process)
         yield Figure(f"growth of the agent from run {RUNS // 10} to {RUNS}", agent, 50.0, "MB")
         yield Figure("growth of the server meanwhile", grown, 50.0, "MB")
         used = {"JARVIS_EXPERTS": address, "JARVIS_EXPERTS_KEY": KEY}

@@ -91,11 +91,19 @@ def run_server(
     check_address(host, settings, insecure=insecure)
     with make_agent() as agent:
         _check_database(agent, settings)
-    make_app = partial(_make_app, make_agent)
     with TemporaryDirectory(prefix="jarvis-metrics-") as shared:
         if workers > 1:
             os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", shared)  # where the processes add their numbers
-        listen(make_app, host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S, workers=workers)
+        listen(
+            partial(_make_app, make_agent),
+            host,
+            port,
+            settings,
+            insecure=insecure,
+            shutdown_s=_SHUTDOWN_S,
+            workers=workers,
+            preload="jarvis_agent.interfaces.server.preload",
+        )
 
 
 def _check_database(agent: JarvisAgent, settings: ServerSettings) -> None:
