@@ -7,36 +7,34 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import runpy
 import shlex
-import socket
-import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from shutil import copytree
 from typing import Any
 
-import httpx
 import mcp.client.stdio  # noqa: F401  it keeps sys.stderr at its import, and pytest's has no file descriptor
 import pytest
 from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
 from doubles.openai_server import OpenAIDouble, ToolUse
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from served import listening
 from small_agents import plan
+from typer.testing import CliRunner
 
 import jarvis_agent.testing
 import jarvis_agent.tools
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings, hf_tools
 from jarvis_agent.agent.pipeline import MAX_FILES
+from jarvis_agent.core import plugins
 from jarvis_agent.core.request import MAX_TEXT_BYTES
 from jarvis_agent.core.settings import ServerSettings
+from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.selection import model_registry
 from jarvis_agent.selection.sources.registered import Registration
 from jarvis_agent.testing import first_candidate
@@ -202,8 +200,8 @@ def test_a_snippet_that_needs_a_key_says_so() -> None:
 
 def _run_snippet(block: Block, names: dict[str, Any], request: pytest.FixtureRequest) -> None:
     code = block.code
-    if "localhost:8000" in code:
-        code = code.replace("localhost:8000", f"127.0.0.1:{request.getfixturevalue('served')}")
+    if (place := "http://localhost:8000") in code:
+        code = code.replace(place, request.getfixturevalue("server"))
     compiled = compile("\n" * (block.line - 1) + code, block.section, "exec")
     # A thread of its own: a snippet with asyncio.run takes the event loop of its thread away.
     with ThreadPoolExecutor(1) as thread:
@@ -218,28 +216,10 @@ def _close(names: Mapping[str, Any]) -> None:
 
 
 @pytest.fixture
-def served(user_directory: Path) -> Iterator[int]:
-    """The port of `jarvis serve`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "jarvis_agent", "serve", "--port", str(port)],
-        cwd=user_directory,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while True:
-            assert server.poll() is None, "jarvis serve has ended"
-            with suppress(httpx.ConnectError):
-                httpx.get(f"http://127.0.0.1:{port}/healthz").raise_for_status()
-                break
-            time.sleep(0.05)
-        yield port
-    finally:
-        server.terminate()
-        server.wait()
+def server() -> Iterator[str]:
+    """The address of a server of the default agent."""
+    with listening(create_app(JarvisAgent())) as address:
+        yield address
 
 
 def test_the_readme_has_only_tested_kinds_of_blocks() -> None:
@@ -401,8 +381,11 @@ def _of_package(lang: str) -> str:
     return block.code
 
 
-@pytest.mark.slow
-def test_an_installed_package_adds_its_backend_and_source(tmp_path: Path) -> None:
+def test_an_installed_package_adds_its_backend_and_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jarvis_agent.interfaces.cli.app import app
+
     groups = tomllib.loads(_of_package("toml"))["project"]["entry-points"]
     (tmp_path / "my_experts.py").write_text(_of_package("python"), encoding="utf-8")
     installed = tmp_path / "my_experts-1.dist-info"
@@ -414,15 +397,18 @@ def test_an_installed_package_adds_its_backend_and_source(tmp_path: Path) -> Non
         for group, entries in groups.items()
     )
     (installed / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-m", "jarvis_agent", "models", "text-generation", "--json"],
-        env={**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    listed = {model["id"]: model["runs_on"] for model in json.loads(done.stdout)["models"]}
-    assert listed["me/shout"] == "shouting"
+    monkeypatch.syspath_prepend(tmp_path)
+    _forget_plugins()
+    try:
+        listed = CliRunner().invoke(app, ["models", "text-generation", "--json"])
+    finally:
+        sys.modules.pop("my_experts", None)
+        _forget_plugins()
+    assert listed.exit_code == 0, listed.stderr
+    runs_on = {model["id"]: model["runs_on"] for model in json.loads(listed.stdout)["models"]}
+    assert runs_on["me/shout"] == "shouting"
+
+
+def _forget_plugins() -> None:
+    plugins._entry_points.cache_clear()
+    plugins.plugin_entries.cache_clear()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.client import MultiServerMCPClient
+from langchain_mcp_adapters.tools import load_mcp_tools
 from small_agents import CAPTION, hub_tools, plan
 
 from jarvis_agent import JarvisAgent
@@ -19,17 +19,11 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.fixture(scope="module")
-def studio() -> list[BaseTool]:
-    """The tools of the example server; each call starts a process."""
-    server = {"transport": "stdio", "command": sys.executable, "args": [str(EXAMPLES / "mcp_server.py")]}
-    return asyncio.run(MultiServerMCPClient({"studio": server}).get_tools())
-
-
 @pytest.mark.usefixtures("home")
-def test_tools_of_an_mcp_server_and_experts_read_each_others_results(
-    studio: list[BaseTool], caplog: pytest.LogCaptureFixture
+async def test_tools_of_an_mcp_server_and_experts_read_each_others_results(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """In one session; docs/mcp.md shows tools that start the server for each call."""
     written = plan(
         ("photograph", [], {"animal": "cat"}),
         ("image-to-text", [0], {"image": "<resource>-0"}),
@@ -42,8 +36,12 @@ def test_tools_of_an_mcp_server_and_experts_read_each_others_results(
     )
     llm = ScriptedLLM({"plan": written, "respond": "Done."})
     experts = hub_tools(llm, "image-to-text", "automatic-speech-recognition")
-    with caplog.at_level(logging.WARNING), JarvisAgent(llm, tools=[*studio, *experts]) as agent:
-        run = agent.invoke("Photograph a cat, describe and measure it; count the words of a speech.")
+    server: Any = {"transport": "stdio", "command": sys.executable, "args": [str(EXAMPLES / "mcp_server.py")]}
+    async with MultiServerMCPClient({"studio": server}).session("studio") as session:
+        studio = await load_mcp_tools(session)
+        with caplog.at_level(logging.WARNING):
+            async with JarvisAgent(llm, tools=[*studio, *experts]) as agent:
+                run = await agent.ainvoke("Photograph a cat and measure it; count the words of a speech.")
     (note,) = run.plan.notes
     assert "task 6 (photograph), task 7 (count_words) failed" in note
     results = [result.error or result.output for result in run.results]
