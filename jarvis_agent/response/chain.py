@@ -244,14 +244,17 @@ def _report(inputs: Mapping[str, Any], note: str) -> Iterator[str]:
 
 
 def _says_all(inputs: Mapping[str, Any]) -> bool:
-    """Whether the report answers as well as a small model: in the request's language, every question."""
+    """Whether the report answers as well as a small model: in the request's language, every question.
+
+    Without any result, a small model could only guess.
+    """
     request, plan, results = inputs["input"], _plan(inputs), inputs.get("results") or ()
     if inputs.get("language") or language(request) not in ("en", "zh"):
         return False
     if not plan.tasks:
         return is_unavailable(plan)
     done = [result for result in results if result.status == "ok"]
-    return all(is_answered(question, done) for question in find_questions(request))
+    return not done or all(is_answered(question, done) for question in find_questions(request))
 
 
 def _plan(inputs: Mapping[str, Any]) -> Plan:

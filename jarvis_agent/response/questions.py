@@ -33,6 +33,8 @@ _QUOTED = re.compile(r"[“\"「『][^”\"」』]*[”\"」』]")
 _NAME = re.compile("\ufffc(\\d+)\ufffc")
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MAJORITY = 0.5
+_UNLIKE = frozenset(_WORDS["labels"]["unlike"].strip().split(", "))
+_PERSON = frozenset(_WORDS["labels"]["person"].split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def find_questions(request: str) -> list[Question]:
     for sentence in re.findall(patterns["sentence"], text, re.IGNORECASE):
         for kind in _KINDS:
             if match := re.search(patterns[kind], sentence, re.IGNORECASE):
-                words = _NAME.sub(lambda name: names[int(name[1])], match[0]).strip()
+                words = _NAME.sub(lambda name: names[int(name[1])], match[0]).strip(" ,:")
                 named = frozenset(names[int(number)] for number in _NAME.findall(sentence)) & {*files}
                 thing = _NAME.sub(" ", match["thing"] or "").lower()
                 thing = re.sub(patterns["around"], "", thing).strip()
@@ -82,14 +84,19 @@ def decide(question: Question, result: TaskResult) -> bool | None:
 
 
 def is_answered(question: Question, results: Iterable[TaskResult]) -> bool:
-    """False if none of these results can be the answer; a text may always be it."""
+    """False if none of these results can be the answer; a text may always be it.
+
+    A question that a task was given as its text, to be spoken or drawn, asks nothing.
+    """
     return any(_may_answer(question, result) for result in results if _concerns(question, result))
 
 
 def _may_answer(question: Question, result: TaskResult) -> bool:
+    if question.text.rstrip("?？ ").lower() in str(result.task.args.get("text", "")).lower():
+        return True
     boxes = detections(result)
     if boxes is not None and question.kind in ("how_many", "where"):
-        return not boxes or any(_is(question.thing, box["label"]) for box in boxes)
+        return not boxes or not question.thing or any(_is(question.thing, box["label"]) for box in boxes)
     if boxes is not None or scored_labels(result):
         return decide(question, result) is not None
     return result.resource("text") is not None
@@ -106,9 +113,12 @@ def _base_name(file: str) -> str:
 
 
 def _is(thing: str, label: Any) -> bool:
-    """Whether a label is this thing: "people" or "人" for "person", "cat" for "tiger cat"."""
+    """Whether a label is this thing: "people" or "人" for "person", "cat" for "tiger cat", "车" for "car"."""
     for name in str(label).lower().split(", "):
-        for noun in (name, name.rpartition(" ")[2]):
-            if thing in (noun, plural(noun), CHINESE.labels.get(noun, "")[1:]):  # without its measure word
-                return True
+        chinese = CHINESE.labels.get(name, "")[1:]  # without its measure word
+        last = name if name in _UNLIKE else name.rpartition(" ")[2]
+        if thing in {name, plural(name), chinese, last, plural(last), CHINESE.labels.get(last, "")[1:]}:
+            return True
+        if (name == "person" and thing in _PERSON) or (name not in _UNLIKE and chinese.endswith(thing)):
+            return True
     return False

@@ -237,6 +237,13 @@ class TestResponseChain:
             assert nothing.notes[0] in await answer(response_chain(llm), "Draw a zoo", nothing, [])
             assert len(llm.calls) == calls
 
+    async def test_a_small_model_guesses_no_answer_where_everything_failed(self) -> None:
+        llm = ScriptedLLM("There are two.", model_name="qwen-1.5b")
+        count = Task(task="object-detection", id=0, args={"image": "a.jpg"})
+        failed = TaskResult(task=count, status="failed", error="no model is left")
+        text = await answer(response_chain(llm), "How many dogs are in a.jpg?", Plan(tasks=[count]), [failed])
+        assert ("no model is left" in text, llm.calls) == (True, [])
+
     async def test_nothing_is_added_to_the_answer_of_a_request_that_needs_no_task(self) -> None:
         plan = OfflinePlanner().invoke("Hello there!")
         assert plan.notes

@@ -144,6 +144,8 @@ def test_many_files_are_listed_with_their_names_up_to_eight() -> None:
         ),
         ("数一数", result("object-detection", boxes("dog", "dog", "kiwi")), "找到了 2 只狗和 1 个 kiwi。"),
         ("有狗吗？", result("object-detection", boxes("dog")), "是的：找到了 1 只狗。"),
+        ("图里有车吗？", result("object-detection", boxes("car")), "是的：找到了 1 辆汽车。"),
+        ("检查一下 a.jpg 里有没有狗", result("object-detection", boxes("dog")), "是的：找到了 1 只狗。"),
         ("这是猫吗？", result(CLASSES, scored(("tiger cat", 0.97))), "是的：这是 tiger cat（97 %）。"),
         ("读一下", result("image-to-text", {}, "abc", image="a.png", text="read"), "写的是：abc"),
         ("画边缘", result("canny-control", {}, None, "/o/1.png"), "边缘图在这里：/o/1.png"),
@@ -167,6 +169,13 @@ def test_chinese(request_text: str, one: TaskResult, sentence: str) -> None:
         ("Is there a unicorn?", boxes("dog"), "What came out does not answer"),
         ("Is there a dog in b.jpg?", boxes("dog"), "What came out does not answer"),
         ("Is there a dog in a.jpg or in b.jpg?", boxes("dog"), "Yes: I found"),
+        ("Tell me if there is a dog in a.jpg", boxes("dog"), "Yes: I found"),
+        ("Is there anyone in a.jpg?", boxes("person"), "Yes: I found"),
+        ("Is there a hot dog?", boxes("hot dog"), "Yes: I found"),
+        ("Is there a dog?", boxes("hot dog"), "What came out does not answer"),
+        ("Is this a cat?", scored(("Madagascar cat", 0.97)), "What came out does not answer"),
+        ("有马吗", boxes("zebra"), "得到的结果没有回答"),
+        ("Do the pictures show a dog?", boxes("cat"), "What came out does not answer"),
         ("Is this a dog or a cat?", boxes("dog"), "I found"),
         ("Is there a dog and a cat?", boxes("dog"), "I found"),
     ],
@@ -183,10 +192,14 @@ def test_a_label_decides_a_question_if_it_can(question: str, output: Any, start:
         ("How many people are in a.jpg?", result(CLASSES, scored(*CATS)), False),
         ("How many people are in a.jpg?", result("object-detection", boxes("person")), True),
         ("How many people are in a.jpg?", result("object-detection", []), True),
+        ("How many objects are in a.jpg?", result("object-detection", boxes("person")), True),
         ("How many zebras are in a.jpg?", result("object-detection", boxes("person")), False),
         ("Where is the cat in a.jpg?", result("object-detection", boxes("cat")), True),
         ("Where is the cat in a.jpg?", result("object-detection", boxes("dog")), False),
         ("a.jpg 里的狗在哪里？", result("object-detection", boxes("dog")), True),
+        ("a.jpg 里有几辆车？", result("object-detection", boxes("car")), True),
+        ("这几张图片里是什么", result(CLASSES, scored(*CATS)), True),
+        ("Read aloud: Where is it?", result("text-to-speech", text="Where is it?"), True),
         ("Where was a.jpg taken?", result("object-detection", boxes("dog")), False),
         ("What colour is the car in a.jpg?", result(CLASSES, scored(*CATS)), False),
         ("What colour is the car in a.jpg?", result("image-to-text", {}, "a red car"), True),
@@ -201,6 +214,11 @@ def test_a_question_that_the_results_do_not_answer_is_said_first(
 ) -> None:
     first = said(one, question).split("\n\n")[0]
     assert first.startswith(("What came out does not answer this: ", "得到的结果没有回答")) != is_answered
+
+
+def test_a_question_is_quoted_without_what_is_before_it() -> None:
+    text = said(result(CLASSES, boxes("dog")), "Look at a.jpg, is there a unicorn?")
+    assert text.startswith("What came out does not answer this: is there a unicorn?")
 
 
 def test_a_question_about_one_of_two_files_is_decided_by_its_result() -> None:
