@@ -66,8 +66,8 @@ class TaskSpec:
         category: the group under which `jarvis tasks` lists it.
         description: one sentence for the planner.
         inputs: its arguments, the main ones first.
-        outputs: the kinds that it makes, the main one first; "any" means that it may make others too.
-            "text" is last if it summarises data ("2 cats and 1 dog").
+        outputs: the kinds that it makes, the main one first. "text" is last if it summarises data ("2 cats
+            and 1 dog"). "any", that others are possible too, is for tools: `register_task` refuses it.
         aliases: other names, including those of the paper.
         needs_model: False for algorithms.
         models_of: name of the task type whose models are used; empty: its own.
