@@ -52,7 +52,7 @@ _SMALL = 2_000_000_000
 _SIZES = {"m": 1_000_000, "b": 1_000_000_000}
 _SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?b|\d{2,}m)(?![a-z\d])", re.IGNORECASE)
 """A number of parameters in a name: "0.5b", "135M". A single digit with "m" is a context window."""
-_HUB_FILE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+):(?P<file>[^:\\]+)")
+HUB_FILE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+):(?P<file>[^:\\]+)")
 _TINY = re.compile(r"(?<![a-z])tiny", re.IGNORECASE)
 
 
@@ -323,7 +323,7 @@ def gguf_path(name: str, settings: Settings) -> Path:
     Raises:
         ConfigError: there is no such file, the settings forbid its download, or that failed.
     """
-    found = _HUB_FILE.fullmatch(name)
+    found = HUB_FILE.fullmatch(name)
     if found is None:
         path = Path(name).expanduser()
         if not path.is_file():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Barrier
 from typing import NamedTuple
 
 import pytest
@@ -34,7 +36,7 @@ ONLINE = Settings(offline=False)
 
 
 def model(name: str, size: int = 1000) -> LocalModel:
-    return LocalModel(name=name, parameters="0.1 billion", size=size, license="mit", cores=1)
+    return LocalModel(name=name, parameters="0.1 billion", size=size, state=1000, license="mit", cores=1)
 
 
 class Shown(NamedTuple):
@@ -106,6 +108,7 @@ def downloads(hub: HubDouble) -> int:
     [
         (64, 0, 32, "8 billion"),
         (64, 0, 8, "4 billion"),
+        (9, 0, 8, "1.5 billion"),  # the state of 8,192 tokens takes the larger one 1.2 GB
         (16, 0, 4, "1.5 billion"),
         (16, 0, 1, "0.5 billion"),
         (3, 0, 8, "0.5 billion"),
@@ -163,13 +166,32 @@ def test_a_file_that_is_here_is_checked_and_not_downloaded_again(
     assert downloads(hub) == 1
     assert "already downloaded" in install.shown.asked[1]
     assert install(settings=Settings(offline=True))
+    assert install(None, settings=Settings(offline=True), models=[model("org/other:a.gguf"), model(NAME)])
     (own := tmp_path / "own.gguf").touch()
     assert install(str(own), settings=Settings(offline=True))
-    assert [path.name for path in used] == [FILE] * 3 + ["own.gguf"]
+    assert [path.name for path in used] == [FILE] * 4 + ["own.gguf"]
     assert installed_model() == f"gguf:{own}"
     used[0].write_bytes(b"other")
     with pytest.raises(ConfigError, match="damaged"):
         install()
+
+
+def test_a_file_is_downloaded_once_for_several_commits_and_users(
+    hub: HubDouble, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jarvis_agent.interfaces.cli.setup.local_model", lambda *_: ScriptedLLM(("1, ", "2")))
+    hub.add_model(REPO, files={FILE: DATA})
+    both = Barrier(2)
+    machine = Machine(memory=8_000_000_000, gpu_memory=0, cores=2)
+
+    def use(_: int) -> bool:
+        return set_up(ONLINE, NAME, ask=lambda _: both.wait(60) >= 0, say=str, machine=machine)
+
+    with ThreadPoolExecutor(2) as users:
+        assert all(users.map(use, range(2)))
+    hub.add_model(REPO, files={FILE: DATA, "README.md": "Corrected."})
+    assert install()
+    assert downloads(hub) == 1
 
 
 def test_an_interrupted_download_is_continued(
@@ -227,12 +249,18 @@ def _broken(hub: HubDouble, patch: pytest.MonkeyPatch) -> None:
     hub.answer("/api/models/", status=503)
 
 
+def _wrong_token(hub: HubDouble, patch: pytest.MonkeyPatch) -> None:
+    message = "Invalid credentials in Authorization header"
+    hub.answer("/api/models/", status=401, headers={"X-Error-Message": message})
+
+
 @pytest.mark.parametrize(
     ("prepare", "settings", "message"),
     [
         (_no_space, {}, r"No space left.*HF_HOME"),
         (_closed, {}, "the Hub cannot be reached"),
         (_broken, {}, "the Hub cannot be used"),
+        (_wrong_token, {}, "(?s)the Hub cannot be used.*401.*HF_TOKEN"),
         (None, {"offline": True}, "JARVIS_OFFLINE"),
         (None, {"licenses": ["mit"]}, "JARVIS_LICENSES"),
     ],
@@ -277,6 +305,9 @@ def test_what_the_hub_no_longer_has_is_said_and_the_next_one_proposed(
         install(None, models=gone)
     with pytest.raises(ConfigError, match="no model of the table fits"):
         install(None, models=[model(NAME, size=10**11)])
+    for path in ("models/missing.gguf", "C:\\missing.gguf", "org/repo"):
+        with pytest.raises(ConfigError, match="there is no file"):
+            install(path)
 
 
 def test_the_configuration_is_toml(hub: HubDouble, tmp_path: Path) -> None:

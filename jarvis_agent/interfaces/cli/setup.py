@@ -18,7 +18,8 @@ from pathlib import Path
 from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError, describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.llm.chat_model import GGUF, local_model, resolve_model, store_installed_model
+from jarvis_agent.llm.budget import DEFAULT_WINDOW
+from jarvis_agent.llm.chat_model import GGUF, HUB_FILE, local_model, resolve_model, store_installed_model
 from jarvis_agent.llm.errors import describe_model
 
 Say = Callable[[str], object]
@@ -29,18 +30,23 @@ _TIMEOUT_S = 10
 
 
 class LocalModel(Frozen):
-    """A model that is proposed. `size`: bytes; `cores`: CPU cores without which it is too slow."""
+    """A model that is proposed.
+
+    `size`: bytes; `state`: bytes that its attention keeps of a token; `cores`: CPU cores without which it is
+    too slow.
+    """
 
     name: str
     parameters: str
     size: int
+    state: int
     license: str
     cores: int
 
     @property
     def memory(self) -> int:
-        """Bytes that it takes with a context of 8,192 tokens and the cache of earlier prompts, at most."""
-        return int(1.3 * self.size) + 600_000_000
+        """Bytes that it takes with a full context, the cache of earlier prompts, and room to compute."""
+        return self.size + DEFAULT_WINDOW * self.state + 850_000_000
 
 
 MODELS = (
@@ -48,6 +54,7 @@ MODELS = (
         name="Qwen/Qwen3-8B-GGUF:Qwen3-8B-Q4_K_M.gguf",
         parameters="8 billion",
         size=5_027_783_488,
+        state=147_456,
         license="apache-2.0",
         cores=16,
     ),
@@ -55,6 +62,7 @@ MODELS = (
         name="bartowski/Qwen_Qwen3-4B-Instruct-2507-GGUF:Qwen_Qwen3-4B-Instruct-2507-Q4_K_M.gguf",
         parameters="4 billion",
         size=2_497_280_736,
+        state=147_456,
         license="apache-2.0",
         cores=8,
     ),
@@ -62,6 +70,7 @@ MODELS = (
         name="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF:qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
         parameters="1.5 billion",
         size=1_117_320_768,
+        state=28_672,
         license="apache-2.0",
         cores=2,
     ),
@@ -69,6 +78,7 @@ MODELS = (
         name="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF:qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
         parameters="0.5 billion",
         size=491_400_064,
+        state=12_288,
         license="apache-2.0",
         cores=1,
     ),
@@ -131,14 +141,16 @@ def set_up(
     say(f"This machine has {machine}.")
     if name and (path := Path(name).expanduser()).is_file():
         return _use(path, settings, say)
+    if name and not HUB_FILE.fullmatch(name):
+        raise ConfigError(f'there is no file {name}, and it is no "org/repo:file.gguf" of the Hub')
     names = [name] if name else [model.name for model in models if machine.holds(model)]
     if not names:
         raise ConfigError("no model of the table fits this machine; name a smaller one with --model")
+    if settings.offline:
+        return _use(_cached(names), settings, say)
     about = {model.name: model.parameters for model in models}
     for one in names:
         file = _find(one, settings)
-        if isinstance(file, Path):
-            return _use(file, settings, say)
         if file is None:
             say(f"The Hub no longer has {one}.")
             continue
@@ -172,7 +184,7 @@ class _HubFile(Frozen):
         """
         from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
         from huggingface_hub.file_download import http_get, repo_folder_name
-        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+        from huggingface_hub.utils import WeakFileLock, build_hf_headers  # type: ignore[attr-defined]
 
         if self.path is not None:
             self._check(self.path)
@@ -185,15 +197,19 @@ class _HubFile(Frozen):
             blobs.mkdir(parents=True, exist_ok=True)
             blob = blobs / str(get_hf_file_metadata(url, token=token, timeout=_TIMEOUT_S).etag)
             # hf_hub_download alone does not continue what another process began. It only links this file.
-            partial = blob.with_name(f"{blob.name}.partial")
-            with partial.open("ab") as target:
-                begun, headers = target.tell(), build_hf_headers(token=token)
-                if shutil.disk_usage(blobs).free < self.size - begun:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                if begun < self.size:
-                    http_get(url, target, resume_size=begun, headers=headers, expected_size=self.size)
-            self._check(partial)
-            partial.replace(blob)
+            with WeakFileLock(blob.with_name(f"{blob.name}.lock")):
+                partial = blob.with_name(f"{blob.name}.partial")
+                if blob.exists():  # with an earlier commit, or by another process
+                    self._check(blob)
+                else:
+                    with partial.open("ab") as target:
+                        begun, headers = target.tell(), build_hf_headers(token=token)
+                        if shutil.disk_usage(blobs).free < self.size - begun:
+                            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                        if begun < self.size:
+                            http_get(url, target, resume_size=begun, headers=headers, expected_size=self.size)
+                    self._check(partial)
+                    partial.replace(blob)
             return Path(hf_hub_download(self.repo, self.file, token=token))
         except JarvisError:
             raise
@@ -213,27 +229,33 @@ class _HubFile(Frozen):
             raise ConfigError(f"{self.file} was damaged and is deleted; run `jarvis setup` again")
 
 
-def _find(name: str, settings: Settings) -> _HubFile | Path | None:
-    """A file as the Hub describes it, its path if only the cache may be asked, or None if there is none."""
+def _cached(names: Sequence[str]) -> Path:
+    """The first of these files that is on this machine. Raises ConfigError if none is."""
+    from huggingface_hub import try_to_load_from_cache
+
+    for name in names:
+        repo, _, file = name.partition(":")
+        if isinstance(path := try_to_load_from_cache(repo, file), str):
+            return Path(path)
+    raise ConfigError(
+        f"not on this machine: {', '.join(names)}; JARVIS_OFFLINE or HF_HUB_OFFLINE forbids to download it; "
+        "unset it, or name a file that you have with --model"
+    )
+
+
+def _find(name: str, settings: Settings) -> _HubFile | None:
+    """A file as the Hub describes it, or None if it has none."""
     from huggingface_hub import HfApi, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub.errors import DisabledRepoError, HfHubHTTPError, RepositoryNotFoundError
 
     repo, _, file = name.partition(":")
-    if settings.offline:
-        if isinstance(cached := try_to_load_from_cache(repo, file) if file else None, str):
-            return Path(cached)
-        raise ConfigError(
-            f"{name} is not on this machine, and JARVIS_OFFLINE or HF_HUB_OFFLINE forbids to download it; "
-            "unset it, or name a file that you have with --model"
-        )
     try:
         info = HfApi(token=settings.token).model_info(repo, files_metadata=True, timeout=_TIMEOUT_S)
-    except HFValidationError as error:
-        raise ConfigError(f'{name} is no file and no "org/repo:file.gguf" of the Hub') from error
+    except (RepositoryNotFoundError, DisabledRepoError):
+        return None
     except HfHubHTTPError as error:
-        if error.response is not None and error.response.status_code in (401, 403, 404):
-            return None
-        raise ConfigError(f"the Hub cannot be used: {describe_error(error)}") from error
+        advice = "; check HF_TOKEN" if error.response.status_code in (401, 403) else ""
+        raise ConfigError(f"the Hub cannot be used: {describe_error(error)}{advice}") from error
     except Exception as error:
         raise ConfigError(
             f"the Hub cannot be reached: {describe_error(error)}. Check the network, or name a file that you "
