@@ -17,6 +17,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
+from langchain_tests.unit_tests.chat_models import TEST_PYDANTIC_MODELS
 from small_llm import INSTALL, WEIGHTS
 
 from jarvis_agent import JarvisAgent, Plan, Task
@@ -47,7 +48,11 @@ pytestmark = [
     pytest.mark.starter,
     pytest.mark.skipif(WEIGHTS is None or find_spec("xllamacpp") is None, reason=INSTALL),
 ]
-NO_V1 = "schemas of Pydantic 1 become tools, which the chat template does not take"
+CALLS_NO_TOOLS = pytest.mark.xfail(
+    reason="the chat template takes no tools, which schemas of Pydantic 1 and function calls become",
+    raises=UnsupportedError,
+    strict=True,
+)
 QUESTION = "What is the capital of France?"
 PENALTY = {"repeat_penalty": 1.1}
 """Without it, this very small model repeats itself."""
@@ -81,9 +86,10 @@ class _Abilities:
 
 
 class TestStandardUnit(_Abilities, ChatModelUnitTests):
-    @pytest.mark.xfail(reason=NO_V1, strict=False)
-    def test_with_structured_output(self, *args: Any) -> None:
-        super().test_with_structured_output(*args)
+    @CALLS_NO_TOOLS
+    @pytest.mark.parametrize("schema", TEST_PYDANTIC_MODELS)
+    def test_with_structured_output(self, model: Any, schema: Any) -> None:
+        super().test_with_structured_output(model, schema)
 
 
 @pytest.mark.slow
@@ -98,9 +104,9 @@ class TestStandardIntegration(_Abilities, ChatModelIntegrationTests):
         "extra_body": {**PENALTY, "cache_prompt": False},
     }
 
-    @pytest.mark.xfail(reason=NO_V1)
-    def test_structured_output_pydantic_2_v1(self, *args: Any) -> None:
-        super().test_structured_output_pydantic_2_v1(*args)
+    @CALLS_NO_TOOLS
+    def test_structured_output_pydantic_2_v1(self, model: Any) -> None:
+        super().test_structured_output_pydantic_2_v1(model)
 
 
 def test_a_reply_is_streamed_and_counted(model: ChatGGUF) -> None:
