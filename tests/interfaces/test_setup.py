@@ -171,6 +171,10 @@ def test_a_file_that_is_here_is_checked_and_not_downloaded_again(
     assert install(str(own), settings=Settings(offline=True))
     assert [path.name for path in used] == [FILE] * 4 + ["own.gguf"]
     assert installed_model() == f"gguf:{own}"
+    assert "comes first" not in " ".join(install.shown.said)
+    for first, name in (("none", "JARVIS_MODEL=none"), (f"gguf:{used[0]}", FILE)):
+        assert install(str(own), settings=Settings(offline=True, model=first))
+        assert install.shown.said[-1].startswith(f"{name} is configured too and comes first")
     used[0].write_bytes(b"other")
     with pytest.raises(ConfigError, match="damaged"):
         install()

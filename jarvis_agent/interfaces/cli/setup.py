@@ -284,8 +284,8 @@ def _use(path: Path, settings: Settings, say: Say) -> bool:
     speed = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else 0
     say(f"{path.name} works; it wrote about {speed:.0f} tokens a second.")
     say(f"It is used from now on without a key; {store_installed_model(path)} says so.")
-    if not getattr(chosen := resolve_model(None, settings), "is_local", False):
-        say(
-            f"{describe_model(chosen)} is configured too and comes first; --model gguf:{path} names this one."
-        )
+    chosen = resolve_model(None, settings)
+    if getattr(chosen, "path", None) != path.absolute():
+        other = describe_model(chosen) if chosen else "JARVIS_MODEL=none"
+        say(f"{other} is configured too and comes first; --model gguf:{path} names this one.")
     return True
