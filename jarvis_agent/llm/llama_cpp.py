@@ -40,6 +40,11 @@ _BATCH = 256
 """Tokens of a prompt between two signs of progress, and between two checks whether the caller is gone."""
 
 
+def usable_cores() -> int:
+    """CPU cores that this process may use, which a container or a job of a cluster often limits."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class LlamaCpp:
     """One model of llama.cpp: a server at an address of this machine that only we have the key of.
 
@@ -112,7 +117,7 @@ class LlamaCpp:
         params.n_parallel = 1
         # A thread for each core is many times slower on a machine that has other work, since they wait for
         # each other busily; and every two cores are often one that is counted twice.
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, (os.cpu_count() or 2) // 2)
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, usable_cores() // 2)
         params.warmup = False
         params.cache_ram_mib = _PROMPT_CACHE_MIB
         params.sleep_idle_seconds = IDLE_S

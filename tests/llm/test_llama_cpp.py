@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ from jarvis_agent.core.errors import (
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.interfaces.cli.setup import this_machine
 from jarvis_agent.llm import llama_cpp
 from jarvis_agent.llm.chat_model import gguf_path, is_small, length_options, resolve_model, schema_options
 from jarvis_agent.llm.client import LLMClient
@@ -262,6 +264,19 @@ async def test_a_language_model_sorts_texts_where_no_specialist_fits(tmp_path: P
         await chosen("是垃圾邮件吗？", MOOD, **chinese)
     with pytest.raises(NoCandidateError, match="less than 1 GB"):
         await chosen("这是好评吗？", MOOD, "small", **chinese)
+
+
+def test_a_thread_is_used_for_every_two_cores_that_the_process_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import xllamacpp
+
+    started: list[Any] = []
+    monkeypatch.setattr(xllamacpp, "Server", started.append)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3}, raising=False)
+    LlamaCpp(tmp_path / "model.gguf", 512, 0)._start()
+    assert (started[0].cpuparams.n_threads, this_machine().cores) == (2, 4)
 
 
 def test_the_memory_of_an_idle_model_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:

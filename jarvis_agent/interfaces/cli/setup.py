@@ -109,11 +109,13 @@ def this_machine() -> Machine:
         raise MissingExtraError("a language model on this machine", "llm")
     import xllamacpp
 
+    from jarvis_agent.llm.llama_cpp import usable_cores
+
     memory = {"CPU": 0, "GPU": 0}
     for device in xllamacpp.get_device_info():
         kind = device["type"].name.rpartition("_")[2]
         memory[kind] = max(memory.get(kind, 0), device["memory_total"])
-    return Machine(memory=memory["CPU"], gpu_memory=memory["GPU"], cores=os.cpu_count() or 1)
+    return Machine(memory=memory["CPU"], gpu_memory=memory["GPU"], cores=usable_cores())
 
 
 def set_up(
