@@ -10,18 +10,16 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as NothingHappenedError
+from served import listening
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.core.settings import ServerSettings
@@ -51,15 +49,8 @@ def serving_page(agents: Sequence[JarvisAgent], **settings: Any) -> Iterator[str
     from jarvis_agent.interfaces.ui.page import make_app  # it imports Gradio
 
     app = make_app(agents, ServerSettings(allowed_hosts=("127.0.0.1",), **settings))
-    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(30)
+    with listening(app, grace=1) as url:
+        yield f"{url}/"
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 from command_backend import CommandBackend
+from served import listening
 
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
@@ -70,16 +69,8 @@ def served_experts(
 ) -> Iterator[str]:
     """The address of a server in a thread of this process."""
     app = create_experts_app(settings, ServerSettings(api_keys=keys), backends=backends)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
+    with listening(app, grace=1) as address:
+        yield address
 
 
 def environment(folder: Path) -> dict[str, str]:
