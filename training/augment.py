@@ -3,6 +3,7 @@
 examples = read_examples(voices)             # hand-written
 varied(example, examples_by_slot, rng)       # the same request with other names and words
 repeated(example, examples_by_slot, rng)     # the same request for several files
+followed(first, second, examples_by_slot, rng)   # the second one in a chat, which says "it" for its file
 joined(first, second, rng)                   # one request for both
 """
 
@@ -16,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from notation import FILES, read_records
+from notation import FILES, Record, read_records
 
 from jarvis_agent.core.references import ref, substitute
 from jarvis_agent.core.types import Task
@@ -138,10 +139,10 @@ def _copied(example: Example) -> Iterable[tuple[str, str, str]]:
 def varied(example: Example, slots: Slots, rng: Random) -> Example:
     """The same request with other file names, and sometimes other words and another language."""
     swaps: dict[str, str] = {}
-    if not example.asked.turns:
-        for task, name, value in _copied(example):
-            if len(value) > 1 and rng.random() < _SWAPPED:
-                swaps[value] = rng.choice(slots[example.asked.language, task, name])
+    chat = [text for turn in example.asked.turns for text in (turn.request, turn.answer)]
+    for task, name, value in _copied(example):
+        if len(value) > 1 and rng.random() < _SWAPPED and not any(value in text for text in chat):
+            swaps[value] = rng.choice(slots[example.asked.language, task, name])
     for name in example.asked.files:
         if "://" not in name and rng.random() < 2 * _SWAPPED:
             swaps[name] = rng.choice(slots["", "file", kind_by_name(name)])
@@ -189,8 +190,15 @@ def repeated(example: Example, slots: Slots, rng: Random) -> Example:
     if asked.request.count(name) != 1 or len({*names}) < len(names):
         return example
     middle, last = rng.choice(_LISTS[asked.language])
-    size = len(asked.plan)
-    plan = [
+    request = asked.request.replace(name, f"{middle.join(names[:-1])}{last}{names[-1]}")
+    update = {"request": request, "files": names, "plan": _for_each(asked.plan, name, names)}
+    return Example(asked.model_copy(update=update), example.left)
+
+
+def _for_each(plan: Sequence[Task], name: str, names: Sequence[str]) -> list[Task]:
+    """The tasks of a plan for several files, one after the other, in place of a single one."""
+    size = len(plan)
+    return [
         Task(
             task=task.task,
             id=task.id + number * size,
@@ -201,10 +209,90 @@ def repeated(example: Example, slots: Slots, rng: Random) -> Example:
             },
         )
         for number, file in enumerate(names)
-        for task in asked.plan
+        for task in plan
     ]
-    request = asked.request.replace(name, f"{middle.join(names[:-1])}{last}{names[-1]}")
-    return Example(asked.model_copy(update={"request": request, "files": names, "plan": plan}), example.left)
+
+
+_NOUNS = {
+    "en": {
+        "image": "picture photo image",
+        "audio": "recording audio clip",
+        "video": "video clip film",
+        "table": "table list file",
+        "text": "text file letter",
+    },
+    "zh": {
+        "image": "张图 张照片 张图片 张",
+        "audio": "段录音 段音频 段",
+        "video": "个视频 段视频 段",
+        "table": "张表 个表格 个文件",
+        "text": "个文件 篇 份",
+    },
+}
+"""Words for files, in Chinese with the word that counts them."""
+_ORDINALS = {"en": "first second third fourth", "zh": "一 二 三 四"}
+_DRAWN = ("object-detection", "zero-shot-object-detection", "image-segmentation", "mask-generation")
+"""Task types whose image only shows what they found: "the picture" is still the one before."""
+
+
+def followed(first: Example, second: Example, slots: Slots, rng: Random) -> Example | None:
+    """The second request as a follow-up of the first one, whose file or result it means by "it".
+
+    If the first one has several files, it says which one, or all of them. None if that makes no request.
+    """
+    one, other, language = first.asked, second.asked, first.asked.language
+    name = other.files[0] if len(other.files) == 1 else ""
+    kind = kind_by_name(name)
+    nouns = _NOUNS.get(language, {}).get(kind)
+    if one.turns or other.turns or other.language != language or not nouns or other.request.count(name) != 1:
+        return None
+    used = {dep for task in one.plan for dep in task.deps}
+    results = [task for task in one.plan if task.id not in used and task.task not in _DRAWN]
+    made = {task.id: Record("").made_file(task) for task in one.plan}
+    results_of_kind = [made[task.id] for task in results if kind_by_name(made[task.id]) == kind]
+    choice = results_of_kind or [file for file in one.files if kind_by_name(file) == kind]
+    texts = [str(value) for task in other.plan for value in task.args.values() if value != name]
+    if not 1 <= len(choice) <= 4 or any(name in text for text in texts):
+        return None
+    noun = rng.choice(nouns.split())
+    wanted, said = _mention(choice, noun, language, is_result=bool(results_of_kind), rng=rng)
+    answer = rng.choice(slots[language, rng.choice(_LONG), "text"]) if rng.random() < 0.3 else ""
+    files = [*one.files, *filter(None, made.values())]
+    update = {
+        "request": other.request.replace(name, said),
+        "files": [],
+        "turns": [Turn(request=one.request, answer=answer, files=files)],
+        "plan": _for_each(other.plan, name, wanted),
+    }
+    return Example(other.model_copy(update=update), second.left)
+
+
+def _mention(
+    files: Sequence[str], noun: str, language: str, *, is_result: bool, rng: Random
+) -> tuple[Sequence[str], str]:
+    """Some of the files of an earlier turn, and how a request may refer to them."""
+    count, place = len(files), rng.randrange(len(files))
+    number, ordinal = place + 1, _ORDINALS[language].split()[place]
+    is_all, is_last = rng.random() < 0.3, number == count and rng.random() < 0.5
+    said: tuple[str, ...]
+    if language == "zh":
+        if count == 1:
+            said = ("它", f"这{noun}", f"那{noun}", f"刚才那{noun}")
+            said += ("结果", f"新的那{noun}") if is_result else ()
+        elif is_all:
+            said = (f"这{'零一两三四'[count]}{noun}", "它们", "全部")
+        else:
+            said = (f"第{ordinal}{noun}", f"第{number}{noun}", f"第{ordinal}个")
+            said = (f"最后一{noun}",) if is_last else said
+    elif count == 1:
+        said = ("it", "that", f"the {noun}", f"that {noun}", f"this {noun}", "that one")
+        said += ("the result", "the new one", f"the new {noun}") if is_result else ()
+    elif is_all:
+        said = ("both" if count == 2 else f"all {count}", f"the {count} {noun}s", "them")
+    else:
+        said = (f"the {ordinal} one", f"the {ordinal} {noun}", f"the {ordinal}", f"number {number}")
+        said = ("the last one", f"the last {noun}") if is_last else said
+    return files if count > 1 and is_all else files[place : place + 1], rng.choice(said)
 
 
 def _replaced(example: Example, swaps: Mapping[str, str]) -> Example:

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from augment import (
     Example,
+    followed,
     joined,
     lengthened,
     project_examples,
@@ -56,6 +57,8 @@ from jarvis_agent.planning.offline.sequences import (
 SIZE, HEADS, LAYERS, INNER, LONGEST = 384, 6, 3, 1152, 160
 POOL = 16
 """Batches that are sorted by length together; after them the processes average their weights."""
+FOLLOWED = 0.5
+"""Share of requests that are tried as follow-ups of others; a quarter of these fits."""
 DEVELOPMENT = ("hurried_student", "security_guard", "zh_first_time_user", "zh_senior")
 """Voices that are not learned from while settings are chosen."""
 SHOWN = ("documentation", "zh_documentation")
@@ -75,7 +78,7 @@ class Layer(nn.Module):
             nn.Linear(SIZE, SIZE),
         )
         self.inner, self.outer = nn.Linear(SIZE, INNER), nn.Linear(INNER, SIZE)
-        self.dropout = nn.Dropout(0.15)
+        self.dropout = nn.Dropout(0.25)
 
     def forward(self, x: Tensor, states: Tensor, mask: Tensor) -> Tensor:
         query, key, value = map(_heads, self.own(self.norm1(x)).chunk(3, -1))
@@ -108,7 +111,11 @@ class Network(nn.Module):
     def __init__(self, folder: Path, rows: Tensor) -> None:
         super().__init__()
         self.encoder = AutoModel.from_pretrained(
-            folder, dtype=torch.float32, add_pooling_layer=False, attn_implementation="eager"
+            folder,
+            dtype=torch.float32,
+            add_pooling_layer=False,
+            attn_implementation="eager",
+            hidden_dropout_prob=0.15,
         )
         self.words = self.encoder.embeddings.word_embeddings
         self.encoder.embeddings.word_embeddings = nn.Identity()
@@ -215,6 +222,12 @@ def samples(examples: Sequence[Example], vocabulary: Vocabulary, seed: int, shar
             example = lengthened(example, slots, rng)
         if rng.random() < 0.15:
             example = repeated(example, slots, rng)
+        for _ in range(6 if rng.random() < FOLLOWED else 0):
+            first = varied(rng.choice(examples), slots, rng)
+            first = repeated(first, slots, rng) if rng.random() < 0.4 else first
+            if follow_up := followed(first, example, slots, rng):
+                example = follow_up
+                break
         while rng.random() < share and (
             both := joined(example, varied(rng.choice(examples), slots, rng), rng)
         ):

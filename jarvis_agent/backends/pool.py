@@ -269,6 +269,12 @@ class ModelPool:
             return total(entry.placed for entry in entries if entry.expert is not None)
 
     @property
+    def keys(self) -> list[Key]:
+        """The models that are loaded now, least recently used first."""
+        with self._lock:
+            return [key for key, entry in self._models.entries.items() if entry.expert is not None]
+
+    @property
     def loaded(self) -> dict[Key, int]:
         """The bytes of each model that is loaded now, least recently used first."""
         with self._lock:

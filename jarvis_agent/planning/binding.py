@@ -1,7 +1,7 @@
 """Binding: turn a draft into tasks once everything that it refers to is known.
 
-    notes = bind(task, pending, fresh_id, max_tasks)    # what was repaired
-    task.tasks                                          # one task; several where a list fans out
+    notes = bind(task, pending, fresh_id, room)    # what was repaired
+    task.tasks                                     # one task; several where a list fans out
 
 - A reference must point to a task with an output of the argument's kind. Otherwise it is replaced by the
   nearest task with one: the task's dependencies first, then their ancestors.
@@ -38,14 +38,14 @@ _LONGEST_NAME = 1000
 _KINDS = (*sorted(MEDIA), "text", "data", "any")
 _FILES = MEDIA - {"table"}
 """The kinds whose values are never objects. In a table, {"url": …} may be a column."""
-_SEPARATOR = re.compile(r"[,;]|\band\b")
+_LISTED = re.compile(r"[,;]|\band\b")
 
 
 def bind(
     task: PendingTask,
     pending: PendingTasks,
     fresh_id: Callable[[], int],
-    max_tasks: int,
+    room: int,
     files: FileNames | None = None,
 ) -> list[str]:
     """Set the final tasks of a pending task and those that it needs. Returns notes on repairs.
@@ -54,17 +54,17 @@ def bind(
         task: has a draft, and its targets are final or will never be.
         pending: the tasks of its plan.
         fresh_id: returns ids for further tasks where a list fans out.
-        max_tasks: how many it may become; at least 1.
+        room: maximum number of tasks; at least 1.
         files: the files that the plan may name; None: any.
 
     Raises:
         PlanError: a reference cannot be repaired, a required argument is missing, or there is no such file.
     """
     binding = _Binding(task, pending, files)
-    limit = min(max_tasks, MAX_FAN_OUT)
-    rows = list(_fan_out(binding.argument_values(), limit + 1))
+    limit = min(room, MAX_FAN_OUT)
+    rows = list(_fan_out(binding.choices(), limit + 1))
     if len(rows) > limit:
-        task.truncation = f"its lists make more than {limit} tasks; only the first {limit} were kept"
+        task.cut = f"its lists make more than {limit} tasks; only the first {limit} were kept"
     ids = [task.id, *(fresh_id() for _ in rows[1:limit])]
     if len(ids) > 1:
         binding.notes.append(f"its lists made {len(ids)} tasks of it: {', '.join(map(str, ids))}")
@@ -80,12 +80,12 @@ def bind(
         )
         for i, args in zip(ids, rows, strict=False)
     )
-    task.dependencies = binding.dependencies
+    task.needs = binding.needs
     return binding.notes
 
 
 class _Binding:
-    """Resolves the references and dependencies of one draft."""
+    """What the references and dependencies of one draft mean."""
 
     def __init__(self, task: PendingTask, pending: PendingTasks, files: FileNames | None) -> None:
         assert task.draft is not None
@@ -99,22 +99,22 @@ class _Binding:
         self._targets: dict[tuple[int, str], PendingTask] = {}
         self._replaced: dict[tuple[int, str], PendingTask] = {}
         for i in self._draft.deps:
-            if other := self._resolve(i, "any"):
-                self._deps[i] = other
+            if found := self._resolve(i, "any"):
+                self._deps[i] = found
             else:
                 self.notes.append(f"its dependency on {i} was left out: it {self._reason(i)}")
         for name, value in self._draft.args.items():
             for i in refs_in(value):
-                self._link(i, kind_of(name, self.spec))
+                self._well_typed(i, kind_of(name, self.spec))
 
     @property
-    def dependencies(self) -> tuple[PendingTask, ...]:
+    def needs(self) -> tuple[PendingTask, ...]:
         return tuple(dict.fromkeys((*self._deps.values(), *self._targets.values(), *self._replaced.values())))
 
     def other_deps(self, referenced: set[int]) -> set[int]:
         """The ids in `dep` beside the `referenced` ones, which are in the arguments.
 
-        A written id refers to every task that it fanned out into. If an argument refers to it, only the tasks
+        A written id means every task that it fanned out into. If an argument refers to it, only the tasks
         with this argument depend on it.
         """
         targets: dict[int, set[int]] = {}
@@ -123,38 +123,38 @@ class _Binding:
         deps = (targets.get(label, set(task.ids)) for label, task in self._deps.items())
         return {i for ids in deps if referenced.isdisjoint(ids) for i in ids}
 
-    def argument_values(self) -> dict[str, list[Any]]:
+    def choices(self) -> dict[str, list[Any]]:
         """The values of each argument; several where the task fans out. Raises PlanError."""
         args: dict[str, list[Any]] = {}
         for name, value in self._draft.args.items():
             arg = self.spec.arg(name)
-            if values := self._bind_values(value, arg) if arg else [self._substitute(value, "any")]:
+            if values := self._values(value, arg) if arg else [self._substitute(value, "any")]:
                 args[name] = values
-        self._assign_unnamed(args)
+        self._assign(args)
         for arg in self.spec.inputs:
             if arg.required and arg.name not in args:
-                args[arg.name] = self._bind_values(self._find_missing(arg), arg)
+                args[arg.name] = self._values(self._missing(arg), arg)
         return {
-            name: [self._resolve_file_names(value, self.spec.arg(name)) for value in values]
+            name: [self._named(value, self.spec.arg(name)) for value in values]
             for name, values in args.items()
         }
 
-    def _resolve_file_names(self, value: Any, arg: Arg | None) -> Any:
+    def _named(self, value: Any, arg: Arg | None) -> Any:
         """The value with the names of available files. Raises PlanError if there is no such file."""
         if isinstance(value, list):
-            return [self._resolve_file_names(item, arg) for item in value]
+            return [self._named(item, arg) for item in value]
         if not isinstance(value, str) or self._files is None or arg is None or refs_in(value):
             return value
         is_text = arg.kind == "text" and self.spec.category != "tool"
         is_name = len(value) <= _LONGEST_NAME and mentions(value) == [value]
         if arg.kind not in MEDIA and not (is_text and is_name):
             return value
-        name = self._files.find(value, arg.kind)
-        if name != value:
-            self.notes.append(f'"{value}" was taken as its {arg.name} "{name}"')
-        return name
+        found = self._files.find(value, arg.kind)
+        if found != value:
+            self.notes.append(f'"{value}" was taken as its {arg.name} "{found}"')
+        return found
 
-    def _bind_values(self, value: Any, arg: Arg) -> list[Any]:
+    def _values(self, value: Any, arg: Arg) -> list[Any]:
         """The value of an argument; several if it fans out, none if it is empty."""
         items = value if isinstance(value, list) else [value]
         are_texts = all(isinstance(item, str) for item in items)
@@ -169,57 +169,57 @@ class _Binding:
             is_wrapped = arg.kind == "data" and len(items) == 1
             return [self._substitute(items[0] if is_wrapped else value, arg.kind)]
         if not arg.many:
-            return list(self._flatten(items, arg))
+            return list(self._items(items, arg))
         if isinstance(value, str) and not refs_in(value):
             parts = value.split(",")
-            items = parts if all(arg.kind in {"data", *self._kinds_of(part)} for part in parts) else items
-        return [whole] if (whole := list(self._flatten(items, arg))) else []
+            items = parts if all(arg.kind in {"data", *self._kinds(part)} for part in parts) else items
+        return [whole] if (whole := list(self._items(items, arg))) else []
 
-    def _flatten(self, items: Iterable[Any], arg: Arg) -> Iterator[Any]:
+    def _items(self, items: Iterable[Any], arg: Arg) -> Iterator[Any]:
         """The values in a list, with nested lists, listed references and objects around files flattened."""
         for item in items:
             if item is None or item == "":
                 continue
             if isinstance(item, list):
-                yield from self._flatten(item, arg)
+                yield from self._items(item, arg)
             elif isinstance(item, dict) and arg.kind in _FILES and (len(item) == 1 or refs_in(item)):
-                yield from self._flatten(item.values() if len(item) == 1 else map(ref, refs_in(item)), arg)
+                yield from self._items(item.values() if len(item) == 1 else map(ref, refs_in(item)), arg)
             elif not isinstance(item, str):
                 bound = self._substitute(item, arg.kind)
                 yield bound if arg.kind == "data" else _as_text(bound)
             elif listed := listed_refs(item):
-                yield from self._expand_refs(listed, arg.kind)
-            elif parts := _split_list(item, arg):
+                yield from self._refs(listed, arg.kind)
+            elif parts := _listed(item, arg):
                 for part in parts:
-                    yield from self._expand_refs(ids, arg.kind) if (ids := refs_in(part)) else [part]
+                    yield from self._refs(ids, arg.kind) if (ids := refs_in(part)) else [part]
             else:
                 yield self._substitute(item.strip() if arg.many else item, arg.kind)
 
-    def _expand_refs(self, ids: Iterable[int], kind: str) -> Iterator[str]:
-        return (ref(i) for n in dict.fromkeys(ids) for i in self._find_target(n, kind).ids)
+    def _refs(self, ids: Iterable[int], kind: str) -> Iterator[str]:
+        return (ref(i) for n in dict.fromkeys(ids) for i in self._target(n, kind).ids)
 
     def _substitute(self, value: Any, kind: str) -> Any:
-        """The value with each reference replaced by the ids that it refers to."""
-        return substitute(value, lambda n: ", ".join(self._expand_refs([n], kind)))
+        """The value with each reference replaced by the ids that it means."""
+        return substitute(value, lambda n: ", ".join(self._refs([n], kind)))
 
-    def _find_target(self, n: int, kind: str) -> PendingTask:
-        """The task of a reference. Raises PlanError if neither it nor an ancestor makes the kind."""
-        if known := self._link(n, kind) or self._replaced.get((n, kind)):
+    def _target(self, n: int, kind: str) -> PendingTask:
+        """The task that a reference means. Raises PlanError if neither it nor an ancestor makes the kind."""
+        if known := self._well_typed(n, kind) or self._replaced.get((n, kind)):
             return known
         wrong = f"makes no {kind}" if self._resolve(n, kind) else self._reason(n)
-        nearest = self._find_nearest(kind)
+        nearest = self._nearest(kind)
         if nearest is None:
             raise PlanError(f"{ref(n)} cannot be its {kind}: it {wrong}")
         self.notes.append(f"{ref(n)} {wrong}; the {kind} of {nearest} was taken instead")
         self._replaced[n, kind] = nearest
         return nearest
 
-    def _link(self, n: int, kind: str) -> PendingTask | None:
-        """The task that an id refers to, recorded as a target if it makes this kind; else None."""
-        other = self._resolve(n, kind)
-        return self._targets.setdefault((n, kind), other) if other and other.makes(kind) else None
+    def _well_typed(self, n: int, kind: str) -> PendingTask | None:
+        """The task that an id means, if it makes this kind."""
+        found = self._resolve(n, kind)
+        return self._targets.setdefault((n, kind), found) if found and found.makes(kind) else None
 
-    def _find_nearest(self, kind: str) -> PendingTask | None:
+    def _nearest(self, kind: str) -> PendingTask | None:
         """The nearest ancestor that makes a kind; those that no argument uses yet come first."""
         used = set(self._targets.values())
         mentioned = (self._resolve(i, "any") for i, _ in self._draft.mentions)
@@ -227,45 +227,45 @@ class _Binding:
         seen = set(level)
         while level:
             level.sort(key=lambda other: (other in used, -other.index))
-            if maker := next((other for other in level if other.makes(kind)), None):
-                return maker
-            above = dict.fromkeys(further for other in level for further in other.dependencies)
+            if found := next((other for other in level if other.makes(kind)), None):
+                return found
+            above = dict.fromkeys(further for other in level for further in other.needs)
             level = [other for other in above if other not in seen]
             seen.update(level)
         return None
 
-    def _assign_unnamed(self, args: dict[str, list[Any]]) -> None:
+    def _assign(self, args: dict[str, list[Any]]) -> None:
         """Give values without a known name to missing arguments of their kind.
 
         A value with another name is only used for a required argument.
         """
         left_out: list[Any] = []
         for name, value in self._draft.unassigned:
-            kinds = self._kinds_of(value)
+            kinds = self._kinds(value)
             free = [arg for arg in self.spec.inputs if arg.name not in args]
             fitting = [arg for arg in free if arg.kind in kinds and (arg.required or not name)]
             if target := min(fitting, key=lambda arg: not arg.required, default=None):
-                args[target.name] = self._bind_values(value, target)
+                args[target.name] = self._values(value, target)
                 self.notes.append(f'{listing([name or value])} was taken as its "{target.name}"')
             else:
                 left_out.append(name or value)
         if left_out:
             self.notes.append(f"unknown arguments were left out: {listing(left_out)}")
 
-    def _kinds_of(self, value: Any) -> frozenset[str]:
+    def _kinds(self, value: Any) -> frozenset[str]:
         if isinstance(value, list) and value:
-            return self._kinds_of(value[0]) | {"data"}
+            return self._kinds(value[0]) | {"data"}
         if not isinstance(value, str):
             return frozenset({"data", "any"})
         if refs := refs_in(value):
-            maker = self._resolve(refs[0], "any")
-            return frozenset(kind for kind in _KINDS if maker and maker.makes(kind))
+            made = self._resolve(refs[0], "any")
+            return frozenset(kind for kind in _KINDS if made and made.makes(kind))
         kind = kind_by_name(value[-_LONGEST_NAME:].strip())
         if kind in MEDIA - {"file"}:
             return frozenset({kind, "file", "any", *(["text"] if " " in value.strip() else [])})
         return frozenset(_KINDS if "://" in value[:8] else ("text", "any"))
 
-    def _find_missing(self, arg: Arg) -> str:
+    def _missing(self, arg: Arg) -> str:
         """A reference for a missing argument. Raises PlanError unless one dependency fits."""
         used = {*self._targets.values(), *self._replaced.values()}
         makers = [i for i, task in self._deps.items() if task not in used and task.makes(arg.kind)]
@@ -279,13 +279,13 @@ class _Binding:
         return self._task.invalid_refs.get(n, "means no task of the plan")
 
 
-def _split_list(text: str, arg: Arg) -> list[str]:
+def _listed(text: str, arg: Arg) -> list[str]:
     """The parts of a list of files or references: "a.jpg and b.jpg", "<resource>-0, b.jpg"; [] for a text."""
     if arg.kind in MEDIA and refs_in(text):
         return [part.strip() for part in text.split(",") if part.strip()]
     if arg.kind not in MEDIA or len(text) > _LONGEST_NAME:
         return []
-    parts = [part.strip() for part in _SEPARATOR.split(text)]
+    parts = [part.strip() for part in _LISTED.split(text)]
     return parts if len(parts) > 1 and {kind_by_name(part) for part in parts} == {arg.kind} else []
 
 
@@ -297,18 +297,18 @@ def _as_text(value: Any) -> str:
     return text
 
 
-def _fan_out(choices: Mapping[str, list[Any]], max_rows: int) -> Iterator[dict[str, Any]]:
+def _fan_out(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, Any]]:
     lists = {name: values for name, values in choices.items() if len(values) > 1}
-    have_equal_length = len({len(values) for values in lists.values()}) == 1
-    rows = zip(*lists.values(), strict=True) if have_equal_length else itertools.product(*lists.values())
-    for row in itertools.islice(rows, max_rows):
+    in_step = len({len(values) for values in lists.values()}) == 1
+    rows = zip(*lists.values(), strict=True) if in_step else itertools.product(*lists.values())
+    for row in itertools.islice(rows, room):
         picked = dict(zip(lists, row, strict=True))
         yield {name: picked.get(name, values[0]) for name, values in choices.items()}
 
 
 @dataclass(eq=False, slots=True)
 class PendingTask:
-    """A task as the planner wrote it: its draft while it waits, and its final tasks once it is bound.
+    """A task of the plan that is not final yet, or its final tasks.
 
     Attributes:
         raw: the object that the planner wrote.
@@ -318,10 +318,10 @@ class PendingTask:
         error: why it is invalid, or "".
         invalid_refs: ids that it cannot refer to, with the reasons.
         targets: by id and kind of argument, the task that it refers to; None while unknown.
-        dependencies: the tasks that it was bound to.
+        needs: the tasks that it was bound to.
         tasks: empty until it is final; several if it fanned out.
         index: its place in the plan.
-        truncation: which of the tasks that its lists make were left out, or "".
+        cut: which of the tasks that its lists make were left out, or "".
     """
 
     raw: dict[str, Any]
@@ -331,10 +331,10 @@ class PendingTask:
     error: str = ""
     invalid_refs: dict[int, str] = field(default_factory=dict)
     targets: dict[int, dict[str, PendingTask | None]] = field(default_factory=dict)
-    dependencies: tuple[PendingTask, ...] = ()
+    needs: tuple[PendingTask, ...] = ()
     tasks: tuple[Task, ...] = ()
     index: int = -1
-    truncation: str = ""
+    cut: str = ""
 
     def __str__(self) -> str:
         if self.draft:
@@ -363,7 +363,7 @@ class PendingTask:
         return (target for by_kind in self.targets.values() for target in by_kind.values())
 
     def invalidate(self, label: int, reason: str) -> None:
-        """Let an id refer to no task in this one."""
+        """Make an id meaningless in this task."""
         self.invalid_refs[label] = reason
         self.targets.pop(label, None)
 
@@ -373,11 +373,11 @@ class PendingTasks:
 
         pending = PendingTasks()
         pending.add(task)
-        pending.resolve(task, 0, "image")    # the task of `<resource>-0` in an image of `task`
+        pending.resolve(task, 0, "image")    # the task that `<resource>-0` means in an image of `task`
         pending.ready(ended=False)           # the tasks that can be bound now
 
-    An id refers to the last earlier task with it; among several, the last that makes the argument's kind.
-    Without an earlier one, it refers to the first later task. So duplicate ids and forward references are
+    An id means the last earlier task with that id; among several, the last that makes the argument's kind.
+    Without an earlier one, it means the first later task. So duplicate ids and forward references are
     resolved independently of chunking.
     """
 
@@ -413,7 +413,7 @@ class PendingTasks:
         return self._by_label.get(label, [])
 
     def resolve(self, task: PendingTask, label: int, kind: str) -> PendingTask | None:
-        """The task that an id refers to in an argument of `task` of this kind; None while unknown."""
+        """The task that an id means in an argument of `task` of this kind; None while unknown."""
         if label in task.invalid_refs:
             return None
         others = self.with_label(label)
@@ -431,7 +431,6 @@ class PendingTasks:
         """Invalidate the forward references that would make a task wait for itself."""
         earlier = {other for other in referrers if other.index < task.index}
         later = {other for other in task.all_targets() if other and other.index > task.index}
-        # If there are none, the walk through the graph is spared.
         for other in earlier and earlier & _reachable(task, _awaited):
             other.invalidate(task.label, f"means {task}, which depends on this task")
         for other in later and later & _reachable(task, self._dependants().__getitem__):

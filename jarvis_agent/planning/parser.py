@@ -181,8 +181,8 @@ class StreamingPlanParser:
                 yield f"{task} was left out: {task.error}"
             elif task.is_blocked and self._ended:
                 yield f"{task} was left out: it depends on a task that was left out"
-            elif task.truncation:
-                yield f"{task}: {task.truncation}"
+            elif task.cut:
+                yield f"{task}: {task.cut}"
 
     @property
     def _is_blank(self) -> bool:

@@ -63,7 +63,7 @@ def _return_pool() -> ModelPool | None:
 
 def loaded_models() -> Sequence[object]:
     """The models that are in this process's memory, least recently used first."""
-    return [*_pool.loaded] if _pool is not None else []
+    return _pool.keys if _pool is not None else []
 
 
 class ModelRegistry:
