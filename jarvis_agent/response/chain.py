@@ -49,7 +49,7 @@ from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import NO_MODEL, NOTHING_ASKED, Plan
 from jarvis_agent.response.answer_checker import contains_result, language
 from jarvis_agent.response.path_checker import PathChecker
-from jarvis_agent.response.questions import find_questions, is_answered
+from jarvis_agent.response.questions import find_questions, leaves_open
 from jarvis_agent.response.report import (
     describe_failures,
     describe_outcome,
@@ -246,7 +246,7 @@ def _report(inputs: Mapping[str, Any], note: str) -> Iterator[str]:
 def _says_all(inputs: Mapping[str, Any]) -> bool:
     """Whether the report answers as well as a small model: in the request's language, every question.
 
-    Without any result, a small model could only guess.
+    From results without labels or texts on a question, a small model could only guess.
     """
     request, plan, results = inputs["input"], _plan(inputs), inputs.get("results") or ()
     if inputs.get("language") or language(request) not in ("en", "zh"):
@@ -254,7 +254,7 @@ def _says_all(inputs: Mapping[str, Any]) -> bool:
     if not plan.tasks:
         return is_unavailable(plan)
     done = [result for result in results if result.status == "ok"]
-    return not done or all(is_answered(question, done) for question in find_questions(request))
+    return not any(leaves_open(question, done) for question in find_questions(request))
 
 
 def _plan(inputs: Mapping[str, Any]) -> Plan:

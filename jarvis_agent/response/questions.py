@@ -91,6 +91,13 @@ def is_answered(question: Question, results: Iterable[TaskResult]) -> bool:
     return any(_may_answer(question, result) for result in results if _concerns(question, result))
 
 
+def leaves_open(question: Question, results: Iterable[TaskResult]) -> bool:
+    """Whether labels are no answer, but may lead to one: a malamute is a dog, and two dogs are animals."""
+    about = [result for result in results if _concerns(question, result)]
+    labelled = any(detections(result) or scored_labels(result) for result in about)
+    return labelled and not is_answered(question, about)
+
+
 def _may_answer(question: Question, result: TaskResult) -> bool:
     if question.text.rstrip("?？ ").lower() in str(result.task.args.get("text", "")).lower():
         return True

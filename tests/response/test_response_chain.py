@@ -243,6 +243,13 @@ class TestResponseChain:
         failed = TaskResult(task=count, status="failed", error="no model is left")
         text = await answer(response_chain(llm), "How many dogs are in a.jpg?", Plan(tasks=[count]), [failed])
         assert ("no model is left" in text, llm.calls) == (True, [])
+        edges = Task(task="canny-control", id=0, args={"image": "a.jpg"})
+        made = TaskResult(task=edges, status="ok", resources=[Resource(kind="image", path=Path("/o/1.png"))])
+        text = await answer(response_chain(llm), "看看 a.jpg 里有没有狗", Plan(tasks=[edges]), [made])
+        assert ("没有回答" in text, llm.calls) == (True, [])
+        dog = result("image-classification", labels(malamute=0.9))
+        await answer(response_chain(llm), "Is this a dog?", Plan(tasks=[dog.task]), [dog])
+        assert len(llm.calls) == 1
 
     async def test_nothing_is_added_to_the_answer_of_a_request_that_needs_no_task(self) -> None:
         plan = OfflinePlanner().invoke("Hello there!")
