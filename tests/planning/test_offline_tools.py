@@ -161,3 +161,18 @@ def test_only_tasks_on_offer_are_planned_and_missing_ones_are_named() -> None:
         assert [task.task for task in made.tasks] == wanted, request
         assert note in " ".join(made.notes), request
     assert made.tasks[1].args == {"text": "<resource>-0"}
+
+
+def test_a_step_that_may_mean_the_result_of_a_tool_is_a_guess() -> None:
+    @tool
+    def plate(image: str) -> str:
+        """Recognise the number plate of a car in an image."""
+        return image
+
+    for request, is_guess in (
+        ("Recognise the number plate of the car in car.jpg and read it aloud.", True),
+        ("Recognise the number plate of the car in car.jpg and describe b.jpg.", False),
+    ):
+        made = plan(request, [*TASKS.values(), plate])
+        assert "plate" in [task.task for task in made.tasks]
+        assert ("this plan is a guess" in " ".join(made.notes)) is is_guess, request

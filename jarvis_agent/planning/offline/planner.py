@@ -31,7 +31,7 @@ from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.normalise import shorten
 from jarvis_agent.planning.offline.adapter import PlanWriter, load_writer
 from jarvis_agent.planning.offline.network import NetworkPlan, load_network
-from jarvis_agent.planning.offline.tools import plan_tools, recognise, steps_of_tools
+from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools
 from jarvis_agent.planning.plan import (
     NO_MODEL,
     NO_TASK_TYPE,
@@ -183,9 +183,11 @@ def plan_request(
     notes += [f"no task uses “{name}”" for name in unused if tasks]
     if draft.unread and not any(draft.unread in text for text in used):
         notes.append("only the beginning and the end of the long request were read; put texts into files")
+    # The network did not read the steps of tools, whose results a later step may mean.
+    probability = 0.0 if steps and draft.tasks and REFERS_BACK.search(request.text) else draft.probability
     guess = [f"this plan is a guess: {said} may mean something else"]
-    is_guess = bool(tasks) and draft.probability < SURE
-    return Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes), draft.probability
+    is_guess = bool(tasks) and probability < SURE
+    return Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes), probability
 
 
 def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Mapping[str, str]]:

@@ -35,7 +35,7 @@ _STEPS = re.compile(
     r"(?:(?<=[.!?;])\s+|[。！？；\n]+|,?\s+(?:and then|then|and also|and)\s+|，(?:然后|再|并)?)"
 )
 _QUOTED = re.compile(r"[\"“「『](?P<double>[^\"”」』]+)[\"”」』]|(?<!\w)'(?P<single>[^']+)'(?!\w)")
-_REFERS_BACK = re.compile(
+REFERS_BACK = re.compile(
     r"\b(?:its?|that|this|them|their|those)\b|它|结果|这"
     r"|\bthe (?:result|answer|text|transcript|transcription|caption|description|summary|translation)\b",
     re.IGNORECASE,
@@ -152,7 +152,7 @@ def _arguments(spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequ
             args[arg.name] = quoted["double"] or quoted["single"]
         elif arg.kind == "any" and len(named) == 1 and (name not in _FREE_TEXT or named[0].kind == "text"):
             args[arg.name] = named[0].name
-        elif tasks and _REFERS_BACK.search(step) and not _IDENTIFIER.search(name):
+        elif tasks and REFERS_BACK.search(step) and not _IDENTIFIER.search(name):
             args[arg.name] = ref(tasks[-1].id)
         elif name in _FREE_TEXT and not named:
             args[arg.name] = step.strip(" .!?")
