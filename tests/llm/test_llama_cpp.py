@@ -149,6 +149,7 @@ def test_a_file_is_in_memory_once_and_only_as_long_as_it_is_used(model: ChatGGUF
     assert ChatGGUF(path=link).llama is model.llama
     other = ChatGGUF(path=link, n_ctx=256)
     assert other.llama is not model.llama
+    gc.collect()  # those of other tests
     before = len(LlamaCpp._shared)
     del other
     gc.collect()
