@@ -227,8 +227,12 @@ async def test_a_model_is_loaded_while_its_task_waits() -> None:
     backend = Local(Settings(), ModelPool(100))
     source = FakeSource(fake_candidate(task, size=1) for task in ("image-to-text", "text-to-speech"))
     agent, _, _ = small_agent(DESCRIBE_ALOUD, sources=[source], backends=[backend])
+    events = []
     async with agent:
-        events = [event async for event in agent.events(REQUEST)]
+        async for event in agent.events(REQUEST):
+            events.append(event)
+            if event.kind == "loaded" and event.task and event.task.id == 1:
+                loaded.set()
     own = [event.kind for event in events if event.task is not None and event.task.id == 1]
     assert own == ["task", "selected", "loading", "loaded", "started", "finished"]
     assert events[-1].run is not None
