@@ -22,10 +22,12 @@ from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.experts.client import ExpertServer
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Attempt, Candidate, Selection
-from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
+from jarvis_agent.core.types import Attempt, Candidate, Selection, Task, TaskResult
+from jarvis_agent.execution.fallback import FallbackChain
+from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.interfaces.experts import create_experts_app
 
 TESTS = Path(__file__).parent
@@ -46,19 +48,14 @@ def command_backend(server: ExpertServer) -> CommandBackend:
     return backend
 
 
-async def with_retries(backend: CommandBackend, text: str, attempts: list[Attempt]) -> FallbackResult:
+async def with_retries(backend: CommandBackend, text: str, attempts: list[Attempt]) -> TaskResult:
     """The result of a call, as the executor runs it; its ended attempts are added to the list."""
     one = command_call(text)
-    chain = FallbackChain(
-        spec=one.spec,
-        selection=Selection(model=one.candidate.id, reason="", candidates=[one.candidate]),
-        backends={"command": backend},
-        settings=one.settings,
-        new_path=Path,
-        clock=asyncio.get_running_loop().time,
-        attempts=attempts,
-    )
-    return await chain.run(one.inputs)
+    task = Task(task=one.spec.name, id=0, args=dict(one.inputs))
+    clock = asyncio.get_running_loop().time
+    call = TaskCall(task, one.inputs, RunContext(request=""), Path, clock, one.settings, attempts)
+    selection = Selection(model=one.candidate.id, reason="", candidates=[one.candidate])
+    return await FallbackChain(call, one.spec, selection, {"command": backend}).run()
 
 
 @contextmanager

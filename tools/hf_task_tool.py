@@ -3,8 +3,6 @@
     tool = hf_tools(tasks=["object-detection"])[0]
     tool.invoke({"image": "street.jpg"})       # "3 objects: 2 cars, 1 person …"
 
-HFTaskRunner is the same task for the executor, which selects the model before the task starts.
-
 A tool that is called alone reports progress, in LangGraph's custom streams and LangChain's custom events:
 
     for piece in create_agent(llm, hf_tools()).stream(request, stream_mode="custom"):
@@ -17,7 +15,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
@@ -38,7 +35,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from jarvis_agent.backends.jobs import Activity, Notify, activities
+from jarvis_agent.backends.jobs import Activity, activities
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,
     cancel_and_wait,
@@ -49,16 +46,13 @@ from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import run_sync
-from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
-from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
-from jarvis_agent.execution.callbacks import run_as_tool
-from jarvis_agent.execution.fallback import FallbackChain
+from jarvis_agent.core.types import Resource, Task, TaskResult
+from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.model_registry import ModelRegistry
-from jarvis_agent.selection.purpose import task_hints
 from jarvis_agent.tools.injection import ToolRuntime, calling_model, last_human_message, messages_in
 
 MAX_PRODUCED = 1000
@@ -66,78 +60,6 @@ MAX_PRODUCED = 1000
 
 Produced = deque[tuple[str, Resource]]
 """The latest files that a set of tools has produced, each with its thread; "" where no thread exists."""
-
-
-@dataclass(frozen=True, slots=True)
-class HFTaskRunner:
-    """Runs a task type of the Hub on the models of a registry."""
-
-    spec: TaskSpec
-    registry: ModelRegistry
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        """This runner: copies of a tool share its loaded models."""
-        return self
-
-    async def select(self, task: Task, context: RunContext) -> Selection:
-        """Choose the model.
-
-        Raises:
-            NoCandidateError: no model can run the task; the message says what would help.
-        """
-        return await self.registry.selector.select(task, self.spec, context)
-
-    def prepare(
-        self, selection: Selection, settings: Settings, depth: int, notify: Notify
-    ) -> Callable[[], None] | None:
-        """Have the chosen model loaded while the task waits; returns the function that ends this."""
-        chosen = selection.candidates[0] if selection.candidates else None
-        backend = self.registry.backends.get((chosen and chosen.backend) or "")
-        prepare = getattr(backend, "prepare", None)
-        return prepare and prepare(self._spec_of(selection), chosen, settings, depth, notify)
-
-    def _spec_of(self, selection: Selection) -> TaskSpec:
-        """The task type that runs: a selection may name a similar one."""
-        return (find_task(selection.task) if selection.task else None) or self.spec
-
-    async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
-        """Run the candidates of a selection until one succeeds. A failure is in the result."""
-        config = call.context.config
-        return await run_as_tool(
-            config, call.task, call.inputs, lambda child: self.run_candidates(selection, call, child)
-        )
-
-    async def run_candidates(
-        self, selection: Selection | None, call: TaskCall, config: RunnableConfig | None
-    ) -> TaskResult:
-        """`run` below an open tool run, whose config is given."""
-        selection = selection or await self.select(call.task, call.context)
-        spec = self._spec_of(selection)
-        chain = FallbackChain(
-            spec=spec,
-            selection=selection,
-            backends=self.registry.backends,
-            settings=call.settings,
-            new_path=call.new_path,
-            clock=call.clock,
-            hints=task_hints(call.task, call.context),
-            attempts=call.attempts,
-            config=config,
-            fallback_on=self.registry.fallback_on,
-            reserve_hosted=call.context.reserve_hosted,
-        )
-        done = await chain.run({k: v for k, v in call.inputs.items() if spec.arg(k) is not None})
-        return TaskResult(
-            task=call.task,
-            status="failed" if done.error else "ok",
-            selection=selection,
-            attempts=done.attempts,
-            resources=done.resources,
-            notes=done.notes,
-            output=done.output,
-            error=str(done.error) if done.error else None,
-            failure=type(done.error).__name__ if done.error else None,
-        )
 
 
 class HFTaskTool(BaseTool):

@@ -43,10 +43,9 @@ from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
-from jarvis_agent.execution.fallback import AttemptFiles
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
-from jarvis_agent.media.run_directory import disk_errors
+from jarvis_agent.media.run_directory import AttemptFiles, disk_errors
 from jarvis_agent.tools.injection import injected_arguments
 
 MAX_ABANDONED_CALLS = 64

@@ -222,7 +222,7 @@ class RunPipeline:
             config=self._config,
             restricted=not self._settings.allow_request_paths,
             reserve_hosted=self._steps.meter.reserve_hosted,
-            price=self._steps.meter.hosted_price,
+            hosted_price=self._steps.meter.hosted_price,
             **opened,
         )
 

@@ -34,6 +34,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
 from jarvis_agent.execution.executor import TaskRunner
+from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.llm.chat_model import NO_MODEL, is_small, with_own_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.usage import Price
@@ -50,7 +51,7 @@ from jarvis_agent.selection.advice import advice
 from jarvis_agent.selection.chain import SelectionInput
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
+from jarvis_agent.tools.hf_task_tool import HFTaskTool
 from jarvis_agent.tools.langchain_task import LangChainTask
 
 if TYPE_CHECKING:

@@ -37,8 +37,9 @@ class Call:
             (".wav").
         settings: the user's settings.
         hints: further facts about the request ("ocr": True where it asks to read the text of an image).
-        cleanup: removes files written after the call was cancelled. A thread that outlives its call and uses
-            `new_path` calls it at its end; the pool does so for local models.
+        cleanup: removes files written after the call was cancelled (`media.run_directory.AttemptFiles`). A
+            thread that outlives its call and uses `new_path` calls it at its end; the pool does so for local
+            models.
         notes: remarks on the result for the user, which the backend adds.
         trace: what the backend reports of the call for traces: "endpoint", the expert server that ran it.
     """

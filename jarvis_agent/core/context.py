@@ -39,8 +39,9 @@ class RunContext:
         specs: the task types that the plan may use, by name.
         config: LangChain's config of the run, for callbacks and tracing.
         restricted: whether the request is untrusted, and must not learn which files exist here.
-        reserve_hosted: called with a task and a model before each hosted call; raises BudgetError.
-        price: what a hosted call costs by task and model; 0: unknown.
+        reserve_hosted: that of the run's UsageMeter: called with a task and a model before each hosted call.
+            Raises BudgetError.
+        hosted_price: that of the same meter: what a hosted call costs by task and model; 0: unknown.
     """
 
     request: str
@@ -50,7 +51,7 @@ class RunContext:
     config: RunnableConfig | None = None
     restricted: bool = False
     reserve_hosted: Callable[[str, str], None] = lambda task, model: None
-    price: Callable[[str, str], float] = lambda task, model: 0.0
+    hosted_price: Callable[[str, str], float] = lambda task, model: 0.0
 
 
 def turns_of(messages: Iterable[BaseMessage | ChatTurn]) -> tuple[ChatTurn, ...]:

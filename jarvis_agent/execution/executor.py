@@ -37,7 +37,7 @@ Emit = Callable[[Event], None]
 
 
 class TaskRunner(Protocol):
-    """Runs the tasks of one type: an HFTaskRunner, or a LangChainTask around any other tool."""
+    """Runs the tasks of one type: an HFTaskRunner (fallback.py), or a LangChainTask around any other tool."""
 
     @property
     def spec(self) -> TaskSpec:

@@ -1,10 +1,12 @@
-"""FallbackChain: try the candidates of one task in order until one succeeds.
+"""HFTaskRunner: select the models of a task, and try them in order until one succeeds.
 
-    done = await FallbackChain(spec, selection, backends, settings, new_path, clock).run(inputs)
-    done.output, done.error, done.attempts
+    runner = HFTaskRunner(TASKS["object-detection"], registry)
+    result = await runner.run(await runner.select(task, context), call)
+    result.output, result.error, result.attempts
 
-`ERROR_POLICIES` (core/errors.py) decides what follows an error, unless `fallback_on` is set. The methods call
-one another: `run`, `_try_candidates`, `_run_candidate`, `_run_attempt`, `_run_in_time`, `_run_backend`.
+`ERROR_POLICIES` (core/errors.py) decides what follows an error, unless `fallback_on` is set. The methods of
+FallbackChain call one another: `run`, `_try_candidates`, `_run_candidate`, `_run_attempt`, `_run_in_time`,
+`_run_backend`.
 
 Time: a candidate may use two thirds of what is left of `task_timeout`, the last one nearly all of it, and
 none more than `attempt_timeout`. Retries start in the first half of that.
@@ -15,11 +17,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
@@ -27,8 +27,10 @@ from tenacity.wait import wait_random_exponential
 
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend, Call
+from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     AllCandidatesFailedError,
     AttemptTimeoutError,
@@ -47,10 +49,15 @@ from jarvis_agent.core.errors import (
     policy_for,
 )
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Attempt, Candidate, Resource, Selection
-from jarvis_agent.execution.callbacks import run_as_child
+from jarvis_agent.core.types import Attempt, Candidate, Resource, Selection, Task, TaskResult
+from jarvis_agent.execution.callbacks import run_as_child, run_as_tool
+from jarvis_agent.execution.inputs import TaskCall
+from jarvis_agent.media.run_directory import AttemptFiles
+from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.placement import runs_here
+from jarvis_agent.selection.purpose import task_hints
 from jarvis_agent.selection.store import Outcome, open_store
 
 logger = logging.getLogger(__name__)
@@ -68,14 +75,52 @@ _backoff = wait_random_exponential(multiplier=0.5, max=8.0)
 
 
 @dataclass(frozen=True, slots=True)
-class FallbackResult:
-    """`output`, `resources` and `notes` of the candidate that succeeded, or `error`; and every attempt."""
+class HFTaskRunner:
+    """Runs a task type of the Hub on the models of a registry."""
 
-    attempts: list[Attempt]
-    output: Any = None
-    resources: list[Resource] = field(default_factory=list)
-    error: JarvisError | None = None
-    notes: list[str] = field(default_factory=list)
+    spec: TaskSpec
+    registry: ModelRegistry
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        """This runner: copies of a tool share its loaded models."""
+        return self
+
+    async def select(self, task: Task, context: RunContext) -> Selection:
+        """Choose the model.
+
+        Raises:
+            NoCandidateError: no model can run the task; the message says what would help.
+        """
+        return await self.registry.selector.select(task, self.spec, context)
+
+    def prepare(
+        self, selection: Selection, settings: Settings, depth: int, notify: Notify
+    ) -> Callable[[], None] | None:
+        """Have the chosen model loaded while the task waits; returns the function that ends this."""
+        chosen = selection.candidates[0] if selection.candidates else None
+        backend = self.registry.backends.get((chosen and chosen.backend) or "")
+        prepare = getattr(backend, "prepare", None)
+        return prepare and prepare(self._spec_of(selection), chosen, settings, depth, notify)
+
+    def _spec_of(self, selection: Selection) -> TaskSpec:
+        """The task type that runs: a selection may name a similar one."""
+        return (find_task(selection.task) if selection.task else None) or self.spec
+
+    async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
+        """Run the candidates of a selection until one succeeds. A failure is in the result."""
+        config = call.context.config
+        return await run_as_tool(
+            config, call.task, call.inputs, lambda child: self.run_candidates(selection, call, child)
+        )
+
+    async def run_candidates(
+        self, selection: Selection | None, call: TaskCall, config: RunnableConfig | None
+    ) -> TaskResult:
+        """`run` below an open tool run, whose config is given."""
+        selection = selection or await self.select(call.task, call.context)
+        registry, spec = self.registry, self._spec_of(selection)
+        chain = FallbackChain(call, spec, selection, registry.backends, config, registry.fallback_on)
+        return await chain.run()
 
 
 @dataclass(slots=True)
@@ -83,50 +128,52 @@ class FallbackChain:
     """The candidates of one task, in the order of `selection`.
 
     Attributes:
-        new_path: returns an output path for a suffix.
-        clock: seconds since the run began.
-        hints: facts about the request for the backends.
-        attempts: every attempt is appended here, also if the chain is cancelled.
+        task_call: the task with its inputs. Every attempt is appended to it, also if the chain is cancelled.
+        spec: the task type of the candidates.
+        backends: those that run them, by name.
         config: LangChain config for the attempts' runs.
         fallback_on: the errors after which the next candidate is tried; None: by ERROR_POLICIES.
-        reserve_hosted: called with the task and the model before each hosted call; raises BudgetError.
     """
 
+    task_call: TaskCall
     spec: TaskSpec
     selection: Selection
     backends: Mapping[str, Backend]
-    settings: Settings
-    new_path: Callable[[str], Path]
-    clock: Callable[[], float]
-    hints: Mapping[str, Any] = field(default_factory=dict)
-    attempts: list[Attempt] = field(default_factory=list)
     config: RunnableConfig | None = None
     fallback_on: FallbackOn | None = None
-    reserve_hosted: Callable[[str, str], None] = lambda task, model: None
     _outcomes: list[Outcome] = field(default_factory=list)
 
-    async def run(self, inputs: Mapping[str, Any]) -> FallbackResult:
-        """Run the candidates in order, and record how each did. `inputs` are the task's bound arguments."""
+    async def run(self) -> TaskResult:
+        """Run the candidates in order, and record how each did. A failure is in the result."""
+        outcome: dict[str, Any]
         try:
-            return await self._try_candidates(inputs)
+            outcome = {"status": "ok", **await self._try_candidates()}
+        except JarvisError as error:
+            outcome = {"status": "failed", "error": str(error), "failure": type(error).__name__}
         finally:
-            store = open_store(self.settings)
+            store = open_store(self.task_call.settings)
             if store.path is not None and self._outcomes:
                 await asyncio.to_thread(store.record, self._outcomes)
+        call = self.task_call
+        return TaskResult(task=call.task, selection=self.selection, attempts=call.attempts, **outcome)
 
-    async def _try_candidates(self, inputs: Mapping[str, Any]) -> FallbackResult:
-        deadline = self.clock() + self.settings.task_timeout
+    async def _try_candidates(self) -> dict[str, Any]:
+        """Output, resources and notes of the first candidate that succeeds. Raises JarvisError."""
+        task_call, clock, settings = self.task_call, self.task_call.clock, self.task_call.settings
+        inputs = {name: value for name, value in task_call.inputs.items() if self.spec.arg(name) is not None}
+        hints = task_hints(task_call.task, task_call.context)
+        deadline = clock() + settings.task_timeout
         failures: list[tuple[Candidate, JarvisError]] = []
         remaining = list(self.selection.candidates)
         while remaining:
             candidate = remaining.pop(0)
-            share = (_TIME_SHARE if remaining else _LAST_TIME_SHARE) * (deadline - self.clock())
-            call = Call(self.spec, candidate, inputs, self.new_path, self.settings, self.hints)
+            share = (_TIME_SHARE if remaining else _LAST_TIME_SHARE) * (deadline - clock())
+            call = Call(self.spec, candidate, inputs, task_call.new_path, settings, hints)
             try:
-                output, resources = await self._run_candidate(call, min(share, self.settings.attempt_timeout))
+                output, resources = await self._run_candidate(call, min(share, settings.attempt_timeout))
             except JarvisError as error:
                 if not self._falls_back(error):
-                    return FallbackResult(self.attempts, error=error)
+                    raise
                 failures.append((candidate, error))
                 if policy_for(error).fallback == "smaller":
                     skipped = [other for other in remaining if self._is_as_large(other, candidate)]
@@ -139,8 +186,8 @@ class FallbackChain:
                     failed = {model.id for model, _ in failures}
                     remaining.sort(key=lambda model: (model.id in failed, -fit.get(model.id, 0)))
             else:
-                return FallbackResult(self.attempts, output, resources, notes=call.notes)
-        return FallbackResult(self.attempts, error=_all_failed(self.spec, failures))
+                return {"output": output, "resources": resources, "notes": call.notes}
+        raise _all_failed(self.spec, failures)
 
     def _falls_back(self, error: JarvisError) -> bool:
         """Whether another candidate is tried after an error."""
@@ -158,12 +205,13 @@ class FallbackChain:
 
     async def _run_candidate(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one candidate, and retry it after transient failures."""
-        began = self.clock()
+        clock, retries = self.task_call.clock, self.task_call.settings.retries
+        began = clock()
 
         def gives_up(state: RetryCallState) -> bool:
             # After a slow failure the remaining time belongs to the next candidate.
-            is_late = self.clock() + state.upcoming_sleep - began > seconds / 2
-            return is_late or state.attempt_number > self.settings.retries
+            is_late = clock() + state.upcoming_sleep - began > seconds / 2
+            return is_late or state.attempt_number > retries
 
         model = call.candidate
         metadata = {"ls_model_name": model.id, "task": self.spec.name, "backend": model.backend}
@@ -171,7 +219,7 @@ class FallbackChain:
         outputs: dict[str, Any] = {}  # filled by an attempt, then reported by `run_as_child`
 
         async def attempt() -> tuple[Any, list[Resource]]:
-            output, resources = await self._run_attempt(call, seconds - (self.clock() - began))
+            output, resources = await self._run_attempt(call, seconds - (clock() - began))
             outputs.update(output=output, resources=resources, **call.trace)
             return output, resources
 
@@ -182,7 +230,8 @@ class FallbackChain:
 
     async def _run_attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one attempt. It is recorded however it ends, also if the circuit is open."""
-        started, model, task = self.clock(), call.candidate, self.spec.name
+        clock, model, task = self.task_call.clock, call.candidate, self.spec.name
+        started = clock()
         backend_name = model.backend or ""
         error: str | None = "cancelled"
         error_class: str | None = None
@@ -192,7 +241,7 @@ class FallbackChain:
         backend = self.backends.get(backend_name)
         try:
             if backend is not None and not runs_here(backend, model):
-                self.reserve_hosted(task, model.id)
+                self.task_call.context.reserve_hosted(task, model.id)
             async with circuit_breaker.shared.call((backend_name, model.id)):
                 result = await self._run_in_time(call, seconds)
         except JarvisError as failure:
@@ -205,18 +254,18 @@ class FallbackChain:
             if error is not None:
                 files.rollback()
             if error is None or error_class:
-                duration = self.clock() - started
+                duration = clock() - started
                 self._outcomes.append(
                     Outcome(model.id, task, backend_name, model.revision, error_class, duration, model.size)
                 )
-            self.attempts.append(
+            self.task_call.attempts.append(
                 Attempt(
                     model=model.id,
                     backend=backend_name,
                     endpoint=call.trace.get("endpoint"),
                     revision=model.revision,
                     started=started,
-                    ended=self.clock(),
+                    ended=clock(),
                     error=error,
                 )
             )
@@ -290,51 +339,3 @@ def _all_failed(spec: TaskSpec, failures: Sequence[tuple[Candidate, JarvisError]
         reasons.setdefault(str(error), []).append(name)
     details = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
     return error_class(f"all {len(failures)} candidates failed: {details}")
-
-
-class AttemptFiles:
-    """Thread-safe list of the paths that one attempt was given.
-
-        files = AttemptFiles(call.new_path)
-        path = files.new_path(".png")
-        files.rollback()                # the attempt failed: delete its files, refuse new ones
-
-    A thread cannot be cancelled. An abandoned one gets no further paths, and calls `cleanup` at its end.
-    """
-
-    def __init__(self, new_path: Callable[[str], Path]) -> None:
-        """`new_path` returns an unused path for a suffix."""
-        self._new_path = new_path
-        self._paths: list[Path] = []
-        self._is_over = False
-        self._lock = threading.Lock()
-
-    def new_path(self, suffix: str) -> Path:
-        """A path for a file of this attempt.
-
-        Raises:
-            AttemptTimeoutError: the attempt is over.
-        """
-        # Outside the lock: this may wait for a disk, and `rollback` must not wait.
-        path = self._new_path(suffix)
-        with self._lock:
-            if self._is_over:
-                raise AttemptTimeoutError("the attempt is over, so it writes no further file")
-            self._paths.append(path)
-        return path
-
-    def rollback(self) -> None:
-        """End the attempt and delete its files, complete or partial."""
-        with self._lock:
-            self._is_over = True
-        self.cleanup()
-
-    def cleanup(self) -> None:
-        """Delete the files if the attempt was rolled back; otherwise do nothing."""
-        with self._lock:
-            paths = list(self._paths) if self._is_over else []
-        for path in paths:
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                logger.warning("cannot delete %s of a failed attempt: %s", path, describe_error(error))

@@ -136,7 +136,7 @@ class ModelSelector:
             task_hints(task, context),
             detect_script(context.request),
             purpose_of(task, spec, context),
-            context.price,
+            context.hosted_price,
         )
         if pin := self.pins.get(spec.name):
             return await self._select_pinned(pin, query)

@@ -26,11 +26,11 @@ from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import DeadlineError
 from jarvis_agent.core.types import Task
+from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
-from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
 pytestmark = pytest.mark.usefixtures("loop_time")
 REQUEST = "Say it shorter, aloud, and translate it"

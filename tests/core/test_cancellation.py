@@ -20,9 +20,9 @@ from threads import running_threads
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.media.download import fetch
 from jarvis_agent.testing import ScriptedLLM
-from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
 REQUEST = "Describe a.jpg"
 OPEN = Path("/proc/self/fd")

@@ -15,6 +15,7 @@ from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     ERROR_POLICIES,
     AllCandidatesFailedError,
@@ -37,10 +38,11 @@ from jarvis_agent.core.errors import (
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Selection
+from jarvis_agent.core.types import Candidate, Selection, Task, TaskResult
 from jarvis_agent.execution import fallback
-from jarvis_agent.execution.fallback import AttemptFiles, FallbackChain, FallbackResult
-from jarvis_agent.media.run_directory import RunDirectory
+from jarvis_agent.execution.fallback import FallbackChain
+from jarvis_agent.execution.inputs import TaskCall
+from jarvis_agent.media.run_directory import AttemptFiles, RunDirectory
 
 SPEC = TASKS["summarization"]
 RETRIES = 2
@@ -88,27 +90,29 @@ def model(name: str, size: int | None = None, backend: str = "scripted") -> Cand
     return Candidate(id=name, task=SPEC.name, backend=backend, size=size)
 
 
-def chain(candidates: list[Candidate], *backends: Any, clock: Any = None, **settings: Any) -> FallbackChain:
+def chain(
+    candidates: list[Candidate], *backends: Any, clock: Any = None, new_path: Any = Path, **settings: Any
+) -> FallbackChain:
+    limits = Settings(**{"retries": RETRIES, **settings})
+    task = Task(task=SPEC.name, id=0, args={"text": "long"})
     return FallbackChain(
-        spec=SPEC,
-        selection=Selection(model=candidates[0].id, reason="first", candidates=candidates),
+        TaskCall(task, task.args, RunContext(request=""), new_path, clock or Clock(), limits),
+        SPEC,
+        Selection(model=candidates[0].id, reason="first", candidates=candidates),
         backends={backend.name: backend for backend in backends},
-        settings=Settings(**{"retries": RETRIES, **settings}),
-        new_path=Path,
-        clock=clock or Clock(),
     )
 
 
-async def run(settings: dict[str, Any] | None = None, **script: Any) -> FallbackResult:
+async def run(settings: dict[str, Any] | None = None, **script: Any) -> TaskResult:
     """Run a chain of local candidates, one for each model of the script."""
     clock = Clock()
     attempts = chain(
         [model(name) for name in script], Scripted(clock, **script), clock=clock, **settings or {}
     )
-    return await attempts.run({"text": "long"})
+    return await attempts.run()
 
 
-def tried(done: FallbackResult) -> str:
+def tried(done: TaskResult) -> str:
     """The attempts in order: "a" for a failed one, "A" for the one that succeeded."""
     return " ".join(one.model.upper() if one.ok else one.model for one in done.attempts)
 
@@ -151,7 +155,7 @@ async def test_the_caller_says_which_errors_lead_to_the_next_candidate(
     backend = Scripted(clock, a=[error] * 3, b="ok", small="ok")
     attempts = chain([model("a", 9), model("b", 9), model("small", 3)], backend, clock=clock)
     attempts.fallback_on = fallback_on
-    assert tried(await attempts.run({})) == expected
+    assert tried(await attempts.run()) == expected
 
 
 async def test_the_policy_of_each_error_decides_on_retries_and_fallbacks() -> None:
@@ -159,7 +163,7 @@ async def test_the_policy_of_each_error_decides_on_retries_and_fallbacks() -> No
         circuit_breaker.shared.reset()
         clock = Clock()
         backend = Scripted(clock, a=[error] * 3, b="ok", small="ok")
-        done = await chain([model("a", 9), model("b", 9), model("small", 3)], backend, clock=clock).run({})
+        done = await chain([model("a", 9), model("b", 9), model("small", 3)], backend, clock=clock).run()
         assert tried(done) == expected, error
     assert set(ERROR_POLICIES) <= {type(error) for error, _ in POLICY_CASES}
 
@@ -192,7 +196,7 @@ async def test_the_error_of_a_failed_chain_names_each_candidate_with_its_reason(
     ]
     for candidates, expected in cases:
         here = Scripted(Clock(), a=no, large=OutOfMemoryError("9 bytes"))
-        assert str((await chain(candidates, here, there).run({})).error) == expected
+        assert str((await chain(candidates, here, there).run()).error) == expected
 
 
 async def test_after_out_of_memory_only_models_that_may_fit_are_tried() -> None:
@@ -207,7 +211,7 @@ async def test_after_out_of_memory_only_models_that_may_fit_are_tried() -> None:
         other = Scripted(clock, large="ok")
         other.name = "other"
         here = Scripted(clock, large=OutOfMemoryError(""), small="ok", unknown="ok")
-        done = await chain(candidates, here, other, Scripted(clock, local=False, large="ok")).run({})
+        done = await chain(candidates, here, other, Scripted(clock, local=False, large="ok")).run()
         assert tried(done) == expected
 
 
@@ -222,7 +226,7 @@ async def test_after_a_model_that_is_not_for_the_input_the_next_of_its_purpose_i
         attempts.selection = attempts.selection.model_copy(update={"factors": factors})
         for backend in both:
             backend._script = {name: iter([error]) for name, error in refusals.items()}
-        assert tried(await attempts.run({"text": "long"})).split() == order.split()
+        assert tried(await attempts.run()).split() == order.split()
 
 
 async def test_the_time_of_a_task_is_shared_between_its_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,12 +260,12 @@ async def test_a_candidate_that_hangs_is_cancelled(loop_time: LoopTime) -> None:
 async def test_a_cancelled_attempt_is_recorded(loop_time: LoopTime) -> None:
     clock = Clock()
     cancelled = chain([model("a")], Scripted(clock, a="hang"))
-    running = asyncio.create_task(cancelled.run({}))
+    running = asyncio.create_task(cancelled.run())
     await asyncio.sleep(1)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert [attempt.error for attempt in cancelled.attempts] == ["cancelled"]
+    assert [attempt.error for attempt in cancelled.task_call.attempts] == ["cancelled"]
 
 
 @pytest.mark.parametrize("place", ["model", "adapter"])
@@ -299,13 +303,11 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
 
     monkeypatch.setattr(AttemptFiles, "cleanup", cleaned)
     pool = ModelPool(10**9)
-    late = chain(
-        [model("a")], Local(Settings(), pool) if place == "model" else Scripted(Clock(), a="ok"), retries=0
-    )
+    backend = Local(Settings(), pool) if place == "model" else Scripted(Clock(), a="ok")
+    late = chain([model("a")], backend, new_path=RunDirectory(Settings(), tmp_path).new_path, retries=0)
     if place == "adapter":
         monkeypatch.setattr(fallback, "adapt", lambda spec, raw, call: write_late(call))
-    late.new_path = RunDirectory(Settings(), tmp_path).new_path
-    assert tried(await late.run({"text": "x"})) == "a"
+    assert tried(await late.run()) == "a"
     let_go.set()
     assert await asyncio.to_thread(ended.wait, 120)
     assert refused.is_set()
