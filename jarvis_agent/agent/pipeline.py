@@ -12,12 +12,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from pydantic import TypeAdapter
 
@@ -31,16 +32,25 @@ from jarvis_agent.agent.approval import (
     planned_task,
 )
 from jarvis_agent.agent.checkpointed_steps import DECISION, CheckpointedSteps
-from jarvis_agent.agent.stages import AddTask, PipelineStages, ask_planner, write_answer
+from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,
     gather_limited,
     limits,
     run_in_daemon_thread,
     run_with_timeout,
+    yielding,
 )
 from jarvis_agent.core.context import ChatTurn, RunContext, turns_of
-from jarvis_agent.core.errors import BudgetError, DeadlineError, InputError, describe_error
+from jarvis_agent.core.errors import (
+    BudgetError,
+    DeadlineError,
+    InputError,
+    JarvisError,
+    PlanError,
+    describe_error,
+    log_error,
+)
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request
@@ -52,6 +62,7 @@ from jarvis_agent.llm.client import remember_unavailable_models
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
+from jarvis_agent.response.chain import report_after_failure
 from jarvis_agent.selection.store import open_store
 
 logger = logging.getLogger(__name__)
@@ -133,7 +144,7 @@ class RunPipeline:
         await self._start(request)
         try:
             _, context = await self._open_in_time(request, makes_files=False)
-            return (await self._run_planners(context, lambda task: None))[0]
+            return (await self._run_planners(context))[0]
         finally:
             await self._close_store()
 
@@ -230,9 +241,9 @@ class RunPipeline:
         self, context: RunContext, executor: Executor, runners: Mapping[str, TaskRunner]
     ) -> Plan:
         """The plan. Its tasks start as they come; with a checkpointer, once it is stored and approved."""
-        add: AddTask = (lambda task: None) if self._steps.is_stored else executor.add
+        start = None if self._steps.is_stored else executor.add
         plan, self._timings["plan"] = await self._steps.run_once(
-            "plan", lambda: self._run_planners(context, add), _TIMED_PLAN
+            "plan", lambda: self._run_planners(context, start), _TIMED_PLAN
         )
         if not self._steps.is_stored:
             self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
@@ -285,18 +296,55 @@ class RunPipeline:
 
         return await gather_limited(preview, plan.tasks, self._settings.max_parallel)
 
-    async def _run_planners(self, context: RunContext, add: AddTask) -> tuple[Plan, float]:
+    async def _run_planners(
+        self, context: RunContext, start: Callable[[Task], None] | None = None
+    ) -> tuple[Plan, float]:
         """The plan, as far as it was written in time, and the seconds it took."""
         started, plan = self._clock(), Plan()
         inputs = _inputs(context, tools=context.specs)
         for planner in filter(None, (self._stages.planner, self._stages.fallback_planner)):
-            part, is_complete = await ask_planner(
-                planner, "planning", inputs, self._config, add, self._limit(5)
-            )
+            part, is_complete = await self._ask_planner(planner, "planning", inputs, start)
             plan += part
             if is_complete or plan.tasks:
                 break
         return plan, self._clock() - started
+
+    async def _ask_planner(
+        self,
+        planner: Runnable[Any, Plan],
+        what: str,
+        inputs: Any,
+        start: Callable[[Task], None] | None = None,
+    ) -> tuple[Plan, bool]:
+        """What a planner wrote, and whether it came to its end. A note says why not; `what` names the work.
+
+        With `start`, each task may run as soon as it is written, so it stays whatever becomes of the planner.
+        """
+        plan, (seconds, limit) = Plan(), self._limit(5)
+
+        def read(chunk: Any) -> None:
+            nonlocal plan
+            if not isinstance(chunk, Plan):
+                raise PlanError(
+                    f"the planner returned a {type(chunk).__name__}, not a Plan; `Plan(tasks=[…])` makes one "
+                    "of tasks, `Plan.parse` of a language model's text"
+                )
+            plan += chunk
+            if start is not None:
+                for task in chunk.tasks:
+                    start(task)
+
+        try:
+            await self._stream(planner, inputs, read, seconds, "the planner")
+        except StageTimeoutError:
+            note = f"{what} did not finish in its time ({limit})"
+        except Exception as error:
+            note = f"{what} failed: {describe_error(error)}"
+            if not isinstance(error, JarvisError):
+                log_error(logger, f"{what} failed", error)
+        else:
+            return plan, True
+        return plan + Plan(notes=[note], removed=[note] if plan.tasks else []), False
 
     async def _replan(
         self, context: RunContext, executor: Executor, plan: Plan, results: list[TaskResult]
@@ -310,8 +358,7 @@ class RunPipeline:
             if self._clock() >= self._deadline or all(result.status == "ok" for result in results):
                 return Plan()
             inputs = _inputs(context, tools=context.specs, plan=plan, results=results)
-            what, limit = "planning again", self._limit(5)
-            return (await ask_planner(replanner, what, inputs, self._config, lambda task: None, limit))[0]
+            return (await self._ask_planner(replanner, "planning again", inputs))[0]
 
         started = self._clock()
         addition = await self._steps.run_once("replan", write, _PLAN)
@@ -326,23 +373,28 @@ class RunPipeline:
         """The answer. If its writer fails or exceeds its time, the report completes it."""
         started, pieces = self._clock(), list[str]()
 
-        def show(piece: str) -> None:
+        def show(piece: Any) -> None:
+            if not isinstance(piece, str):
+                raise TypeError(f"the responder returned no text: {piece!r}")
             pieces.append(piece)
             self._emit(Event(kind="token", seconds=self._clock(), text=piece))
 
         async def write() -> str:
             if plan.notes == [REJECTED]:
                 show(phrases(context.request).rejected)
-            else:
-                inputs = _inputs(
-                    context,
-                    plan=plan,
-                    results=results,
-                    restricted=context.restricted,
-                    language=self._language,
-                )
-                limit = self._limit(2)
-                await write_answer(self._stages.responder, inputs, self._config, show, limit)
+                return pieces[0]
+            options = {"restricted": context.restricted, "language": self._language}
+            inputs = _inputs(context, plan=plan, results=results, **options)
+            seconds, limit = self._limit(2)
+            try:
+                await self._stream(self._stages.responder, inputs, show, seconds, "the responder")
+            except Exception as error:
+                is_late = isinstance(error, StageTimeoutError)
+                why = f"there was no time left ({limit})" if is_late else describe_error(error)
+                if not is_late and not isinstance(error, JarvisError):
+                    log_error(logger, "the answer could not be written", error)
+                for piece in report_after_failure(inputs, bool(pieces), why):
+                    show(piece)
             return "".join(pieces)
 
         answer = await self._steps.run_once("answer", write, _TEXT)
@@ -351,11 +403,35 @@ class RunPipeline:
         self._timings["respond"] = self._clock() - started
         return answer
 
+    async def _stream(
+        self,
+        stage: Runnable[Any, Any],
+        inputs: Any,
+        read: Callable[[Any], None],
+        seconds: float,
+        name: str,
+    ) -> None:
+        """Pass the chunks of a stage to `read` for at most `seconds`."""
+        is_over = False
+
+        async def stream() -> None:
+            chunks = cast("AsyncGenerator[Any, None]", stage.astream(inputs, self._config))
+            async with aclosing(yielding(chunks)) as chunks:
+                async for chunk in chunks:
+                    if is_over:  # a stage that ignores its cancellation may still write
+                        return
+                    read(chunk)
+
+        try:
+            await run_with_timeout(seconds, stream(), name)
+        finally:
+            is_over = True
+
     def _clock(self) -> float:
         return perf_counter() - self._began
 
     def _limit(self, factor: int) -> tuple[float, str]:
-        """The time limit of a stage: its own, or what is left of the run if that is less."""
+        """The time limit of a stage, also in words: its own, or what is left of the run if that is less."""
         run_seconds, setting = self._settings.run_limit
         left = self._deadline - self._clock(), f"{run_seconds:g} s, {setting}"
         seconds = factor * self._settings.llm_timeout

@@ -1,38 +1,25 @@
-"""The stages of a run: made from what the user passes, and called under a time limit.
+"""The stages of a run, made from what the user passes; `RunPipeline` calls them.
 
 stages = make_stages(model, settings, planner=planner, selector=selector, responder=responder)
-plan, is_complete = await ask_planner(planner, "planning", inputs, config, executor.add, (300.0, "300 s"))
-await write_answer(responder, inputs, config, pieces.append, (120.0, "120 s"))
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout, yielding
-from jarvis_agent.core.errors import (
-    ConfigError,
-    FallbackOn,
-    JarvisError,
-    PlanError,
-    describe_error,
-    log_error,
-)
+from jarvis_agent.core.errors import ConfigError, FallbackOn
 from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Task
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.llm.chat_model import NO_MODEL, is_small, with_own_model
@@ -41,12 +28,7 @@ from jarvis_agent.llm.usage import Price
 from jarvis_agent.planning.chain import planning_chain, replanning_chain
 from jarvis_agent.planning.inputs import PlanInput
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.response.chain import (
-    ResponseInput,
-    report_after_failure,
-    response_chain,
-    template_responder,
-)
+from jarvis_agent.response.chain import ResponseInput, response_chain, template_responder
 from jarvis_agent.selection.advice import advice
 from jarvis_agent.selection.chain import SelectionInput
 from jarvis_agent.selection.model_registry import ModelRegistry
@@ -56,9 +38,6 @@ from jarvis_agent.tools.langchain_task import LangChainTask
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-
-logger = logging.getLogger(__name__)
-
 
 Planner = Runnable[PlanInput, Plan] | Callable[[PlanInput], Any]
 Selector = Runnable[SelectionInput, Any] | Callable[[Any], Any]
@@ -193,95 +172,3 @@ def _make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
             raise ConfigError(f"two tools have the name {tool.name!r}; names must be unique in a plan")
         runners[tool.name] = tool.runner if isinstance(tool, HFTaskTool) else LangChainTask(tool)
     return runners
-
-
-AddTask = Callable[[Task], None]
-
-Limit = tuple[float, str]
-"""Seconds, and the limit in words: "300 s, JARVIS_RUN_TIMEOUT"."""
-
-
-async def ask_planner(
-    planner: Runnable[Any, Plan], what: str, inputs: Any, config: RunnableConfig, add: AddTask, limit: Limit
-) -> tuple[Plan, bool]:
-    """What a planner wrote, and whether it came to its end. A note says why not; `what` names the work.
-
-    Each task is passed to `add` as it comes. It may run already, so it stays whatever becomes of the planner.
-    """
-    plan = Plan()
-
-    def read(chunk: Any) -> None:
-        nonlocal plan
-        if not isinstance(chunk, Plan):
-            raise PlanError(
-                f"the planner returned a {type(chunk).__name__}, not a Plan; `Plan(tasks=[…])` makes one of "
-                "tasks, `Plan.parse` of a language model's text"
-            )
-        plan += chunk
-        for task in chunk.tasks:
-            add(task)
-
-    try:
-        await _stream(planner, inputs, config, read, limit[0], "the planner")
-    except StageTimeoutError:
-        note = f"{what} did not finish in its time ({limit[1]})"
-    except Exception as error:
-        note = f"{what} failed: {describe_error(error)}"
-        if not isinstance(error, JarvisError):
-            log_error(logger, f"{what} failed", error)
-    else:
-        return plan, True
-    return plan + Plan(notes=[note], removed=[note] if plan.tasks else []), False
-
-
-async def write_answer(
-    responder: Runnable[Any, str],
-    inputs: Any,
-    config: RunnableConfig,
-    show: Callable[[str], None],
-    limit: Limit,
-) -> None:
-    """Pass the answer to `show` in pieces. If its writer fails, the report completes it and says why."""
-    begun = False
-
-    def read(piece: Any) -> None:
-        nonlocal begun
-        if not isinstance(piece, str):
-            raise TypeError(f"the responder returned no text: {piece!r}")
-        begun = True
-        show(piece)
-
-    try:
-        await _stream(responder, inputs, config, read, limit[0], "the responder")
-    except Exception as error:
-        is_late = isinstance(error, StageTimeoutError)
-        why = f"there was no time left ({limit[1]})" if is_late else describe_error(error)
-        if not is_late and not isinstance(error, JarvisError):
-            log_error(logger, "the answer could not be written", error)
-        for piece in report_after_failure(inputs, begun, why):
-            show(piece)
-
-
-async def _stream(
-    stage: Runnable[Any, Any],
-    inputs: Any,
-    config: RunnableConfig,
-    read: Callable[[Any], None],
-    seconds: float,
-    name: str,
-) -> None:
-    """Pass the chunks of a stage to `read` for at most `seconds`."""
-    is_over = False
-
-    async def stream() -> None:
-        chunks = cast("AsyncGenerator[Any, None]", stage.astream(inputs, config))
-        async with aclosing(yielding(chunks)) as chunks:
-            async for chunk in chunks:
-                if is_over:  # a stage that ignores its cancellation may still write
-                    return
-                read(chunk)
-
-    try:
-        await run_with_timeout(seconds, stream(), name)
-    finally:
-        is_over = True
