@@ -29,7 +29,7 @@ from jarvis_agent.core.tasks.spec import MEDIA, Arg
 from jarvis_agent.core.types import Task
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.inputs import FileNames
-from jarvis_agent.planning.normalise import TaskDraft, kind_of, listing
+from jarvis_agent.planning.normalise import TaskDraft, TaskNames, kind_of, listing, read_draft
 
 MAX_FAN_OUT = 64
 """Maximum number of tasks that one task fans out into."""
@@ -50,19 +50,21 @@ def bind(
 ) -> list[str]:
     """Set the final tasks of a pending task and those that it needs. Returns notes on repairs.
 
+    If a reference cannot be repaired, a required argument is missing or a file does not exist, set its error.
+
     Args:
         task: has a draft, and its targets are final or will never be.
         pending: the tasks of its plan.
         fresh_id: returns ids for further tasks where a list fans out.
         room: maximum number of tasks; at least 1.
         files: the files that the plan may name; None: any.
-
-    Raises:
-        PlanError: a reference cannot be repaired, a required argument is missing, or there is no such file.
     """
-    binding = _Binding(task, pending, files)
-    limit = min(room, MAX_FAN_OUT)
-    rows = list(_fan_out(binding.choices(), limit + 1))
+    binding, limit = _Binding(task, pending, files), min(room, MAX_FAN_OUT)
+    try:
+        rows = list(_fan_out(binding.choices(), limit + 1))
+    except PlanError as wrong:
+        task.error = str(wrong)
+        return []
     if len(rows) > limit:
         task.cut = f"its lists make more than {limit} tasks; only the first {limit} were kept"
     ids = [task.id, *(fresh_id() for _ in rows[1:limit])]
@@ -310,6 +312,8 @@ def _fan_out(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, 
 class PendingTask:
     """A task of the plan that is not final yet, or its final tasks.
 
+    `read` sets raw, draft and error; `bind` tasks, needs, cut and error; PendingTasks sets the rest.
+
     Attributes:
         raw: the object that the planner wrote.
         label: the id that other tasks use for it: the written one, or else its index.
@@ -324,9 +328,9 @@ class PendingTask:
         cut: which of the tasks that its lists make were left out, or "".
     """
 
-    raw: dict[str, Any]
     label: int
     id: int
+    raw: dict[str, Any] = field(default_factory=dict)
     draft: TaskDraft | None = None
     error: str = ""
     invalid_refs: dict[int, str] = field(default_factory=dict)
@@ -340,6 +344,17 @@ class PendingTask:
         if self.draft:
             return f"task {self.id} ({self.draft.spec.name})"
         return f"task {self.id}" if self.id == self.label else f"task number {self.index + 1}"
+
+    def read(
+        self, raw: dict[str, Any], names: TaskNames, files: FileNames | None = None, error: str = ""
+    ) -> None:
+        """Take what the planner wrote, unless it has an error already."""
+        self.raw, self.draft, self.error = raw, None, error
+        if not error:
+            try:
+                self.draft = read_draft(raw, names, files)
+            except PlanError as wrong:
+                self.error = str(wrong)
 
     @property
     def ids(self) -> list[int]:

@@ -20,7 +20,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -62,7 +61,7 @@ from jarvis_agent.planning.messages import (
     replan_variables,
     task_lines,
 )
-from jarvis_agent.planning.normalise import WHAT_IT_NEEDS, TaskDraft, shorten
+from jarvis_agent.planning.normalise import WHAT_IT_NEEDS
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan, PlanDraft, RequestHints
 from jarvis_agent.planning.retrieval import LONG_CONTEXT, TextSimilarity, select_tools
@@ -130,7 +129,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         return self._plans(input, repair)
 
     async def _plans(self, chunks: AsyncIterator[str | BaseMessage], repair: Repair) -> AsyncIterator[Plan]:
-        parser = StreamingPlanParser(self.specs, files=self.files)
+        parser = StreamingPlanParser(self.specs, files=self.files, needed=self.needed)
         can_repair = self.repair is not None
         try:
             async for chunk in chunks:
@@ -146,22 +145,14 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         if rest:
             yield Plan(tasks=rest)
         more: list[Task] = []
-        gaps = find_gaps(self.needed, parser.tasks)
-
-        def fills_gap(draft: TaskDraft) -> bool:
-            task = Task(task=draft.spec.name, id=-1, dep=[], args=dict(draft.args))
-            return len(find_gaps(self.needed, [*parser.tasks, task])) < len(gaps)
-
-        if can_repair and (errors := [*parser.errors, *gaps]):
+        if can_repair and (errors := parser.errors):
             try:
-                more = parser.apply_repair(_text(await repair(errors)), fills_gap)
+                more = parser.apply_repair(_text(await repair(errors)))
             except LLMError as error:
                 parser.note(f"the language model could not repair its plan: {error}")
         if parser.errors and not parser.tasks:
             is_weak = any(WHAT_IT_NEEDS not in one.error for one in parser.errors)
             raise LLMError(f"{'; '.join(parser.notes)}.{_LARGER_MODEL if is_weak else ''}")
-        for gap in find_gaps(self.needed, parser.tasks):
-            parser.note(f"“{shorten(gap.raw)}” is not planned", is_removal=True)
         yield Plan(tasks=more, notes=parser.notes, removed=parser.removed)
 
 
@@ -348,27 +339,6 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         if self.window < LONG_CONTEXT or count_tokens(task_lines(request.specs.values())) > budget:
             return dict(select_tools(request, self.similarity, used, budget))
         return dict(request.specs)
-
-
-def find_gaps(files: Sequence[Resource], tasks: Sequence[Task]) -> list[PlanParseError]:
-    """The files of a request that exist, have a known kind, and that no task uses; none for an empty plan."""
-    if not tasks:
-        return []
-    add = f"add a task for it to the tasks {', '.join(f'{task.id} ({task.task})' for task in tasks)}"
-    is_known = any(file.path for file in files)
-    present = [f for f in files if f.kind != "file" and (f.path or not is_known or "://" in (f.name or ""))]
-    unused = [f for f in present if not any(_is_in(_names(f), task) for task in tasks)]
-    return [PlanParseError(f.name, f"no task uses this {f.kind} of the request; {add}") for f in unused]
-
-
-def _names(file: Resource) -> list[str]:
-    names = [name for name in (file.name, str(file.path or "")) if name]
-    return [*dict.fromkeys([*names, *(name.rpartition("/")[2] or name for name in names)])]
-
-
-def _is_in(names: Iterable[str], task: Task) -> bool:
-    written = json.dumps(task.args, ensure_ascii=False)
-    return any(json.dumps(name, ensure_ascii=False)[1:-1] in written for name in names)
 
 
 def replanning_chain(

@@ -18,21 +18,21 @@ since the rest of the text may still use 3 or 4, but hardly 100.
 from __future__ import annotations
 
 import itertools
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Task
+from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.llm.json_stream import JsonReader, ParsedValue, read_json
 from jarvis_agent.planning.binding import PendingTask, PendingTasks, bind
 from jarvis_agent.planning.inputs import FileNames
 from jarvis_agent.planning.normalise import (
     MAX_TASKS,
-    TaskDraft,
     TaskNames,
     in_a_plan,
     is_task,
@@ -72,6 +72,7 @@ class StreamingPlanParser:
         done: Iterable[Task] = (),
         taken: Iterable[int] = (),
         files: FileNames | None = None,
+        needed: Sequence[Resource] = (),
     ) -> None:
         """Start a plan, or additions to one.
 
@@ -80,9 +81,11 @@ class StreamingPlanParser:
             done: existing tasks that others may refer to; they are not returned.
             taken: ids that new tasks cannot get.
             files: the files that the plan may name; None: any.
+            needed: files of which each must be used by a task.
         """
         self._names = TaskNames(specs)
         self._files = files
+        self._needed = needed
         self._reader = JsonReader()
         self._pending = PendingTasks()
         self._tasks: list[Task] = []
@@ -113,13 +116,11 @@ class StreamingPlanParser:
             self._bind_ready()
         return self._emit()
 
-    def apply_repair(
-        self, reply: str, is_missing: Callable[[TaskDraft], bool] = lambda draft: False
-    ) -> list[Task]:
+    def apply_repair(self, reply: str) -> list[Task]:
         """Replace broken tasks by what the planner wrote instead. Returns the tasks that became final.
 
         Tasks are matched by id, and those without one by order. Valid tasks stay. Of the others, those are
-        added that are missing in the plan.
+        added that use a needed file which no task uses.
         """
         values = read_json(reply)
         if self._is_blank:
@@ -127,12 +128,15 @@ class StreamingPlanParser:
             self._read(values)
             self._ended = True
         else:
+            gaps = find_gaps(self._needed, self._tasks)
             written = [each.value for each in values if each.complete and isinstance(each.value, dict)]
             others = self._replace(written)
             self._bind_ready()
             for raw in others:
                 with suppress(PlanError):
-                    if is_missing(read_draft(raw, self._names, self._files)):
+                    draft = read_draft(raw, self._names, self._files)
+                    task = Task(task=draft.spec.name, id=-1, dep=[], args=dict(draft.args))
+                    if len(find_gaps(self._needed, [*self._tasks, task])) < len(gaps):
                         self._add(raw, "")
         self._bind_ready()
         return self._emit()
@@ -153,7 +157,8 @@ class StreamingPlanParser:
             return [
                 PlanParseError(self._other_object or self._reader.prose, "it holds no JSON list of tasks")
             ]
-        return [PlanParseError(task.raw, task.error) for task in self._pending.all if task.error]
+        broken = [PlanParseError(task.raw, task.error) for task in self._pending.all if task.error]
+        return [*broken, *find_gaps(self._needed, self._tasks)]
 
     @property
     def notes(self) -> list[str]:
@@ -171,6 +176,8 @@ class StreamingPlanParser:
         return list(dict.fromkeys([*self._removed, *self._removals()]))
 
     def _removals(self) -> Iterator[str]:
+        for gap in find_gaps(self._needed, self._tasks) if self._ended else ():
+            yield f"“{shorten(gap.raw)}” is not planned"
         if self._dropped:
             yield f"tasks left out: {self._dropped}, since a plan has at most {MAX_TASKS}"
         if self._is_blank:
@@ -221,9 +228,9 @@ class StreamingPlanParser:
             return
         label = len(self._pending.all) if written is None else written
         free = None if written in self._ids else written
-        task = PendingTask(raw, label, self._fresh_id() if free is None else free)
+        task = PendingTask(label, self._fresh_id() if free is None else free)
         self._ids.add(task.id)
-        self._set_draft(task, error)
+        task.read(raw, self._names, self._files, error)
         self._pending.add(task)
         if task.id != written and not task.error:
             reason = "it had no id" if written is None else f"its id {written} was taken"
@@ -248,35 +255,18 @@ class StreamingPlanParser:
             else:
                 others.append(raw)
         for task, raw in [*pairs, *zip(broken, unmatched, strict=False)]:
-            task.raw = raw
-            self._set_draft(task)
+            task.read(raw, self._names, self._files)
             self._pending.update(task)
             self.note(f"{task}: it was repaired by its planner")
         return [*unmatched[len(broken) :], *others]
-
-    def _set_draft(self, task: PendingTask, error: str = "") -> None:
-        task.error, task.draft = error, None
-        if not error:
-            try:
-                task.draft = read_draft(task.raw, self._names, self._files)
-            except PlanError as wrong:
-                task.error = str(wrong)
 
     def _bind_ready(self) -> None:
         """Bind every task that can be bound."""
         while ready := self._pending.ready(ended=self._ended):
             for task in ready:
-                self._bind(task)
-
-    def _bind(self, task: PendingTask) -> None:
-        try:
-            notes = bind(task, self._pending, self._fresh_id, self._room() + 1, self._files)
-        except PlanError as wrong:
-            task.error = str(wrong)
-            return
-        self._tasks.extend(task.tasks)
-        for note in notes:
-            self.note(f"{task}: {note}")
+                for note in bind(task, self._pending, self._fresh_id, self._room() + 1, self._files):
+                    self.note(f"{task}: {note}")
+                self._tasks.extend(task.tasks)
 
     def _room(self) -> int:
         """How many more tasks fit; each unbound one counts as one."""
@@ -290,3 +280,24 @@ class StreamingPlanParser:
 
 def _is_wrapper(value: Mapping[str, Any]) -> bool:
     return any(isinstance(part, list | dict) for part in value.values())
+
+
+def find_gaps(files: Sequence[Resource], tasks: Sequence[Task]) -> list[PlanParseError]:
+    """The files of a request that exist, have a known kind, and that no task uses; none for an empty plan."""
+    if not tasks:
+        return []
+    add = f"add a task for it to the tasks {', '.join(f'{task.id} ({task.task})' for task in tasks)}"
+    is_known = any(file.path for file in files)
+    present = [f for f in files if f.kind != "file" and (f.path or not is_known or "://" in (f.name or ""))]
+    unused = [f for f in present if not any(_is_in(_names(f), task) for task in tasks)]
+    return [PlanParseError(f.name, f"no task uses this {f.kind} of the request; {add}") for f in unused]
+
+
+def _names(file: Resource) -> list[str]:
+    names = [name for name in (file.name, str(file.path or "")) if name]
+    return [*dict.fromkeys([*names, *(name.rpartition("/")[2] or name for name in names)])]
+
+
+def _is_in(names: Iterable[str], task: Task) -> bool:
+    written = json.dumps(task.args, ensure_ascii=False)
+    return any(json.dumps(name, ensure_ascii=False)[1:-1] in written for name in names)

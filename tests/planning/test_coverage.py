@@ -13,9 +13,10 @@ from jarvis_agent import Plan, planning_chain
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.evaluation.requests import read_requests
-from jarvis_agent.planning.chain import PlanOutputParser, find_gaps
+from jarvis_agent.planning.chain import PlanOutputParser
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import OfflinePlanner
+from jarvis_agent.planning.parser import find_gaps
 from jarvis_agent.testing import ScriptedLLM
 
 pytestmark = pytest.mark.starter
