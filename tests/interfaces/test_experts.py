@@ -189,6 +189,7 @@ async def test_a_full_disk_of_the_server_fails_the_call_alone(
     server: ExpertServer, process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     backend, file = command_backend(server), picture(tmp_path / "a.jpg")
+    await backend.run(with_file(file))  # the server finds its temporary folder by writing to it
     unlimited = resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     try:
         with pytest.raises(ExpertError, match=rf"server {server.address} failed: OSError: .*too large"):
