@@ -38,7 +38,10 @@ _RESULT = TypeAdapter(TaskResult)
 
 
 class CheckpointedSteps:
-    """The steps of one run, identified by name. Without a checkpointer nothing is stored."""
+    """The steps of one run, identified by name. Without a checkpointer nothing is stored.
+
+    RunPipeline gives `meter`, which counts the calls of each step, the budget and the prices of the run.
+    """
 
     def __init__(
         self, saver: BaseCheckpointSaver[Any] | None = None, checkpoint: RunnableConfig | None = None

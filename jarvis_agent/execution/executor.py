@@ -152,7 +152,7 @@ class Executor:
         self._slots = asyncio.Semaphore(settings.max_parallel)
         self._states: dict[int, _TaskState] = {}
         self._ended: defaultdict[int, asyncio.Future[TaskResult]] = defaultdict(asyncio.Future)
-        # Tasks are added by the planner, whose time limit does not apply to them.
+        # `add` may be called while a planner streams, whose context variables, such as its span, may be set.
         self._variables = copy_context()
 
     async def __aenter__(self) -> Self:
