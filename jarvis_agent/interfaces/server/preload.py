@@ -7,9 +7,10 @@ import gc
 from contextlib import suppress
 
 import jarvis_agent.interfaces.server.app  # noqa: F401
+from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.settings import load_settings
 from jarvis_agent.planning.offline.network import load_network
 
-with suppress(Exception):  # the workers report it
+with suppress(JarvisError):  # the workers meet it again, and report it
     load_network(load_settings(offline=True))
 gc.freeze()
