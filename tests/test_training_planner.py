@@ -77,6 +77,7 @@ def test_actions_are_limited_to_files_results_and_tasks_that_fit(vocabulary: seq
     assert following() == {"image-to-text", "LEFT", "END"}
     assert following("image-to-text") == {"image="}
     assert following("image-to-text", "image=") == {"cat.jpg"}
+    assert following("video-classification", "video=") == {sequences.NOT_GIVEN}  # the request has none
     drawn = ("unconditional-image-generation", "image-to-text", "image=")
     assert following(*drawn) == {"cat.jpg", "#0"}
 
@@ -98,6 +99,29 @@ def test_varied_and_joined_requests_keep_their_plans(
             both += example.asked.plan[len(first.asked.plan) :] != []
     assert changed > 100
     assert both > 50
+
+
+def test_a_request_that_lost_its_file_has_the_same_plan_without_it(
+    vocabulary: sequences.Vocabulary, examples: list[augment.Example]
+) -> None:
+    rng, changed = Random(1), 0
+    for first in examples:
+        example = augment.fileless(first, rng)
+        if example is first:
+            continue
+        changed += 1
+        assert first.asked.files[0] not in example.asked.request
+        assert example.asked.files == []
+        values = [task.args for task in example.asked.plan]
+        assert first.asked.files[0] not in str(values)
+        missing = (sequences.NOT_GIVEN, [sequences.NOT_GIVEN])
+        is_used = first.asked.files[0] in str([task.args for task in first.asked.plan])
+        assert is_used == any(value in missing for args in values for value in args.values())
+        if actions := written(vocabulary, example):
+            prompt = prompt_of(vocabulary, example)
+            assert all(prompt.allowed(actions[:n], TASKS)[action] for n, action in enumerate(actions))
+            assert same_plan(example.asked.plan, prompt.plan_of(actions)[0])
+    assert changed > 30
 
 
 @pytest.mark.slow

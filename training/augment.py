@@ -24,6 +24,7 @@ from jarvis_agent.core.types import Task
 from jarvis_agent.evaluation.requests import OwnRequest, Turn, read_requests
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import CJK, load_examples
+from jarvis_agent.planning.offline.sequences import NOT_GIVEN
 
 _LANGUAGES = {
     "French": "法语",
@@ -293,6 +294,26 @@ def _mention(
         said = (f"the {ordinal} one", f"the {ordinal} {noun}", f"the {ordinal}", f"number {number}")
         said = ("the last one", f"the last {noun}") if is_last else said
     return files if count > 1 and is_all else files[place : place + 1], rng.choice(said)
+
+
+def fileless(example: Example, rng: Random) -> Example:
+    """The same request without its only picture, recording or table, if it names it at most once."""
+    asked = example.asked
+    name = asked.files[0] if len(asked.files) == 1 and not asked.turns else ""
+    kind, count = kind_by_name(name), asked.request.count(name)
+    nouns = _NOUNS.get(asked.language, {}).get(kind) if kind != "text" else None
+    values = [value for task in asked.plan for value in task.args.values()]
+    inside = [*example.left, *(str(value) for value in values if value not in (name, [name]))]
+    if not name or not nouns or count > 1 or any(name in text for text in inside):
+        return example
+    said = _mention([name], rng.choice(nouns.split()), asked.language, is_result=False, rng=rng)[1]
+    changed = {name: NOT_GIVEN, str([name]): [NOT_GIVEN]}
+    plan = [
+        task.model_copy(update={"args": {key: changed.get(str(v), v) for key, v in task.args.items()}})
+        for task in asked.plan
+    ]
+    request = asked.request.replace(name, said)
+    return Example(asked.model_copy(update={"request": request, "files": [], "plan": plan}), example.left)
 
 
 def _replaced(example: Example, swaps: Mapping[str, str]) -> Example:

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from augment import (
     Example,
+    fileless,
     followed,
     joined,
     lengthened,
@@ -57,6 +58,10 @@ from jarvis_agent.planning.offline.sequences import (
 SIZE, HEADS, LAYERS, INNER, LONGEST = 384, 6, 3, 1152, 160
 POOL = 16
 """Batches that are sorted by length together; after them the processes average their weights."""
+SMOOTHED = 0.05
+"""Share of the probability that training gives to the other actions, so that the network is less sure."""
+FILELESS = 0.08
+"""Share of requests that lose their file, if it is the only one."""
 FOLLOWED = 0.5
 """Share of requests that are tried as follow-ups of others; a quarter of these fits."""
 DEVELOPMENT = ("hurried_student", "security_guard", "zh_first_time_user", "zh_senior")
@@ -232,6 +237,8 @@ def samples(examples: Sequence[Example], vocabulary: Vocabulary, seed: int, shar
             both := joined(example, varied(rng.choice(examples), slots, rng), rng)
         ):
             example = both
+        if rng.random() < FILELESS:
+            example = fileless(example, rng)
         if (sample := sample_of(example, vocabulary)) is not None and len(sample[0]) <= 330:
             if rng.random() < 0.5:
                 noise = (np.random.default_rng(rng.randrange(1 << 30)).random(len(sample[0])) < 0.1) & sample[
@@ -262,6 +269,15 @@ def batch_of(batch: Sequence[Sample]) -> tuple[Tensor, ...]:
             torch.tensor(plan),
         )
     return words, rows, mask, actions, wanted
+
+
+def smoothed_loss(logits: Tensor, wanted: Tensor) -> Tensor:
+    """Cross-entropy with smoothed labels (Szegedy et al., 2016), over the actions that a request has."""
+    logs = logits[wanted >= 0].log_softmax(-1)
+    exist = logits[wanted >= 0] > -1e3
+    right = logs.gather(-1, wanted[wanted >= 0][:, None])[:, 0]
+    others = (logs * exist).sum(-1) / exist.sum(-1)
+    return -((1 - SMOOTHED) * right + SMOOTHED * others).mean()
 
 
 @torch.no_grad()
@@ -390,7 +406,7 @@ def work(rank: int, given: argparse.Namespace) -> None:
             *inputs, wanted = batch_of(batch)
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 logits = network(*inputs)
-            loss = functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-100)
+            loss = smoothed_loss(logits, wanted)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(weights, 1.0)

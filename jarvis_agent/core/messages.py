@@ -106,7 +106,7 @@ class Phrases:
     more_text: str = "… ({number} more characters; the run holds the whole text)"
     no_file: str = "(no such file)"
     not_understood: str = "I did not understand what is to be done, so nothing was done."
-    unavailable: str = "I understood what is to be done, but nothing here can do it:"
+    unavailable: str = "I understood what is to be done, but it cannot be done here:"
     examples: tuple[str, str, str] = (
         "Requests that work look like these:",
         "Describe the image photo.jpg",

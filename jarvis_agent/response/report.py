@@ -30,6 +30,7 @@ from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.planning.plan import (
+    NO_FILE,
     NO_MODEL,
     NO_TASK_TYPE,
     NO_TOOL,
@@ -77,8 +78,9 @@ def report(request: str, plan: Plan, results: Sequence[TaskResult], note: str = 
 
 
 def is_unavailable(plan: Plan) -> bool:
-    """Whether the notes of a plan say that a task type, a tool or a model is missing."""
-    return any(words in note for note in plan.notes for words in (NO_MODEL, NO_TOOL, NO_TASK_TYPE))
+    """Whether the notes of a plan say that a file, a task type, a tool or a model is missing."""
+    missing = (NO_FILE, NO_MODEL, NO_TOOL, NO_TASK_TYPE)
+    return any(words in note for note in plan.notes for words in missing)
 
 
 def _report_without_tasks(plan: Plan, words: Phrases) -> Iterator[str]:

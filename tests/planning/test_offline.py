@@ -36,7 +36,7 @@ from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.offline.network import WEIGHTS, NetworkPlan, PointerNetwork, load_network
 from jarvis_agent.planning.offline.planner import plan_request
 from jarvis_agent.planning.offline.sequences import END, TokenizedRequest
-from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.plan import NO_FILE, Plan
 
 PLANNER = OfflinePlanner(settings=Settings(offline=True))
 BOOK = "The sea was calm and the ships lay still in the harbour. " * 2000
@@ -181,6 +181,28 @@ def test_an_attached_file_that_no_task_uses_becomes_a_note() -> None:
 def test_a_request_that_asks_for_nothing_or_is_not_understood_gets_a_note() -> None:
     assert plan("Hello, how are you?").notes == ["“Hello, how are you” asks for nothing that a task does"]
     assert plan("").notes
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "How many people are in the picture?",
+        "Describe the photo and read it aloud",
+        "描述这张照片，然后翻译成英文",
+        "把这段录音写成文字",
+    ],
+)
+def test_a_request_without_its_file_says_that_one_is_missing(request_: str) -> None:
+    made = plan(request_)
+    assert made.tasks == []
+    kind = "audio" if "录音" in request_ else "image"
+    assert f"needs a file ({kind}), {NO_FILE}" in made.notes[0]
+    assert CHINESE.translated(made.notes[0]) != made.notes[0]
+
+
+def test_thanks_need_no_file() -> None:
+    for request_ in ("Thanks, that was great!", "谢谢，晚安"):
+        assert NO_FILE not in " ".join(plan(request_).notes)
 
 
 class FakeNetwork:

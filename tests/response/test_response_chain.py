@@ -160,12 +160,12 @@ class TestReport:
         responder = template_responder(advice="with HF_TOKEN set, hosted models can be used")
         text = await answer(responder, "Make a clip", Plan(notes=[needs]), [])
         assert text == (
-            f"I understood what is to be done, but nothing here can do it:\n- {needs}\n\n"
+            f"I understood what is to be done, but it cannot be done here:\n- {needs}\n\n"
             "What helps: with HF_TOKEN set, hosted models can be used"
         )
         text = await answer(responder, "做一个视频", Plan(notes=[needs]), [])
         assert text == (
-            "我理解要做什么，但这里没有能完成它的模型或工具：\n"
+            "我理解要做什么，但在这里做不到：\n"
             "- “Make a clip”需要 text-to-video，但这里没有可用的模型（见 `jarvis`）\n\n"
             "可以这样解决：设置 HF_TOKEN 就可以使用托管的模型"
         )

@@ -23,7 +23,8 @@ from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.planning.examples import adapted_args
@@ -31,8 +32,10 @@ from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.normalise import shorten
 from jarvis_agent.planning.offline.adapter import PlanWriter, load_writer
 from jarvis_agent.planning.offline.network import NetworkPlan, load_network
+from jarvis_agent.planning.offline.sequences import NOT_GIVEN
 from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools
 from jarvis_agent.planning.plan import (
+    NO_FILE,
     NO_MODEL,
     NO_TASK_TYPE,
     NO_TOOL,
@@ -42,7 +45,7 @@ from jarvis_agent.planning.plan import (
     PlanDraft,
 )
 
-SURE, UNKNOWN = 0.87, 0.15
+SURE, UNKNOWN = 0.6, 0.15
 """Probabilities, set on voices that were not learned from. A plan is a hint for a language model if it is as
 likely as the first, otherwise it has a note that it is a guess; a task below the second is left out."""
 
@@ -190,6 +193,12 @@ def plan_request(
     return Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes), probability
 
 
+def _missing_kind(task: Task) -> str:
+    """The kind of a file that the task needs and the request does not have; else ""."""
+    values = ((arg.kind, task.args.get(arg.name)) for arg in TASKS[task.task].inputs if arg.kind in MEDIA)
+    return next((kind for kind, value in values if value in (NOT_GIVEN, [NOT_GIVEN])), "")
+
+
 def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Mapping[str, str]]:
     """The request with names of text files in place of long texts, and these texts by name."""
     pasted: dict[str, str] = {}
@@ -237,6 +246,8 @@ def _possible(
         args = adapted_args(spec, task.model_dump()) if spec and spec.category == "tool" else task.args
         if likely < UNKNOWN or unknown & {*task.deps}:
             unknown.add(task.id)
+        elif kind := _missing_kind(task):
+            notes.append(f"{said} needs a file ({kind}), {NO_FILE}")
         elif lost:
             notes.append(f"{task.task} is left out: it depends on {lost[0]}, which is left out")
         elif spec is None or args is None:

@@ -74,7 +74,7 @@ WORDS = {
 
 _ARGS = list(dict.fromkeys(arg.name for spec in TASKS.values() for arg in spec.inputs))
 SYMBOLS = [
-    *("START", "END", "LEFT", "/"),
+    *("START", "END", "LEFT", "/", "?"),
     *TASKS,
     *(f"{name}=" for name in _ARGS),
     *(f"#{number}" for number in range(MOST_RESULTS)),
@@ -84,6 +84,8 @@ SYMBOLS = [
 ]
 """The symbols that training teaches; weights know those of their time."""
 START, END, LEFT, SLASH = range(4)
+NOT_GIVEN = "?"
+"""Stands for a file that a request needs and does not have."""
 
 KINDS = ("text", "image", "audio", "video", "table", "3d", "data", "file")
 MARKERS = [
@@ -314,7 +316,7 @@ class TokenizedRequest:
         if arg.name in ("src_lang", "tgt_lang") and (known := find_language(text)):
             names = (self._spans(spelling, self.body) for spelling in known.spellings)
             return next((span for span in names if span and len(span) == 2), [self._code[known.name]])
-        if text in WORDS.get(task, ()):
+        if text in WORDS.get(task, ()) or (arg.kind in MEDIA and text == NOT_GIVEN):
             return [self._code[text]]
         for place, (_, target) in self.targets.items():
             if target == text:
@@ -486,15 +488,17 @@ class TokenizedRequest:
         is_number = arg.kind == "data" and not arg.many
         if is_number or any(_fits(TASKS[step.task], arg) for step in steps):
             return True
-        return bool(self._files(arg) if arg.kind in MEDIA else any(token.run >= 0 for token in self.tokens))
+        return arg.kind in MEDIA or any(token.run >= 0 for token in self.tokens)
 
     def _allow_values(
         self, mask: NDArray[np.bool_], spec: TaskSpec, arg: Arg | None, steps: Sequence[Step]
     ) -> None:
         assert arg
         self._allow_results(mask, arg, steps)
-        mask[[self._size + place for place in self._files(arg)]] = True
+        files = self._files(arg)
+        mask[[self._size + place for place in files]] = True
         if arg.kind in MEDIA:
+            self._allow(mask, [NOT_GIVEN] * (not files))
             return
         self._allow_spans(mask)
         if arg.name in ("src_lang", "tgt_lang"):
