@@ -297,7 +297,7 @@ def _mention(
 
 
 def fileless(example: Example, rng: Random) -> Example:
-    """The same request without its only picture, recording or table, if it names it at most once."""
+    """The same request without its only picture, recording, video or table, if it names it at most once."""
     asked = example.asked
     name = asked.files[0] if len(asked.files) == 1 and not asked.turns else ""
     kind, count = kind_by_name(name), asked.request.count(name)

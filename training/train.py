@@ -44,7 +44,7 @@ from transformers import AutoModel
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline.network import WEIGHTS, load_arrays
+from jarvis_agent.planning.offline.network import SMOOTHED, WEIGHTS, load_arrays
 from jarvis_agent.planning.offline.sequences import (
     END,
     MARKERS,
@@ -58,8 +58,6 @@ from jarvis_agent.planning.offline.sequences import (
 SIZE, HEADS, LAYERS, INNER, LONGEST = 384, 6, 3, 1152, 160
 POOL = 16
 """Batches that are sorted by length together; after them the processes average their weights."""
-SMOOTHED = 0.05
-"""Share of the probability that training gives to the other actions, so that the network is less sure."""
 FILELESS = 0.08
 """Share of requests that lose their file, if it is the only one."""
 FOLLOWED = 0.5

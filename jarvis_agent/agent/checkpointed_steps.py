@@ -40,7 +40,7 @@ _RESULT = TypeAdapter(TaskResult)
 class CheckpointedSteps:
     """The steps of one run, identified by name. Without a checkpointer nothing is stored.
 
-    RunPipeline gives `meter`, which counts the calls of each step, the budget and the prices of the run.
+    `meter` counts the calls of each step; RunPipeline gives it the budget and the prices of the run.
     """
 
     def __init__(

@@ -6,7 +6,7 @@
     chain.with_fallbacks([OfflinePlanner()])
 
 For each request it composes `prompt | chat model | PlanOutputParser`. Tasks that rules cannot repair are sent
-back to the model once, with the errors, and so are files of the request that no task uses (see `find_gaps`).
+back to the model once, with the errors, and so are files of the request that no task uses (`find_gaps`).
 
     more = replanning_chain(llm).invoke({"input": "…", "files": […], "plan": plan, "results": results})
 """

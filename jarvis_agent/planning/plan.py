@@ -30,7 +30,7 @@ PlanFiles = str | PurePath | Sequence[str | PurePath] | Mapping[str, str | PureP
 NOTHING_ASKED = "asks for nothing that a task does"
 NOT_UNDERSTOOD = "is not understood"
 NO_TASK_TYPE = "no task type does this"
-NO_FILE = "and no such file was given"
+NO_FILE = "needs a file, and none was given"
 NO_TOOL = "which is not one of the tools"
 NO_MODEL = "but no model for it is available here (see"
 """What the notes of a plan without tasks say; the report decides by them what would help."""

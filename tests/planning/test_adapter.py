@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -121,9 +122,12 @@ def test_the_network_plans_if_the_model_fails(text: str | None) -> None:
     assert AdaptedModel(network, ModelDouble(text)).write(request, TASKS) == network.write(request, TASKS)
 
 
-def test_the_likelier_plan_is_taken_and_two_voices_are_surer_than_one() -> None:
+def test_the_likelier_plan_is_taken_and_two_voices_are_surer_than_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     network, request = load_network(Settings(offline=True)), PlanRequest.of("Describe a.jpg")
-    alone = network.write(request, TASKS)
+    alone = replace(network.write(request, TASKS), probability=0.9)
+    monkeypatch.setattr(network, "write", lambda request, offered: alone)
 
     def write(text: str, likely: float) -> NetworkPlan:
         return AdaptedModel(network, ModelDouble(text, likely)).write(request, TASKS)

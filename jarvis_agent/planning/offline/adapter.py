@@ -22,7 +22,7 @@ from jarvis_agent.llm.chat_model import GGUF, local_files
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
 from jarvis_agent.planning.offline.plan_text import PlanText
-from jarvis_agent.planning.offline.sequences import TokenizedRequest
+from jarvis_agent.planning.offline.sequences import TokenizedRequest, lacks_file
 
 if TYPE_CHECKING:
     from jarvis_agent.llm.llama_cpp import LlamaCpp
@@ -96,6 +96,8 @@ class AdaptedModel:
     def write(self, request: PlanRequest, offered: Collection[str]) -> NetworkPlan:
         """The likeliest plan that uses only the offered task types; the network's if the model fails."""
         other = self._network.write(request, offered)
+        if any(map(lacks_file, other.tasks)):  # the model did not learn to plan without files
+            return other
         try:
             own = self._write(request, offered)
         except (PlanError, ExpertError, UnicodeDecodeError):

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 WEIGHTS = Path(__file__).parent / "data" / "planner.npz"
 
 SIZE, LAYERS, HEADS, DECODER_LAYERS, DECODER_HEADS = 384, 6, 12, 3, 6
+SMOOTHED = 0.05
+"""Share of the probability that training gives to other actions than the right one. A sure action lacks as
+much, which must not make long plans unsure."""
 BEAM, LONGEST = 4, 150
 """Plans that are compared while they are written, and actions of a plan at most."""
 
@@ -164,13 +167,14 @@ class PointerNetwork:
         tasks, left_out = tokens.plan_of(best.actions)
         shares = [0.0] * len(tasks)
         task = -1
-        for action, score in zip(best.actions, best.scores, strict=True):
+        scores = [min(0.0, score - math.log(1 - SMOOTHED)) for score in best.scores]
+        for action, score in zip(best.actions, scores, strict=True):
             task += self.vocabulary.is_task(action)
             if action in (LEFT, END):
                 break
             shares[task] += score
         likely = [math.exp(share) for share in shares]
-        return NetworkPlan(tasks, left_out, likely, math.exp(sum(best.scores)), tokens.unread)
+        return NetworkPlan(tasks, left_out, likely, math.exp(sum(scores)), tokens.unread)
 
     def _encode(self, request: TokenizedRequest) -> Floats:
         """The state of each token (tokens, 384)."""

@@ -23,8 +23,7 @@ from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.planning.examples import adapted_args
@@ -32,7 +31,7 @@ from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.normalise import shorten
 from jarvis_agent.planning.offline.adapter import PlanWriter, load_writer
 from jarvis_agent.planning.offline.network import NetworkPlan, load_network
-from jarvis_agent.planning.offline.sequences import NOT_GIVEN
+from jarvis_agent.planning.offline.sequences import lacks_file
 from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools
 from jarvis_agent.planning.plan import (
     NO_FILE,
@@ -45,7 +44,7 @@ from jarvis_agent.planning.plan import (
     PlanDraft,
 )
 
-SURE, UNKNOWN = 0.6, 0.15
+SURE, UNKNOWN = 0.83, 0.15
 """Probabilities, set on voices that were not learned from. A plan is a hint for a language model if it is as
 likely as the first, otherwise it has a note that it is a guess; a task below the second is left out."""
 
@@ -174,7 +173,10 @@ def plan_request(
             draft = wanted if wanted.probability > draft.probability else draft
     has_tools = any(spec.category == "tool" for spec in specs.values())
     tasks, notes = _possible(draft, performers, said, has_tools)
-    notes += [f"{NO_TASK_TYPE}: “{text}”" for text in draft.left_out]
+    if draft.left_out and not draft.tasks and _lacks_picture(asked, writer):
+        notes.append(f"{said} {NO_FILE}")
+    else:
+        notes += [f"{NO_TASK_TYPE}: “{text}”" for text in draft.left_out]
     tasks = [task.model_copy(update={"args": _with_texts(task.args, pasted)}) for task in tasks]
     tasks, missing = plan_tools(steps, request.files, tasks)
     notes += missing
@@ -193,10 +195,14 @@ def plan_request(
     return Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes), probability
 
 
-def _missing_kind(task: Task) -> str:
-    """The kind of a file that the task needs and the request does not have; else ""."""
-    values = ((arg.kind, task.args.get(arg.name)) for arg in TASKS[task.task].inputs if arg.kind in MEDIA)
-    return next((kind for kind, value in values if value in (NOT_GIVEN, [NOT_GIVEN])), "")
+def _lacks_picture(request: PlanRequest, writer: PlanWriter) -> bool:
+    """Whether a request without files, which no task can do, would probably be done with a picture."""
+    if request.files or any(turn.resources for turn in request.turns):
+        return False
+    picture = Resource(kind="image", name="picture.png")
+    draft = writer.write(replace(request, files=(picture,)), writer.known_tasks)
+    is_used = any(picture.name in task.args.values() for task in draft.tasks)
+    return is_used and not draft.left_out and draft.probability > 0.5
 
 
 def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Mapping[str, str]]:
@@ -246,8 +252,8 @@ def _possible(
         args = adapted_args(spec, task.model_dump()) if spec and spec.category == "tool" else task.args
         if likely < UNKNOWN or unknown & {*task.deps}:
             unknown.add(task.id)
-        elif kind := _missing_kind(task):
-            notes.append(f"{said} needs a file ({kind}), {NO_FILE}")
+        elif lacks_file(task):
+            notes.append(f"{said} {NO_FILE}")
         elif lost:
             notes.append(f"{task.task} is left out: it depends on {lost[0]}, which is left out")
         elif spec is None or args is None:

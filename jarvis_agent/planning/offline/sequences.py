@@ -10,6 +10,7 @@ file or an earlier answer, or to the first and then the last token of words that
 
     image-to-text image →cat.jpg  translation text #0 tgt_lang →French →French  END
 
+`?` stands for a picture, recording, video or table that a request without files needs.
 `#0` is the result of the task just before, `#1` of the one before that. What uses a result follows its maker
 as soon as it can, so that a plan has one order.
 """
@@ -480,6 +481,10 @@ class TokenizedRequest:
         for number, step in enumerate(reversed(steps)):
             mask[self._code[f"#{number}"]] |= _fits(TASKS[step.task], arg)
 
+    @property
+    def _may_lack_files(self) -> bool:
+        return not self.files and NOT_GIVEN in self._code
+
     def _files(self, arg: Arg) -> list[int]:
         kinds = KINDS if arg.kind == "file" else (arg.kind,)
         return [place for place, (kind, _) in self.targets.items() if kind in kinds]
@@ -488,17 +493,18 @@ class TokenizedRequest:
         is_number = arg.kind == "data" and not arg.many
         if is_number or any(_fits(TASKS[step.task], arg) for step in steps):
             return True
-        return arg.kind in MEDIA or any(token.run >= 0 for token in self.tokens)
+        if arg.kind in MEDIA:
+            return bool(self._files(arg)) or self._may_lack_files
+        return any(token.run >= 0 for token in self.tokens)
 
     def _allow_values(
         self, mask: NDArray[np.bool_], spec: TaskSpec, arg: Arg | None, steps: Sequence[Step]
     ) -> None:
         assert arg
         self._allow_results(mask, arg, steps)
-        files = self._files(arg)
-        mask[[self._size + place for place in files]] = True
+        mask[[self._size + place for place in self._files(arg)]] = True
         if arg.kind in MEDIA:
-            self._allow(mask, [NOT_GIVEN] * (not files))
+            self._allow(mask, [NOT_GIVEN] * self._may_lack_files)
             return
         self._allow_spans(mask)
         if arg.name in ("src_lang", "tgt_lang"):
@@ -560,6 +566,12 @@ def _in_order(tasks: Sequence[Task]) -> list[Task]:
 def _literal(text: str) -> str:
     """A text of the user, which is no reference to a result."""
     return text.replace("<resource>-", "<resource> -")
+
+
+def lacks_file(task: Task) -> bool:
+    """Whether the task needs a file that the request does not have."""
+    values = [task.args.get(arg.name) for arg in TASKS[task.task].inputs if arg.kind in MEDIA]
+    return any(NOT_GIVEN in (value if isinstance(value, list) else [value]) for value in values)
 
 
 def _fits(maker: TaskSpec, arg: Arg) -> bool:
