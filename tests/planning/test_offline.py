@@ -208,7 +208,7 @@ def test_a_task_that_lacks_a_file_is_left_out_with_those_that_use_its_result(val
     network.output.tasks[0] = Task(task=task, id=0, args={"image": value, "text": "what?"})
     made, _ = plan_request(PlanRequest.of("Describe it"), Settings(offline=True), network)
     assert made.tasks == []
-    assert NO_FILE in made.notes[0]
+    assert made.notes == [f"“Describe it” {NO_FILE}"]  # and no note on each task that waits for it
 
 
 def test_thanks_need_no_file() -> None:

@@ -246,13 +246,15 @@ def _possible(
     tasks: list[Task] = []
     notes: list[str] = []
     unknown: set[int] = set()
+    lacking: set[int] = set()
     for task, likely in zip(draft.tasks, draft.probabilities, strict=True):
         lost = [draft.tasks[dep].task for dep in task.deps if dep not in places]
         spec = performers.get(task.task)
         args = adapted_args(spec, task.model_dump()) if spec and spec.category == "tool" else task.args
         if likely < UNKNOWN or unknown & {*task.deps}:
             unknown.add(task.id)
-        elif lacks_file(task):
+        elif lacks_file(task) or lacking & {*task.deps}:
+            lacking.add(task.id)
             notes.append(f"{said} {NO_FILE}")
         elif lost:
             notes.append(f"{task.task} is left out: it depends on {lost[0]}, which is left out")
