@@ -184,6 +184,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the Hub."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import _cache_manager  # it copies the constant when it is imported
+
+    for module in (constants, _cache_manager):
+        monkeypatch.setattr(module, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+@pytest.fixture
 def pool() -> Iterator[ModelPool]:
     """A pool for tiny models."""
     from jarvis_agent.backends.pool import ModelPool

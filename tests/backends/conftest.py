@@ -39,14 +39,13 @@ def _quick_collections() -> None:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
+def hub(hub_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
     """A Hub with no models, empty caches, and an inference client that knows no models."""
     from huggingface_hub.inference._providers import _common
+    from huggingface_hub.utils import _cache_assets
 
     monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
-    for place in ("constants", "utils._cache_manager"):
-        monkeypatch.setattr(f"huggingface_hub.{place}.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "assets"))
+    monkeypatch.setattr(_cache_assets, "HF_ASSETS_CACHE", str(tmp_path / "assets"))
     with HubDouble() as double, double.redirected():
         yield double
 

@@ -82,10 +82,8 @@ def install() -> Installer:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
+def hub(hub_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
     """A Hub, an empty cache, and a user without configuration."""
-    for place in ("constants", "utils._cache_manager"):
-        monkeypatch.setattr(f"huggingface_hub.{place}.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     with HubDouble() as double, double.redirected():
         yield double

@@ -286,7 +286,7 @@ def test_the_memory_of_an_idle_model_is_freed(monkeypatch: pytest.MonkeyPatch) -
     assert model.llama.nbytes == 0
     assert model.invoke(QUESTION).text
 
-    address = model.llama.load()
+    address = model.llama._server.listening_address  # `load` would count as a call
 
     def sleeps() -> bool:
         headers = {"Authorization": f"Bearer {model.llama.key}"}
@@ -369,11 +369,8 @@ def test_the_agent_takes_it_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None
         resolve_model(name, Settings())
 
 
-def test_a_file_of_the_hub_is_downloaded_once_and_only_if_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for place in ("constants", "utils._cache_manager"):
-        monkeypatch.setattr(f"huggingface_hub.{place}.HF_HUB_CACHE", str(tmp_path))
+@pytest.mark.usefixtures("hub_cache")
+def test_a_file_of_the_hub_is_downloaded_once_and_only_if_allowed() -> None:
     name = f"{REPO}:{FILE}"
     with HubDouble() as hub, hub.redirected():
         hub.add_model(REPO, files={FILE: b"weights"})

@@ -35,11 +35,9 @@ def classifier(built: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
+def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
     """A Hub with an empty cache of models; retries do not wait."""
     monkeypatch.setattr(fallback, "_pause", lambda state: 0.0)
-    for place in ("constants", "utils._cache_manager"):
-        monkeypatch.setattr(f"huggingface_hub.{place}.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
     with HubDouble() as double, double.redirected():
         yield double
