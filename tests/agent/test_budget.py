@@ -154,14 +154,16 @@ def test_a_caller_of_the_graph_can_only_lower_the_budget() -> None:
         assert [result["status"] for result in state["run"]["results"]] == expected
 
 
-def test_after_the_seconds_of_its_budget_a_run_ends_with_what_was_done() -> None:
+@pytest.mark.usefixtures("loop_time")
+async def test_after_the_seconds_of_its_budget_a_run_ends_with_what_was_done() -> None:
     async def forever(call: Any) -> Any:
         await asyncio.Event().wait()
 
     agent, _, _ = small_agent(TWICE, {"text-to-speech": forever}, respond=RuntimeError("not asked"))
-    state: Any = agent.graph.invoke({"input": "Describe a.jpg aloud"}, context={"budget": {"seconds": 3}})
+    context: Any = {"budget": {"seconds": 200}}
+    state: Any = await agent.graph.ainvoke({"input": "Describe a.jpg aloud"}, context=context)
     assert [result["status"] for result in state["run"]["results"]] == ["ok", "failed"]
-    assert "the run's time was over (3 s, JARVIS_BUDGET)" in state["run"]["results"][1]["error"]
+    assert "the run's time was over (200 s, JARVIS_BUDGET)" in state["run"]["results"][1]["error"]
     assert CAPTION in state["messages"][-1].text
 
 

@@ -102,7 +102,7 @@ class TestStandardIntegration(_Abilities, ChatModelIntegrationTests):
     # What the cache holds changes how a prompt is computed and so, rarely, what this small model writes.
     chat_model_params: ClassVar[dict[str, Any]] = {
         "path": WEIGHTS,
-        "max_tokens": 200,
+        "max_tokens": 100,
         "extra_body": {**PENALTY, "cache_prompt": False},
     }
 

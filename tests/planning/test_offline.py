@@ -57,10 +57,10 @@ def graph(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
 
 
 def scores(*voices: str) -> tuple[float, float]:
-    """The shares of exact plans, and of wrong ones without a note."""
+    """The shares of exact plans, and of wrong ones without a note, of every fourth record."""
     exact = quiet = count = 0
     for voice in voices:
-        for record in notation.read_records(notation.FILES / f"{voice}.txt"):
+        for record in notation.read_records(notation.FILES / f"{voice}.txt")[::4]:
             asked = record.as_request("zh" if voice.startswith("zh") else "en")
             made = PLANNER.invoke(asked.inputs)
             is_right = judge(asked, made.tasks).exact
