@@ -63,7 +63,7 @@ NUMBERS = (
     500,
     512,
 )
-NUMBERS += (600, 640, 720, 768, 800, 1000, 1024, 1080, 1200, 1280, 1920, 2048, -90)
+NUMBERS += (600, 640, 720, 768, 800, 1000, 1024, 1080, 1200, 1280, 1920, 2048)
 WORDS = {
     "image-to-text": ("read",),
     "edit-image": ("horizontal", "vertical", "png", "jpeg", "webp", "gif", "bmp", "tiff"),
