@@ -325,7 +325,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=WEIGHTS)
     parser.add_argument("--start", action="store_true", help="go on from the weights of the package")
     parser.add_argument("--dictionary", type=Path, required=True)
-    parser.add_argument("--samples", type=int, default=300_000)
+    parser.add_argument("--samples", type=int, default=240_000)
     parser.add_argument("--minutes", type=float, default=170, help="the training ends then, if not earlier")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
