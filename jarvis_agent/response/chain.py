@@ -49,11 +49,9 @@ from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import NO_MODEL, NOTHING_ASKED, Plan
 from jarvis_agent.response.answer_checker import contains_result, language
 from jarvis_agent.response.path_checker import PathChecker
-from jarvis_agent.response.questions import find_questions, leaves_open
 from jarvis_agent.response.report import (
     describe_failures,
     describe_outcome,
-    describe_results,
     is_unavailable,
     report,
 )
@@ -244,17 +242,10 @@ def _report(inputs: Mapping[str, Any], note: str) -> Iterator[str]:
 
 
 def _says_all(inputs: Mapping[str, Any]) -> bool:
-    """Whether the report answers as well as a small model: in the request's language, every question.
-
-    From results without labels or texts on a question, a small model could only guess.
-    """
-    request, plan, results = inputs["input"], _plan(inputs), inputs.get("results") or ()
-    if inputs.get("language") or language(request) not in ("en", "zh"):
+    """Whether the report is in the request's language, and a small model could only say the same or guess."""
+    if inputs.get("language") or language(inputs["input"]) not in ("en", "zh"):
         return False
-    if not plan.tasks:
-        return is_unavailable(plan)
-    done = [result for result in results if result.status == "ok"]
-    return not any(leaves_open(question, done) for question in find_questions(request))
+    return bool(_plan(inputs).tasks) or is_unavailable(_plan(inputs))
 
 
 def _plan(inputs: Mapping[str, Any]) -> Plan:
@@ -273,8 +264,13 @@ def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
     used = {i for result in done for i in refs_in(result.task.args)}
     final = [result for result in done if result.task.id not in used]
     missing = [result for result in final if not contains_result(answer, result, inputs["input"])]
-    omitted = describe_results("", plan, missing, words) if missing else ""
-    return "\n\n".join(filter(None, (omitted, describe_failures(plan, results, words, answer))))
+    failed = [result for result in results if result.status != "ok"]
+    causes = [result for result in failed if result.status == "failed"] or failed
+    if all(result.task.task in answer for result in causes):
+        failed = []
+    if not missing:
+        return describe_failures(plan, failed, words)
+    return "\n\n".join(filter(None, describe_outcome(plan, [*missing, *failed], words)))
 
 
 def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any]:
@@ -286,7 +282,7 @@ def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any
         # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
         return map_texts(value, lambda text: names.get(text, text), keys=True)
 
-    outcome = describe_outcome(inputs["input"], plan, results) if plan.tasks else ()
+    outcome = describe_outcome(plan, results, phrases(inputs["input"])) if plan.tasks else ()
     findings = "\n\n".join(filter(None, outcome))
     if len(plan.tasks) == 1:  # the report of one task does not say what it is about
         findings = f"{', '.join(input_files(plan.tasks[0]))}: {findings}".removeprefix(": ")

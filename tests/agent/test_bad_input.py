@@ -209,7 +209,7 @@ def test_an_empty_plan_is_answered_by_the_language_model_or_with_examples(
     with JarvisAgent(planner=unknown, sources=[], backends=[]) as without_llm:
         answer = without_llm.invoke("colourless green ideas").answer
     for text in (
-        "I did not understand what is to be done",
+        "I could not do this.",
         "no task fits: colourless green ideas",
         "Describe the image photo.jpg",
         "OPENAI_API_KEY",

@@ -237,19 +237,15 @@ class TestResponseChain:
             assert nothing.notes[0] in await answer(response_chain(llm), "Draw a zoo", nothing, [])
             assert len(llm.calls) == calls
 
-    async def test_a_small_model_guesses_no_answer_where_everything_failed(self) -> None:
+    async def test_a_small_model_guesses_no_answer(self) -> None:
         llm = ScriptedLLM("There are two.", model_name="qwen-1.5b")
         count = Task(task="object-detection", id=0, args={"image": "a.jpg"})
         failed = TaskResult(task=count, status="failed", error="no model is left")
         text = await answer(response_chain(llm), "How many dogs are in a.jpg?", Plan(tasks=[count]), [failed])
         assert ("no model is left" in text, llm.calls) == (True, [])
-        edges = Task(task="canny-control", id=0, args={"image": "a.jpg"})
-        made = TaskResult(task=edges, status="ok", resources=[Resource(kind="image", path=Path("/o/1.png"))])
-        text = await answer(response_chain(llm), "看看 a.jpg 里有没有狗", Plan(tasks=[edges]), [made])
-        assert ("没有回答" in text, llm.calls) == (True, [])
         dog = result("image-classification", labels(malamute=0.9))
-        await answer(response_chain(llm), "Is this a dog?", Plan(tasks=[dog.task]), [dog])
-        assert len(llm.calls) == 1
+        text = await answer(response_chain(llm), "Is this a dog?", Plan(tasks=[dog.task]), [dog])
+        assert ("It is a malamute" in text, llm.calls) == (True, [])
 
     async def test_nothing_is_added_to_the_answer_of_a_request_that_needs_no_task(self) -> None:
         plan = OfflinePlanner().invoke("Hello there!")
@@ -281,13 +277,11 @@ class TestResponseChain:
         for said in (
             "everything worked, no errors at all.",
             "All is done, but not well-formed.",
-            "text-to-image: ok",
         ):
             text = f"{done} {said}"
             assert await answer(by_llm({"respond": text})[0]) == f"{text}\n\n{FAILURES}"
         for said in (
             "However, text-to-image failed.",
-            "No model is left to draw it.",
             "text-to-image 失败了。",
         ):
             text = f"{done} {said}"
@@ -310,9 +304,9 @@ class TestResponseChain:
             "- text-to-video: failed: no model can do text-to-video here\n"
             f"- {left_out}\n{help_}; `jarvis models text-to-video` lists all"
         )
-        said = "There is no model for text-to-video, and I could not dub it."
+        said = "Neither image-to-text nor text-to-video has a model."
         text = await answer(by_llm({"respond": said})[0], "x", plan, failed)
-        assert text == f"{said}\n\n{captions}\n{help_}"
+        assert text == f"{said}\n\nWhat did not work:\n- {left_out}"
 
     async def test_what_made_several_tasks_fail_is_said_once(self) -> None:
         failed = []
