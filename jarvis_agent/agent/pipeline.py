@@ -168,11 +168,21 @@ class RunPipeline:
                 ) as executor:
                     plan = await self._plan_and_start(context, executor, runners)
                     results = await executor.join(plan.tasks, self._deadline)
+                    plan = self._with_runs(plan, results, executor)
                     plan, results = await self._replan(context, executor, plan, results)
+                    plan = self._with_runs(plan, results, executor)
             answer = await self._respond(context, plan, results)
         finally:
             await self._close_store()
         self._finish(context, plan, results, answer)
+
+    def _with_runs(self, plan: Plan, results: Sequence[TaskResult], executor: Executor) -> Plan:
+        """The plan with the tasks as they ran: some once for each of several results."""
+        if len(results) > len(plan.tasks):
+            tasks, notes = [result.task for result in results], [*plan.notes, *executor.notes]
+            plan = plan.model_copy(update={"tasks": tasks, "notes": list(dict.fromkeys(notes))})
+            self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
+        return plan
 
     def _finish(self, context: RunContext, plan: Plan, results: list[TaskResult], answer: str) -> None:
         """Remember the run as a chat turn, and emit it."""

@@ -7,7 +7,7 @@ mentions("描述照片1.jpg")                             # ["1.jpg"]: no space 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 # Letters of the scripts in which words follow one another, or a name, without a space: 描述猫.jpg里的图.
 _EAST = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
@@ -59,6 +59,20 @@ def mentions(text: str, is_file: Callable[[str], bool] = lambda name: False) -> 
             break
         names[_name_at_end(word, is_file) if is_run else word] = None
     return list(names)
+
+
+def split_names(text: str, names: Iterable[str]) -> list[str]:
+    """A text split at these file names; every second part is one. Longer names come first.
+
+    A name is not part of a longer one: no letter, digit, dot, hyphen or slash joins it to another word.
+    """
+    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    if not longest_first:
+        return [text]
+    return re.split(
+        rf"(?<!{_LETTER})(?<![-./\\~@])({longest_first})(?![-/\\]|\.?{_LETTER})",
+        text,
+    )
 
 
 def _words_of(pattern: re.Pattern[str], text: str, taken: bytearray) -> dict[str, int]:

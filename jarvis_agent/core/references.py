@@ -1,5 +1,7 @@
 """References: `<resource>-3` in an argument stands for what task 3 makes. Only this module spells them.
 
+`<resource>-3[2]` is the second of its results. The executor writes this, where a task runs once for each.
+
 refs_in({"text": "Compare <resource>-0 with <resource>-2"})            # [0, 2]
 substitute("Read: <resource>-0", {0: "hello"}.__getitem__)             # "Read: hello"
 normalise_references("Read: <GENERATED>_0")                            # "Read: <resource>-0"
@@ -9,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from jarvis_agent.core.text import map_texts
 
-_REF = re.compile(r"<resource>-([0-9]{1,9})")
+_REF = re.compile(r"<resource>-([0-9]{1,10})(?:\[([0-9]{1,3})\])?")
 
 # Every repetition is bounded, so that reading stays linear whatever the text.
 _NAMES = "resource|generated|node|task|output|result|image|text|audio|video"
@@ -47,30 +50,40 @@ _IN_WORDS = re.compile(
 _BETWEEN = re.compile(r"[,;&+]|\band\b", re.IGNORECASE)
 
 
-def ref(task_id: int) -> str:
-    """The reference to what task `task_id` makes."""
-    return f"<resource>-{task_id}"
+def ref(task_id: int, place: int = 0) -> str:
+    """The reference to what task `task_id` makes; with a place, counted from 1, to one of its results."""
+    return f"<resource>-{task_id}[{place}]" if place else f"<resource>-{task_id}"
 
 
 def refs_in(value: Any) -> list[int]:
     """Ids of the tasks that a nested value refers to, in order, each once."""
     if isinstance(value, str):
-        return list(dict.fromkeys(int(n) for n in _REF.findall(value)))
+        return list(dict.fromkeys(int(match[1]) for match in _REF.finditer(value)))
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     return list(dict.fromkeys(n for part in parts for n in refs_in(part)))
 
 
+def split_refs(text: str) -> list[str | tuple[int, int]]:
+    """The parts of a text: the words between its references, and each as its id and place (0: none).
+
+    A text that is only a reference, with space around it, is one part.
+    """
+    if whole := _REF.fullmatch(text.strip()):
+        return [_id_and_place(whole)]
+    words = _REF.split(text)[:: _REF.groups + 1]
+    refs = map(_id_and_place, _REF.finditer(text))
+    return [part for pair in zip_longest(words, refs, fillvalue="") for part in pair if part]
+
+
 def substitute(value: Any, lookup: Callable[[int], Any]) -> Any:
-    """`value` with each reference replaced by `lookup(id)`.
+    """`value` with each reference replaced by `lookup(id)`, whichever of the task's results it means.
 
     A string that is only a reference becomes that value; inside a longer text it is converted to a string.
     """
 
     def change(text: str) -> Any:
-        whole = whole_ref(text)
-        if whole is not None:
-            return lookup(whole)
-        return _REF.sub(lambda match: str(lookup(int(match[1]))), text)
+        parts = [lookup(part[0]) if isinstance(part, tuple) else part for part in split_refs(text)]
+        return parts[0] if len(parts) == 1 else "".join(map(str, parts))
 
     return map_texts(value, change)
 
@@ -100,6 +113,10 @@ def listed_refs(text: str) -> list[int]:
     """The ids if the text is only a list of references ("<resource>-0, <resource>-1"); otherwise []."""
     ids = [whole_ref(part) for part in _BETWEEN.split(text) if part.strip()]
     return [i for i in ids if i is not None] if None not in ids else []
+
+
+def _id_and_place(match: re.Match[str]) -> tuple[int, int]:
+    return int(match[1]), int(match[2] or 0)
 
 
 def _normalised(match: re.Match[str]) -> str:

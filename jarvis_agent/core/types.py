@@ -245,14 +245,18 @@ class TaskResult(Frozen):
         return [*chosen, *self.notes]
 
     def resource(self, kind: str) -> Resource | None:
-        """The first resource of that kind; for "text" and "data", else the first that has some.
+        """The first resource of that kind, see `resources_of`."""
+        return next(iter(self.resources_of(kind)), None)
+
+    def resources_of(self, kind: str) -> list[Resource]:
+        """The resources of that kind; for "text" and "data", else those that have some.
 
         A "file" is any file, else a text, which can be written as one.
         """
         fitting = [r for r in self.resources if r.kind == kind]
         for field in {"file": ("path", "text"), "text": ("text",), "data": ("data",)}.get(kind, ()):
-            fitting += [r for r in self.resources if getattr(r, field) is not None]
-        return fitting[0] if fitting else None
+            fitting = fitting or [r for r in self.resources if getattr(r, field) is not None]
+        return fitting
 
     def paths(self) -> Iterator[Path]:
         """The files that were made."""

@@ -1,4 +1,8 @@
-"""Executor: runs the tasks of a plan as a dependency graph, one coroutine per task."""
+"""Executor: runs the tasks of a plan as a dependency graph, one coroutine per task.
+
+A task that takes one image, say, and refers to several (frames, or the images of a task that ran several
+times) runs once for each. The first run keeps the task's id, the others have ids of their own.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from itertools import count
 from time import perf_counter
 from typing import Any, Literal, Protocol, Self
 
@@ -27,9 +32,10 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Attempt, Resource, Selection, Status, Task, TaskResult
-from jarvis_agent.execution.inputs import TaskCall, bind_inputs
+from jarvis_agent.execution.inputs import TaskCall, bind_inputs, runs_of
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.planning.binding import MAX_FAN_OUT
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +89,7 @@ class _TaskState:
     """The progress of one task.
 
     `depth` is the number of tasks that run before it, one after the other, and `answer` what a person gave as
-    its result.
+    its result. `others` are the ids of its further runs.
     """
 
     task: Task
@@ -94,6 +100,8 @@ class _TaskState:
     depth: int = 0
     answer: str | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def needs(self) -> set[int]:
@@ -113,6 +121,7 @@ class _TaskState:
         known = {
             "task": self.task,
             "selection": result.selection or self.selection,
+            "notes": [*self.notes, *result.notes],
             "started": now if self.started is None else self.started,
             "ended": now,
         }
@@ -152,6 +161,8 @@ class Executor:
         self._slots = asyncio.Semaphore(settings.max_parallel)
         self._states: dict[int, _TaskState] = {}
         self._ended: defaultdict[int, asyncio.Future[TaskResult]] = defaultdict(asyncio.Future)
+        self.notes: list[str] = []
+        """Which tasks ran several times."""
         # `add` may be called while a planner streams, whose context variables, such as its span, may be set.
         self._variables = copy_context()
 
@@ -185,8 +196,8 @@ class Executor:
     async def join(self, tasks: Sequence[Task], deadline: float | None = None) -> list[TaskResult]:
         """Wait until every task has ended; return the results in the order of `tasks`.
 
-        Tasks that were not added yet are added now. At `deadline`, by the clock, running tasks are cancelled
-        and count as failed.
+        The results of further runs of a task follow that of the first. Tasks that were not added yet are
+        added now. At `deadline`, by the clock, running tasks are cancelled and count as failed.
         """
         for task in tasks:
             self.add(task)
@@ -199,16 +210,26 @@ class Executor:
             await asyncio.gather(*done)  # an error of the result store ends the run
         seconds, setting = self._settings.run_limit
         await self._cancel(f"the run's time was over ({seconds:g} s, {setting})")
-        return [self._ended[task.id].result() for task in tasks]
+        ids = dict.fromkeys(i for task in tasks for i in self._runs(task.id))
+        return [self._ended[i].result() for i in ids]
 
     async def _settle(self, state: _TaskState) -> None:
-        """Run one task to its result. With a result store, dependants start after the commit."""
+        """Run one task to its result, and wait for its further runs.
+
+        With a result store, dependants start after the commit.
+        """
         if self._results is None:
             result = await self._select_and_run(state)
         else:
             result = await self._results.get_or_run(state.task, lambda: self._select_and_run(state))
+            if result.task.args != state.task.args:  # it was stored, and had more than one run
+                state.selection = result.selection
+                self._start_runs(state, await self._dependencies(state))
         self._store.grant_resources(result.resources)
         self._end(result)
+        # An error of the result store in one of them ends the run too.
+        others = [self._states[i].running for i in state.others]
+        await asyncio.gather(*(running for running in others if running is not None))
 
     async def _select_and_run(self, state: _TaskState) -> TaskResult:
         """Select while the dependencies run, then run. Errors are in the result."""
@@ -222,12 +243,13 @@ class Executor:
         selecting = asyncio.create_task(self._select(state, prepared))
         try:
             needed = await self._dependencies(state)
-            if failed := next((result for result in needed.values() if result.status != "ok"), None):
+            if failed := next((runs[0] for runs in needed.values() if runs[0].status != "ok"), None):
                 verb = "failed" if failed.status == "failed" else "was skipped"
                 return state.result(
                     "skipped", f"it needs task {failed.task.id} ({failed.task.task}), which {verb}"
                 )
             await selecting
+            self._start_runs(state, needed)
             async with self._slots:
                 state.started = self._clock()
                 self._emit(Event(kind="started", seconds=state.started, task=state.task))
@@ -276,20 +298,50 @@ class Executor:
             # The task's own call loads the model again, and its attempt records what is wrong with it.
             logger.debug("the model of task %s is not prepared: %s", state.task.id, describe_error(error))
 
-    async def _dependencies(self, state: _TaskState) -> dict[int, TaskResult]:
-        """The results of the task's dependencies, once all have ended."""
-        futures = {i: self._ended[i] for i in sorted(state.needs)}
-        if futures:
-            await asyncio.wait(futures.values())
-        return {i: future.result() for i, future in futures.items()}
+    async def _dependencies(self, state: _TaskState) -> dict[int, list[TaskResult]]:
+        """The results of each dependency, once all its runs have ended: those that are ok, or else all."""
+        found = {}
+        for i in sorted(state.needs):
+            await asyncio.wait([self._ended[i]])
+            await asyncio.wait([self._ended[run] for run in self._runs(i)])
+            runs = [self._ended[run].result() for run in self._runs(i)]
+            found[i] = [result for result in runs if result.status == "ok"] or runs
+        return found
 
-    async def _call(self, state: _TaskState, needed: Mapping[int, TaskResult]) -> TaskResult:
+    def _runs(self, task_id: int) -> list[int]:
+        """The ids of all runs of a task."""
+        return [task_id, *(self._states[task_id].others if task_id in self._states else ())]
+
+    def _start_runs(self, state: _TaskState, needed: Mapping[int, Sequence[TaskResult]]) -> None:
+        """Make the task the first of its runs, and add the others."""
+        task = state.task
+        for i, results in needed.items():
+            if missing := len(self._runs(i)) - len(results):
+                name = results[0].task.task
+                state.notes.append(f"{missing} of the {len(self._runs(i))} runs of task {i} ({name}) failed")
+        (state.task, *others), is_cut = runs_of(task, self._runner(task).spec, needed)
+        if is_cut:
+            state.notes.append(f"there are more than {MAX_FAN_OUT} results; only the first were used")
+        # The same in a resumed run.
+        ids = (i for i in count(1000 * (task.id + 1) + 1) if i not in self._states)
+        for other in others:
+            run = other.model_copy(update={"id": next(ids)})
+            state.others.append(run.id)
+            self.add(run, state.selection)
+        if others:
+            changed = [value for name, value in task.args.items() if value != state.task.args[name]]
+            sources = " and ".join(f"task {i}" for i in refs_in(changed))
+            times = f"{len(others) + 1} times, once for each result of {sources}"
+            self.notes.append(f"task {task.id} ({task.task}) was run {times}")
+
+    async def _call(self, state: _TaskState, needed: Mapping[int, Sequence[TaskResult]]) -> TaskResult:
         task = state.task
         runner = self._runner(task)
         stem = f"{task.id}-{task.task}"
+        used = {result.task.id: result for results in needed.values() for result in results}
         call = TaskCall(
             task=task,
-            inputs=await bind_inputs(task, runner.spec, needed, self._store),
+            inputs=await bind_inputs(task, runner.spec, used, self._store),
             context=self._context,
             new_path=lambda suffix: self._store.directory.new_path(suffix, stem),
             clock=self._clock,

@@ -1,5 +1,6 @@
 """Input binding: a task's arguments with references replaced and files opened.
 
+tasks, is_cut = runs_of(task, spec, results)    # the task once for each of several results
 inputs = await bind_inputs(task, spec, results, store)
 inputs["image"], inputs["text"]        # a Resource, and the text of task 0
 call = TaskCall(task, inputs, context, new_path, clock, settings)
@@ -7,18 +8,22 @@ call = TaskCall(task, inputs, context, new_path, clock, settings)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.references import refs_in, substitute
+from jarvis_agent.core.references import ref, refs_in, split_refs
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Attempt, Resource, Task, TaskResult
 from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.planning.binding import MAX_FAN_OUT, fan_out
+
+_UNKNOWN = Arg("", "any")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,56 +47,141 @@ class TaskCall:
     attempts: list[Attempt] = field(default_factory=list)
 
 
+def runs_of(
+    task: Task, spec: TaskSpec, results: Mapping[int, Sequence[TaskResult]]
+) -> tuple[list[Task], bool]:
+    """The task once for each result, where it takes one of several; else the task alone.
+
+    Where it takes all of them, as in a list or inside a text, its arguments name each.
+
+    Args:
+        results: by id, the results of all runs of a task that are to be used.
+
+    Returns:
+        At most `MAX_FAN_OUT` tasks, all with the same id, and whether there were more.
+    """
+    choices: dict[str, list[Any]] = {}
+    for name, value in task.args.items():
+        arg = spec.arg(name) or _UNKNOWN
+        found = _named_results(value, arg.kind, results)
+        choices[name] = [found] if arg.many and len(found) > 1 else found
+    rows = list(fan_out(choices, MAX_FAN_OUT + 1))
+    if rows == [task.args]:
+        return [task], False
+    named = {i for name, value in task.args.items() if choices[name] != [value] for i in refs_in(value)}
+    dep = {i for i in task.deps if i not in named}
+    tasks = [task.model_copy(update={"args": args, "dep": sorted({*dep, *refs_in(args)})}) for args in rows]
+    return tasks[:MAX_FAN_OUT], len(tasks) > MAX_FAN_OUT
+
+
+def _named_results(value: Any, kind: str, results: Mapping[int, Sequence[TaskResult]]) -> list[Any]:
+    """The value with a reference for each result that it means; several values if it is only a reference."""
+    if isinstance(value, list):
+        return [[one for item in value for one in _named_results(item, kind, results)]]
+    if isinstance(value, dict):
+        fields = {key: _named_results(item, kind, results) for key, item in value.items()}
+        return [{key: items[0] if len(items) == 1 else items for key, items in fields.items()}]
+    if not isinstance(value, str):
+        return [value]
+    parts = split_refs(value)
+    named = [_refs_of(*part, kind, results) if isinstance(part, tuple) else [part] for part in parts]
+    found = [
+        one for part, names in zip(parts, named, strict=True) if isinstance(part, tuple) for one in names
+    ]
+    if found and (kind in MEDIA or len(parts) == 1):
+        return found
+    return ["".join("\n".join(names) for names in named)]
+
+
+def _refs_of(task_id: int, place: int, kind: str, results: Mapping[int, Sequence[TaskResult]]) -> list[str]:
+    """A reference to each result that one reference means. A result that lacks the kind counts as one."""
+    if place:
+        return [ref(task_id, place)]
+    counts = {result.task.id: max(1, len(resources_for(result, kind))) for result in results[task_id]}
+    if counts == {task_id: 1}:
+        return [ref(task_id)]
+    return [ref(i, number) for i, count in counts.items() for number in range(1, count + 1)]
+
+
+def resources_for(result: TaskResult, kind: str) -> list[Resource]:
+    """What a result has for an argument of a kind; several of a tool, or of a task that makes several.
+
+    The masks of a segmentation are no results of their own. "any" is the kind of the first resource.
+    """
+    main = next((resource.kind for resource in result.resources), kind)
+    found = result.resources_of(main if kind == "any" else kind)
+    spec = TASKS.get(result.task.task)  # None: it is a tool
+    makes_several = spec is None or (spec.several and main == spec.outputs[0] and kind != "data")
+    return found if makes_several else found[:1]
+
+
 async def bind_inputs(
     task: Task, spec: TaskSpec, results: Mapping[int, TaskResult], store: ResourceStore
 ) -> dict[str, Any]:
     """The task's arguments by name, bound to files and to the results of other tasks.
 
+    The names of text files in a text are replaced by their contents, unless another argument is that file.
     Without results, as in a tool that is called alone, nothing is a reference.
 
     Raises:
         InputError: a file is missing or of the wrong kind, or a result lacks the kind that is needed.
     """
-    unknown = Arg("", "any")
-    return {
-        name: await _bind(value, spec.arg(name) or unknown, results, store)
-        for name, value in task.args.items()
-    }
+    texts = {name: value for name, value in task.args.items() if isinstance(value, str)}
+    bound = {}
+    for name, value in task.args.items():
+        given = [text for other, text in texts.items() if other != name]
+        bound[name] = await _Binder((spec.arg(name) or _UNKNOWN).kind, results, store, given).bind(value)
+    return bound
 
 
-async def _bind(value: Any, arg: Arg, results: Mapping[int, TaskResult], store: ResourceStore) -> Any:
-    if isinstance(value, list):
-        return [await _bind(item, arg, results, store) for item in value]
-    if arg.kind in MEDIA:
-        refs = refs_in(value) if results else []
-        return await store.resolve(_resource(results[refs[0]], arg.kind) if refs else value, arg.kind)  # type: ignore[arg-type]
-    if isinstance(value, dict):
-        return {key: await _bind(item, arg, results, store) for key, item in value.items()}
-    if not isinstance(value, str):
-        return value
-    if not results or not refs_in(value):
-        return await store.text_of(value) if arg.kind == "text" else await store.path_of(value)
-    values = {i: await _referenced(results[i], arg.kind, store) for i in refs_in(value)}
-    return substitute(value, values.__getitem__)
+@dataclass(frozen=True, slots=True)
+class _Binder:
+    """Binds an argument of one kind; `given` are the task's other arguments."""
 
+    kind: str
+    results: Mapping[int, TaskResult]
+    store: ResourceStore
+    given: Sequence[str]
 
-async def _referenced(result: TaskResult, kind: str, store: ResourceStore) -> Any:
-    """The value of a reference in an argument that is not a file."""
-    if kind == "data":
-        return _resource(result, "data").data
-    if kind == "text":
-        return await store.text_of(_resource(result, "text"))
-    first = next(iter(result.resources), None)
-    if first is None:
-        return "" if result.output is None else result.output
-    return str(first.path) if first.path is not None else first.as_text()
+    async def bind(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [await self.bind(item) for item in value]
+        if isinstance(value, dict) and self.kind not in MEDIA:
+            return {key: await self.bind(item) for key, item in value.items()}
+        parts = split_refs(value) if self.results and isinstance(value, str) else [value]
+        if self.kind in MEDIA:
+            named = next((self._resource(*part) for part in parts if isinstance(part, tuple)), value)
+            return await self.store.resolve(named, self.kind)  # type: ignore[arg-type]
+        bound = [await self._bind_part(part, whole=len(parts) == 1) for part in parts]
+        return bound[0] if len(bound) == 1 else "".join(map(str, bound))
 
+    async def _bind_part(self, part: Any, *, whole: bool) -> Any:
+        """A reference, the words between references, or a value without any."""
+        if isinstance(part, tuple):
+            return await self._referenced(*part)
+        if isinstance(part, str) and self.kind == "text":
+            return await self.store.text_of(part, self.given)
+        return await self.store.path_of(part) if isinstance(part, str) and whole else part
 
-def _resource(result: TaskResult, kind: str) -> Resource:
-    resource = result.resource(kind)
-    if resource is None:
-        kinds = ", ".join(r.kind for r in result.resources) or "nothing"
-        raise InputError(
-            f"task {result.task.id} ({result.task.task}) produced {kinds}; its {kind} is needed here"
-        )
-    return resource
+    async def _referenced(self, task_id: int, place: int) -> Any:
+        """The value of a reference in an argument that is not a file."""
+        result = self.results[task_id]
+        if self.kind == "any" and not result.resources:
+            return "" if result.output is None else result.output
+        resource = self._resource(task_id, place)
+        if self.kind == "data":
+            return resource.data
+        if self.kind == "text":
+            return await self.store.text_of(resource)
+        return str(resource.path) if resource.path is not None else resource.as_text()
+
+    def _resource(self, task_id: int, place: int) -> Resource:
+        result = self.results[task_id]
+        found = resources_for(result, self.kind)
+        if place > len(found) or not found:
+            kinds = ", ".join(r.kind for r in result.resources) or "nothing"
+            wanted = f"{self.kind} number {place}" if found else self.kind
+            raise InputError(
+                f"task {result.task.id} ({result.task.task}) produced {kinds}; its {wanted} is needed here"
+            )
+        return found[max(0, place - 1)]

@@ -11,9 +11,11 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage
 from pydantic import Field
 
-from jarvis_agent.core.references import ref, substitute
+from jarvis_agent.core.references import ref, split_refs
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Frozen, Resource, Selection, Status, Task, TaskResult, Usage
+from jarvis_agent.execution.inputs import resources_for
 from jarvis_agent.llm.content import PROVIDER, ContentForm, message_content, visible_kinds
 from jarvis_agent.planning.plan import Plan
 
@@ -105,16 +107,23 @@ class Run(Frozen):
             if not tasks.keys().isdisjoint(task.deps):
                 tasks[task.id] = task
 
-        def value(kind: str, number: int) -> Any:
+        def part_of(part: str | tuple[int, int], kind: str) -> Any:
+            if isinstance(part, str):
+                return part
+            number, place = part
             if number in tasks or number not in results:
-                return ref(number)
-            return _input_of(results[number], kind)
+                return ref(number, place)
+            return _input_of(results[number], kind, place)
+
+        def value(kind: str, text: str) -> Any:
+            parts = [part_of(part, kind) for part in split_refs(text)]
+            return parts[0] if len(parts) == 1 else "".join(map(str, parts))
 
         def repeated(task: Task) -> Task:
             spec, args = TASKS.get(task.task), {}
             for name, argument in task.args.items():
                 arg = spec.arg(name) if spec is not None else None
-                args[name] = substitute(argument, partial(value, arg.kind if arg is not None else "any"))
+                args[name] = map_texts(argument, partial(value, arg.kind if arg is not None else "any"))
             dep = [number for number in task.deps if number in tasks]
             return task.model_copy(update={"args": args, "dep": dep})
 
@@ -138,11 +147,12 @@ class Run(Frozen):
         return f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>{table}{media}"
 
 
-def _input_of(result: TaskResult, kind: str) -> Any:
+def _input_of(result: TaskResult, kind: str, place: int) -> Any:
     """What a result is as an argument of a kind: the path of a file, a text, or data."""
-    resource = result.resource(kind) or next(iter(result.resources), None)
-    if resource is None:
+    found = resources_for(result, kind) or result.resources[:1]
+    if not found:
         return result.output
+    resource = found[max(0, place - 1)]
     return str(resource.path) if resource.path is not None and kind != "text" else resource.as_text()
 
 

@@ -80,6 +80,13 @@ class AccessPolicy:
         """As `find`, for a value that may be a text: only a whole path is matched by its file name."""
         return self._granted.get(value) or (self._by_file_name(value) if self._is_path(value) else None)
 
+    def named_in(self, text: str) -> dict[str, Resource]:
+        """The allowed files whose name with its extension, path or URL is in a text, by what is there."""
+        known = {name: None for key, file in self._granted.items() for name in (key, str(file.path))}
+        names = {name for key in known for name in (key, PurePosixPath(key.replace("\\", "/")).name)}
+        there = {name: self.find(name) for name in names if name in text and PurePosixPath(name).suffix}
+        return {name: file for name, file in there.items() if file is not None}
+
     def find_bare(self, name: str) -> Resource | None:
         """The allowed file with this file name, without a folder; None if several have it."""
         return self._by_file_name(name) if PurePosixPath(name).name == name else None

@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.file_mentions import LONGEST_PATH
+from jarvis_agent.core.file_mentions import LONGEST_PATH, split_names
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_errors
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.media.documents import load_text
+from jarvis_agent.media.documents import MAX_CHARS, load_text
 from jarvis_agent.media.download import fetch
 from jarvis_agent.media.limits import check_limits
 from jarvis_agent.media.run_directory import RunDirectory
@@ -163,17 +163,39 @@ class ResourceStore:
             resource = Resource(kind="text", path=path, mime="text/plain", name=resource.name)
         return resource
 
-    async def text_of(self, value: str | Resource) -> str:
-        """The text of a resource, or of the file that a value names; the value itself if it names none.
+    async def text_of(self, value: str | Resource, given: Iterable[str] = ()) -> str:
+        """The text of a resource, or a value in which names of text files are replaced by their contents.
+
+        A value that is only a name may be that of any readable file. In a longer text, names of allowed
+        files count, except those that the task is `given` in other arguments.
 
         Raises:
-            InputError: the file is missing, or its text cannot be read.
+            InputError: a file is missing, its text cannot be read, or the whole is too long.
             MissingExtraError: it is a document, and the extra `community` is not installed.
         """
         file = value if isinstance(value, Resource) else await self._find_text(value.strip())
         if file is not None and file.path is not None and file.text is None and file.kind in _TEXTS:
             return await run_cpu_bound(load_text, file.path)
-        return value if isinstance(value, str) else value.as_text()
+        if isinstance(value, Resource):
+            return value.as_text()
+        return value if file is not None else await self._with_contents(value, given)
+
+    async def _with_contents(self, text: str, given: Iterable[str]) -> str:
+        others = [self.access.find_path(name.strip()) for name in given]
+        paths = {file.path for file in others if file is not None} | {None}
+        files = {
+            name: file
+            for name, file in self.access.named_in(text).items()
+            if file.kind in _TEXTS - {"file"} and file.path not in paths
+        }
+        parts = split_names(text, files)
+        contents = {name: await self.text_of(files[name]) for name in dict.fromkeys(parts[1::2])}
+        parts[1::2] = [contents[name] for name in parts[1::2]]
+        if len(parts) > 1 and sum(map(len, parts)) > MAX_CHARS:
+            raise InputError(
+                f"a text with the files in it has more than {MAX_CHARS:,} characters; name fewer"
+            )
+        return "".join(parts)
 
     async def path_of(self, value: str) -> str:
         """The path of the allowed file that a value names, for tools that open files; else the value.

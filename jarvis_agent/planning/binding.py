@@ -32,7 +32,7 @@ from jarvis_agent.planning.inputs import FileNames
 from jarvis_agent.planning.normalise import TaskDraft, TaskNames, kind_of, listing, read_draft
 
 MAX_FAN_OUT = 64
-"""Maximum number of tasks that one task fans out into."""
+"""Maximum number of tasks that one task fans out into, in the plan or while it runs."""
 
 _LONGEST_NAME = 1000
 _KINDS = (*sorted(MEDIA), "text", "data", "any")
@@ -61,7 +61,7 @@ def bind(
     """
     binding, limit = _Binding(task, pending, files), min(room, MAX_FAN_OUT)
     try:
-        rows = list(_fan_out(binding.choices(), limit + 1))
+        rows = list(fan_out(binding.choices(), limit + 1))
     except PlanError as wrong:
         task.error = str(wrong)
         return []
@@ -299,7 +299,11 @@ def _as_text(value: Any) -> str:
     return text
 
 
-def _fan_out(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, Any]]:
+def fan_out(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, Any]]:
+    """The arguments of each task, at most `room`, from the values of each argument.
+
+    Lists of the same length are zipped; others are combined.
+    """
     lists = {name: values for name, values in choices.items() if len(values) > 1}
     in_step = len({len(values) for values in lists.values()}) == 1
     rows = zip(*lists.values(), strict=True) if in_step else itertools.product(*lists.values())

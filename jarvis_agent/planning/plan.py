@@ -110,10 +110,12 @@ class Plan(Frozen):
         return len(self.tasks)
 
     def __add__(self, other: Plan) -> Plan:
-        """This plan with the tasks and notes that the other one adds."""
+        """This plan with the tasks and notes that the other one adds; in its order, if it has all tasks."""
         if not isinstance(other, Plan):
             return NotImplemented
-        tasks = {task.id: task for task in [*self.tasks, *other.tasks]}
+        tasks = {task.id: task for task in other.tasks}
+        if any(task.id not in tasks for task in self.tasks):
+            tasks = {task.id: task for task in [*self.tasks, *other.tasks]}
         lists = {
             "tasks": list(tasks.values()),
             "notes": list(dict.fromkeys([*self.notes, *other.notes])),

@@ -8,6 +8,7 @@ from jarvis_agent.core.references import (
     normalise_references,
     ref,
     refs_in,
+    split_refs,
     substitute,
     whole_ref,
 )
@@ -38,6 +39,16 @@ def test_references_in_nested_values_are_found_in_order_and_replaced() -> None:
     ]
     for value, expected in cases:
         assert substitute(value, made.__getitem__) == expected
+
+
+def test_a_reference_may_mean_one_of_several_results() -> None:
+    second = ref(3, 2)
+    assert second == "<resource>-3[2]"
+    assert (refs_in([second, "of <resource>-3 and <resource>-1"]), whole_ref(second)) == ([3, 1], 3)
+    assert substitute(f"{second}, <resource>-1", str) == "3, 1"
+    assert split_refs(f"see {second}!") == ["see ", (3, 2), "!"]
+    assert split_refs(f" {second}\n") == [(3, 2)]
+    assert normalise_references(second) == ref(3)
 
 
 def test_common_spellings_are_normalised() -> None:

@@ -13,11 +13,12 @@ from clock import LoopTime
 from small_agents import picture
 
 from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.executor import Executor
-from jarvis_agent.execution.inputs import TaskCall, bind_inputs
+from jarvis_agent.execution.inputs import TaskCall, bind_inputs, runs_of
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 
@@ -270,3 +271,107 @@ async def test_a_task_runs_although_its_model_cannot_be_prepared(execute: Execut
 
     results = await execute(echo(0, "a"), echo(1, "<resource>-0", 0), runner=Broken())
     assert statuses(results) == ["ok", "ok"]
+
+
+def result_of(name: str, *resources: Resource, number: int = 0) -> TaskResult:
+    return TaskResult(task=Task(task=name, id=number), status="ok", resources=list(resources))
+
+
+def image(name: str) -> Resource:
+    return Resource(kind="image", path=Path("/out", name))
+
+
+def args_of_runs(
+    spec: TaskSpec, args: dict[str, Any], *results: TaskResult
+) -> tuple[list[dict[str, Any]], bool]:
+    found = {result.task.id: [result] for result in results}
+    tasks, is_cut = runs_of(Task(task=spec.name, id=5, dep=list(found), args=args), spec, found)
+    assert [set(task.dep) for task in tasks] == [{*refs_in(task.args)} or set(found) for task in tasks]
+    return [task.args for task in tasks], is_cut
+
+
+def test_results_of_their_own_are_frames_and_what_tools_return_but_no_masks() -> None:
+    pictures = [image("a.png"), image("b.png")]
+    data = Resource(kind="data", data=[1, 2])
+    first, second = {"image": "<resource>-0[1]"}, {"image": "<resource>-0[2]"}
+    once = [{"image": "<resource>-0"}]
+    expected = {"extract-frames": [first, second], "my_tool": [first, second], "image-segmentation": once}
+    for name, runs in expected.items():
+        assert args_of_runs(LOOK, {"image": "<resource>-0"}, result_of(name, *pictures, data)) == (
+            runs,
+            False,
+        )
+    use = TaskSpec("use", "tool", "Use it.", (Arg("file", "file"), Arg("it", "any"), Arg("rows", "data")), ())
+    for name in ("file", "it"):
+        runs = args_of_runs(use, {name: "<resource>-0"}, result_of("extract-frames", *pictures, data))[0]
+        assert runs == [{name: "<resource>-0[1]"}, {name: "<resource>-0[2]"}]
+    assert args_of_runs(use, {"rows": "<resource>-0"}, result_of("extract-frames", *pictures, data)) == (
+        [{"rows": "<resource>-0"}],
+        False,
+    )
+
+
+def test_references_to_several_results_are_zipped_or_combined_and_limited() -> None:
+    ask = TaskSpec("ask", "tool", "Ask.", (Arg("image", "image"), Arg("text", "text")), ("text",))
+    both = {"image": "<resource>-0", "text": "<resource>-1"}
+    texts = [Resource(kind="text", text=text) for text in "xyz"]
+
+    def rows(pictures: int) -> list[tuple[str, str]]:
+        made = result_of("take", *[image(f"{n}.png") for n in range(pictures)])
+        found, _ = args_of_runs(ask, both, made, result_of("write", *texts, number=1))
+        return [(args["image"][-2], args["text"][-2]) for args in found]
+
+    assert rows(3) == [("1", "1"), ("2", "2"), ("3", "3")]
+    assert rows(2) == [(a, b) for a in "12" for b in "123"]
+    many = result_of("take", *[image(f"{n}.png") for n in range(70)])
+    runs, is_cut = args_of_runs(LOOK, {"image": "<resource>-0"}, many)
+    assert (len(runs), is_cut) == (64, True)
+
+
+def test_all_results_are_used_where_a_list_is_taken_and_inside_a_text() -> None:
+    pages = TaskSpec(
+        "pages", "tool", "Rank.", (Arg("image", "image", many=True), Arg("text", "text")), ("text",)
+    )
+    made = result_of("take", image("a.png"), image("b.png"))
+    texts = result_of("write", *[Resource(kind="text", text=text) for text in "xy"], number=1)
+    args = {"image": ["<resource>-0", "c.png"], "text": "Say: <resource>-1!"}
+    assert args_of_runs(pages, args, made, texts)[0] == [
+        {
+            "image": ["<resource>-0[1]", "<resource>-0[2]", "c.png"],
+            "text": "Say: <resource>-1[1]\n<resource>-1[2]!",
+        }
+    ]
+    listed = {"image": "<resource>-0 and <resource>-1"}
+    other = result_of("draw", image("d.png"), number=1)
+    assert [run["image"] for run in args_of_runs(LOOK, listed, made, other)[0]] == [
+        "<resource>-0[1]",
+        "<resource>-0[2]",
+        "<resource>-1",
+    ]
+
+
+async def test_further_runs_have_the_selection_of_the_first_and_events_of_their_own(
+    store: ResourceStore,
+) -> None:
+    """The model is chosen once. Those beyond the limit are left out, which the first result says."""
+
+    class Writing(EchoRunner):
+        async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
+            result = await super().run(selection, call)
+            texts = [Resource(kind="text", text=f"{n}") for n in range(66 if call.task.id == 0 else 1)]
+            return result.model_copy(update={"resources": texts})
+
+    chosen: list[int] = []
+    events: list[Event] = []
+    runner = Writing(choose=lambda task: chosen.append(task.id))
+    context = RunContext(request="")
+    async with Executor({"echo": runner}, store, context, Settings(), events.append) as executor:
+        results = await executor.join([echo(0, "a"), echo(1, "<resource>-0", 0), echo(2, "b")])
+        assert await executor.join([result.task for result in results]) == results
+    assert [result.task.id for result in results] == [0, 1, *range(2001, 2064), 2]
+    assert chosen == [0, 1, 2]
+    assert all(result.selection == results[1].selection for result in results[2:65])
+    assert results[1].notes == ["there are more than 64 results; only the first were used"]
+    own = [event.kind for event in events if event.task and event.task.id == 2001]
+    assert own == ["task", "selected", "started", "finished"]
+    assert executor.notes == ["task 1 (echo) was run 64 times, once for each result of task 0"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -176,3 +177,156 @@ def test_a_run_that_is_cancelled_leaves_nothing_behind(tasks: list[Task], data: 
 
     assert not asyncio.run(cancelled())
     assert runner.running == 0
+
+
+MAKE = TaskSpec(
+    "make", "tool", "Make texts.", (Arg("text", "text"), Arg("all", "text", many=True)), ("text",)
+)
+
+
+@dataclass(frozen=True)
+class Making:
+    """What a task takes from others ("each" of one, or "text" or "list" with all), and what its runs do."""
+
+    takes: str
+    sources: list[int]
+    makes: int
+    failing: frozenset[int]
+
+    def task(self, number: int) -> Task:
+        refs = [f"<resource>-{i}" for i in self.sources]
+        args: dict[str, Any] = {"text": " and ".join(refs) + " end"}
+        if self.takes == "each" and refs:
+            args = {"text": refs[0]}
+        elif self.takes == "list":
+            args = {"all": refs}
+        return Task(task="make", id=number, args=args)
+
+    def inputs(self, made: Mapping[int, list[str]]) -> list[Any]:
+        """What each run gets, [] if a source made nothing."""
+        if self.takes == "each" and self.sources:
+            return made[self.sources[0]][:64]
+        if any(not made[i] for i in self.sources):
+            return []
+        if self.takes == "list":
+            return [[text for i in self.sources for text in made[i]]]
+        return [" and ".join("\n".join(made[i]) for i in self.sources) + " end"]
+
+
+@st.composite
+def makings(draw: st.DrawFn) -> list[Making]:
+    return [
+        Making(
+            draw(st.sampled_from(["each", "each", "text", "list"])),
+            draw(st.lists(st.integers(0, place - 1), max_size=2, unique=True)) if place else [],
+            draw(st.integers(1, 5)),
+            draw(st.frozensets(st.integers(0, 3), max_size=2)),
+        )
+        for place in range(draw(st.integers(1, 6)))
+    ]
+
+
+@dataclass
+class MakingRunner:
+    """Makes texts that name the task, the run and their place; runs fail as they are made to."""
+
+    makings: list[Making]
+    inputs: dict[int, Any] = field(default_factory=dict)
+    ran: Counter[int] = field(default_factory=Counter)
+    spec: TaskSpec = MAKE
+
+    async def select(self, task: Task, context: RunContext) -> Selection | None:
+        return None
+
+    def prepare(self, *args: Any) -> None:
+        raise AssertionError("without a model there is nothing to prepare")
+
+    async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
+        number, run = origin(call.task.id)
+        self.ran[call.task.id] += 1
+        self.inputs[call.task.id] = next(iter(call.inputs.values()))
+        await _turns((7 * number + 3 * run) % 5)
+        if run in self.makings[number].failing:
+            raise ExpertError("it failed")
+        texts = [f"{number}.{run}.{place}" for place in range(self.makings[number].makes)]
+        return TaskResult(
+            task=call.task, status="ok", resources=[Resource(kind="text", text=text) for text in texts]
+        )
+
+
+def origin(number: int) -> tuple[int, int]:
+    """The task that an id is a run of, and the place of the run."""
+    return (number // 1000 - 1, number % 1000) if number >= 1000 else (number, 0)
+
+
+@dataclass
+class Crashing:
+    """Stores results, and fails once it has stored `room` of them."""
+
+    room: int = 10_000
+    stored: dict[int, TaskResult] = field(default_factory=dict)
+    is_gone: bool = False
+
+    async def get_or_run(self, task: Task, work: Any) -> TaskResult:
+        if task.id not in self.stored:
+            result = await work()
+            if self.is_gone:
+                await asyncio.Event().wait()
+            if len(self.stored) >= self.room:
+                self.is_gone = True
+                raise ConnectionError("the store is gone")
+            self.stored[task.id] = TaskResult.model_validate_json(result.model_dump_json())
+        return self.stored[task.id]
+
+
+async def make(tasks: list[Task], runner: MakingRunner, results: Crashing | None = None) -> list[TaskResult]:
+    before = asyncio.all_tasks()
+    settings, context = Settings(output_dir=Path("/nonexistent")), RunContext(request="")
+    try:
+        async with Executor(
+            {"make": runner}, ResourceStore(settings), context, settings, results=results
+        ) as executor:
+            return await executor.join(tasks)
+    finally:
+        assert asyncio.all_tasks() == before
+
+
+@examples(max_examples=100)
+@given(makings())
+def test_a_task_runs_once_for_each_result_that_it_takes_one_of(makings: list[Making]) -> None:
+    runner = MakingRunner(makings)
+    results = asyncio.run(make([making.task(i) for i, making in enumerate(makings)], runner))
+
+    made: dict[int, list[str]] = {}
+    expected: list[tuple[int, int, str]] = []
+    for number, making in enumerate(makings):
+        inputs, made[number] = making.inputs(made), []
+        expected += [] if inputs else [(number, 0, "skipped")]
+        for run, given_to_run in enumerate(inputs):
+            failed = run in making.failing
+            expected.append((number, run, "failed" if failed else "ok"))
+            made[number] += [] if failed else [f"{number}.{run}.{place}" for place in range(making.makes)]
+            assert runner.inputs[1000 * (number + 1) + run if run else number] == given_to_run
+    assert [(*origin(result.task.id), result.status) for result in results] == expected
+    assert set(runner.ran.values()) <= {1}
+
+
+@examples(max_examples=100)
+@given(makings(), st.integers(0, 12))
+def test_a_resumed_run_has_the_same_runs_and_repeats_none_that_was_stored(
+    makings: list[Making], room: int
+) -> None:
+    tasks = [making.task(i) for i, making in enumerate(makings)]
+    whole = asyncio.run(make(tasks, MakingRunner(makings)))
+    store = Crashing(room)
+    with suppress(ConnectionError):
+        asyncio.run(make(tasks, MakingRunner(makings), store))
+    kept = set(store.stored)
+    runner, store = MakingRunner(makings), Crashing(stored=store.stored)
+    resumed = asyncio.run(make(tasks, runner, store))
+
+    def outcome(result: TaskResult) -> tuple[Any, ...]:
+        return result.task, result.status, result.resources, result.error, result.notes
+
+    assert [outcome(result) for result in resumed] == [outcome(result) for result in whole]
+    assert kept.isdisjoint(runner.ran)

@@ -194,7 +194,7 @@ async def test_the_access_policy_applies_to_documents(tmp_path: Path) -> None:
     await store.grant(str(path))
     for name in (str(path), "report.pdf"):
         assert await store.text_of(name) == WORDS
-    assert await store.text_of("read report.pdf") == "read report.pdf"
+    assert await store.text_of("read report.pdf") == f"read {WORDS}"
     assert await store.text_of(Resource(kind="text", path=path)) == WORDS
     with pytest.raises(InputError, match="is a text file, and an image file is needed"):
         await store.resolve(str(path), "image")

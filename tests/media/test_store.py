@@ -236,6 +236,47 @@ async def test_file_names_are_replaced_by_text_or_path_and_sentences_are_not(
         assert await store.path_of(name) == str(spaced)
 
 
+async def test_names_of_text_files_in_a_text_are_replaced_by_their_contents(
+    store: ResourceStore, picture: Path, tmp_path: Path
+) -> None:
+    contents = {"a.txt": "ALPHA", "my a.txt": "MINE", "t.csv": "x,y\n1,2", "notes": "no name"}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        await store.grant(str(tmp_path / name))
+    await store.grant(str(picture))
+    (tmp_path / "secret.txt").write_text("secret", encoding="utf-8")
+    for text, expected in {
+        "Summarise a.txt.": "Summarise ALPHA.",
+        "总结a.txt的内容": "总结ALPHA的内容",
+        f"Compare `{tmp_path}/a.txt' with my a.txt, a.txt": "Compare `ALPHA' with MINE, ALPHA",
+        "the total of t.csv": "the total of x,y\n1,2",
+    }.items():
+        assert await store.text_of(text) == expected
+    for text in (
+        "see data.txt, aa.txt, x/a.txt, a.txt.gz, a.txt/b and a-a.txt",
+        f"what is in {picture}",
+        "my notes",
+        f"read {tmp_path}/secret.txt",
+    ):
+        assert await store.text_of(text) == text
+    assert await store.text_of("the total of t.csv and a.txt", ["t.csv"]) == "the total of t.csv and ALPHA"
+
+
+async def test_a_named_text_file_that_cannot_be_read_or_is_too_long_is_an_error(
+    store: ResourceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("ten words " * 10, encoding="utf-8")
+        await store.grant(str(tmp_path / name))
+    monkeypatch.setattr("jarvis_agent.media.store.MAX_CHARS", 150)
+    assert len(await store.text_of("Read a.txt")) == 104
+    with pytest.raises(InputError, match="more than 150 characters; name fewer"):
+        await store.text_of("Read a.txt and b.txt")
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(InputError, match=r"a\.txt"):
+        await store.text_of("Read a.txt")
+
+
 async def test_the_store_knows_the_files_that_a_request_may_name(store: ResourceStore, picture: Path) -> None:
     assert store.access.is_known(str(picture))
     assert not store.access.is_known("cat.png")

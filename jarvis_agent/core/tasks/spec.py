@@ -72,6 +72,8 @@ class TaskSpec:
         needs_model: False for algorithms.
         models_of: name of the task type whose models are used; empty: its own.
         listing: query parameters of the Hub's model list, if not `pipeline_tag=name`.
+        several: whether it makes several results of its main kind, such as frames. A task that takes one of
+            them then runs once for each.
     """
 
     name: str
@@ -83,6 +85,7 @@ class TaskSpec:
     needs_model: bool = True
     models_of: str = ""
     listing: tuple[tuple[str, str], ...] = ()
+    several: bool = False
 
     def __post_init__(self) -> None:
         # Specs are dict keys, so that lists become tuples.

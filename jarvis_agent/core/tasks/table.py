@@ -300,6 +300,7 @@ HUB_TASKS = (
         inputs=(AUDIO,),
         outputs=("audio",),
         aliases=("speech-enhancement", "denoise"),
+        several=True,
     ),
     TaskSpec(
         "audio-classification",
@@ -501,6 +502,7 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
         outputs=("image", "data"),
         aliases=("video-to-images", "video-frames"),
         needs_model=False,
+        several=True,
     ),
     TaskSpec(
         "resize-image",

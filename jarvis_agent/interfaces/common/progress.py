@@ -105,7 +105,7 @@ class RunProgress:
         elif event.kind == "token":
             self.answer += event.text
         elif event.kind == "planned" and event.plan is not None:
-            self.notes.extend(event.plan.notes)
+            self.notes = list(dict.fromkeys([*self.notes, *event.plan.notes]))
             self.is_planned = True
         elif event.task is not None:
             self._update_task(event, event.task)
