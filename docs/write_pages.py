@@ -17,9 +17,8 @@ from jarvis_agent import Settings
 from jarvis_agent.backends import diffusers as diffusers_tasks
 from jarvis_agent.backends import sentence_transformers, tabular
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
+from jarvis_agent.backends.chat_model import PROMPTS
 from jarvis_agent.backends.hosted.inference_providers import CALLS
-from jarvis_agent.backends.hosted.openai_compatible import PROMPTS
-from jarvis_agent.backends.llama_cpp import TEXT_TASKS
 from jarvis_agent.backends.starter.backend import STARTERS
 from jarvis_agent.backends.transformers import backend as transformers_tasks
 from jarvis_agent.core.settings import EnvironmentSettings, ServerSettings
@@ -63,11 +62,10 @@ model, on your own server, or in a Gradio Space. [Selection](selection.md) expla
 |---|---|---|
 | starter | the starter models, without the Hub | extras `starter`, `starter-tts` |
 | algorithm | OpenCV, PyAV and Pillow, without a model | extra `starter` or `local` |
-| llama.cpp | your language model, if it is a GGUF file | extra `llm` |
 | transformers, diffusers, sentence-transformers | models of the Hub on this machine | extra `local` |
 | skops, chronos | models for tables and time series | extra `tabular` |
 | hosted | Hugging Face Inference Providers, or your own endpoint | `HF_TOKEN` |
-| server | a chat or vision model on an OpenAI-compatible server | its address |
+| chat model | your language model, one on a server, or in a GGUF file; media if it takes them | – |
 
 A registered Gradio Space can run any task (extra `spaces`). Arguments in brackets are optional. The
 suggested model is an example, with its licence and size; it is not preferred in selection.
@@ -115,14 +113,13 @@ _STARTED = {task for model in STARTERS.values() for task in model.tasks}
 _RUN_BY: dict[str, Iterable[str]] = {
     "starter": _STARTED,
     "algorithm": ALGORITHMS,
-    "llama.cpp": TEXT_TASKS,
     "transformers": transformers_tasks.PIPELINES,
     "diffusers": diffusers_tasks.PIPELINES,
     "sentence-transformers": sentence_transformers.EMBEDDING_TASKS,
     "skops": tabular.TABULAR_TASKS,
     "chronos": {tabular.FORECASTING},
     "hosted": CALLS,
-    "server": PROMPTS,
+    "chat model": PROMPTS,
 }
 """The tasks that each backend can run, by the name of the backend on the page."""
 

@@ -354,7 +354,7 @@ def test_the_documented_models_file_is_valid(tmp_path: Path) -> None:
     listed = {
         task: asyncio.run(source.candidates(TASKS[task], 9)) for task in ("translation", "text-to-image")
     }
-    assert [model.backend for model in listed["translation"]] == ["openai"]
+    assert [model.backend for model in listed["translation"]] == ["chat-model"]
     assert [model.backend for model in listed["text-to-image"]] == ["spaces", None]
     cells = re.findall(r"^\| (`.*?`) \|", page.partition("| field |")[2], re.MULTILINE)
     named = {name.partition(".")[0] for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}

@@ -42,6 +42,7 @@ class Call:
             models.
         notes: remarks on the result for the user, which the backend adds.
         trace: what the backend reports of the call for traces: "endpoint", the expert server that ran it.
+        purpose: what the task is about, if the planner wrote it ("spam or not").
     """
 
     spec: TaskSpec
@@ -53,6 +54,7 @@ class Call:
     cleanup: Callable[[], None] = lambda: None
     notes: list[str] = field(default_factory=list)
     trace: dict[str, str] = field(default_factory=dict)
+    purpose: str = ""
 
 
 def text_of(call: Call, name: str = "text") -> str:

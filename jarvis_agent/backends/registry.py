@@ -27,7 +27,7 @@ _ALGORITHMS = "algorithms.backend:AlgorithmsBackend"
 
 _LOCAL = (
     "starter.backend:StarterBackend",
-    "llama_cpp:LlamaCppBackend",
+    "chat_model:ChatModelBackend",
     _ALGORITHMS,
     "sentence_transformers:SentenceTransformersBackend",
     "transformers.backend:TransformersBackend",
@@ -35,11 +35,10 @@ _LOCAL = (
     "tabular:ChronosBackend",
     "diffusers:DiffusersBackend",
 )
-"""Module and class of each backend that loads models on this machine, in the order of preference."""
+"""Module and class of each backend that may load models on this machine, in the order of preference."""
 
 _HOSTED = (
     "hosted.inference_providers:HostedBackend",
-    "hosted.openai_compatible:OpenAIBackend",
     "hosted.gradio_spaces:SpacesBackend",
 )
 """Module and class of each backend that calls models over the network."""
@@ -85,7 +84,9 @@ def _built_in(home: str, settings: Settings, pool: ModelPool) -> Backend:
     if home not in _LOCAL:
         hosted: Backend = factory(settings)
         return hosted
-    backend: LocalBackend = factory(settings, pool)
-    if home != _ALGORITHMS:  # they have no model that a server could keep loaded
+    backend: Backend = factory(settings, pool)
+    if (
+        isinstance(backend, LocalBackend) and home != _ALGORITHMS
+    ):  # they have no model that a server could keep loaded
         backend.server = find_server(settings)
     return backend

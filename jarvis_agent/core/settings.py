@@ -113,6 +113,10 @@ class Settings(EnvironmentSettings):
     selection: Literal["llm", "rank"] = Field(
         "llm", description="who picks the model of a task: the LLM, unless it is small, or the ranking"
     )
+    model_as_expert: bool = Field(
+        True,
+        description="the language model also does tasks on texts, and on pictures and sound if it takes them",
+    )
     policy: Policy = Field("local-first", description="where models run")
     policies: Annotated[dict[str, Policy], NoDecode] = Field(
         {}, description="other policies by task, `text-to-image=hosted-first,translation=local-only`"

@@ -152,7 +152,7 @@ class Candidate(Frozen):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-ChosenBy = Literal["llm", "selector", "rank", "pinned", "only"]
+ChosenBy = Literal["llm", "selector", "rank", "own", "pinned", "only"]
 """What chose a model."""
 
 
@@ -160,8 +160,8 @@ class Selection(Frozen):
     """The model chosen for one task, and its fallbacks.
 
     Attributes:
-        chosen_by: "llm" (the selection chain), "selector" (the user's), "rank", "pinned", or "only" (a
-            single candidate).
+        chosen_by: "llm" (the selection chain), "selector" (the user's), "rank", "own" (the user's language
+            model, for a text), "pinned", or "only" (a single candidate).
         placement: why it runs here or hosted ("it is on this machine"); "" for an algorithm.
         candidates: the chosen model and its fallbacks, in order. A model that can run both here and hosted
             appears twice, with different backends.

@@ -10,12 +10,18 @@ callback handlers both only await the work.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import ensure_config, get_async_callback_manager_for_config, patch_config
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_async_callback_manager_for_config,
+    patch_config,
+    var_child_runnable_config,
+)
 from pydantic import TypeAdapter
 
 from jarvis_agent.core.errors import ExpertError
@@ -67,20 +73,33 @@ async def run_as_child(
 ) -> T:
     """Await `work` as a chain run with this name; what it raises is the run's error.
 
-    `work` may fill `outputs`, those of the run. `metadata` is the run's own.
+    `work` may fill `outputs`, those of the run. `metadata` is the run's own. What it calls of LangChain, such
+    as a chat model, is traced and counted below the run without being given a config.
     """
     manager = _manager(config)
     if manager is None:
-        return await work()
+        with _context(ensure_config(config)):
+            return await work()
     manager.add_metadata(dict(metadata), inherit=False)
     run = await manager.on_chain_start(None, _to_plain(dict(inputs)), name=name)
     try:
-        result = await work()
+        with _context(patch_config(config, callbacks=run.get_child())):
+            result = await work()
     except BaseException as error:
         await run.on_chain_error(error)
         raise
     await run.on_chain_end(_to_plain(dict(outputs)))
     return result
+
+
+@contextmanager
+def _context(config: RunnableConfig | None) -> Iterator[None]:
+    """Within the block, `config` is that of the parent of Runnables that are called without one."""
+    token = var_child_runnable_config.set(config)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
 
 
 def _manager(config: RunnableConfig | None) -> AsyncCallbackManager | None:

@@ -161,14 +161,14 @@ class FallbackChain:
         """Output, resources and notes of the first candidate that succeeds. Raises JarvisError."""
         task_call, clock, settings = self.task_call, self.task_call.clock, self.task_call.settings
         inputs = {name: value for name, value in task_call.inputs.items() if self.spec.arg(name) is not None}
-        hints = task_hints(task_call.task, task_call.context)
+        hints, purpose = task_hints(task_call.task, task_call.context), task_call.task.purpose
         deadline = clock() + settings.task_timeout
         failures: list[tuple[Candidate, JarvisError]] = []
         remaining = list(self.selection.candidates)
         while remaining:
             candidate = remaining.pop(0)
             share = (_TIME_SHARE if remaining else _LAST_TIME_SHARE) * (deadline - clock())
-            call = Call(self.spec, candidate, inputs, task_call.new_path, settings, hints)
+            call = Call(self.spec, candidate, inputs, task_call.new_path, settings, hints, purpose=purpose)
             try:
                 output, resources = await self._run_candidate(call, min(share, settings.attempt_timeout))
             except JarvisError as error:
@@ -186,6 +186,8 @@ class FallbackChain:
                     failed = {model.id for model, _ in failures}
                     remaining.sort(key=lambda model: (model.id in failed, -fit.get(model.id, 0)))
             else:
+                if failures and self.selection.chosen_by == "own":
+                    call.notes.insert(0, f"{candidate.id} did this, since {failures[0][0].id} failed")
                 return {"output": output, "resources": resources, "notes": call.notes}
         raise _all_failed(self.spec, failures)
 

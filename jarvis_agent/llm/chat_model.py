@@ -64,8 +64,8 @@ def model_name(model: Any) -> str:
 
 
 def is_small(model: Any) -> bool:
-    """Whether a model's name states less than 2 billion parameters ("-0.5b", ":1b", "135m", "tiny")."""
-    name = model_name(model)
+    """Whether a model's name, or a name, states less than 2 billion parameters ("-0.5b", ":1b", "135m")."""
+    name = model if isinstance(model, str) else model_name(model)
     if sizes := [float(size[:-1]) * _SIZES[size[-1].lower()] for size in _SIZE.findall(name)]:
         return max(sizes) < _SMALL
     return _TINY.search(name) is not None
@@ -188,13 +188,13 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
         return _named(model, settings)
     if settings.base_url:
         key = settings.api_key.get_secret_value() if settings.api_key else "none"
-        return _openai((name or "default").removeprefix("openai:"), settings, settings.base_url, key)
+        return openai_model((name or "default").removeprefix("openai:"), settings, settings.base_url, key)
     if name:
         return _named(name, settings)
     if os.environ.get("OPENAI_API_KEY"):
-        return _openai(OPENAI_MODEL, settings)
+        return openai_model(OPENAI_MODEL, settings)
     if settings.hf_token and not settings.offline:
-        return _openai(ROUTER_MODEL, settings, ROUTER_URL, settings.hf_token.get_secret_value())
+        return openai_model(ROUTER_MODEL, settings, ROUTER_URL, settings.hf_token.get_secret_value())
     installed = installed_model()
     return resolve_model(installed, settings) if installed else None
 
@@ -202,7 +202,7 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
 def _named(name: str, settings: Settings) -> BaseChatModel:
     if name.startswith("openai:") or _OPENAI_NAME.match(name):
         key = settings.api_key.get_secret_value() if settings.api_key else None
-        return _openai(name.removeprefix("openai:"), settings, key=key)
+        return openai_model(name.removeprefix("openai:"), settings, key=key)
     from langchain.chat_models import init_chat_model
 
     try:
@@ -283,10 +283,14 @@ def local_model(path: Path, settings: Settings) -> ChatGGUF:
     return ChatGGUF(path=path, n_ctx=window, n_gpu_layers=layers, temperature=0.0)
 
 
-def _openai(
+def openai_model(
     name: str, settings: Settings, base_url: str | None = None, key: str | None = None
 ) -> BaseChatModel:
-    """A ChatOpenAI. `key` must be given with `base_url`: OPENAI_API_KEY is never sent to another server."""
+    """A ChatOpenAI at temperature 0. `key` must be given with `base_url`: OPENAI_API_KEY is for OpenAI alone.
+
+    Raises:
+        ConfigError: there is no key, or the address is malformed.
+    """
     if base_url and not base_url.startswith(("http://", "https://")):
         raise ConfigError(f'JARVIS_BASE_URL is "{base_url}"; it must begin with http:// or https://')
     if not (key or os.environ.get("OPENAI_API_KEY")):
@@ -294,17 +298,18 @@ def _openai(
     from langchain_openai import ChatOpenAI
     from pydantic import SecretStr
 
-    return _at_zero(
-        ChatOpenAI(
-            model=name,
-            base_url=base_url,
-            api_key=SecretStr(key) if key else None,
-            timeout=settings.llm_timeout,
-            stream_chunk_timeout=settings.llm_timeout,
-            max_retries=_RETRIES,
-            stream_usage=True,
-        )
+    model = ChatOpenAI(
+        model=name,
+        base_url=base_url,
+        api_key=SecretStr(key) if key else None,
+        timeout=settings.llm_timeout,
+        stream_chunk_timeout=settings.llm_timeout,
+        max_retries=_RETRIES,
+        stream_usage=True,
     )
+    for client in (model.root_client, model.root_async_client) if base_url else ():
+        client.organization = client.project = None  # of the environment, which other servers must not see
+    return _at_zero(model)
 
 
 def _at_zero(model: BaseChatModel) -> BaseChatModel:

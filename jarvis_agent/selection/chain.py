@@ -134,8 +134,18 @@ def _variables(given: SelectionInput) -> dict[str, str | Truncator]:
         "input": shorten_text(str(given.input or "")),
         "task": to_json_line(asked),
         "task_description": spec.description if spec else "",
-        "candidate_models": shorten_rows(lambda limit: [describe_candidate(c, limit) for c in candidates]),
+        "candidate_models": shorten_rows(lambda limit: _rows(candidates, limit)),
     }
+
+
+def _rows(candidates: Sequence[Candidate], limit: int) -> list[dict[str, Any]]:
+    """The candidates as the LLM sees them, without the metadata in which they are equal."""
+    rows = [describe_candidate(candidate, limit) for candidate in candidates]
+    first, *others = (row["metadata"] for row in rows)
+    equal = {name for name in first if others and all(one.get(name) == first[name] for one in others)}
+    for row in rows:
+        row["metadata"] = {name: value for name, value in row["metadata"].items() if name not in equal}
+    return rows
 
 
 def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -> dict[str, Any]:

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.backends.llama_cpp import LlamaCppBackend
 from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.selection.placement import Placement, place, prefers_hosted
 from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, missing_language
-from jarvis_agent.selection.ranking import CardVectors, Factors, score_candidates
+from jarvis_agent.selection.ranking import GENERALIST, CardVectors, Factors, score_candidates
+from jarvis_agent.selection.sources.language_model import LanguageModelSource
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.selection.store import Experience
 
@@ -39,6 +39,7 @@ class SelectionQuery:
         language: the language of the request, as `core.languages.detect_script` returns it.
         purpose: what the request says about the task beyond its type.
         price: what a hosted call costs by task and model; 0: unknown.
+        pinned: whether the user chose the model.
     """
 
     task: Task
@@ -48,6 +49,7 @@ class SelectionQuery:
     language: str | None = None
     purpose: Purpose = NO_PURPOSE
     price: Callable[[str, str], float] = lambda task, model: 0.0
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ def merge_candidates(lists: Iterable[Sequence[Candidate]], settings: Settings) -
 
 
 def _merge(first: Candidate, other: Candidate, hosted: bool) -> Candidate:
+    if own := next((one for one in (first, other) if one.source == LanguageModelSource.name), None):
+        return own  # the agent's own model is at one place alone
     located = min((first, other), key=lambda one: (hosted and not one.providers, not one.local))
     own_backend = first.backend if first.source == RegisteredSource.name else None
     known = [{name: value for name, value in one if value} for one in (other, first)]
@@ -175,9 +179,18 @@ def _check_direction(candidate: Candidate, query: SelectionQuery) -> str | None:
 def _check_purpose(candidate: Candidate, query: SelectionQuery) -> str | None:
     if query.hints.get("ocr") is False and _only_reads(candidate):
         return "it only reads text, and the request asks for a description"
-    if query.hints.get("labels") == [] and candidate.backend == LlamaCppBackend.name:
+    if query.hints.get("labels") == [] and GENERALIST in candidate.traits:
         return "it tells the sentiment alone, and the request asks for something else"
     return None
+
+
+def _check_for_tests(candidate: Candidate, query: SelectionQuery) -> str | None:
+    """Check for models with random weights, which the tests of libraries need."""
+    is_asked_for = query.pinned or candidate.source == RegisteredSource.name
+    owner, _, name = candidate.id.lower().rpartition("/")
+    if is_asked_for or not ("tiny-random" in name or owner.endswith("internal-testing")):
+        return None
+    return "it is for tests of libraries, and has learned nothing"
 
 
 CHECKS: tuple[Callable[[Candidate, SelectionQuery], str | None], ...] = (
@@ -186,6 +199,7 @@ CHECKS: tuple[Callable[[Candidate, SelectionQuery], str | None], ...] = (
     _check_languages,
     _check_direction,
     _check_purpose,
+    _check_for_tests,
 )
 """The filters that do not depend on where a model runs."""
 

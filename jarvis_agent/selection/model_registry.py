@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.chat_model import ChatModelBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
 from jarvis_agent.core.errors import ConfigError, FallbackOn
@@ -30,6 +31,7 @@ from jarvis_agent.selection.placement import unsupported_reason
 from jarvis_agent.selection.selector import ModelSelector
 from jarvis_agent.selection.sources import default_sources
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
+from jarvis_agent.selection.sources.language_model import LanguageModelSource
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +72,7 @@ class ModelRegistry:
     """Sources, backends and selector; the settings give those that are not passed.
 
     Args:
+        sources: exactly these; None: the default ones, after the `llm` as an expert.
         selector, llm, pins: as for `ModelSelector`.
         fallback_on: as for `JarvisAgent`.
         clock: returns seconds; for tests.
@@ -98,12 +101,14 @@ class ModelRegistry:
         self._closed = False
         self._clock = clock
         self._available: tuple[Sequence[TaskSpec], float, Mapping[str, TaskSpec]] | None = None
-        given = default_sources(settings) if sources is None else sources
+        given = _sources(settings, llm) if sources is None else sources
         self.sources: Sequence[ModelSource] = [check_plugin(one, ModelSource, "a source") for one in given]
         pool = _lease_pool(settings)
         try:
             made = make_backends(settings, pool, backends)
             self.backends: dict[str, Backend] = {backend.name: backend for backend in made}
+            for chat in (backend for backend in made if isinstance(backend, ChatModelBackend)):
+                chat.own = llm
             self.selector = ModelSelector(self.sources, made, settings, selector, llm=llm, pins=pins)
             if llm and (local := getattr(getattr(llm.model, "bound", llm.model), "llama", None)):
                 pool.leave_room(local)
@@ -174,6 +179,12 @@ class ModelRegistry:
         pool = _return_pool()
         if pool is not None:
             await pool.close()
+
+
+def _sources(settings: Settings, llm: LLMClient | None) -> list[ModelSource]:
+    """The default sources, and before them the language model, unless it may not do tasks."""
+    own = [LanguageModelSource(llm.model)] if llm is not None and settings.model_as_expert else []
+    return [*own, *default_sources(settings)]
 
 
 async def _estimate(source: RemoteSource, spec: TaskSpec) -> list[Candidate]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.chat_model import ChatModelBackend
 from jarvis_agent.backends.devices import largest_budget
 from jarvis_agent.backends.experts.client import ExpertServer
 from jarvis_agent.backends.local import LocalBackend
@@ -176,6 +177,8 @@ def _reason(backend: Backend, candidate: Candidate, spec: TaskSpec, settings: Se
             return "it is on this machine"
         size = f" ({candidate.size / 1e9:.1f} GB)" if candidate.size else ""
         return f"it is downloaded to this machine{size}"
+    if backend.name == ChatModelBackend.name:
+        return "its own server runs it"
     hosts = f"hosted by {', '.join(candidate.providers) or backend.name}"
     if prefers_hosted(settings, spec):
         return f"{hosts}, as the policy is {settings.policy_for(spec.name)}"

@@ -74,7 +74,7 @@ ON_THIS_MACHINE, PER_GIGABYTE = 2.0, -0.5
 OWN_MODEL, OWN_MODEL_BONUS = "own-model", 2.0
 """The trait of the user's language model for a task that it does best, and its points.
 
-It is in memory anyway, so its size counts nothing."""
+It is in memory anyway, so its size counts nothing; on a server, it counts as if it were here."""
 GENERALIST = "generalist"
 """The trait of a model for tasks that dedicated models do better: being on this machine brings no points."""
 
@@ -163,7 +163,7 @@ def score_candidates(
             general=GENERAL_DATA * has_general_data(candidate),
             popularity=round(_popularity(candidate), 2),
             evidence=EVIDENCE if candidate.metadata.get("results") else 0.0,
-            machine=round(_machine(candidate) if runs_here else PRICE * price, 2),
+            machine=round(_machine(candidate, runs_here) + PRICE * price, 2),
             experience=round(_experience((experience or {}).get(candidate.id, Experience())), 2),
         )
         for candidate, runs_here, fit, price in zip(candidates, here, fitness, costs, strict=True)
@@ -172,12 +172,15 @@ def score_candidates(
 
 def _popularity(candidate: Candidate) -> float:
     downloads = candidate.downloads + DOWNLOADS_PER_LIKE * candidate.likes
-    return POPULARITY * math.log10(1 + (downloads or (UNKNOWN_DOWNLOADS if candidate.local else 0)))
+    is_chosen = candidate.local or OWN_MODEL in candidate.traits
+    return POPULARITY * math.log10(1 + (downloads or (UNKNOWN_DOWNLOADS if is_chosen else 0)))
 
 
-def _machine(candidate: Candidate) -> float:
+def _machine(candidate: Candidate, runs_here: bool) -> float:
     if OWN_MODEL in candidate.traits:
         return ON_THIS_MACHINE + OWN_MODEL_BONUS
+    if not runs_here:
+        return 0.0
     is_ready = candidate.local and GENERALIST not in candidate.traits
     return ON_THIS_MACHINE * is_ready + PER_GIGABYTE * (candidate.size or 0) / 1e9
 

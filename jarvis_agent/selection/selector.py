@@ -50,6 +50,7 @@ from jarvis_agent.llm.errors import UnavailableModelError
 from jarvis_agent.selection.advice import advice, no_candidate_error
 from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, make_shortlist, merge_candidates
+from jarvis_agent.selection.placement import Placement
 from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, purpose_of, task_hints
 from jarvis_agent.selection.ranking import OWN_MODEL, CardVectors
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
@@ -122,8 +123,9 @@ class ModelSelector:
         """Return the candidates for a task, the chosen one first.
 
         Asks every source, applies the hard filters, ranks, and lets the chain choose one of `top_k`: those
-        that fit best, and the most used. A source has half of `settings.llm_timeout`, and its errors are
-        recorded in `Selection.rejected`; the chain has what is left, else the ranking decides. At most
+        that fit best, and the most used. The user's language model is chosen for texts without that. A source
+        has half of `settings.llm_timeout`, and its errors are recorded in `Selection.rejected`; the chain has
+        what is left, else the ranking decides. At most
         `settings.max_parallel` choices of one run are made at the same time.
 
         Raises:
@@ -143,11 +145,14 @@ class ModelSelector:
         ends = asyncio.get_running_loop().time() + self._settings.llm_timeout
         candidates, failed = await self._ask_sources(spec, query.purpose)
         shortlist = await self._shortlist(candidates, query)
-        shortlist = replace(
-            shortlist,
-            placements=shortlist.first(self._settings.top_k),
-            rejected={**failed, **shortlist.rejected},
-        )
+        shortlist = replace(shortlist, rejected={**failed, **shortlist.rejected})
+        own = self._own_model(candidates, shortlist, query)
+        if own is not None:
+            others = [one for one in shortlist.placements if one is not own]
+            shortlist = replace(shortlist, placements=[own, *others])
+        shortlist = replace(shortlist, placements=shortlist.first(self._settings.top_k))
+        if own is not None:
+            return _selection(own.primary, shortlist, "it is your language model", "own", query)
         if shortlist.candidates:
             selection = await self._choose(shortlist, query, context, ends)
             if query.hints.get("ocr") and "ocr" not in selection.candidates[0].traits:
@@ -191,6 +196,24 @@ class ModelSelector:
             return make_shortlist(candidates, query, self._backends, self._vectors, experience)
 
         return await asyncio.to_thread(work)
+
+    def _own_model(
+        self, candidates: Sequence[Candidate], shortlist: Shortlist, query: SelectionQuery
+    ) -> Placement | None:
+        """The user's language model for a text, which needs no choice; None if there is one to make.
+
+        There is if the user passed a selector, or if another model was made for what the planner named.
+        """
+        if not (self._chain is None or isinstance(self._chain, SelectionChain)):
+            return None
+        names = [one.id for one in candidates if OWN_MODEL in one.traits]
+        allowed = {one.primary.id: one for one in shortlist.placements}
+        own = next((allowed[name] for name in names if name in allowed), None)
+        if own is None or not query.task.purpose:
+            return own
+        fit = shortlist.factors[own.primary.id].purpose
+        rivals = (one for one in shortlist.factors.values() if not one.general and one.purpose > fit)
+        return None if any(rivals) else own
 
     async def _choose(
         self, shortlist: Shortlist, query: SelectionQuery, context: RunContext, ends: float
@@ -257,7 +280,9 @@ class ModelSelector:
     async def _select_pinned(self, pin: Pin, query: SelectionQuery) -> Selection:
         candidate, failed = await self._look_up(pin, query.spec)
         # The user chose the model, so only the settings are checked, not the request.
-        bare = SelectionQuery(query.task.model_copy(update={"args": {}}), query.spec, query.settings)
+        bare = SelectionQuery(
+            query.task.model_copy(update={"args": {}}), query.spec, query.settings, pinned=True
+        )
         shortlist = make_shortlist([candidate], bare, self._backends)
         if not shortlist.candidates:
             reason = shortlist.rejected[candidate.id]

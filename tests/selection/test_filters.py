@@ -216,3 +216,21 @@ def test_a_model_of_several_sources_is_one_candidate() -> None:
     assert (one.local, one.metadata) == (True, part), "what the user says of it has precedence"
     both = merge_candidates([[model("x")], [model("y"), model("x")]], local)
     assert [candidate.id for candidate in both] == ["x", "y"]
+
+
+def test_models_for_tests_of_libraries_are_no_candidates_unless_they_are_asked_for() -> None:
+    names = ("hf-internal-testing/tiny-random-detr", "peft-internal-testing/opt", "me/Tiny-Random-vit")
+    found = listed(*(model(name, local=True) for name in names), model("me/random-tiny", local=True))
+    assert ids(found) == ["me/random-tiny"]
+    assert all("has learned nothing" in found.rejected[name] for name in names)
+    assert ids(listed(model(names[0], local=True, source="registered"))) == [names[0]]
+    task = Task(task=DETECTION, id=0)
+    pinned = SelectionQuery(task, TASKS[DETECTION], Settings(), pinned=True)
+    assert ids(make_shortlist([model(names[0], local=True)], pinned, [LOCAL])) == [names[0]]
+
+
+def test_the_users_language_model_is_described_by_its_own_source_alone() -> None:
+    own = model("qwen3:8b", source="language-model")
+    there = model("qwen3:8b", source="registered", local=True, metadata={"base_url": "http://localhost:1/v1"})
+    assert merge_candidates([[own], [there]], Settings()) == [own]
+    assert merge_candidates([[there], [own]], Settings()) == [own]

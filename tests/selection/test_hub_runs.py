@@ -45,7 +45,13 @@ def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]
 
 def use(tmp_path: Path, **given: Any) -> Any:
     """The tool message of the task for "It is fine.", with its status and artifact."""
-    usual = {"offline": False, "hf_token": "hf_x", "output_dir": tmp_path / "made", "device": "cpu"}
+    usual = {
+        "model": "none",
+        "offline": False,
+        "hf_token": "hf_x",
+        "output_dir": tmp_path / "made",
+        "device": "cpu",
+    }
     tool: Any
     [tool] = hf_tools(tasks=[TASK], settings=Settings(**{**usual, **given}))
     with tool:

@@ -86,6 +86,20 @@ def test_the_chain_asks_with_request_task_and_candidates() -> None:
         assert text in call.prompt, text
 
 
+def test_metadata_in_which_all_candidates_are_equal_is_not_shown() -> None:
+    models = [
+        Candidate(id=name, task="object-detection", license="mit", downloads=count, local=name == "a")
+        for name, count in (("a", 9), ("b", 8), ("c", 9))
+    ]
+    chain, llm = chain_of('{"id": "a", "reason": "r"}')
+    chain.invoke({**INPUTS, "candidates": models})
+    assert "license" not in llm.calls[0].prompt
+    assert '"metadata": {"downloads": 9, "on_this_machine": true}' in llm.calls[0].prompt
+    chain, llm = chain_of('{"id": "a", "reason": "r"}')
+    chain.invoke({**INPUTS, "candidates": models[:1]})
+    assert '"license": "mit"' in llm.calls[0].prompt, "there is nothing to compare it with"
+
+
 def test_plain_dicts_stand_for_a_task_and_candidates() -> None:
     chain, llm = chain_of(CHOSEN)
     candidates = [{"id": model.id, "task": model.task, "description": model.description} for model in MODELS]

@@ -57,9 +57,9 @@ async def test_files_of_a_local_model_fill_in_what_is_not_described(tmp_path: Pa
 async def test_the_address_of_a_model_decides_its_backend() -> None:
     cases: list[tuple[dict[str, str], str, bool]] = [
         ({"url": "https://e.example"}, "hf-inference", False),
-        ({"base_url": "http://localhost:11434/v1"}, "openai", True),
-        ({"base_url": "http://127.0.0.1:8000/v1"}, "openai", True),
-        ({"base_url": "https://localhost.example.org/v1"}, "openai", False),
+        ({"base_url": "http://localhost:11434/v1"}, "chat-model", True),
+        ({"base_url": "http://127.0.0.1:8000/v1"}, "chat-model", True),
+        ({"base_url": "https://localhost.example.org/v1"}, "chat-model", False),
         ({"space": "http://127.0.0.1:7860"}, "spaces", True),
         ({"space": "org/space"}, "spaces", False),
     ]

@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.hosted.openai_compatible import answer_output
+from jarvis_agent.backends.chat_model import answer_output
 from jarvis_agent.backends.http_errors import expert_error, reply_timeout
 from jarvis_agent.backends.outputs.validators import existing_file
 from jarvis_agent.core.concurrency import run_in_daemon_thread

@@ -20,9 +20,11 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
+from langchain_core.messages.utils import convert_to_openai_messages
+
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.hosted.openai_compatible import chat_messages
+from jarvis_agent.backends.chat_model import user_message
 from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
 from jarvis_agent.core.errors import (
     BadInputError,
@@ -284,7 +286,8 @@ def _generation(call: Call) -> Mapping[str, Any]:
 
 
 def _chat(call: Call) -> Mapping[str, Any]:
-    return {"messages": chat_messages(call.inputs), "max_tokens": MAX_NEW_TOKENS}
+    messages = convert_to_openai_messages([user_message(call.inputs)])
+    return {"messages": messages, "max_tokens": MAX_NEW_TOKENS}
 
 
 def _table(call: Call) -> Mapping[str, Any]:

@@ -190,7 +190,8 @@ def model_at(path: Path) -> dict[str, Any]:
     sizes = {str(file.relative_to(root)): file.stat().st_size for file in files}
     size = weight_bytes(sizes) or None
     library = library_at(root, sizes)
-    return {"path": path.resolve(), "local": True, "size": size, "library": library}
+    backend = {"backend": "chat-model"} if path.suffix == ".gguf" else {}
+    return {"path": path.resolve(), "local": True, "size": size, "library": library, **backend}
 
 
 def is_complete(folder: Path) -> bool:

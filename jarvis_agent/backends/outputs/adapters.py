@@ -84,7 +84,8 @@ def _resources(spec: TaskSpec, adapted: Adapted) -> list[Resource]:
 def classes(raw: Any, call: Call) -> Adapted:
     """[{label, score}], best first; also from zero-shot classification's {labels, scores}.
 
-    Embeddings give [{label, similarity}] instead: a similarity is no probability, and is not shown as one.
+    A chat model knows no score: None. Embeddings give [{label, similarity}] instead: a similarity is no
+    probability, and is not shown as one.
     """
     if isinstance(raw, Mapping) and {"labels", "scores"} <= raw.keys():
         if len(raw["labels"]) != len(raw["scores"]):
@@ -93,7 +94,7 @@ def classes(raw: Any, call: Call) -> Adapted:
         raw = [{"label": name, "score": value} for name, value in pairs]
     first = raw[0] if isinstance(raw, list) and raw else raw
     measure = "similarity" if isinstance(first, Mapping) and "similarity" in first else "score"
-    return _scored_rows(read_rows(raw, {"label": text, measure: score}), "label", measure)
+    return _scored_rows(read_rows(raw, {"label": text, measure: _score_or_none}), "label", measure)
 
 
 def masked_words(raw: Any, call: Call) -> Adapted:
@@ -105,17 +106,22 @@ def masked_words(raw: Any, call: Call) -> Adapted:
 def _scored_rows(rows: list[dict[str, Any]], name: str, measure: str = "score") -> Adapted:
     if not rows:
         raise UnexpectedError(f"at least one {name}")
-    ranked = sorted(rows, key=lambda row: -row[measure])
+    ranked = sorted(rows, key=lambda row: -(row[measure] or 0.0))
     unit, least = ("", 0.005) if measure == "score" else (f"{measure} ", -1.0)
-    shown = [row for row in ranked[:SHOWN] if row[measure] >= least] or ranked[:1]
-    return Adapted(ranked, ", ".join(f"{row[name]} ({unit}{row[measure]:.2f})" for row in shown))
+    shown = [row for row in ranked[:SHOWN] if row[measure] is None or row[measure] >= least] or ranked[:1]
+    values = ["" if row[measure] is None else f" ({unit}{row[measure]:.2f})" for row in shown]
+    return Adapted(ranked, ", ".join(f"{row[name]}{value}" for row, value in zip(shown, values, strict=True)))
+
+
+def _score_or_none(value: Any) -> float | None:
+    return None if value is None else score(value)
 
 
 def entities(raw: Any, call: Call) -> Adapted:
-    """[{entity_group, score, word, start, end}], in the order of the text."""
+    """[{entity_group, score or None, word, start, end}], in the order of the text."""
     places = {"start": to_builtin, "end": to_builtin}
     groups = {"entity_group": text, "entity": text}
-    rows = read_rows(raw, {"word": text, "score": score}, places | groups)
+    rows = read_rows(raw, {"word": text, "score": _score_or_none}, places | groups)
     for row in rows:
         entity = row.pop("entity", None)
         row["entity_group"] = text(row.get("entity_group", entity))

@@ -210,7 +210,7 @@ _MODELS = (
     StarterModel(
         id="HuggingFaceTB/SmolLM2-135M-Instruct",
         tasks=("text-generation",),
-        reader="llama_cpp:TextGenerator",
+        reader="starter.text:TextGenerator",
         description="A very small chat model (135 million parameters): short, plain, often wrong answers.",
         license="apache-2.0",
         size=98_362_432,

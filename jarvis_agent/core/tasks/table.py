@@ -85,7 +85,7 @@ HUB_TASKS = (
         "summarization",
         "text",
         "Shorten a text to its main points.",
-        inputs=(TEXT,),
+        inputs=(TEXT, Arg("length", "text", required=False, description='such as "three sentences"')),
         outputs=("text",),
         aliases=("summarize",),
     ),

@@ -449,10 +449,15 @@ def _ask_registry(ask: Callable[[ModelRegistry], Awaitable[T]], settings: Settin
     import asyncio
     from contextlib import aclosing
 
+    from jarvis_agent.llm.chat_model import resolve_model
+    from jarvis_agent.llm.client import LLMClient
     from jarvis_agent.selection.model_registry import ModelRegistry
 
+    model = resolve_model(None, settings)
+    llm = LLMClient(model, settings) if model is not None else None
+
     async def run() -> T:
-        async with aclosing(ModelRegistry(settings)) as registry:
+        async with aclosing(ModelRegistry(settings, llm=llm)) as registry:
             return await ask(registry)
 
     return asyncio.run(run())

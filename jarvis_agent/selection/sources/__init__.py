@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from jarvis_agent.backends.llama_cpp import CLASSIFICATION, TEXT_TASKS, LlamaCppBackend
 from jarvis_agent.core.plugins import load_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.llm.chat_model import local_files
-from jarvis_agent.selection.ranking import GENERALIST, OWN_MODEL
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.sources.cache import CacheSource
 from jarvis_agent.selection.sources.hub import HubSource
+from jarvis_agent.selection.sources.language_model import LanguageModelSource
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.selection.sources.spaces import SpacesSource
 from jarvis_agent.selection.sources.starter import StarterSource
 
 ENTRY_POINTS = "jarvis_agent.model_sources"
 
-_LANGUAGE_MODEL = "The language model of this user, which writes, translates, summarises and sorts texts."
-
 
 def default_sources(settings: Settings | None = None) -> list[ModelSource]:
     """Return the sources that are used unless others are passed, the most trusted first.
 
         JarvisAgent(sources=[RegisteredSource(...), *default_sources()])
+
+    The language model is among them if it is a GGUF file of the settings or of `jarvis setup`. An agent adds
+    another one as `LanguageModelSource(model)`.
 
     Args:
         settings: `models_file` adds a RegisteredSource; None: the settings of the environment.
@@ -33,22 +31,15 @@ def default_sources(settings: Settings | None = None) -> list[ModelSource]:
         ConfigError: the models file, a plug-in or an environment variable is invalid.
     """
     settings = read_settings(settings)
-    own = [RegisteredSource.from_yaml(settings.models_file.expanduser())] if settings.models_file else []
-    own += [_language_model(path) for path in local_files(settings)[:1]]
+    own: list[ModelSource] = []
+    if settings.models_file:
+        own.append(RegisteredSource.from_yaml(settings.models_file.expanduser()))
+    if settings.model_as_expert:
+        own += map(LanguageModelSource, local_files(settings)[:1])
     built_in: list[ModelSource] = [StarterSource(settings), CacheSource(settings), HubSource(settings)]
     if settings.spaces == "search":
         built_in.append(SpacesSource(settings))
     return [*own, *built_in, *load_plugin_sources(settings)]
-
-
-def _language_model(path: Path) -> RegisteredSource:
-    """A GGUF file that the user named or installed as the language model, for the tasks that it does too."""
-    about = {"id": path.name, "path": path, "backend": LlamaCppBackend.name, "description": _LANGUAGE_MODEL}
-    return RegisteredSource(
-        {**about, "task": "text-generation", "traits": [OWN_MODEL]},
-        {**about, "tasks": [*CLASSIFICATION], "traits": [GENERALIST]},
-        {**about, "tasks": [task for task in TEXT_TASKS if task not in ("text-generation", *CLASSIFICATION)]},
-    )
 
 
 def load_plugin_sources(settings: Settings) -> list[ModelSource]:

@@ -23,7 +23,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, StrPath
 
 _ADDRESS_FIELDS = ("url", "base_url", "api_key_env", "space", "api_name")
-_BACKEND_OF_ADDRESS = {"url": "hf-inference", "base_url": "openai", "space": "spaces"}
+_BACKEND_OF_ADDRESS = {"url": "hf-inference", "base_url": "chat-model", "space": "spaces"}
 _PART_FIELDS = ("detector", "base_model")
 """Keys of `metadata` that may name another model: a path or, for some, an id of the Hub."""
 

@@ -1,0 +1,472 @@
+"""Chat models as experts: they write, translate, summarise, sort and answer, and some look and listen.
+
+    RegisteredSource({"id": "qwen3:8b", "tasks": ["text-generation", "translation"],
+                      "base_url": "http://localhost:11434/v1", "api_key_env": "MY_KEY"})
+
+The chat model of a candidate is that of its `base_url`, an OpenAI-compatible server, where its id is the name
+of the model; or the GGUF file at its `path`; or the agent's own. The prompt for each task is a row of
+PROMPTS. The reply is data: the model gets no tools, and no instruction in its reply is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import csv
+import io
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from langchain_core.messages import HumanMessage
+
+from jarvis_agent.backends.base import Call, labels_of, text_of
+from jarvis_agent.backends.jobs import Generation, Loading, listed
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.languages import find_language
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import brief_text
+from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.llm.budget import context_window, count_tokens
+from jarvis_agent.llm.chat_model import local_model, model_name, openai_model
+from jarvis_agent.llm.client import LLMClient
+from jarvis_agent.llm.json_stream import read_json
+from jarvis_agent.llm.usage import STAGE_KEY
+from jarvis_agent.media.tables import read_table
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+STAGE = "expert"
+"""The stage of these calls in `Run.usage`."""
+
+CLASSIFICATION = ("text-classification", "zero-shot-classification")
+WRITING = ("text-generation", "translation", "summarization", "question-answering")
+TEXT_TASKS = (*WRITING, *CLASSIFICATION, "token-classification", "table-question-answering")
+IMAGE_TASKS = (
+    "image-to-text",
+    "visual-question-answering",
+    "document-question-answering",
+    "image-text-to-text",
+)
+AUDIO_TASKS = ("automatic-speech-recognition", "audio-text-to-text")
+
+MAX_FILE_BYTES = 20_000_000
+"""Bytes of a file in a message; the usual limit of servers."""
+
+LEAST_BYTES = 1_000_000_000
+"""Bytes of the smallest GGUF file that sorts texts by labels: half of that was wrong for a third of ours."""
+
+GGUF_TOKENS = 400
+"""Tokens of a reply of a GGUF file, which a processor writes in about a minute."""
+
+GGUF_OPTIONS: Mapping[str, Any] = {"max_tokens": GGUF_TOKENS, "extra_body": {"repeat_penalty": 1.1}}
+"""Without the penalty, very small models repeat themselves."""
+
+_NO_KEY = "none"
+"""The key for a server that needs none; the client requires a value."""
+
+_SENTIMENTS = ("positive", "negative", "neutral")
+_ENTITY_GROUPS = ("PER", "ORG", "LOC", "MISC")
+_ANSWERS = frozenset({"question-answering", "visual-question-answering", "document-question-answering"})
+_AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_FILES = ("image", "audio", "video", "file")
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+
+_LABEL = (
+    'Give the text below the label that fits best: {asked}.\nAnswer with JSON: {{"label": "…"}}\n\n{text}'
+)
+_BRIEFLY = "Answer in as few words as possible: {text}"
+
+PROMPTS: dict[str, str] = {
+    "text-generation": "{text}",
+    "translation": (
+        "Translate the following text{languages}, completely, in natural sentences. "
+        "Answer with the translation alone.\n\n{text}"
+    ),
+    "summarization": (
+        "Summarize the following text in its own language. Length: {length}. "
+        "Answer with the summary alone.\n\n{text}"
+    ),
+    "question-answering": (
+        "Answer the question from the context alone, in as few words as possible.\n\n"
+        "Context:\n{context}\n\nQuestion: {text}"
+    ),
+    "table-question-answering": (
+        "Answer the question from the table alone, in as few words as possible.\n\n"
+        "Table, as CSV{limits}:\n{table}\n\nQuestion: {text}"
+    ),
+    "text-classification": _LABEL,
+    "zero-shot-classification": _LABEL,
+    "token-classification": (
+        "Find {asked} in the text below, each as it is written there, in the order of the text.\n"
+        'Answer with JSON: {{"entities": [{{"word": "…", "entity_group": "…"}}]}}\n\n{text}'
+    ),
+    "image-to-text": "Describe the image in one sentence.",
+    "visual-question-answering": _BRIEFLY,
+    "document-question-answering": _BRIEFLY,
+    "image-text-to-text": "{text}",
+    "automatic-speech-recognition": "Write down what is said in the recording, word for word, alone.",
+    "audio-text-to-text": "{text}",
+    "any-to-any": "{text}",
+}
+"""The tasks that chat models do well, and the prompt for each."""
+
+_READ_TEXT = "Write down the text in the image exactly as it stands there, and nothing else."
+
+
+def user_message(inputs: Mapping[str, Any], text: str | None = None) -> HumanMessage:
+    """A message with `text` (default: the argument of that name) and the images and recordings of the inputs.
+
+    Raises:
+        BadInputError: a file is too large.
+        UnsupportedError: a message cannot contain a file of this kind.
+    """
+    prompt = str(inputs.get("text") or "") if text is None else text
+    files = [one for one in inputs.values() if isinstance(one, Resource) and one.kind in _FILES]
+    content: Any = [{"type": "text", "text": prompt}, *map(_content_block, files)] if files else prompt
+    return HumanMessage(content, additional_kwargs={STAGE_KEY: STAGE})
+
+
+def _content_block(file: Resource) -> dict[str, Any]:
+    mime = file.mime or ("image/png" if file.kind == "image" else "")
+    if file.path is None or (file.kind != "image" and mime not in _AUDIO_FORMATS):
+        raise UnsupportedError(f"a chat message cannot contain {mime or file.kind}")
+    size = file.path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise BadInputError(
+            f"{file.path.name} has {size:,} bytes, more than {MAX_FILE_BYTES:,}; make it smaller"
+        )
+    if file.kind == "image" and mime not in _IMAGE_TYPES:
+        return _as_png(file)
+    kind = mime if file.kind == "image" else f"audio/{_AUDIO_FORMATS[mime]}"
+    return {**file.to_content_block(), "mime_type": kind}
+
+
+def _as_png(image: Resource) -> dict[str, Any]:
+    """An image in a format that servers do not take, such as TIFF, as PNG."""
+    content = io.BytesIO()
+    image.to_pil().save(content, "png")
+    return {
+        "type": "image",
+        "base64": base64.b64encode(content.getvalue()).decode(),
+        "mime_type": "image/png",
+    }
+
+
+def answer_output(spec: TaskSpec, reply: str) -> Any:
+    """A model's reply as a raw output of the task: answers are a list of one, without a score."""
+    if spec.name == "table-question-answering":
+        return {"answer": reply}
+    return [{"answer": reply, "score": None}] if spec.name in _ANSWERS else reply
+
+
+class ChatModelBackend:
+    """Runs candidates that are chat models. `own` is the agent's language model."""
+
+    name: ClassVar[str] = "chat-model"
+    local: ClassVar[bool] = False
+
+    def __init__(self, settings: Settings, pool: ModelPool) -> None:
+        self.own: LLMClient | None = None
+        self._settings = settings
+        self._pool = pool
+        self._clients: dict[tuple[str, ...], LLMClient] = {}
+
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """Return None if the candidate is a chat model that may be called for the task, else the reason."""
+        if spec.name not in PROMPTS:
+            return f"a chat model does not do {spec.name} here"
+        if "base_url" in candidate.metadata:
+            if self._settings.offline and not candidate.local:
+                return "offline mode is on"
+            variable = candidate.metadata.get("api_key_env")
+            if variable and not os.environ.get(variable):
+                return f"the environment variable {variable} for its key is not set"
+            return None
+        if candidate.path is not None and candidate.path.suffix == ".gguf":
+            return _gguf_reason(spec, candidate)
+        if self.own is None or candidate.id != model_name(self.own.model):
+            return "it is no chat model: it has neither the base_url of a server nor a GGUF file"
+        return None
+
+    async def run(self, call: Call) -> Any:
+        """Call the model: once, or for a long text once for each part of it.
+
+        Raises:
+            LLMError: the model failed, refused or was silent for too long.
+            UnsupportedError: it cannot take the input, or its reply does not have the form asked for.
+            BadInputError: a text is empty, or a file too large.
+        """
+        client = await asyncio.to_thread(self._client, call.candidate, call.settings)
+        expert = ChatExpert(client, call)
+        return await _EXPERTS.get(call.spec.name, ChatExpert.answer)(expert)
+
+    async def close(self) -> None:
+        """Free the GGUF files that only this backend uses."""
+        self._clients.clear()
+
+    def _client(self, candidate: Candidate, settings: Settings) -> LLMClient:
+        """The client for a candidate, made once: it remembers what a server rejects. Blocks.
+
+        Importing openai and loading a GGUF file take seconds.
+        """
+        base_url, path = candidate.metadata.get("base_url"), candidate.path
+        if base_url is None and path is None:
+            return cast("LLMClient", self.own)
+        api_key = os.environ.get(candidate.metadata.get("api_key_env") or "") or _NO_KEY
+        key = (candidate.id, str(base_url or path), api_key)
+        if key not in self._clients:
+            model: BaseChatModel
+            if base_url is not None:
+                model = openai_model(candidate.id, settings, base_url, api_key)
+            else:
+                model = self._gguf_model(candidate, settings)
+                # It is silent while it answers another call; the attempt has a time limit of its own.
+                settings = settings.model_copy(update={"llm_timeout": settings.attempt_timeout})
+            self._clients[key] = LLMClient(model, settings)
+        return self._clients[key]
+
+    def _gguf_model(self, candidate: Candidate, settings: Settings) -> Any:
+        """The chat model in a GGUF file, loaded: the agent's own if it has this file."""
+        model: Any = getattr(self.own.model, "bound", self.own.model) if self.own else None
+        if getattr(model, "path", None) != candidate.path:
+            model = local_model(cast("Any", candidate.path), settings)
+        with listed(Loading(candidate.id)):
+            model.load()
+        self._pool.leave_room(model.llama)
+        return model
+
+
+def _gguf_reason(spec: TaskSpec, candidate: Candidate) -> str | None:
+    if spec.name not in TEXT_TASKS:
+        return "a GGUF file reads texts alone here"
+    if spec.name in CLASSIFICATION and (candidate.size or 0) < LEAST_BYTES:
+        return "models of less than 1 GB chose too many wrong labels"
+    if find_spec("xllamacpp") is None:
+        return str(MissingExtraError(f"{candidate.id} on this machine", "llm"))
+    return None
+
+
+@dataclass(slots=True)
+class ChatExpert:
+    """A chat model at one task. Texts are read in parts that take at most half of its window."""
+
+    client: LLMClient
+    call: Call
+    options: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        candidate, described = self.call.candidate, self.call.candidate.metadata.get("options") or {}
+        self.options = dict(described)
+        if "base_url" in candidate.metadata:
+            self.options = {"seed": self.call.settings.seed, **described}
+        elif candidate.path is not None:
+            self.options = {**GGUF_OPTIONS, **described}
+
+    @property
+    def room(self) -> int:
+        """Tokens of a text in a message. The rest is for the reply, and for errors of the estimate."""
+        return context_window(self.client.model, self.client.settings) // 2
+
+    async def answer(self) -> Any:
+        """The reply to the prompt, about what of the text fits."""
+        call, inputs = self.call, dict(self.call.inputs)
+        for name in ("context", "text") if call.spec.name in TEXT_TASKS else ():
+            if name in inputs:
+                inputs[name] = self._fitting(text_of(call, name))
+        return answer_output(call.spec, await self.ask(_prompt(call, inputs)))
+
+    async def answer_table(self) -> Any:
+        """The answer to a question on as many rows of a table as fit."""
+        table, read, total = await asyncio.to_thread(self._table)
+        limits = ""
+        if read < total:
+            limits = f", the first {read:,} of {total:,} rows"
+            self.call.notes.append(f"the first {read:,} of {total:,} rows were read")
+        inputs = {"text": text_of(self.call), "table": table}
+        return answer_output(self.call.spec, await self.ask(_prompt(self.call, inputs, limits=limits)))
+
+    async def translate(self) -> str:
+        """The translation of a text, part by part."""
+        most = self.options.get("max_tokens", self.room)
+        parts = split_text(text_of(self.call), min(2 * self.room // 3, 2 * most // 3))
+        # A part keeps the white space at its end, which stands between it and the next.
+        replies = [(await self.ask(_prompt(self.call, {"text": part})), part) for part in parts]
+        return "".join(reply.strip() + part[len(part.rstrip()) :] for reply, part in replies)
+
+    async def summarize(self) -> str:
+        """The summary of a text, or of the summaries of its parts."""
+        text = text_of(self.call)
+        while len(parts := split_text(text, self.room)) > 1:
+            replies = [await self.ask(_prompt(self.call, {"text": part}, length=_SHORT)) for part in parts]
+            if count_tokens(shorter := "\n\n".join(replies)) >= count_tokens(text):
+                raise UnsupportedError(f"{self.call.candidate.id} makes this text no shorter")
+            text = shorter
+        return await self.ask(_prompt(self.call, {"text": text}, length=_length(self.call)))
+
+    async def classify(self) -> Any:
+        """[{label, score: None}] of the label that is chosen: a chat model knows no probabilities."""
+        call, labels = self.call, self._labels()
+        asked = f"one of {', '.join(labels)}" if labels else call.purpose
+        prompt = _prompt(call, {"text": self._fitting(text_of(call))}, asked=asked)
+        kind = {"type": "string", "enum": labels} if labels else {"type": "string"}
+        reply = await self.ask(prompt, _object(label=kind))
+        label = str(_value_in(reply, "label") or reply).strip()
+        known = {one.casefold(): one for one in labels}
+        if not label or (labels and label.casefold() not in known):
+            raise UnsupportedError(f"{call.candidate.id} chose none of the labels: {brief_text(reply)}")
+        return [{"label": known.get(label.casefold(), label), "score": None}]
+
+    def _labels(self) -> list[str]:
+        """The labels to choose from; [] if the purpose of the task says what a label is."""
+        if self.call.spec.arg("labels"):
+            return labels_of(self.call)
+        if self.call.purpose:
+            return []
+        named = self.call.hints.get("labels")
+        if named == []:
+            self.call.notes.append("the label is the sentiment of the text, since nothing else was named")
+        return named or [*_SENTIMENTS]
+
+    async def find_entities(self) -> Any:
+        """[{entity_group, score: None, word, start, end}] of what the text has; other words are left out."""
+        call, found = self.call, list[dict[str, Any]]()
+        asked = (
+            call.purpose or "the names of people (PER), organisations (ORG), places (LOC) and others (MISC)"
+        )
+        group = {"type": "string"} if call.purpose else {"type": "string", "enum": [*_ENTITY_GROUPS]}
+        schema = _object(
+            entities={"type": "array", "items": _object(word={"type": "string"}, entity_group=group)}
+        )
+        begin = 0
+        for part in split_text(text_of(call), self.room):
+            reply = await self.ask(_prompt(call, {"text": part}, asked=asked), schema)
+            named = _value_in(reply, "entities")
+            if not isinstance(named, list):
+                raise UnsupportedError(f"{call.candidate.id} wrote no list of names: {brief_text(reply)}")
+            found += _located(named, part, begin)
+            begin += len(part)
+        return found
+
+    async def ask(self, prompt: str, schema: Mapping[str, Any] | None = None) -> str:
+        """The reply to a prompt and the files of the call."""
+        call, pieces, reason = self.call, list[str](), None
+        message = await asyncio.to_thread(user_message, call.inputs, prompt)
+        progress = Generation(call.candidate.id, self.options.get("max_tokens", self.room))
+        stage = self.client.for_stage(STAGE, schema=schema)
+        stream = cast("Any", stage.astream([message], **self.options))
+        with listed(progress):
+            async with aclosing(stream) as chunks:
+                async for chunk in chunks:
+                    pieces.append(str(chunk.text))
+                    progress.add(pieces[-1])
+                    reason = chunk.response_metadata.get("finish_reason", reason)
+        if reason == "length" and schema is None:
+            call.notes.append("the text was cut at the longest reply of the model")
+        return "".join(pieces)
+
+    def _fitting(self, text: str) -> str:
+        """The beginning of a text that fits, with a note if that is not all."""
+        first = split_text(text, self.room)[0]
+        if len(first) < len(text):
+            self.call.notes.append(f"the first {len(first):,} of {len(text):,} characters were read")
+        return first
+
+    def _table(self) -> tuple[str, int, int]:
+        """What fits of the table, as CSV; the number of rows that this has; and of all rows. Blocks."""
+        columns = read_table(self.call.inputs["table"])
+        rows = list(zip(*columns.values(), strict=True))
+        lines, left = [_csv_line(list(columns))], self.room
+        for row in rows:
+            line = _csv_line(row)
+            left -= count_tokens(line)
+            if left < 0:
+                break
+            lines.append(line)
+        return "".join(lines), len(lines) - 1, len(rows)
+
+
+_SHORT = "a few sentences"
+
+_EXPERTS: dict[str, Callable[[ChatExpert], Coroutine[Any, Any, Any]]] = {
+    "translation": ChatExpert.translate,
+    "summarization": ChatExpert.summarize,
+    "text-classification": ChatExpert.classify,
+    "zero-shot-classification": ChatExpert.classify,
+    "token-classification": ChatExpert.find_entities,
+    "table-question-answering": ChatExpert.answer_table,
+}
+"""The tasks that take more than one call, or a reply in JSON."""
+
+
+def _prompt(call: Call, inputs: Mapping[str, Any], **words: str) -> str:
+    """The text of a message: the task's row of PROMPTS with these inputs."""
+    if call.spec.name == "image-to-text" and call.hints.get("ocr"):
+        return _READ_TEXT
+    if call.spec.name == "image-to-text" and inputs.get("text"):
+        return str(inputs["text"])
+    source, target = (_language(call, name) for name in ("src_lang", "tgt_lang"))
+    languages = (f" from {source}" if source else "") + f" into {target or 'English'}"
+    values = {name: inputs.get(name) or "" for name in ("text", "context", "table")}
+    return PROMPTS[call.spec.name].format(**values, languages=languages, **words)
+
+
+def _language(call: Call, argument: str) -> str:
+    """The English name of a language ("French") from any spelling in the plan."""
+    name = str(call.inputs.get(argument) or "")
+    language = find_language(name)
+    return language.name if language else name
+
+
+def _length(call: Call) -> str:
+    return str(call.inputs.get("length") or call.hints.get("length") or _SHORT)
+
+
+def split_text(text: str, limit: int) -> list[str]:
+    """A text in parts of about `limit` tokens at most, which end with a paragraph, a sentence or a word."""
+    parts: list[str] = []
+    while (tokens := count_tokens(text)) > limit:
+        most = max(1, len(text) * limit // tokens)
+        ends = (text.rfind(mark, most // 2, most) + len(mark) for mark in ("\n\n", "\n", ". ", "。", " "))
+        end = next((end for end in ends if end > most // 2), most)
+        parts.append(text[:end])
+        text = text[end:]
+    return [*parts, text]
+
+
+def _csv_line(cells: Sequence[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()
+
+
+def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object with exactly these properties."""
+    required = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _value_in(reply: str, name: str) -> Any:
+    """The value of that name in the JSON of a reply; None without one."""
+    objects = (found.value for found in read_json(reply) if isinstance(found.value, dict))
+    return next((one[name] for one in objects if name in one), None)
+
+
+def _located(named: Sequence[Any], text: str, begin: int) -> list[dict[str, Any]]:
+    """The names that a text has, with their places; `begin` is that of the text in the whole."""
+    rows, place = list[dict[str, Any]](), 0
+    for one in named:
+        fields = one if isinstance(one, dict) else {}
+        word, group = (str(fields.get(name) or "") for name in ("word", "entity_group"))
+        start = text.find(word, place) if word and group else -1
+        if start >= 0:
+            place = start + len(word)
+            where = {"start": begin + start, "end": begin + place}
+            rows.append({"entity_group": group, "score": None, "word": word, **where})
+    return rows
