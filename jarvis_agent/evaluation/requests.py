@@ -17,7 +17,8 @@ files, references, numbers         equal
 languages                          the same language, by name or code
 labels, sentences                  the same ones in any order, without articles and plurals
 texts that are processed           the same words (translation, speech, …)
-questions, prompts                 the gold words in order, among few others
+questions, prompts                 the gold words in order, among few others, or the same references; a
+                                   prompt for pictures, video or sound may be in the other language
 """
 
 from __future__ import annotations
@@ -221,6 +222,7 @@ _LITERAL_TEXT = {
 """Tasks whose text is processed as it is, and is not an instruction."""
 
 _EXTRA_WORDS, _EXTRA_PROMPT_WORDS = 16, 8
+"""How many words may stand beside the gold ones; two Chinese characters are about one word."""
 _HAN = "\u3400-\u9fff"
 _WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -260,11 +262,12 @@ def same_argument(task: str, name: str, gold: Any, predicted: Any) -> bool:
     if predicted is None:
         return False
     arg = TASKS[task].arg(name) or Arg(name, "text")
+    is_processed = task in _LITERAL_TEXT or name == "context"
     normalise: Callable[[Any], Any] = _words
     if arg.many:
         normalise = _labels
     elif refs_in(gold):
-        normalise = _text
+        normalise = _text if is_processed or arg.kind != "text" else _references
     elif arg.kind in MEDIA:
         normalise = _names
     elif arg.kind == "data":
@@ -273,17 +276,35 @@ def same_argument(task: str, name: str, gold: Any, predicted: Any) -> bool:
         normalise = _language
     elif PurePath(_text(gold)).suffix and " " not in _text(gold):
         normalise = _text
-    elif task not in _LITERAL_TEXT and name != "context":
-        is_prompt = TASKS[task].outputs[0] in MEDIA
-        return _contains(_words(gold), _words(predicted), _EXTRA_PROMPT_WORDS if is_prompt else _EXTRA_WORDS)
+    elif not is_processed:
+        is_prompt = TASKS[task].outputs[0] in MEDIA and name == "text"
+        return _is_near(_words(gold), _words(predicted), is_prompt)
     return bool(normalise(gold) == normalise(predicted))
 
 
-def _contains(gold: Sequence[str], predicted: Sequence[str], extra: int) -> bool:
-    """Whether the gold words come in order, among at most `extra` others, or as many as the gold words."""
-    rest = iter(predicted)
+def _is_near(gold: Sequence[str], predicted: Sequence[str], is_prompt: bool) -> bool:
+    """Whether the gold words come in order, among few others or as many as the gold words.
+
+    A prompt in another language cannot be compared, and counts as right.
+    """
+    if is_prompt and predicted and _has_han(gold) != _has_han(predicted):
+        return True
+    rest, length = iter(predicted), _length(gold)
     in_order = all(word in rest for word in gold if word not in _ARTICLES)
-    return in_order and len(predicted) <= len(gold) + max(len(gold), extra)
+    extra = _EXTRA_PROMPT_WORDS if is_prompt else _EXTRA_WORDS
+    return in_order and _length(predicted) <= length + max(length, extra)
+
+
+def _has_han(words: Sequence[str]) -> bool:
+    return any(re.match(f"[{_HAN}]", word) for word in words)
+
+
+def _length(words: Sequence[str]) -> float:
+    return sum(0.5 if _has_han([word]) else 1.0 for word in words)
+
+
+def _references(value: Any) -> set[int]:
+    return set(refs_in(value))
 
 
 def _words(value: Any) -> list[str]:

@@ -132,6 +132,24 @@ ARGUMENTS: list[tuple[str, str, Any, Any, bool]] = [
     ("visual-document-retrieval", "image", ["a.png", "b.png"], ["a.png"], False),
     ("sentence-similarity", "sentences", ["<resource>-1"], "<resource>-1", True),
     ("text-to-speech", "text", "<resource>-1", "Say <resource>-1", False),
+    ("text-generation", "text", "<resource>-0", "Describe: <resource>-0", True),
+    ("text-generation", "text", "<resource>-0 or <resource>-1?", "Compare <resource>-1, <resource>-0", True),
+    ("text-generation", "text", "<resource>-0", "Describe: <resource>-1", False),
+    ("text-generation", "text", "<resource>-0", "Compare <resource>-0 and <resource>-1", False),
+    ("text-to-image", "text", "海边的灯塔", "请画一张海边的灯塔的水彩画给我", True),
+    (
+        "text-to-image",
+        "text",
+        "海边的灯塔",
+        "请你先看一看这张照片里有什么东西，再给我画一张海边的灯塔的画",
+        False,
+    ),
+    ("text-to-image", "text", "海边的灯塔", "a lighthouse by the sea", True),
+    ("text-to-audio", "text", "rain on a roof", "屋顶上的雨声", True),
+    ("text-to-image", "text", "海边的灯塔", "…", False),
+    ("text-to-image", "text", "海边的灯塔", "山上的寺庙", False),
+    ("text-to-speech", "text", "你好", "hello", False),
+    ("visual-question-answering", "text", "桌上有几个杯子", "How many cups are there?", False),
 ]
 
 
