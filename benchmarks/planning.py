@@ -1,9 +1,8 @@
-"""What a real small language model plans, with the paper's prompt and with ours.
+"""How a language model plans: with the paper's prompt and with ours, with and without schema and examples.
 
-    python benchmarks/planning.py                                    # SmolLM2-135M, served on this machine
-    python benchmarks/planning.py --only paper --only schema         # some of the ways
-    python benchmarks/planning.py --every 3                          # only each third request
-    python benchmarks/planning.py --url http://localhost:8000/v1 --model qwen3-8b
+    python benchmarks/planning.py                                    # the configured model
+    python benchmarks/planning.py --model gguf:qwen.gguf --only paper --only schema --every 3
+    JARVIS_BASE_URL=http://localhost:8000/v1 python benchmarks/planning.py --model qwen3-8b
 
 Every way plans the same requests at temperature 0. A plan is right when it has the tasks of one of the plans
 that are accepted, in any order, with the arguments and the references that stand there, and no others that
@@ -19,15 +18,13 @@ import json
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
-from small_llm import INSTALL, WEIGHTS, served
+from langchain_core.language_models import BaseChatModel
 
 from jarvis_agent.core.errors import JarvisError, describe_error
 from jarvis_agent.core.references import ref, substitute
@@ -36,34 +33,31 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Task, Usage
 from jarvis_agent.evaluation.predict import named_files
+from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.chain import PlanningChain, planning_chain
-from jarvis_agent.planning.offline import OfflinePlanner
+from jarvis_agent.planning.inputs import PlanInput
 from jarvis_agent.planning.plan import Plan
 
 REQUESTS = Path(__file__).parent / "data" / "plain_requests.json"
 
-OURS = {"structured_output": "never", "prompts": "default", "context_window": 128_000}
-WAYS: dict[str, tuple[str, dict[str, Any]]] = {
-    "paper": ("the paper's prompt, free text", {**OURS, "prompts": "paper"}),
-    "default": ("our prompt, nearest demonstrations, free text", OURS),
-    "narrow": ("+ narrowed tools", {**OURS, "context_window": 8192}),
-    "schema": (
-        "+ schema of the request",
-        {"structured_output": "always", "prompts": "default", "context_window": 8192},
-    ),
-    "small": (
-        "the small prompt, nearest demonstrations, free text",
-        {"structured_output": "never", "prompts": "small"},
-    ),
-    "small-schema": (
-        "+ schema of the examples",
-        {"structured_output": "always", "prompts": "small"},
-    ),
-    "schema-paper": (
-        "the paper's prompt with the schema",
-        {"structured_output": "always", "prompts": "paper", "context_window": 128_000},
-    ),
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to ask a model for plans; `examples` as in `planning_chain`."""
+
+    title: str
+    prompts: Literal["default", "paper"] = "default"
+    structured_output: Literal["always", "never"] = "always"
+    examples: Literal["default", "paper"] | None = None
+
+
+WAYS = {
+    "paper": Way("the paper's prompt and examples, free text", "paper", "never", "paper"),
+    "paper-schema": Way("the paper's prompt and examples, schema", "paper", "always", "paper"),
+    "free": Way("our prompt, no examples, free text", structured_output="never"),
+    "schema": Way("our prompt, no examples, schema"),
+    "examples": Way("our prompt, our examples, schema", examples="default"),
 }
 
 
@@ -94,37 +88,43 @@ def main() -> None:
     parser.add_argument("--requests", type=Path, default=REQUESTS)
     parser.add_argument("--every", type=int, default=1, help="only each n-th request")
     parser.add_argument("--only", action="append", choices=WAYS, help="only these ways")
-    parser.add_argument("--url", help="an OpenAI-compatible server instead of SmolLM2")
-    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--model", help="as JARVIS_MODEL; default: the configured model")
     parser.add_argument("--plans", action="store_true", help="print each plan too")
     given = parser.parse_args()
+    model = resolve_model(given.model, load_settings())
+    if model is None:
+        parser.error("no language model is configured")
     cases = read_cases(given.requests)[:: given.every]
     sys.stdout.write("| way | plans | right | node F1 | prompt tokens | calls | seconds |\n")
     sys.stdout.write("|---|---|---|---|---|---|---|\n")
     for name in given.only or WAYS:
-        with server(given.url) as url:
-            asyncio.run(_row(name, cases, url, given.model, given.plans))
+        outcomes = asyncio.run(plan_cases(model, WAYS[name], cases))
+        sys.stdout.write(_row(WAYS[name].title, outcomes))
+        sys.stdout.flush()
+        if given.plans:
+            for case, outcome in zip(cases, outcomes, strict=True):
+                _show(case, outcome)
 
 
-async def _row(name: str, cases: list[Case], url: str, model: str, show: bool) -> None:
-    title, fields = WAYS[name]
-    settings = load_settings(base_url=url, model=model, llm_timeout=300, **fields)
-    planner = planning_chain(None, hints=OfflinePlanner(settings=settings), settings=settings)
-    outcomes = []
-    for case in cases:
-        outcomes.append(await _outcome(case, planner))
-        if show:
-            _show(case, outcomes[-1])
+async def plan_cases(model: BaseChatModel, way: Way, cases: list[Case]) -> list[Outcome]:
+    """Plan requests one after the other."""
+    settings = load_settings(
+        prompts=way.prompts, structured_output=way.structured_output, context_window=128_000, llm_timeout=300
+    )
+    planner = planning_chain(model, examples=way.examples or (), settings=settings)
+    return [await _outcome(case, planner) for case in cases]
+
+
+def _row(title: str, outcomes: list[Outcome]) -> str:
     valid = sum(not o.failure for o in outcomes)
     right = sum(o.is_right for o in outcomes)
-    sys.stdout.write(
-        f"| {title} | {valid} of {len(cases)} | {right} of {len(cases)} "
+    return (
+        f"| {title} | {valid} of {len(outcomes)} | {right} of {len(outcomes)} "
         f"| {100 * statistics.mean(o.node_f1 for o in outcomes):.0f} "
         f"| {statistics.mean(o.usage.input_tokens / max(1, o.calls) for o in outcomes):.0f} "
         f"| {statistics.mean(o.calls for o in outcomes):.2f} "
         f"| {statistics.median(o.seconds for o in outcomes):.1f} |\n"
     )
-    sys.stdout.flush()
 
 
 def _show(case: Case, outcome: Outcome) -> None:
@@ -137,7 +137,7 @@ def _show(case: Case, outcome: Outcome) -> None:
 
 async def _outcome(case: Case, planner: PlanningChain) -> Outcome:
     meter, began, plan, failure = UsageMeter(), perf_counter(), Plan(), ""
-    asked = {"input": case.request, "files": named_files(case.request)}
+    asked: PlanInput = {"input": case.request, "files": named_files(case.request)}
     try:
         plan = await planner.ainvoke(asked, {"callbacks": [meter]})
     except JarvisError as error:
@@ -191,18 +191,6 @@ def read_cases(path: Path) -> list[Case]:
     """The requests of a file, with the `plans` that are accepted or one `plan`; none with files beside."""
     rows = json.loads(path.read_text(encoding="utf-8"))
     return [Case(row["request"], row.get("plans") or [row["plan"]]) for row in rows if "files" not in row]
-
-
-@contextmanager
-def server(url: str | None) -> Iterator[str]:
-    """The address of the server: the one given, or one of SmolLM2 that runs meanwhile."""
-    if url:
-        yield url
-        return
-    if WEIGHTS is None:
-        sys.exit(INSTALL)
-    with served(longest=256, threads=1) as address:
-        yield address
 
 
 if __name__ == "__main__":

@@ -1,19 +1,29 @@
-"""Write docs/settings.md and docs/tasks.md from the code: python docs/write_pages.py
+"""Write docs/settings.md, docs/tasks.md and docs/prompts.md from the code: python docs/write_pages.py
 
-A test compares both pages with the output of this script.
+A test compares the pages with the output of this script.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from langchain_core.messages import BaseMessage
 from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
-from jarvis_agent import Settings
+from jarvis_agent import (
+    Plan,
+    Resource,
+    Settings,
+    Task,
+    TaskResult,
+    planning_chain,
+    response_chain,
+    selection_chain,
+)
 from jarvis_agent.backends import diffusers as diffusers_tasks
 from jarvis_agent.backends import sentence_transformers, tabular
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
@@ -23,7 +33,9 @@ from jarvis_agent.backends.starter.backend import STARTERS
 from jarvis_agent.backends.transformers import backend as transformers_tasks
 from jarvis_agent.core.settings import EnvironmentSettings, ServerSettings
 from jarvis_agent.core.tasks.table import NOT_CALLABLE
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.selection.advice import RecommendedModel, recommended
+from jarvis_agent.testing import ScriptedLLM
 from jarvis_agent.tools import TASKS, TaskSpec
 
 _SETTINGS = """\
@@ -187,7 +199,74 @@ def _suggested(model: RecommendedModel | None) -> tuple[str, str]:
     return shown, "yes" if model.size and model.safetensors else "unknown"
 
 
-PAGES = {"settings.md": settings_page, "tasks.md": tasks_page}
+_PROMPTS = """\
+# Prompts
+
+Each prompt of the default set, filled in for one request, as a model with a long window reads it. Only four
+of the [task types](tasks.md) are listed here. [Change the prompts](custom-prompts.md) tells how to replace
+one. `---` stands between the system message and the user message.
+
+`python docs/write_pages.py` writes this page.
+"""
+_REQUEST = "How many cups are in desk.jpg? Read note.txt aloud, and save a small copy of the larger picture."
+_NAMES = ("object-detection", "text-to-speech", "media-info", "resize-image")
+
+
+def prompts_page() -> str:
+    """Every prompt of the default set, filled in."""
+    parts = [_PROMPTS]
+    for stage, messages in _conversations():
+        text = "\n---\n".join(str(message.text) for message in messages)
+        parts.append(f"\n## {stage}\n\n```text\n{text}\n```\n")
+    return "".join(parts)
+
+
+def _conversations() -> Iterator[tuple[str, Sequence[BaseMessage]]]:
+    """The name and the messages of each call of the language model in an imagined run."""
+    files = [
+        Resource(kind="image", path=Path("/photos/desk.jpg"), name="desk.jpg"),
+        Resource(kind="image", path=Path("/photos/shelf.jpg"), name="shelf.jpg"),
+        Resource(kind="text", path=Path("/notes/note.txt"), name="note.txt"),
+    ]
+    detect = Task(task="object-detection", id=0, args={"image": "desk.jpg"})
+    speak = Task(task="text-to-speech", id=1, args={"text": "note.txt"})
+    box = {"xmin": 10, "ymin": 20, "xmax": 90, "ymax": 80}
+    drawn = Resource(kind="image", path=Path("/out/1/0-object-detection.png"))
+    found = [{"label": "cup", "score": 0.93, "box": box}]
+    results = [
+        TaskResult(task=detect, status="ok", output=found, resources=[drawn]),
+        TaskResult(task=speak, status="failed", error="no model can do text-to-speech here"),
+    ]
+    given = {"input": _REQUEST, "files": files}
+    broken = (
+        '[{"task": "object-count", "id": 0, "args": {"image": "desk.jpg"}}, ' + speak.model_dump_json() + "]"
+    )
+    llm = ScriptedLLM(
+        {"plan": broken, "repair": "[]", "select": '{"id": "org/detr"}', "respond": "1", "chat": "Hi"}
+    )
+    planning_chain(llm, tools=_NAMES).invoke(given)
+    cards = [
+        Candidate(
+            id="org/detr", task=detect.task, description="Finds the 80 kinds of COCO.", downloads=90_000
+        ),
+        Candidate(id="org/cups", task=detect.task, description="Finds cups and mugs.", downloads=120),
+    ]
+    selection_chain(llm).invoke({"input": _REQUEST, "task": detect, "candidates": cards})
+    plan = Plan(tasks=[detect, speak])
+    response_chain(llm).invoke({**given, "plan": plan, "results": results, "tools": _NAMES})
+    response_chain(llm).invoke({"input": "Hi, what can you do?"})
+    names = {
+        "plan": "Planning",
+        "repair": "Repair",
+        "select": "Selection",
+        "respond": "Answer",
+        "chat": "Conversation",
+    }
+    for call in llm.calls:
+        yield names[call.stage], call.messages
+
+
+PAGES = {"settings.md": settings_page, "tasks.md": tasks_page, "prompts.md": prompts_page}
 
 if __name__ == "__main__":
     for name, write in PAGES.items():

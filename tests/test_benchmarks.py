@@ -1,14 +1,18 @@
-"""The benchmarks compute the makespans that they compare with."""
+"""The benchmarks compute the makespans that they compare with, and judge answers by what they contain."""
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 
 import figures
+import language_model
 import pytest
 import scheduling
 
-from jarvis_agent.core.types import Task
+from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.testing import ScriptedLLM
 
 
 def sleep(number: int, deps: list[int], seconds: float, fails: bool = False) -> Task:
@@ -38,3 +42,73 @@ def test_random_plans_are_valid_and_hold_what_they_should() -> None:
 @pytest.mark.parametrize(("limit", "met"), [(1.0, False), (3.0, True), (None, True)])
 def test_a_figure_is_compared_with_its_limit(limit: float | None, met: bool) -> None:
     assert figures.Figure("x", 2.0, limit).met is met
+
+
+@pytest.mark.starter
+async def test_requests_are_measured_with_a_language_model(capsys: pytest.CaptureFixture[str]) -> None:
+    def plan(name: str) -> str:
+        return json.dumps([{"task": "media-info", "id": 0, "dep": [-1], "args": {"file": name}}])
+
+    answers = ["451.", "It is 720.", "720", "I cannot see how wide it is.", "451", "It is 300."]
+    plans = [
+        plan("cat.jpg"),
+        plan("street.jpg"),
+        plan("street.jpg"),
+        plan("street.jpg"),
+        *[plan("cat.jpg")] * 2,
+    ]
+    llm, prompts = ScriptedLLM({"plan": plans, "respond": answers}), language_model.PlanningPrompts()
+    outcomes = await language_model.measure(llm, [1, 3, 3, 3, 23], prompts)
+    assert [one.verdict for one in outcomes] == [
+        "right",
+        "WRONG",
+        "WRONG",
+        "wrong, says so",
+        "wrong, not bare",
+    ]
+    assert "street.jpg" in outcomes[1].plan
+    assert outcomes[-1].answer == "It is 300."
+    totals = language_model.totals(outcomes, prompts)
+    assert (totals["right answers"], totals["false without a word"], totals["calls"]) == ("1 of 5", "2", "12")
+    assert 90 < float(totals["share of it that is the same for all requests"].strip("%")) < 100
+    printed = capsys.readouterr().out
+    assert " 1 right " in printed
+    assert 'it is not just "768": It is 720.' in printed
+
+
+def test_answers_are_judged_by_whole_words_and_numbers() -> None:
+    rows = [
+        ("It is 9,480.", "9480|9,480", True),
+        ("It is 19,480", "9,480", False),
+        ("1,970 or 970.5", "970", False),
+        ("在27日", "27", True),
+        ("A category", "cat", False),
+        ("A Cat.", "dog|cat", True),
+        ("I can’t.", "can't", True),
+    ]
+    assert not [row for row in rows if language_model.contains(*row[:2]) is not row[2]]
+
+
+def test_made_files_are_compared_with_those_that_are_wanted(tmp_path: Path) -> None:
+    language_model.write_files(tmp_path)
+    small = Resource(kind="image", path=tmp_path / "cat.jpg")
+    large = Resource(kind="image", path=tmp_path / "street.jpg")
+    sound = Resource(kind="audio", path=tmp_path / "speech.wav")
+    cat, image = language_model.Made("image", (451, 300)), language_model.Made("image")
+    rows = [
+        (None, [small], []),
+        ([cat], [small, sound], []),
+        ([cat], [small, large], ["made image 451 × 300, image 768 × 576"]),
+        ([cat], [], ["made no such file"]),
+        ([image] * 2, [small, large], []),
+        ([], [sound], ["made audio"]),
+    ]
+    for wanted, made, faults in rows:
+        case = language_model.Case(["?"], has=["yes"], lacks="no", files=wanted)
+        assert list(language_model.faults_of(case, "Yes", made)) == faults
+    assert list(language_model.faults_of(case, "No", [])) == ['has no "yes"', 'has "no"']
+
+
+def test_the_requests_are_two_dozen_and_each_can_fail() -> None:
+    assert len(language_model.CASES) == 24
+    assert all(list(language_model.faults_of(case, "", [])) for case in language_model.CASES)

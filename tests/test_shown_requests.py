@@ -81,7 +81,6 @@ TASKS_OF: dict[str, list[str]] = {
     "How many objects are in examples/street.jpg?": ["object-detection"],
     "How many cats are in a.jpg?": ["object-detection"],
     "How many cats are there?": ["object-detection"],
-    "Count the cats in a.jpg": ["object-detection"],
     "Find the zebras in z.jpg": ["object-detection"],
     "Describe cat.jpg in French": ["image-to-text", "translation"],
     "How many cats are in cat.jpg?": ["object-detection"],

@@ -23,7 +23,8 @@ from jarvis_agent.core.references import ref, substitute
 from jarvis_agent.core.types import Task
 from jarvis_agent.evaluation.requests import OwnRequest, Turn, read_requests
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.examples import CJK, load_examples
+from jarvis_agent.planning.examples import CJK
+from jarvis_agent.planning.examples import read_examples as read_worked_examples
 from jarvis_agent.planning.offline.sequences import NOT_GIVEN
 
 _LANGUAGES = {
@@ -88,7 +89,7 @@ def read_examples(voices: Iterable[Path]) -> list[Example]:
 
 
 def project_examples() -> list[Example]:
-    """The project's own requests that a planner may be improved on, and the bank of examples for prompts."""
+    """The project's own requests that a planner may be improved on, and an example of each task type."""
     bank = [
         OwnRequest(
             id=f"bank-{number}",
@@ -102,7 +103,7 @@ def project_examples() -> list[Example]:
             ],
             plan=[Task.model_validate(task) for task in example.plan],
         )
-        for number, example in enumerate(load_examples("bank"))
+        for number, example in enumerate(read_worked_examples(Path(__file__).parent / "examples.json"))
     ]
     return [Example(asked) for asked in (*read_requests("dev"), *bank)]
 

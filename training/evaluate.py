@@ -3,7 +3,7 @@
     python training/evaluate.py                      # the voices that are set aside, in total figures
     python training/evaluate.py --voices training/requests/zh_senior.txt --failures
     python training/evaluate.py --weights build/planner.npz
-    python training/evaluate.py --model qwen2.5-coder-0.5b-instruct-q4_k_m.gguf --sample 600
+    python training/evaluate.py --sample 600
 
 At the end: how many plans would have no note, and how many of these would be wrong, for other limits of
 their probability.
@@ -22,10 +22,7 @@ from notation import FILES
 
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.evaluation.requests import judge
-from jarvis_agent.llm.budget import DEFAULT_WINDOW
-from jarvis_agent.llm.llama_cpp import LlamaCpp
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline.adapter import ADAPTER, AdaptedModel, PlanWriter
 from jarvis_agent.planning.offline.network import WEIGHTS, load_network
 from jarvis_agent.planning.offline.planner import SURE, plan_request
 
@@ -37,15 +34,11 @@ def main() -> None:
     )
     parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--voices", type=Path, nargs="*", default=sorted((FILES / "held_out").glob("*.txt")))
-    parser.add_argument("--model", type=Path, help="GGUF file of the adapter's model, which then plans, too")
-    parser.add_argument("--adapter", type=Path, default=ADAPTER)
     parser.add_argument("--sample", type=int, help="score so many requests only, chosen at random")
     parser.add_argument("--failures", action="store_true")
     given = parser.parse_args()
     settings = Settings(offline=True)
-    writer: PlanWriter = load_network(settings, given.weights)
-    if given.model:
-        writer = AdaptedModel(writer, LlamaCpp.of(given.model, DEFAULT_WINDOW, -1, given.adapter))
+    network = load_network(settings, given.weights)
     groups: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     scored: list[tuple[float, bool, bool]] = []
     examples = [(voice, example.asked) for voice in given.voices for example in read_examples([voice])]
@@ -53,7 +46,7 @@ def main() -> None:
         examples = Random(1).sample(examples, given.sample)
     began = time.process_time()
     for voice, asked in examples:
-        made, probability = plan_request(PlanRequest.of(asked.inputs), settings, writer)
+        made, probability = plan_request(PlanRequest.of(asked.inputs), settings, network)
         right = judge(asked, made.tasks).exact
         quiet = not right and not made.notes
         kind = "follow-up" if asked.turns else asked.kind

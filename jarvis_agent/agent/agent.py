@@ -362,7 +362,7 @@ class JarvisAgent(Runnable[Any, Run]):
         registry = self.stages.registry.with_pins(models or {})
         planner: Runnable[Any, Plan] = RunnableLambda(lambda _: plan)
         stages = replace(
-            self.stages, planner=planner, fallback_planner=None, replanner=None, registry=registry
+            self.stages, planner=planner, fallback_planner=None, goes_on=False, registry=registry
         )
         return self._copy(stages=stages)
 

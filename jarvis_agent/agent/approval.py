@@ -29,7 +29,7 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.text import brief_text
-from jarvis_agent.core.types import Frozen, Selection, Task
+from jarvis_agent.core.types import Frozen, Selection, Task, TaskResult
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
@@ -123,10 +123,14 @@ def named(*tasks: str) -> Callable[[PlannedTask], bool]:
 
 
 class Approved(Frozen):
-    """A plan that may run. `answers` are the results, as texts, of tasks that a person did."""
+    """A plan that may run. `answers` are the results, as texts, of tasks that a person did.
+
+    `asked` is how often a person was asked about it.
+    """
 
     plan: Plan
     answers: dict[int, str] = Field(default_factory=dict)
+    asked: int = 0
 
 
 class _InvalidDecisionError(Exception):
@@ -138,7 +142,12 @@ class _InvalidDecisionError(Exception):
 
 
 def approve(
-    plan: Plan, steps: Sequence[PlannedTask], context: RunContext, policy: ApprovalPolicy, ask: Ask
+    plan: Plan,
+    steps: Sequence[PlannedTask],
+    context: RunContext,
+    policy: ApprovalPolicy,
+    ask: Ask,
+    results: Sequence[TaskResult] = (),
 ) -> Approved:
     """The approved plan: this one, an edited one, or an empty one with the note REJECTED.
 
@@ -151,15 +160,18 @@ def approve(
         context: the request, and the tasks that an edited plan may use.
         policy: which tasks need approval. If none does, no one is asked.
         ask: shows the request for approval and returns the decision.
+        results: those of earlier rounds, to which an edited plan may refer.
     """
     asked = [step for step in steps if policy is True or (policy and policy(step))]
     if not asked:
         return Approved(plan=plan)
     shown = _shown(plan, asked, context)
+    times = 0
     while True:
-        decision = decision_of(ask(shown))
+        decision, times = decision_of(ask(shown)), times + 1
         try:
-            return _approved(decision, plan, asked, context)
+            approved = _approved(decision, plan, asked, context, results)
+            return approved.model_copy(update={"asked": times})
         except _InvalidDecisionError as error:
             if error.plan.tasks:
                 plan = error.plan.model_copy(update={"notes": []})
@@ -206,18 +218,30 @@ def _shown(plan: Plan, asked: Sequence[PlannedTask], context: RunContext) -> dic
     return {"action_requests": actions, "review_configs": reviews, **known}
 
 
-def _approved(decision: Any, plan: Plan, asked: Sequence[PlannedTask], context: RunContext) -> Approved:
+def _approved(
+    decision: Any,
+    plan: Plan,
+    asked: Sequence[PlannedTask],
+    context: RunContext,
+    results: Sequence[TaskResult],
+) -> Approved:
     """What a decision makes of a plan. Raises _InvalidDecisionError."""
     if decision is True:
         return Approved(plan=plan)
     if decision is False or decision == []:
         return Approved(plan=Plan(notes=[REJECTED]))
     if isinstance(decision, Mapping) and "decisions" in decision:
-        return _decided(decision["decisions"], plan, asked, context)
-    return Approved(plan=_edited(decision, context))
+        return _decided(decision["decisions"], plan, asked, context, results)
+    return Approved(plan=_edited(decision, context, results))
 
 
-def _decided(decisions: Any, plan: Plan, asked: Sequence[PlannedTask], context: RunContext) -> Approved:
+def _decided(
+    decisions: Any,
+    plan: Plan,
+    asked: Sequence[PlannedTask],
+    context: RunContext,
+    results: Sequence[TaskResult],
+) -> Approved:
     """The plan after a decision on each action. Raises _InvalidDecisionError."""
     if not isinstance(decisions, list) or len(decisions) != len(asked):
         count = len(decisions) if isinstance(decisions, list) else repr(decisions)
@@ -241,7 +265,7 @@ def _decided(decisions: Any, plan: Plan, asked: Sequence[PlannedTask], context: 
                 f"with a message; this is none of them: {brief_text(repr(decision), 100)}"
             )
     if any(rows[task.id] != task for task in plan.tasks):
-        plan = _edited([task.model_dump() for task in rows.values()], context)
+        plan = _edited([task.model_dump() for task in rows.values()], context, results)
     for task in plan.tasks:
         needed = next((i for i in (*task.deps, *refs_in(task.args)) if i in dropped), None)
         if needed is not None and task.id not in answers:
@@ -255,17 +279,17 @@ def _decided(decisions: Any, plan: Plan, asked: Sequence[PlannedTask], context: 
     return Approved(plan=plan.model_copy(update=changes), answers=answers)
 
 
-def _edited(decision: Any, context: RunContext) -> Plan:
+def _edited(decision: Any, context: RunContext, results: Sequence[TaskResult]) -> Plan:
     """The plan that a decision gives in place of the one shown. Raises _InvalidDecisionError."""
     if not isinstance(decision, list | str):
         raise _InvalidDecisionError(
             'a plan is approved with True, rejected with False, decided on with {"decisions": […]}, or '
             f"replaced by a list of tasks; this is none of them: {decision!r}"
         )
-    parser = StreamingPlanParser(context.specs)
-    parser.feed(decision if isinstance(decision, str) else json.dumps(decision))
-    parser.finish()
-    edited = Plan(tasks=parser.tasks, notes=parser.notes)
+    done = [result.task for result in results if result.status == "ok"]
+    parser = StreamingPlanParser(context.specs, done, [result.task.id for result in results])
+    text = decision if isinstance(decision, str) else json.dumps(decision)
+    edited = Plan(tasks=[*parser.feed(text), *parser.finish()], notes=parser.notes)
     if edited.notes or not edited.tasks:
         raise _InvalidDecisionError("; ".join(edited.notes), edited)
     return edited

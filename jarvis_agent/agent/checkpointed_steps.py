@@ -29,8 +29,8 @@ T = TypeVar("T")
 COMMIT_TIMEOUT_S = 60.0
 """Seconds that a checkpointer may take to commit the result of a step."""
 
-DECISION = "decision"
-"""Name of the step that asks for approval of the plan."""
+PROPOSAL, DECISION = "models", "decision"
+"""Names of the steps that select models for a plan, and ask for its approval. A second plan's end in " 2"."""
 
 _CHANNEL = "jarvis_step"
 _USAGES = TypeAdapter(dict[str, Usage])
@@ -91,7 +91,7 @@ class CheckpointedSteps:
 
     async def get_or_run(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
         """As `jarvis_agent.execution.executor.ResultStore`: each task of a plan is a step."""
-        return await self.run_once(f"{task.task} {task.id}", work, _RESULT)
+        return await self.run_once(f"task {task.id}: {task.task}", work, _RESULT)
 
 
 def stored_steps(found: CheckpointTuple | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from jarvis_agent.agent.approval import (
     approve,
     planned_task,
 )
-from jarvis_agent.agent.checkpointed_steps import DECISION, CheckpointedSteps
+from jarvis_agent.agent.checkpointed_steps import DECISION, PROPOSAL, CheckpointedSteps
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,
@@ -55,6 +55,7 @@ from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
@@ -73,10 +74,9 @@ MAX_FILES = 100
 _START = TypeAdapter(tuple[str, float])
 _FILES = TypeAdapter(list[Resource])
 _TIMED_PLAN = TypeAdapter(tuple[Plan, float])
-_PLAN = TypeAdapter(Plan)
 _PLANNED_TASKS = TypeAdapter(list[PlannedTask])
 _APPROVED = TypeAdapter(Approved)
-_TEXT = TypeAdapter(str)
+_REPLY: TypeAdapter[str | Plan] = TypeAdapter(str | Plan)
 
 _Opened = tuple[Mapping[str, TaskRunner], RunContext]
 """What runs the tasks, and the request with its files."""
@@ -119,6 +119,9 @@ class RunPipeline:
         self._timings: dict[str, float] = {}
         self._remember = remember
         self._language = language
+        self._approvals = 0
+        self._asked = 0
+        """Questions that a resumed run has asked before, and not yet passed over."""
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         """The events of a run as they happen. Closing the generator cancels the run.
@@ -152,7 +155,8 @@ class RunPipeline:
         """Plan, select, execute, respond.
 
         The planner adds each task to the executor as it writes it. The executor selects its model at once,
-        and runs it when its inputs are available.
+        and runs it when its inputs are available. When all have ended, the responder answers, or asks for
+        further tasks.
         """
         remember_unavailable_models()
         await self._start(request)
@@ -162,16 +166,13 @@ class RunPipeline:
                 runners, context = await self._open_in_time(request)
             except BudgetError as error:  # its seconds ended while files were opened
                 context, plan = self._context(request), Plan(notes=[str(error)], removed=[str(error)])
+                answer = str(await self._respond(context, plan, results, 1))
             else:
                 async with Executor(
                     runners, self._store, context, self._settings, self._emit, self._clock, self._steps
                 ) as executor:
                     plan = await self._plan_and_start(context, executor, runners)
-                    results = await executor.join(plan.tasks, self._deadline)
-                    plan = self._with_runs(plan, results, executor)
-                    plan, results = await self._replan(context, executor, plan, results)
-                    plan = self._with_runs(plan, results, executor)
-            answer = await self._respond(context, plan, results)
+                    plan, results, answer = await self._look_and_go_on(context, executor, runners, plan)
         finally:
             await self._close_store()
         self._finish(context, plan, results, answer)
@@ -255,31 +256,59 @@ class RunPipeline:
         plan, self._timings["plan"] = await self._steps.run_once(
             "plan", lambda: self._run_planners(context, start), _TIMED_PLAN
         )
-        if not self._steps.is_stored:
-            self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-            return plan
-        approved, models = await self._approve(plan, context, runners)
-        self._emit(Event(kind="planned", seconds=self._clock(), plan=approved.plan))
+        return await self._start_tasks(plan, context, executor, runners)
+
+    async def _start_tasks(
+        self,
+        new: Plan,
+        context: RunContext,
+        executor: Executor,
+        runners: Mapping[str, TaskRunner],
+        earlier: Plan | None = None,
+        results: Sequence[TaskResult] = (),
+    ) -> Plan:
+        """The sum of an earlier plan, which has these results, and the approved tasks of a new one.
+
+        The new tasks are started.
+        """
+        approved, models = Approved(plan=new), dict[int, Selection | None]()
+        if self._steps.is_stored and new.tasks:
+            approved, models = await self._approve(new, context, runners, results)
+        plan = (earlier or Plan()) + approved.plan
+        self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
         for task in approved.plan.tasks:
             executor.add(task, models.get(task.id), answer=approved.answers.get(task.id))
-        return approved.plan
+        return plan
 
     async def _approve(
-        self, plan: Plan, context: RunContext, runners: Mapping[str, TaskRunner]
+        self,
+        plan: Plan,
+        context: RunContext,
+        runners: Mapping[str, TaskRunner],
+        results: Sequence[TaskResult],
     ) -> tuple[Approved, dict[int, Selection | None]]:
         """The approved plan, and the models that were shown for approval, by task id."""
-        planned: list[PlannedTask] = []
+        self._approvals += 1
+        suffix = f" {self._approvals}" if self._approvals > 1 else ""
+        was_asked = False
 
         async def decide() -> Approved:
+            nonlocal was_asked
+            was_asked = True
             if self._ask is None:
                 return Approved(plan=plan)
-            return approve(plan, planned, context, self._policy, self._ask)
+            while self._asked:  # LangGraph tells the interrupts of a node apart by their order
+                self._asked -= 1
+                self._ask({})
+            return approve(plan, planned, context, self._policy, self._ask, results)
 
+        planned: list[PlannedTask] = []
         if self._ask is not None:
             planned = await self._steps.run_once(
-                "models", lambda: self._preview_models(plan, context, runners), _PLANNED_TASKS
+                f"{PROPOSAL}{suffix}", lambda: self._preview_models(plan, context, runners), _PLANNED_TASKS
             )
-        approved = await self._steps.run_once(DECISION, decide, _APPROVED)
+        approved = await self._steps.run_once(f"{DECISION}{suffix}", decide, _APPROVED)
+        self._asked += 0 if was_asked else approved.asked
         kept = [one for one in planned if one.task in approved.plan.tasks]
         return approved, {one.task.id: one.selection for one in kept}
 
@@ -317,6 +346,8 @@ class RunPipeline:
             plan += part
             if is_complete or plan.tasks:
                 break
+        if not plan.tasks:  # whatever the notes say, nothing is done
+            plan = plan.model_copy(update={"removed": plan.notes})
         return plan, self._clock() - started
 
     async def _ask_planner(
@@ -356,44 +387,54 @@ class RunPipeline:
             return plan, True
         return plan + Plan(notes=[note], removed=[note] if plan.tasks else []), False
 
-    async def _replan(
-        self, context: RunContext, executor: Executor, plan: Plan, results: list[TaskResult]
-    ) -> tuple[Plan, list[TaskResult]]:
-        """Plan again, once, for failed tasks."""
-        replanner = self._stages.replanner
-        if replanner is None or self._ask is not None or not plan.tasks:
-            return plan, results  # an approved plan is not changed
+    async def _look_and_go_on(
+        self, context: RunContext, executor: Executor, runners: Mapping[str, TaskRunner], plan: Plan
+    ) -> tuple[Plan, list[TaskResult], str]:
+        """The whole plan, its results and the answer. In each round, the responder looks at the results.
 
-        async def write() -> Plan:
-            if self._clock() >= self._deadline or all(result.status == "ok" for result in results):
-                return Plan()
-            inputs = _inputs(context, tools=context.specs, plan=plan, results=results)
-            return (await self._ask_planner(replanner, "planning again", inputs))[0]
+        It answers, or adds tasks that need the results. It cannot do so in the last round, nor again after a
+        list without a new task.
+        """
+        left, number = self._settings.max_rounds if plan.tasks and self._stages.goes_on else 1, 0
+        while True:
+            results = await executor.join(plan.tasks, self._deadline)
+            plan = self._with_runs(plan, results, executor)
+            left, number = left - 1, number + 1
+            reply = await self._respond(context, plan, results, number, context.specs if left > 0 else None)
+            if isinstance(reply, str):
+                return plan, results, reply
+            known = len(plan.tasks)
+            plan = await self._start_tasks(reply, context, executor, runners, plan, results)
+            left = left if len(plan.tasks) > known else 0
 
-        started = self._clock()
-        addition = await self._steps.run_once("replan", write, _PLAN)
-        if addition == Plan():
-            return plan, results
-        self._timings["replan"] = self._clock() - started
-        plan += addition
-        self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-        return plan, await executor.join(plan.tasks, self._deadline) if addition.tasks else results
+    async def _respond(
+        self,
+        context: RunContext,
+        plan: Plan,
+        results: list[TaskResult],
+        number: int,
+        tools: Mapping[str, TaskSpec] | None = None,
+    ) -> str | Plan:
+        """The answer, or with `tools` a Plan of further tasks.
 
-    async def _respond(self, context: RunContext, plan: Plan, results: list[TaskResult]) -> str:
-        """The answer. If its writer fails or exceeds its time, the report completes it."""
-        started, pieces = self._clock(), list[str]()
+        If the writer of the answer fails or exceeds its time, the report completes it.
+        """
+        started, pieces, further = self._clock(), list[str](), list[Plan]()
 
         def show(piece: Any) -> None:
+            if isinstance(piece, Plan) and tools is not None:
+                further.append(piece)
+                return
             if not isinstance(piece, str):
                 raise TypeError(f"the responder returned no text: {piece!r}")
             pieces.append(piece)
             self._emit(Event(kind="token", seconds=self._clock(), text=piece))
 
-        async def write() -> str:
-            if plan.notes == [REJECTED]:
+        async def write() -> str | Plan:
+            if not plan.tasks and plan.notes == [REJECTED]:
                 show(phrases(context.request).rejected)
                 return pieces[0]
-            options = {"restricted": context.restricted, "language": self._language}
+            options = {"restricted": context.restricted, "language": self._language, "tools": tools}
             inputs = _inputs(context, plan=plan, results=results, **options)
             seconds, limit = self._limit(2)
             try:
@@ -405,13 +446,14 @@ class RunPipeline:
                     log_error(logger, "the answer could not be written", error)
                 for piece in report_after_failure(inputs, bool(pieces), why):
                     show(piece)
-            return "".join(pieces)
+            return sum(further, Plan()) if further and not pieces else "".join(pieces)
 
-        answer = await self._steps.run_once("answer", write, _TEXT)
-        if not pieces:
-            show(answer)
-        self._timings["respond"] = self._clock() - started
-        return answer
+        step = "answer" if number == 1 else f"answer {number}"
+        reply = await self._steps.run_once(step, write, _REPLY)
+        if isinstance(reply, str) and not pieces:
+            show(reply)
+        self._timings["respond"] = self._timings.get("respond", 0.0) + self._clock() - started
+        return reply
 
     async def _stream(
         self,

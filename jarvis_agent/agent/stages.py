@@ -25,7 +25,7 @@ from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.llm.chat_model import NO_MODEL, is_small, with_own_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.usage import Price
-from jarvis_agent.planning.chain import planning_chain, replanning_chain
+from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.inputs import PlanInput
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import ResponseInput, response_chain, template_responder
@@ -56,21 +56,22 @@ class PipelineStages:
         settings: limits and policies.
         planner: a dict with "input", "files", "chat_history" and "tools" → Plan.
         fallback_planner: asked if the planner fails before its first task.
-        replanner: the planner's dict with "plan" and "results" → Plan to add; None: no replanning.
         registry: selects the models (`registry.selector`) and has the backends that run them.
         tools: what runs the tasks, by name; None: every task that the registry has a model for.
-        responder: a dict with "input", "plan", "results", "files" and "chat_history" → str.
+        responder: a dict with "input", "plan", "results", "files", "chat_history" and "tools" → str, or a
+            Plan of further tasks.
         price: the price of a call; None: what providers report.
+        goes_on: whether the responder may add tasks; a plan of the user's own is not changed.
     """
 
     settings: Settings
     planner: Runnable[Any, Plan]
     fallback_planner: Runnable[Any, Plan] | None
-    replanner: Runnable[Any, Plan] | None
     registry: ModelRegistry
     tools: Mapping[str, TaskRunner] | None
     responder: Runnable[Any, str]
     price: Price | None = None
+    goes_on: bool = True
 
     async def runners(self) -> Mapping[str, TaskRunner]:
         """What runs the tasks of a run, by name.
@@ -122,29 +123,23 @@ def make_stages(
     The arguments are those of JarvisAgent, and so are the errors.
     """
     from jarvis_agent.planning.offline import OfflinePlanner
-    from jarvis_agent.planning.offline.adapter import is_adapted
 
     own_planner, own_responder = to_runnable(planner, "planner"), to_runnable(responder, "responder")
     runners = None if tools is None else _make_runners(tools)
     client = LLMClient(model, settings) if model is not None else None
     own = with_own_model(settings, model)
     offline = OfflinePlanner(settings=own)
-    default_planner: Runnable[Any, Plan] = (
-        planning_chain(client, hints=offline, settings=settings)
-        if client and not is_adapted(model)
-        else offline
-    )
+    plans = client is not None and not is_small(client.model)
+    default_planner: Runnable[Any, Plan] = planning_chain(client, settings=settings) if plans else offline
     default_responder: Runnable[Any, str] = (
         response_chain(client, settings=settings)
         if client
         else template_responder(model_missing=settings.model != NO_MODEL, advice=advice(settings, {}))
     )
-    replans = client is not None and not own_planner and not is_small(client.model)
     return PipelineStages(
         settings=settings,
         planner=own_planner or default_planner,
-        fallback_planner=offline if client or own_planner else None,
-        replanner=replanning_chain(client, settings=settings) if replans else None,
+        fallback_planner=offline if plans or own_planner else None,
         registry=ModelRegistry(
             own,
             sources=sources,
@@ -157,6 +152,7 @@ def make_stages(
         tools=runners,
         responder=own_responder or default_responder,
         price=price,
+        goes_on=own_planner is None,
     )
 
 

@@ -23,7 +23,7 @@ from langgraph.constants import START
 from langgraph.types import Command
 
 from jarvis_agent.agent.approval import ApprovalPolicy, to_json
-from jarvis_agent.agent.checkpointed_steps import DECISION, stored_steps
+from jarvis_agent.agent.checkpointed_steps import DECISION, PROPOSAL, stored_steps
 from jarvis_agent.agent.graph import GraphInput, JarvisGraph, turns_in
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
@@ -90,7 +90,8 @@ class StoredRuns:
         """
         interrupts = (await self._graph.aget_state(config)).interrupts
         # LangGraph keeps an interrupt that was answered until its node has ended.
-        is_answered = DECISION in stored_steps(await self._stored(config))
+        steps = [name.split()[0] for name in stored_steps(await self._stored(config))]
+        is_answered = steps.count(DECISION) >= steps.count(PROPOSAL)
         return interrupts[0].value if interrupts and not is_answered else None
 
     async def unfinished(self, config: RunnableConfig) -> Request | None:

@@ -32,7 +32,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.llm.budget import context_window, count_tokens
+from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.chat_model import local_model, model_name, openai_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.json_stream import read_json
@@ -204,7 +204,7 @@ class ChatModelBackend:
             BadInputError: a text is empty, or a file too large.
         """
         client = await asyncio.to_thread(self._client, call.candidate, call.settings)
-        expert = ChatExpert(client, call)
+        expert = ChatExpert(client, call, room=await client.window() // 2)
         return await _EXPERTS.get(call.spec.name, ChatExpert.answer)(expert)
 
     async def close(self) -> None:
@@ -255,10 +255,15 @@ def _gguf_reason(spec: TaskSpec, candidate: Candidate) -> str | None:
 
 @dataclass(slots=True)
 class ChatExpert:
-    """A chat model at one task. Texts are read in parts that take at most half of its window."""
+    """A chat model at one task.
+
+    Texts are read in parts of at most `room` tokens: half of the window. The rest is for the reply, and for
+    errors of the estimate.
+    """
 
     client: LLMClient
     call: Call
+    room: int
     options: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -269,17 +274,14 @@ class ChatExpert:
         elif candidate.path is not None:
             self.options = {**GGUF_OPTIONS, **described}
 
-    @property
-    def room(self) -> int:
-        """Tokens of a text in a message. The rest is for the reply, and for errors of the estimate."""
-        return context_window(self.client.model, self.client.settings) // 2
-
     async def answer(self) -> Any:
         """The reply to the prompt, about what of the text fits."""
         call, inputs = self.call, dict(self.call.inputs)
-        for name in ("context", "text") if call.spec.name in TEXT_TASKS else ():
+        left = self.room
+        for name in ("text", "context") if call.spec.name in TEXT_TASKS else ():
             if name in inputs:
-                inputs[name] = self._fitting(text_of(call, name))
+                inputs[name] = self._fitting(text_of(call, name), left)
+                left = max(1, left - count_tokens(inputs[name]))
         return answer_output(call.spec, await self.ask(_prompt(call, inputs)))
 
     async def answer_table(self) -> Any:
@@ -314,7 +316,7 @@ class ChatExpert:
         """[{label, score: None}] of the label that is chosen: a chat model knows no probabilities."""
         call, labels = self.call, self._labels()
         asked = f"one of {', '.join(labels)}" if labels else call.purpose
-        prompt = _prompt(call, {"text": self._fitting(text_of(call))}, asked=asked)
+        prompt = _prompt(call, {"text": self._fitting(text_of(call), self.room)}, asked=asked)
         kind = {"type": "string", "enum": labels} if labels else {"type": "string"}
         reply = await self.ask(prompt, _object(label=kind))
         label = str(_value_in(reply, "label") or reply).strip()
@@ -371,9 +373,9 @@ class ChatExpert:
             call.notes.append("the text was cut at the longest reply of the model")
         return "".join(pieces)
 
-    def _fitting(self, text: str) -> str:
+    def _fitting(self, text: str, room: int) -> str:
         """The beginning of a text that fits, with a note if that is not all."""
-        first = split_text(text, self.room)[0]
+        first = split_text(text, room)[0]
         if len(first) < len(text):
             self.call.notes.append(f"the first {len(first):,} of {len(text):,} characters were read")
         return first

@@ -149,21 +149,17 @@ class ErrorPolicy:
         retry: whether the same candidate is tried again, after a backoff or the pause that it asks for.
         fallback: which of the remaining candidates are tried next.
         trips_breaker: whether it counts as a failure for backends.circuit_breaker.
-        replan: whether another plan could avoid it.
     """
 
     retry: bool = False
     fallback: Literal["all", "smaller", "none"] = "all"
     trips_breaker: bool = False
-    replan: bool = True
 
 
 ERROR_POLICIES: dict[type[JarvisError], ErrorPolicy] = {
     JarvisError: ErrorPolicy(),
     InputError: ErrorPolicy(fallback="none"),
-    ForbiddenError: ErrorPolicy(fallback="none", replan=False),
-    BudgetError: ErrorPolicy(replan=False),
-    NoCandidateError: ErrorPolicy(fallback="none", replan=False),
+    NoCandidateError: ErrorPolicy(fallback="none"),
     TransientError: ErrorPolicy(retry=True, trips_breaker=True),
     RateLimitedError: ErrorPolicy(retry=True),
     AttemptTimeoutError: ErrorPolicy(trips_breaker=True),

@@ -100,6 +100,8 @@ class Phrases:
     helps: str = "What helps: {advice}"
     notes: str = "About the plan:"
     note: str = "Note: {text}"
+    made: str = "Files: {files}"
+    not_done: str = "Not done: {what}"
     empty: str = "(no text)"
     seconds: str = "{number:.1f} s"
     more_files: str = "and {number} more files beside it"
@@ -118,7 +120,6 @@ class Phrases:
     )
     no_answer: str = "The language model could not write the answer ({error}), so this is a plain report."
     broke_off: str = "The answer broke off here: {error} What was done:"
-    not_run: str = "No expert worked on this: {notes}"
     rejected: str = "The plan was rejected, so nothing was run."
     comma: str = ", "
     and_: str = " and "

@@ -100,13 +100,19 @@ class Settings(EnvironmentSettings):
     )
 
     # Prompts and planning.
-    prompts: Literal["default", "paper", "small"] | Path | None = Field(
-        None,
-        description="prompt set, or a directory of one; None: small if the model's name states less than 2 "
-        "billion parameters, else default",
+    prompts: Literal["default", "paper"] | Path | None = Field(
+        None, description="prompt set, or a directory of one; None: default"
     )
     context_window: int | None = Field(
-        None, ge=1024, description="tokens that the LLM can read; None: what its profile says, else 8192"
+        None,
+        ge=1024,
+        description="tokens that the LLM can read; None: what its profile or its server says, else 32768",
+    )
+    max_rounds: int = Field(
+        3,
+        ge=1,
+        description="how often tasks are planned in one run: the LLM looks at the results, and may add tasks "
+        "that need them",
     )
 
     # Selection.

@@ -73,6 +73,7 @@ class Resource(Frozen):
         text: its text, if it is a text or can be converted to one.
         data: plain JSON, such as the boxes of a detection.
         name: a short label.
+        error: why its file cannot be read.
     """
 
     kind: Modality
@@ -81,6 +82,7 @@ class Resource(Frozen):
     text: str | None = None
     data: Any = None
     name: str = ""
+    error: str = Field("", exclude_if=lambda value: not value)
 
     def to_pil(self) -> Image:
         """The image, upright, in RGB or RGBA.

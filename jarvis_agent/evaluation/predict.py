@@ -81,9 +81,8 @@ def named_files(request: str) -> list[Resource]:
 
 
 def make_planner(model: BaseChatModel | None, settings: Settings) -> Planner:
-    """Return the planner of an agent with this chat model; None: the offline planner."""
-    offline = OfflinePlanner(settings=settings)
-    return offline if model is None else planning_chain(model, hints=offline, settings=settings)
+    """Return the planning chain of a chat model, however small it is; None: the offline planner."""
+    return OfflinePlanner(settings=settings) if model is None else planning_chain(model, settings=settings)
 
 
 async def predict(

@@ -23,6 +23,7 @@ from jarvis_agent.core.concurrency import StageTimeoutError, cancel_and_wait, ru
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     DeadlineError,
+    InputError,
     JarvisError,
     NoCandidateError,
     describe_error,
@@ -243,7 +244,7 @@ class Executor:
         selecting = asyncio.create_task(self._select(state, prepared))
         try:
             needed = await self._dependencies(state)
-            if failed := next((runs[0] for runs in needed.values() if runs[0].status != "ok"), None):
+            if failed := _all_failed(needed):
                 verb = "failed" if failed.status == "failed" else "was skipped"
                 return state.result(
                     "skipped", f"it needs task {failed.task.id} ({failed.task.task}), which {verb}"
@@ -299,13 +300,12 @@ class Executor:
             logger.debug("the model of task %s is not prepared: %s", state.task.id, describe_error(error))
 
     async def _dependencies(self, state: _TaskState) -> dict[int, list[TaskResult]]:
-        """The results of each dependency, once all its runs have ended: those that are ok, or else all."""
+        """The results of each dependency, once all its runs have ended."""
         found = {}
         for i in sorted(state.needs):
             await asyncio.wait([self._ended[i]])
             await asyncio.wait([self._ended[run] for run in self._runs(i)])
-            runs = [self._ended[run].result() for run in self._runs(i)]
-            found[i] = [result for result in runs if result.status == "ok"] or runs
+            found[i] = [self._ended[run].result() for run in self._runs(i)]
         return found
 
     def _runs(self, task_id: int) -> list[int]:
@@ -316,10 +316,13 @@ class Executor:
         """Make the task the first of its runs, and add the others."""
         task = state.task
         for i, results in needed.items():
-            if missing := len(self._runs(i)) - len(results):
+            if failed := sum(result.status != "ok" for result in results):
                 name = results[0].task.task
-                state.notes.append(f"{missing} of the {len(self._runs(i))} runs of task {i} ({name}) failed")
-        (state.task, *others), is_cut = runs_of(task, self._runner(task).spec, needed)
+                state.notes.append(f"{failed} of the {len(results)} runs of task {i} ({name}) failed")
+        tasks, is_cut = runs_of(task, self._runner(task).spec, needed)
+        if not tasks:
+            raise InputError(f"no results of {' and '.join(f'task {i}' for i in needed)} belong together")
+        state.task, *others = tasks
         if is_cut:
             state.notes.append(f"there are more than {MAX_FAN_OUT} results; only the first were used")
         # The same in a resumed run.
@@ -338,7 +341,7 @@ class Executor:
         task = state.task
         runner = self._runner(task)
         stem = f"{task.id}-{task.task}"
-        used = {result.task.id: result for results in needed.values() for result in results}
+        used = {run.task.id: run for runs in needed.values() for run in runs if run.status == "ok"}
         call = TaskCall(
             task=task,
             inputs=await bind_inputs(task, runner.spec, used, self._store),
@@ -399,3 +402,8 @@ class Executor:
                 for i in set(error.args[1]):
                     self._end(self._states[i].result("failed", "it waits for its own result"))
                     del graph[i]
+
+
+def _all_failed(needed: Mapping[int, Sequence[TaskResult]]) -> TaskResult | None:
+    """The first result of a dependency of which no run is ok; None if there is no such dependency."""
+    return next((runs[0] for runs in needed.values() if all(run.status != "ok" for run in runs)), None)

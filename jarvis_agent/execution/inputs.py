@@ -8,7 +8,7 @@ call = TaskCall(task, inputs, context, new_path, clock, settings)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,17 +55,21 @@ def runs_of(
     Where it takes all of them, as in a list or inside a text, its arguments name each.
 
     Args:
-        results: by id, the results of all runs of a task that are to be used.
+        results: by id, the results of all runs of a task. Those that failed are left out, and so are the
+            results that belong to them in other arguments.
 
     Returns:
-        At most `MAX_FAN_OUT` tasks, all with the same id, and whether there were more.
+        At most `MAX_FAN_OUT` tasks, all with the same id, and whether there were more; [] if each would use
+        a failed result.
     """
+    failed = {run.task.id for runs in results.values() for run in runs if run.status != "ok"}
     choices: dict[str, list[Any]] = {}
     for name, value in task.args.items():
         arg = spec.arg(name) or _UNKNOWN
-        found = _named_results(value, arg.kind, results)
-        choices[name] = [found] if arg.many and len(found) > 1 else found
-    rows = list(fan_out(choices, MAX_FAN_OUT + 1))
+        found = _named_results(value, arg.kind, results, failed)
+        whole = [one for one in found if failed.isdisjoint(refs_in(one))]
+        choices[name] = [whole] if arg.many and len(found) > 1 else found
+    rows = [row for row in fan_out(choices, MAX_FAN_OUT + 1) if failed.isdisjoint(refs_in(row))]
     if rows == [task.args]:
         return [task], False
     named = {i for name, value in task.args.items() if choices[name] != [value] for i in refs_in(value)}
@@ -74,12 +78,18 @@ def runs_of(
     return tasks[:MAX_FAN_OUT], len(tasks) > MAX_FAN_OUT
 
 
-def _named_results(value: Any, kind: str, results: Mapping[int, Sequence[TaskResult]]) -> list[Any]:
-    """The value with a reference for each result that it means; several values if it is only a reference."""
+def _named_results(
+    value: Any, kind: str, results: Mapping[int, Sequence[TaskResult]], failed: Collection[int]
+) -> list[Any]:
+    """The value with a reference for each result that it means; several values if it is only a reference.
+
+    In a list or a text, results of `failed` runs are left out.
+    """
     if isinstance(value, list):
-        return [[one for item in value for one in _named_results(item, kind, results)]]
+        items = [one for item in value for one in _named_results(item, kind, results, failed)]
+        return [[one for one in items if not set(failed) & {*refs_in(one)}]]
     if isinstance(value, dict):
-        fields = {key: _named_results(item, kind, results) for key, item in value.items()}
+        fields = {key: _named_results(item, kind, results, failed) for key, item in value.items()}
         return [{key: items[0] if len(items) == 1 else items for key, items in fields.items()}]
     if not isinstance(value, str):
         return [value]
@@ -90,7 +100,7 @@ def _named_results(value: Any, kind: str, results: Mapping[int, Sequence[TaskRes
     ]
     if found and (kind in MEDIA or len(parts) == 1):
         return found
-    return ["".join("\n".join(names) for names in named)]
+    return ["".join("\n".join(n for n in names if not set(failed) & {*refs_in(n)}) for names in named)]
 
 
 def _refs_of(task_id: int, place: int, kind: str, results: Mapping[int, Sequence[TaskResult]]) -> list[str]:
@@ -160,7 +170,8 @@ class _Binder:
         if isinstance(part, tuple):
             return await self._referenced(*part)
         if isinstance(part, str) and self.kind == "text":
-            return await self.store.text_of(part, self.given)
+            read = self.store.text_of if whole else self.store.with_contents
+            return await read(part, self.given)
         return await self.store.path_of(part) if isinstance(part, str) and whole else part
 
     async def _referenced(self, task_id: int, place: int) -> Any:

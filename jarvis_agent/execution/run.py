@@ -33,7 +33,7 @@ class Run(Frozen):
         answer: the answer's text.
         plan: the tasks, and notes on repairs.
         results: one TaskResult per task, in plan order.
-        usage: calls and tokens of the language model by stage ("plan", "select", "respond").
+        usage: calls and tokens of the language model by stage ("plan", "select", "expert", "respond", …).
         timings: seconds by stage ("plan", "execute", "respond", "total"). Stages overlap.
     """
 

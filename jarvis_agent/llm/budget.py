@@ -1,6 +1,5 @@
 """Token budgets: estimate tokens, shorten texts and data, share a prompt's budget among its variables.
 
-    context_window(model, settings)             # 272000, from the model's profile
     truncate("a long text …", 100)              # its first 100 tokens, and how much was cut
     allocate_budget({"input": shorten_text(request), "files": shorten_lines(files)}, 4000)
 
@@ -17,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from jarvis_agent.core.settings import Settings
-
-DEFAULT_WINDOW = 8192
-"""Context window in tokens where neither the settings nor the model's profile give one."""
+DEFAULT_WINDOW = 32_768
+"""Context window in tokens of a model that neither the settings, its profile nor its server describe."""
+LOCAL_WINDOW = 8192
+"""Context window in tokens for which a GGUF file is loaded; a larger one takes more memory."""
 
 _PROMPT_SHARE = 0.75
 """Share of the window for the prompt. The rest is for the reply and for errors of the estimate."""
@@ -36,12 +35,6 @@ _MAX_ENTRIES = (50, 10, 3)
 
 Truncator = Callable[[int], str]
 """Returns a text of at most the given number of tokens."""
-
-
-def context_window(model: Any, settings: Settings) -> int:
-    """Tokens that a chat model reads: `settings.context_window`, its profile's value, or 8192."""
-    profile = getattr(model, "profile", None) or {}
-    return settings.context_window or profile.get("max_input_tokens") or DEFAULT_WINDOW
 
 
 def prompt_budget(window: int) -> int:

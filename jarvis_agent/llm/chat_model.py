@@ -33,10 +33,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
+from pydantic import SecretStr
 
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.budget import DEFAULT_WINDOW, context_window
+from jarvis_agent.llm.budget import LOCAL_WINDOW
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -44,11 +45,15 @@ if TYPE_CHECKING:
     from jarvis_agent.llm.llama_cpp import ChatGGUF
 
 
+_SERVER_TIMEOUT_S = 3.0
+_WINDOW_FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
+"""What vLLM, OpenRouter, LM Studio, Groq and llama.cpp call the window in their lists of models."""
+
 SCHEMA = "response_format"
 MAX_TOKENS = "max_tokens"
 _LIMITS = {MAX_TOKENS, "max_completion_tokens"}
 
-_SMALL = 2_000_000_000
+_SMALL, _LARGE = 2e9, 10e9
 _SIZES = {"m": 1_000_000, "b": 1_000_000_000}
 _SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?b|\d{2,}m)(?![a-z\d])", re.IGNORECASE)
 """A number of parameters in a name: "0.5b", "135M". A single digit with "m" is a context window."""
@@ -64,11 +69,27 @@ def model_name(model: Any) -> str:
 
 
 def is_small(model: Any) -> bool:
-    """Whether a model's name, or a name, states less than 2 billion parameters ("-0.5b", ":1b", "135m")."""
-    name = model if isinstance(model, str) else model_name(model)
-    if sizes := [float(size[:-1]) * _SIZES[size[-1].lower()] for size in _SIZE.findall(name)]:
-        return max(sizes) < _SMALL
-    return _TINY.search(name) is not None
+    """Whether the name of a model, or this name, states less than 2 billion parameters ("-0.5b", "tiny").
+
+    Such a model plans nothing, chooses nothing, and writes no answers from results.
+    """
+    size = _parameters(model)
+    return size < _SMALL if size else _TINY.search(_name(model)) is not None
+
+
+def needs_examples(model: Any) -> bool:
+    """Whether a model's name states less than 10 billion parameters: it plans better with worked examples."""
+    return _parameters(model) < _LARGE if _parameters(model) else is_small(model)
+
+
+def _parameters(model: Any) -> float:
+    """The largest number of parameters that a model's name states; 0 if it states none."""
+    sizes = (float(size[:-1]) * _SIZES[size[-1].lower()] for size in _SIZE.findall(_name(model)))
+    return max(sizes, default=0.0)
+
+
+def _name(model: Any) -> str:
+    return model if isinstance(model, str) else model_name(model)
 
 
 def schema_options(
@@ -84,14 +105,52 @@ def schema_options(
     return {SCHEMA: {"type": "json_schema", "json_schema": form}}
 
 
-def length_options(model: Any, settings: Settings) -> dict[str, Any]:
+def known_window(model: Any, settings: Settings) -> int | None:
+    """Tokens that a chat model reads, by the settings or its profile; None: unknown."""
+    profile = getattr(getattr(model, "bound", model), "profile", None) or {}
+    return settings.context_window or profile.get("max_input_tokens")
+
+
+async def served_window(model: Any) -> int | None:
+    """Tokens that an OpenAI-compatible server says its model reads; None if it says nothing.
+
+    llama.cpp's `/props` has the window in use, and the list of models (`/v1/models`) that of other servers.
+    """
+    import httpx
+
+    model = getattr(model, "bound", model)
+    url = str(getattr(model, "openai_api_base", None) or "").rstrip("/")
+    if not url or not is_openai_like(model):
+        return None
+    key = getattr(model, "openai_api_key", None)
+    headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if isinstance(key, SecretStr) else {}
+    async with httpx.AsyncClient(headers=headers, timeout=_SERVER_TIMEOUT_S) as client:
+        for address in (f"{url.removesuffix('/v1')}/props", f"{url}/models"):
+            with suppress(httpx.HTTPError, httpx.InvalidURL, ValueError):
+                if window := _window_in((await client.get(address)).json(), model_name(model)):
+                    return window
+    return None
+
+
+def _window_in(described: Any, name: str) -> int | None:
+    """The window in llama.cpp's properties, or in the entry of a list of models that has this name."""
+    if not isinstance(described, dict):
+        return None
+    listed = [entry for entry in described.get("data") or () if isinstance(entry, dict)]
+    named = [entry for entry in listed if entry.get("id") == name] or (listed if len(listed) == 1 else [])
+    fields = [described.get("default_generation_settings"), *named, *(entry.get("meta") for entry in named)]
+    values = (part.get(field) for part in fields if isinstance(part, dict) for field in _WINDOW_FIELDS)
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
+
+
+def length_options(model: Any, window: int) -> dict[str, Any]:
     """The limit of a reply: half of the context window. {} if the model has its own, or takes none."""
     own = getattr(model, "bound", model)
     set_by_user = {**getattr(own, "model_kwargs", {}), **getattr(model, "kwargs", {})}
     if getattr(own, MAX_TOKENS, 0) is not None or _LIMITS & set_by_user.keys():
         return {}
     profile = getattr(own, "profile", None) or {}
-    limit = context_window(own, settings) // 2
+    limit = window // 2
     return {MAX_TOKENS: min(limit, profile.get("max_output_tokens") or limit)}
 
 
@@ -244,8 +303,8 @@ def with_own_model(settings: Settings, model: Any) -> Settings:
     return settings.model_copy(update={"model": f"{GGUF}{path}", "context_window": window})
 
 
-def local_files(settings: Settings, *others: str) -> list[Path]:
-    """The GGUF files of this machine that the settings, `jarvis setup` and `others` name as language models.
+def local_files(settings: Settings) -> list[Path]:
+    """The GGUF files of this machine that the settings and `jarvis setup` name as language models.
 
     [] without llama.cpp, or if the user wants no language model. Nothing is downloaded.
 
@@ -255,7 +314,7 @@ def local_files(settings: Settings, *others: str) -> list[Path]:
     if settings.model == NO_MODEL or find_spec("xllamacpp") is None:
         return []
     here, paths = settings.model_copy(update={"offline": True}), []
-    for name in (settings.model, installed_model(), *others):
+    for name in (settings.model, installed_model()):
         if name and name.startswith(GGUF):
             with suppress(ConfigError, OSError):
                 paths.append(gguf_path(name.removeprefix(GGUF), here))
@@ -279,7 +338,7 @@ def local_model(path: Path, settings: Settings) -> ChatGGUF:
     """
     from jarvis_agent.llm.llama_cpp import ChatGGUF
 
-    window, layers = settings.context_window or DEFAULT_WINDOW, 0 if settings.device == "cpu" else -1
+    window, layers = settings.context_window or LOCAL_WINDOW, 0 if settings.device == "cpu" else -1
     return ChatGGUF(path=path, n_ctx=window, n_gpu_layers=layers, temperature=0.0)
 
 
@@ -296,7 +355,6 @@ def openai_model(
     if not (key or os.environ.get("OPENAI_API_KEY")):
         raise ConfigError(f'the language model "openai:{name}" needs a key: set OPENAI_API_KEY. {_OTHERWISE}')
     from langchain_openai import ChatOpenAI
-    from pydantic import SecretStr
 
     model = ChatOpenAI(
         model=name,

@@ -38,13 +38,16 @@ from jarvis_agent.core.concurrency import yielding
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
+from jarvis_agent.llm.budget import DEFAULT_WINDOW
 from jarvis_agent.llm.chat_model import (
     MAX_TOKENS,
     SCHEMA,
+    known_window,
     length_options,
     model_name,
     resolve_model,
     schema_options,
+    served_window,
     supports_schema,
     transport_options,
 )
@@ -98,6 +101,14 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         self.model = model
         self.settings = settings
         self._rejected: set[str] = set()
+        self._window: int | None = None
+
+    async def window(self) -> int:
+        """Tokens that the model reads: by the settings, its profile, or its server, which is asked once."""
+        if self._window is None:
+            known = known_window(self.model, self.settings) or await served_window(self.model)
+            self._window = known or DEFAULT_WINDOW
+        return self._window
 
     @property
     def supports_schema(self) -> bool:
@@ -125,7 +136,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         config = ensure_config(config)
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
         schema = kwargs.pop("schema", None)
-        known = length_options(self.model, self.settings)
+        known = length_options(self.model, await self.window())
         known |= schema_options(self.model, self.settings, stage, schema)
         extras = {name: value for name, value in known.items() if name not in self._rejected}
         begun, unavailable = False, _unavailable.get({})

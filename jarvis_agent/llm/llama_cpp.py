@@ -28,7 +28,7 @@ from pydantic import FilePath, PrivateAttr, model_validator
 from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.errors import ExpertError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.text import replace_surrogates_in
-from jarvis_agent.llm.budget import DEFAULT_WINDOW
+from jarvis_agent.llm.budget import LOCAL_WINDOW
 
 IDLE_S = 600
 """Seconds after its last reply when the memory of a model is freed. Its next reply loads it again."""
@@ -56,7 +56,6 @@ class LlamaCpp:
 
     def __init__(self, weights: Path, n_ctx: int, n_gpu_layers: int) -> None:
         self.weights, self.n_ctx, self.n_gpu_layers = weights, n_ctx, n_gpu_layers
-        self.adapter: Path | None = None
         self.key = secrets.token_urlsafe()
         self._lock = threading.Lock()
         self._server: Any = None
@@ -70,26 +69,11 @@ class LlamaCpp:
         return self._size if is_loaded else 0
 
     @classmethod
-    def of(cls, weights: Path, n_ctx: int, n_gpu_layers: int, adapter: Path | None = None) -> LlamaCpp:
-        """The model of a file with these parameters, new if no other user has it.
-
-        An adapter (LoRA) is applied to `complete` alone, so that chats use the same copy. A model that was
-        loaded without it cannot take it any more; then there is a second copy.
-        """
+    def of(cls, weights: Path, n_ctx: int, n_gpu_layers: int) -> LlamaCpp:
+        """The model of a file with these parameters, new if no other user has it."""
         with cls._sharing:
             key = (weights.resolve(), n_ctx, n_gpu_layers)
-            shared = cls._shared.setdefault(key, cls(*key))
-            if adapter is None or shared._takes(adapter):
-                return shared
-            other = cls._shared.setdefault((*key, adapter), cls(*key))
-            other.adapter = adapter
-            return other
-
-    def _takes(self, adapter: Path) -> bool:
-        with self._lock:
-            if self._server is None and self.adapter is None:
-                self.adapter = adapter
-            return self.adapter == adapter
+            return cls._shared.setdefault(key, cls(*key))
 
     def load(self) -> str:
         """Load the model unless it is loaded, and return the address of its server.
@@ -109,8 +93,6 @@ class LlamaCpp:
 
         params = xllamacpp.CommonParams()
         params.model.path = str(self.weights)
-        if self.adapter:
-            params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(self.adapter), 0.0)]
         params.n_ctx = self.n_ctx
         params.n_gpu_layers = self.n_gpu_layers
         params.n_batch = params.n_ubatch = _BATCH
@@ -130,30 +112,6 @@ class LlamaCpp:
             return xllamacpp.Server(params)
         except RuntimeError as error:
             raise ExpertError(f"llama.cpp cannot load {self.weights}: {error}") from error
-
-    def complete(self, prompt: str, grammar: str, most: int) -> list[tuple[bytes, float]]:
-        """The likeliest text after a prompt: its tokens, each with the logarithm of its probability.
-
-        The adapter is applied if there is one. What the grammar (GBNF) forbids is not written, but keeps its
-        share of the probability.
-
-        Args:
-            prompt: a text that the model continues, without a chat template.
-            grammar: what it may write.
-            most: tokens of the text at most.
-
-        Raises:
-            ExpertError: llama.cpp cannot load the file or read the grammar, or the text is not complete.
-        """
-        self.load()
-        asked = {"prompt": prompt, "grammar": grammar, "n_predict": most, "temperature": 0.0, "n_probs": 1}
-        if self.adapter:
-            asked["lora"] = [{"id": 0, "scale": 1.0}]
-        reply = self._server.handle_completions(asked)
-        choice = reply["choices"][0] if "choices" in reply else {}
-        if choice.get("finish_reason") != "stop":
-            raise ExpertError(f"llama.cpp wrote no complete text: {reply.get('error', 'it is too long')}")
-        return [(bytes(token["bytes"]), token["logprob"]) for token in choice["logprobs"]["content"]]
 
     def supports_tools(self) -> bool:
         """Whether the chat template of the model takes tools. Loads the model; raises as `load`."""
@@ -178,7 +136,7 @@ class ChatGGUF(BaseChatOpenAI):
     """
 
     path: FilePath
-    n_ctx: int = DEFAULT_WINDOW
+    n_ctx: int = LOCAL_WINDOW
     n_gpu_layers: int = -1
 
     is_local: ClassVar[bool] = True

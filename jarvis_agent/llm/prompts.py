@@ -1,6 +1,6 @@
 """Prompt templates: files under `prompts/`, loaded as LangChain ChatPromptTemplates.
 
-    prompts = load_prompts("default")       # "paper", "small", or a directory
+    prompts = load_prompts("default")       # "paper", or a directory
     prompts.plan.input_variables            # ["available_tasks", "chat_log_block", "files_block", "input"]
     format_chat_history(turns, budget=500)  # recent turns in words, older ones as files, in about 500 tokens
 
@@ -10,9 +10,9 @@ files and an `examples.json`; the default set is used for the others.
 
 A file has slots in double braces, with the paper's names. Each becomes a template variable: `input` for
 `{{ User Input }}`, `candidate_models` for `{{ Candidate Models }}`. Values are inserted unchanged: braces in
-them have no meaning. In the planning prompt, `<chat-log>` and `<files>` blocks are left out when empty, and
-worked examples are inserted between the two messages (the placeholder `examples`). `STAGES` lists the slots
-of each stage.
+them have no meaning. A block such as `<chat-log>` is left out when it is empty (`_BLOCKS`). In the planning
+prompt, worked examples are inserted between the two messages (the placeholder `examples`). `STAGES` lists the
+slots of each stage. `further.md` is no prompt: it is what `{{ Further Tasks }}` of `respond.md` stands for.
 
 Messages carry their stage in `additional_kwargs["jarvis_stage"]`, which is not sent to providers. Test models
 use it to tell the stages apart.
@@ -43,28 +43,34 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.budget import Truncator, allocate_budget, count_tokens, prompt_budget, to_json_line
-from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.usage import STAGE_KEY
 
 _SLOTS = {
     "plan": "Available Tasks, Available Task List, Demonstrations, Chat Logs, Files, User Input",
     "select": "User Input, Task, Task Description, Candidate Models",
-    "respond": "User Input, Chat Logs, Tasks, Model Assignment, Predictions, Findings, Totals, Notes",
-    "repair": "Available Tasks, Available Task List, Broken Tasks",
-    "replan": "Available Tasks, Available Task List, Files, User Input, Done Tasks, Failed Tasks",
-    "chat": "User Input, Chat Logs, Notes",
+    "respond": "User Input, Chat Logs, Files, Texts, Tasks, Model Assignment, Predictions, Totals, Notes, "
+    "Further Tasks",
+    "further": "Available Tasks, Available Task List",
+    "repair": "Available Tasks, Available Task List, Files, User Input, Valid Tasks, Broken Tasks",
+    "chat": "User Input, Chat Logs, Files, Notes",
 }
 STAGES = {stage: frozenset(slots.split(", ")) for stage, slots in _SLOTS.items()}
 """The slots that the prompt of each stage may use."""
 
-VARIABLES = {"User Input": "input", "Chat Logs": "chat_log"}
+VARIABLES = {"User Input": "input", "Chat Logs": "chat_log", "Chat Logs Block": "chat_log_block"}
 """Template variables whose names are not the slot's in snake case."""
 
 _SLOT = re.compile(r"\{\{ *([A-Za-z][A-Za-z ]*?) *\}\}")
 _BLOCKS = {
-    "<chat-log>\n{{ Chat Logs }}\n</chat-log>\n": "{{ Chat Log Block }}",
-    "<files>\n{{ Files }}\n</files>\n": "{{ Files Block }}",
+    "Chat Logs": "chat-log",
+    "Files": "files",
+    "Texts": "texts",
+    "Totals": "totals",
+    "Notes": "plan-notes",
+    "Valid Tasks": "valid-tasks",
 }
+"""The slots whose block, between tags on lines of their own, is left out if nothing is in it."""
+_EMPTY = ("", "(none)", "{}", "[]")
 _DIVIDER = re.compile(r"^---[ \t]*\n", re.MULTILINE)
 _MIN_SHARE = 4
 """The shortened variables get at least a quarter of the context window."""
@@ -75,14 +81,14 @@ class Prompts:
     """The prompt templates of every stage, and the examples of the planning prompt.
 
     Attributes:
-        examples: name or file of the set's own examples; None: the nearest ones are chosen.
+        examples: name or file of the set's own examples; None: those that the model needs.
     """
 
     plan: BasePromptTemplate[Any]
     select: BasePromptTemplate[Any]
     respond: BasePromptTemplate[Any]
+    further: BasePromptTemplate[Any]
     repair: BasePromptTemplate[Any]
-    replan: BasePromptTemplate[Any]
     chat: BasePromptTemplate[Any]
     examples: str | Path | None = None
 
@@ -92,7 +98,7 @@ PromptSource = str | Path | Prompts | BasePromptTemplate[Any]
 
 
 def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Prompts:
-    """The prompt set "default", "paper" or "small", or the one in a directory.
+    """The prompt set "default" or "paper", or the one in a directory.
 
     Args:
         source: name or directory; None: "default". A Prompts is returned unchanged; a template replaces that
@@ -109,29 +115,21 @@ def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Pro
         return replace(load_prompts(), **changed)
     folders: list[Traversable] = [package_files("jarvis_agent.prompts")]
     examples: str | Path | None = "paper" if source == "paper" else None
-    if source in ("paper", "small"):
-        folders.insert(0, folders[0] / str(source))
+    if source == "paper":
+        folders.insert(0, folders[0] / "paper")
     elif source not in (None, "default"):
         own = Path(source).expanduser()
         if not own.is_dir():
-            raise ConfigError(
-                f'the prompt set "{source}" is not "default", "paper", "small" or an existing directory'
-            )
+            raise ConfigError(f'the prompt set "{source}" is not "default", "paper" or an existing directory')
         folders.insert(0, own)
         examples = own / "examples.json" if (own / "examples.json").is_file() else None
     return Prompts(**{stage: _load(stage, folders) for stage in STAGES}, examples=examples)
 
 
-def prompts_for(model: Any, chosen: PromptSource | None, stage: str) -> Prompts:
-    """`load_prompts`; for None "small" if the model is small."""
-    return load_prompts("small" if chosen is None and is_small(model) else chosen, stage)
-
-
 def make_template(stage: str, text: str) -> ChatPromptTemplate:
     """The template of a prompt file's text (see the module)."""
-    if stage == "plan":
-        for block, slot in _BLOCKS.items():
-            text = text.replace(block, slot)
+    for slot, tag in _BLOCKS.items():
+        text = text.replace(f"<{tag}>\n{{{{ {slot} }}}}\n</{tag}>\n", f"{{{{ {slot} Block }}}}")
     system, *human = _DIVIDER.split(text, maxsplit=1)
     kwargs = {STAGE_KEY: stage}
     messages: list[Any] = [
@@ -175,7 +173,14 @@ def fill(
         values: texts and messages, which are kept whole, and truncators, the most important first.
         window: context window of the model in tokens.
     """
-    used = {name: value for name, value in values.items() if uses(template, name)}
+    tags = {variable_of(slot): tag for slot, tag in _BLOCKS.items()}
+    known: dict[str, Any] = {f"{name}_block": "" for name in tags}
+    for name, value in values.items():
+        known[name] = value
+        if name in tags and callable(value):
+            known.pop(f"{name}_block")  # it takes the place of its value in the order
+            known[f"{name}_block"] = _block(value, tags[name])
+    used = {name: value for name, value in known.items() if uses(template, name)}
     slots = {name: value for name, value in used.items() if callable(value)}
     fixed: dict[str, Any] = {name: value for name, value in used.items() if name not in slots}
     marks = {name: f"\0{name}\0" for name in slots}
@@ -193,7 +198,17 @@ def fill(
     return fixed | allocate_budget(slots, left, repeats)
 
 
-def _load(stage: str, folders: Sequence[Traversable]) -> ChatPromptTemplate:
+def _block(value: Truncator, tag: str) -> Truncator:
+    """A slot between tags; "" if nothing is in it."""
+
+    def block(limit: int) -> str:
+        text = value(limit)
+        return "" if text in _EMPTY else f"<{tag}>\n{text}\n</{tag}>\n"
+
+    return block
+
+
+def _load(stage: str, folders: Sequence[Traversable]) -> BasePromptTemplate[Any]:
     file = next(folder / f"{stage}.md" for folder in folders if (folder / f"{stage}.md").is_file())
     try:
         text = file.read_text(encoding="utf-8")
@@ -205,7 +220,7 @@ def _load(stage: str, folders: Sequence[Traversable]) -> ChatPromptTemplate:
             f"the prompt {file} has the unknown slot {{{{ {unknown[0]} }}}}; "
             f"the stage {stage} has {', '.join(sorted(STAGES[stage]))}"
         )
-    return make_template(stage, text)
+    return _f_string(text) if stage == "further" else make_template(stage, text)
 
 
 HISTORY_TURNS = 10

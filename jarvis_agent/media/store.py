@@ -85,17 +85,19 @@ class ResourceStore:
         Returns:
             The file, or a Resource without a path whose kind is guessed from the name.
         """
+        why = ""
         if not _URL.match(name):
             try:
                 file = await self.grant(name)
                 if file.kind != "text" or kind_by_name(name) not in ("image", "audio", "video"):
                     return file
-            except InputError:
+            except InputError as error:
+                why = str(error)
                 # "What is in cat.jpg?" means the attached file photos/cat.jpg.
                 if attached := self.access.find_bare(name):
                     return attached
         self._mentioned.setdefault(name, asyncio.Lock())
-        return Resource(kind=kind_by_name(name), name=name)
+        return Resource(kind=kind_by_name(name), name=name, error=why)
 
     async def grant_outputs(self, answer: str) -> list[Resource]:
         """Allow the existing files of earlier runs that an answer of this chat names.
@@ -178,9 +180,10 @@ class ResourceStore:
             return await run_cpu_bound(load_text, file.path)
         if isinstance(value, Resource):
             return value.as_text()
-        return value if file is not None else await self._with_contents(value, given)
+        return value if file is not None else await self.with_contents(value, given)
 
-    async def _with_contents(self, text: str, given: Iterable[str]) -> str:
+    async def with_contents(self, text: str, given: Iterable[str] = ()) -> str:
+        """A text in which the names of allowed text files are replaced by their contents. As `text_of`."""
         others = [self.access.find_path(name.strip()) for name in given]
         paths = {file.path for file in others if file is not None} | {None}
         files = {

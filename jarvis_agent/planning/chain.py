@@ -5,10 +5,8 @@
     for plan in chain.stream("Describe a.jpg"): ...                             # tasks as they become final
     chain.with_fallbacks([OfflinePlanner()])
 
-For each request it composes `prompt | chat model | PlanOutputParser`. Tasks that rules cannot repair are sent
-back to the model once, with the errors, and so are files of the request that no task uses (`find_gaps`).
-
-    more = replanning_chain(llm).invoke({"input": "…", "files": […], "plan": plan, "results": results})
+For each request it composes `prompt | chat model | PlanOutputParser`. The system message and the JSON schema
+are the same for every request. What rules cannot repair is sent back to the model once, with the errors.
 """
 
 from __future__ import annotations
@@ -25,10 +23,9 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
-from dataclasses import replace
-from typing import Any, cast
+from itertools import islice
+from typing import Any, NamedTuple, cast
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers.transform import BaseTransformOutputParser
@@ -38,38 +35,36 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, e
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, Field
 
-from jarvis_agent.core import errors
 from jarvis_agent.core.concurrency import run_cpu_bound
-from jarvis_agent.core.errors import BadInputError, BudgetError, JarvisError, LLMError, policy_for
-from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.errors import LLMError
+from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.core.sync import AsyncRunnable, run_sync
+from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Resource, Task, TaskResult
-from jarvis_agent.llm.budget import context_window, count_tokens, prompt_budget
-from jarvis_agent.llm.chat_model import is_small
+from jarvis_agent.core.types import Task, TaskResult
+from jarvis_agent.llm.chat_model import needs_examples
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
-from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts, prompts_for
-from jarvis_agent.planning.example_selector import open_selector
-from jarvis_agent.planning.examples import Example, available_names
+from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
+from jarvis_agent.planning.examples import Example, open_selector
 from jarvis_agent.planning.inputs import FileNames, PlanInput, PlanRequest, Tools, task_specs
-from jarvis_agent.planning.messages import (
-    lists_tasks,
-    plan_variables,
-    repair_variables,
-    replan_variables,
-    task_lines,
-)
+from jarvis_agent.planning.messages import plan_variables, repair_variables
 from jarvis_agent.planning.normalise import WHAT_IT_NEEDS
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
-from jarvis_agent.planning.plan import Plan, PlanDraft, RequestHints
-from jarvis_agent.planning.retrieval import LONG_CONTEXT, TextSimilarity, select_tools
-from jarvis_agent.planning.schema import files_by_kind, plan_schema
+from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.schema import plan_schema
 
-_LARGER_MODEL = " Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
+_LARGER_MODEL = " Use a larger model."
 
-Repair = Callable[[list[PlanParseError]], Awaitable[Any]]
+
+class PlanDefects(NamedTuple):
+    """What a planner is asked to repair: the `errors` of its plan, beside the valid `tasks`."""
+
+    errors: list[PlanParseError]
+    tasks: list[Task]
+
+
+Repair = Callable[[PlanDefects], Awaitable[Any]]
 
 
 class PlanOutputParser(BaseTransformOutputParser[Plan]):
@@ -78,9 +73,8 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
     Attributes:
         specs: the task types that the plan may use, by name.
         files: the files that the plan may name; None: any.
-        needed: the files of the request. Tasks for those that the plan leaves out are asked for.
-        repair: asked once, with a list of PlanParseErrors, to write again what rules cannot repair, and what
-            is left out. Returns text or a message. None: what is broken is left out, with a note.
+        repair: asked once, with PlanDefects, to write again what rules cannot repair. Returns text or a
+            message. None: what is broken is left out, with a note.
 
     Raises:
         LLMError: the model failed before its first task, or wrote nothing usable. A failure after the first
@@ -97,7 +91,6 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
 
     specs: Mapping[str, TaskSpec] = Field(default=TASKS, exclude=True)
     files: FileNames | None = Field(default=None, exclude=True)
-    needed: Sequence[Resource] = Field(default=(), exclude=True)
     repair: Runnable[Any, Any] | None = Field(default=None, exclude=True)
 
     @property
@@ -117,19 +110,19 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             for chunk in input:
                 yield chunk
 
-        async def repair(errors: list[PlanParseError]) -> Any:
-            return self.repair.invoke(errors) if self.repair else ""
+        async def repair(defects: PlanDefects) -> Any:
+            return self.repair.invoke(defects) if self.repair else ""
 
         return _iterate(self._plans(chunks(), repair))
 
     def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Plan]:  # noqa: A002
-        async def repair(errors: list[PlanParseError]) -> Any:
-            return await self.repair.ainvoke(errors) if self.repair else ""
+        async def repair(defects: PlanDefects) -> Any:
+            return await self.repair.ainvoke(defects) if self.repair else ""
 
         return self._plans(input, repair)
 
     async def _plans(self, chunks: AsyncIterator[str | BaseMessage], repair: Repair) -> AsyncIterator[Plan]:
-        parser = StreamingPlanParser(self.specs, files=self.files, needed=self.needed)
+        parser = StreamingPlanParser(self.specs, files=self.files)
         can_repair = self.repair is not None
         try:
             async for chunk in chunks:
@@ -147,7 +140,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         more: list[Task] = []
         if can_repair and (errors := parser.errors):
             try:
-                more = parser.apply_repair(_text(await repair(errors)))
+                more = parser.apply_repair(_text(await repair(PlanDefects(errors, parser.tasks))))
             except LLMError as error:
                 parser.note(f"the language model could not repair its plan: {error}")
         if parser.errors and not parser.tasks:
@@ -171,12 +164,6 @@ def _iterate(plans: AsyncIterator[Plan]) -> Iterator[Plan]:
             return
 
 
-EXAMPLES_SHOWN, EXAMPLES_ALONE = 6, 3
-"""Number of nearest examples: beside the list of tasks, and instead of it."""
-
-_LIST_SHARE = 3
-"""The list of task types takes at most a third of the prompt's budget."""
-
 MAX_TASKS = 32
 """Number of tasks after which a model is stopped; for many files, four per file. Some never end a plan."""
 MAX_COPIES = 4
@@ -189,8 +176,6 @@ def planning_chain(
     tools: Tools = None,
     prompts: PromptSource | None = None,
     examples: Any = None,
-    embeddings: Embeddings | None = None,
-    hints: RequestHints | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
 ) -> PlanningChain:
     """A Runnable that plans a request as a graph of tasks.
@@ -203,14 +188,10 @@ def planning_chain(
         llm: a chat model, an `init_chat_model` string, or an LLMClient; None: the configured model.
         tools: the task types that a plan may use: LangChain tools, TaskSpecs or names. None: all task
             types of the Hub.
-        prompts: a set's name ("default", "paper", "small"), a directory, or a template; None: as configured,
-            otherwise "small" if the model's name states less than 2 billion parameters, else "default".
-        examples: "paper", "default", "nearest", a BaseExampleSelector, or a list of examples. None: those of
-            the prompt set, or else the nearest ones.
-        embeddings: compare requests with examples and task types. None: MiniLM if its weights are installed,
-            or else shared words.
-        hints: a planner without a language model, such as `OfflinePlanner()`. What it finds in a request
-            selects the examples.
+        prompts: a set's name ("default", "paper"), a directory, or a template; None: as configured.
+        examples: "paper", "default", a list of examples, or a BaseExampleSelector, such as LangChain's
+            SemanticSimilarityExampleSelector. None: those of the prompt set, else "default" for a model whose
+            name states less than 10 billion parameters, and none for others.
         settings: a dict of some is enough; None: from the environment.
 
     Raises:
@@ -220,14 +201,10 @@ def planning_chain(
     """
     settings = read_settings(settings)
     client = open_client(llm, settings)
-    prompts = prompts_for(client.model, prompts or settings.prompts, "plan")
-    similarity = TextSimilarity(embeddings, settings)
-    selector = open_selector(
-        prompts.examples if examples is None else examples,
-        similarity,
-        count=EXAMPLES_SHOWN if lists_tasks(prompts.plan) else EXAMPLES_ALONE,
-    )
-    return PlanningChain(client, prompts, task_specs(tools), selector, similarity, hints, settings)
+    templates = load_prompts(prompts or settings.prompts)
+    if examples is None:
+        examples = templates.examples or ("default" if needs_examples(client.model) else ())
+    return PlanningChain(client, templates, task_specs(tools), open_selector(examples), settings)
 
 
 class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
@@ -241,19 +218,13 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         prompts: Prompts,
         specs: Mapping[str, TaskSpec],
         selector: BaseExampleSelector,
-        similarity: TextSimilarity,
-        hints: RequestHints | None,
         settings: Settings,
     ) -> None:
         self.client = client
         self.prompts = prompts
         self.specs = specs
         self.selector = selector
-        self.similarity = similarity
-        self.hints = hints
         self.settings = settings
-        self.window = context_window(client.model, settings)
-        self.is_small = is_small(client.model)
 
     async def astream(
         self,
@@ -264,11 +235,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         """Plan a request; each chunk has the tasks that became final."""
         config = ensure_config(config)
         request = PlanRequest.of(input, self.specs)
-        draft = await run_cpu_bound(self.hints.draft, request) if self.hints else None
-        if draft and self._takes(draft, request):
-            yield draft.plan
-            return
-        chain, values = await run_cpu_bound(self._compose, request, draft)
+        chain, values = await run_cpu_bound(self._compose, request, await self.client.window())
         chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
         most, copies = max(MAX_TASKS, 4 * len(request.files)), Counter[str]()
         async with aclosing(chunks):
@@ -291,136 +258,60 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         """The planning prompt and the repair prompt."""
         return [self.prompts.plan, self.prompts.repair]
 
-    def _takes(self, draft: PlanDraft, request: PlanRequest) -> bool:
-        """Whether a draft is the plan: the model is too small to write a better one."""
-        is_of_hub = all(spec.category != "tool" for spec in request.specs.values())
-        return self.is_small and (draft.is_sure or is_of_hub)
-
-    def _compose(
-        self, request: PlanRequest, draft: PlanDraft | None
-    ) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
+    def _compose(self, request: PlanRequest, window: int) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
-        examples = self._select_examples(request, draft)
-        drafted = draft.plan.tasks if draft else ()
-        shown = replace(request, specs=self._shown_specs(request, examples, drafted))
-        prompts, window = self.prompts, self.window
-        has_purpose = '"purpose"' in repr(prompts.plan)
-        schema = plan_schema(shown.specs, files_by_kind(shown), has_purpose=has_purpose)
-        values = plan_variables(
-            prompts.plan, shown, examples, window=window, as_object=self.client.supports_schema
-        )
+        prompts = self.prompts
+        written = repr(prompts.plan)
+        schema = plan_schema(request.specs, has_purpose='"purpose"' in written)
+        as_object = '"tasks"' in written or self.client.supports_schema
+        examples = [Example.of(one) for one in self.selector.select_examples({"input": request.text})]
+        values = plan_variables(prompts.plan, request, examples, window=window, as_object=as_object)
 
-        def repair_values(errors: Sequence[PlanParseError]) -> dict[str, Any]:
-            return repair_variables(prompts.repair, errors, shown.specs, window)
+        def repair_values(defects: PlanDefects) -> dict[str, Any]:
+            return repair_variables(prompts.repair, request, defects.tasks, defects.errors, window)
 
         repair = (
             RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
         )
         files = FileNames.of(request, self.settings)
-        parser = PlanOutputParser(specs=request.specs, files=files, needed=request.files, repair=repair)
+        parser = PlanOutputParser(specs=request.specs, files=files, repair=repair)
         chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
         return chain.with_config(run_name="plan"), values
 
-    def _select_examples(self, request: PlanRequest, draft: PlanDraft | None) -> list[Example]:
-        value: dict[str, Any] = {"input": request.text, "files": request.files, "draft": draft}
-        value["chat_history"] = request.turns
-        value["tools"] = self.hints.recognise(request.specs) if self.hints else request.specs
-        return list(map(Example.of, self.selector.select_examples(value)))
 
-    def _shown_specs(
-        self, request: PlanRequest, examples: Sequence[Example], draft: Sequence[Task]
-    ) -> dict[str, TaskSpec]:
-        """The task types that the model is shown: those of the examples, and the likely ones."""
-        used = {name for example in examples for name in available_names(example.tasks, request.specs)}
-        used |= {task.task for task in draft}
-        if not lists_tasks(self.prompts.plan):
-            return {name: spec for name, spec in request.specs.items() if name in used}
-        budget = prompt_budget(self.window) // _LIST_SHARE
-        if self.window < LONG_CONTEXT or count_tokens(task_lines(request.specs.values())) > budget:
-            return dict(select_tools(request, self.similarity, used, budget))
-        return dict(request.specs)
-
-
-def replanning_chain(
-    llm: LanguageModel,
-    *,
-    settings: Settings | None = None,
-) -> Runnable[Mapping[str, Any], Plan]:
-    """A Runnable that plans again after failures, knowing what failed and why.
-
-    Its input is that of `planning_chain` with "plan" (the Plan so far) and "results" (TaskResults).
-    It returns the tasks to add with a note; they may refer to finished tasks. The Plan is empty if nothing
-    can change, as if the run's budget has refused something. If the model fails, it returns a note.
-
-    The prompt has the errors but not the results, so that words in an image or a recording cannot become
-    tasks.
-    """
-    settings = read_settings(settings)
-    client = open_client(llm, settings)
-    prompt, window = load_prompts(settings.prompts, "replan").replan, context_window(client.model, settings)
-
-    async def replan(value: Mapping[str, Any], config: RunnableConfig) -> Plan:
-        request, results = PlanRequest.of(value, TASKS), list(value["results"])
-        failed = [result for result in results if _another_plan_may_help(result)]
-        if not failed or any(result.failure == BudgetError.__name__ for result in results):
-            return Plan()
-        chain = prompt | client.for_stage("replan", schema=plan_schema(request.specs))
-        try:
-            reply = await chain.ainvoke(replan_variables(prompt, request, results, window), config)
-        except LLMError as error:
-            return Plan(notes=[f"the language model could not plan again: {error}"])
-        parser = StreamingPlanParser(
-            request.specs,
-            [result.task for result in results if result.status == "ok"],
-            [task.id for task in value["plan"].tasks],
-            FileNames.of(request, settings),
-        )
-        return _added(str(reply.text), parser, results, failed)
-
-    def replan_sync(value: Mapping[str, Any], config: RunnableConfig) -> Plan:
-        return run_sync(lambda: replan(value, config))
-
-    return RunnableLambda(replan_sync, replan, name="replan")
-
-
-def _added(
-    reply: str, parser: StreamingPlanParser, results: Sequence[TaskResult], failed: Sequence[TaskResult]
+def read_further_tasks(
+    reply: str, request: PlanRequest, plan: Plan, results: Sequence[TaskResult], settings: Settings
 ) -> Plan:
-    """The tasks of a reply that are new, and a note on them."""
+    """The tasks that a language model adds to a plan after it has seen the results; at most MAX_TASKS.
+
+    They may refer to finished tasks, and name files of the request, of its chat and of the results. A task
+    that was run or is written already, or needs one that failed, is left out. Ids in use are replaced.
+    """
+    made = [resource for result in results for resource in result.resources if resource.path]
+    files = FileNames.of(request, settings).with_files(made)
+    parser = StreamingPlanParser(
+        request.specs,
+        [result.task for result in results if result.status == "ok"],
+        [task.id for task in plan.tasks],
+        files,
+    )
     written = [*parser.feed(reply), *parser.finish()]
-    new = list(_new_tasks(written, [result.task for result in results if result.status == "failed"]))
-    notes, removed = (parser.notes, parser.removed) if written else ([], [])
-    return Plan(tasks=new, notes=[_replan_note(failed, new), *notes], removed=removed)
+    new = list(islice(_new_tasks(written, [result.task for result in results]), MAX_TASKS))
+    return Plan(tasks=new, notes=parser.notes, removed=parser.removed)
 
 
-def _another_plan_may_help(result: TaskResult) -> bool:
-    """Whether a task failed for another reason than a missing model or an unusable file of the user."""
-    if result.status != "failed":
-        return False
-    kind = getattr(errors, result.failure or "", JarvisError)
-    if issubclass(kind, BadInputError) and not refs_in(result.task.args):
-        return False
-    return policy_for(kind).replan
-
-
-def _new_tasks(written: Sequence[Task], failed: Sequence[Task]) -> Iterator[Task]:
-    """The tasks that do not repeat a failed one, and do not depend on one that does."""
-    known = {_call(task) for task in failed}
+def _new_tasks(written: Sequence[Task], known: Sequence[Task]) -> Iterator[Task]:
+    """The tasks that do not repeat a known one, and do not depend on one that does."""
+    calls = {_call(task) for task in known}
     left_out: set[int] = set()
     for task in written:
-        if _call(task) in known or not left_out.isdisjoint(task.deps):
+        if _call(task) in calls or not left_out.isdisjoint({*task.deps, *refs_in(task.args)}):
             left_out.add(task.id)
         else:
+            calls.add(_call(task))
             yield task
 
 
 def _call(task: Task) -> str:
-    return json.dumps([task.task, task.args], sort_keys=True)
-
-
-def _replan_note(failed: Sequence[TaskResult], new: Sequence[Task]) -> str:
-    names = ", ".join(f"task {result.task.id} ({result.task.task})" for result in failed)
-    instead = ", ".join(f"{task.id} ({task.task})" for task in new)
-    if not new:
-        return f"{names} failed, and the language model found no other way"
-    return f"{names} failed, so the language model planned again and added {instead}"
+    """The task and its arguments as planned: a run for one of several results counts as one for all."""
+    return json.dumps([task.task, substitute(task.args, ref)], sort_keys=True)

@@ -1,22 +1,23 @@
 """Examples: worked requests with their plans, as shown to the planner.
 
-    load_examples("bank")[0]      # Example(input="How does the writer of …", plan=[{"task": …}], …)
+    load_examples("paper")[0]      # Example(input="Can you tell me how many objects in e1.jpg?", plan=[…], …)
 
-The package has three sets in `prompts/examples/`: the paper's, the default ones, and a bank from which the
-most similar ones are selected.
+The package has two sets in `prompts/examples/`: the paper's, and those of the default prompt.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files as package_files
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
+from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import BaseMessage
 from pydantic import ValidationError
 
@@ -24,15 +25,12 @@ from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.tasks.registry import find_task
-from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media.detect import kind_by_name
 
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 """A character of a Chinese, Japanese or Korean text."""
-
-_VALUES = {"text": "Good morning", "image": "e1.jpg", "audio": "e1.wav", "video": "e1.mp4", "table": "e1.csv"}
-"""Values of arguments in the examples of tools, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,32 +86,6 @@ class Example:
         """The plan as the planner would write it: a list, or `{"tasks": […]}` as a JSON schema requires."""
         return json.dumps({"tasks": self.plan} if as_object else self.plan, ensure_ascii=False)
 
-    def adapted_to(self, specs: Mapping[str, TaskSpec]) -> Example | None:
-        """The example with the names of available tasks; None if one is missing or has other arguments."""
-        plan = []
-        for task in self.plan:
-            names = available_names([task["task"]], specs)
-            args = adapted_args(specs[names[0]], task) if names else None
-            if args is None:
-                return None
-            plan.append({**task, "task": names[0], "args": args})
-        return replace(self, plan=plan)
-
-
-def available_names(tasks: Iterable[str], specs: Mapping[str, TaskSpec]) -> list[str]:
-    """The names that tasks have in `specs`; without those that are not available."""
-    found = (_available_name(name, specs) for name in tasks)
-    return [name for name in found if name is not None]
-
-
-def _available_name(task: str, specs: Mapping[str, TaskSpec]) -> str | None:
-    """The task's own name or the tool that performs it; the one with the closest alias if several do."""
-    spec = find_task(task, specs)
-    if spec is not None and spec.name in specs:
-        return spec.name
-    tools = [spec for spec in specs.values() if spec.category == "tool" and task in spec.aliases]
-    return min(tools, key=lambda tool: tool.aliases.index(task)).name if tools else None
-
 
 def adapted_args(spec: TaskSpec, task: Mapping[str, Any]) -> dict[str, Any] | None:
     """The arguments of a task for another task type: those of the same name, then of the same kind.
@@ -133,25 +105,9 @@ def adapted_args(spec: TaskSpec, task: Mapping[str, Any]) -> dict[str, Any] | No
     return args
 
 
-def example_of_tool(spec: TaskSpec) -> Example:
-    """An example for a tool that no other example suits: its description, and a value for each argument."""
-    needed = [arg for arg in spec.inputs if arg.required]
-    values = [_VALUES.get(arg.kind) or _value_by_name(arg.name) for arg in needed]
-    about = (spec.description or spec.name).split(". ")[0].rstrip(".")
-    args = {arg.name: [value] if arg.many else value for arg, value in zip(needed, values, strict=True)}
-    plan = [{"task": spec.name, "id": 0, "dep": [-1], "args": args}]
-    return Example.of({"input": f"{about}: {', '.join(values)}" if values else about, "plan": plan})
-
-
-def _value_by_name(name: str) -> str:
-    """A value for an argument of any kind: a file for "image_path", "A1" for "order_id"."""
-    words = (ARG_ALIASES.get(word, word) for word in (name.lower(), *name.lower().split("_")))
-    return next((_VALUES[word] for word in words if word in _VALUES), "A1")
-
-
 @lru_cache
 def load_examples(name: str) -> tuple[Example, ...]:
-    """A set that comes with the package: "paper", "default" or "bank"."""
+    """A set that comes with the package: "paper" or "default"."""
     return read_examples(package_files("jarvis_agent.prompts") / "examples" / f"{name}.json")
 
 
@@ -165,6 +121,44 @@ def read_examples(file: Traversable) -> tuple[Example, ...]:
         return tuple(map(Example.of, json.loads(file.read_text(encoding="utf-8"))))
     except (OSError, ValueError, TypeError, ConfigError) as error:
         raise ConfigError(f"the examples {file} cannot be read: {error}") from error
+
+
+class FixedExamples(BaseExampleSelector):
+    """Selects the same examples for every request."""
+
+    def __init__(self, examples: Iterable[Any]) -> None:
+        self.examples = list(map(Example.of, examples))
+
+    def add_example(self, example: dict[str, Any]) -> None:
+        """Add an example (see `Example.of`)."""
+        self.examples.append(Example.of(example))
+
+    def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
+        """All examples."""
+        return [example.to_dict() for example in self.examples]
+
+
+def open_selector(examples: Any) -> BaseExampleSelector:
+    """The selector for the `examples` of a planning chain.
+
+    Args:
+        examples: "paper", "default", a JSON file, a list of examples, or a selector such as LangChain's
+            SemanticSimilarityExampleSelector, which is asked with {"input": the request}.
+
+    Raises:
+        ConfigError: `examples` is something else, or cannot be read.
+    """
+    if isinstance(examples, BaseExampleSelector):
+        return examples
+    if examples in ("paper", "default"):
+        return FixedExamples(load_examples(str(examples)))
+    if isinstance(examples, Path):
+        return FixedExamples(read_examples(examples))
+    if isinstance(examples, Sequence) and not isinstance(examples, str):
+        return FixedExamples(examples)
+    raise ConfigError(
+        f'examples are "paper", "default", a list of examples, or a BaseExampleSelector, not {examples!r}'
+    )
 
 
 def _explained(wrong: str) -> str:

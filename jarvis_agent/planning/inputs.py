@@ -8,9 +8,9 @@ PlanRequest.of({"input": "Describe it", "files": ["a.jpg"], "chat_history": [Hum
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from pathlib import PurePath, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Required
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -59,7 +59,7 @@ class PlanRequest:
 
     Attributes:
         text: the request as written.
-        files: its files; `name` is their spelling in the plan.
+        files: its files; `name` is their spelling in the plan. One without a path, but for a URL, is missing.
         has_all_files: whether `files` were given, and not only found in the text.
         turns: earlier turns of the chat, oldest first.
         specs: the task types that the plan may use, by name.
@@ -153,7 +153,8 @@ def _resource(file: Any) -> Resource:
         return file
     if not isinstance(file, str | PurePath):
         raise InputError(f"a file is given as a path, a URL or a Resource, not as {type(file).__name__}")
-    return Resource(kind=kind_by_name(str(file)), name=str(file))
+    is_url = "://" in str(file)[:8]
+    return Resource(kind=kind_by_name(str(file)), path=None if is_url else Path(file), name=str(file))
 
 
 def _turns(history: Any) -> tuple[ChatTurn, ...]:
@@ -188,6 +189,7 @@ class FileNames:
         given: names of the files of the request itself.
         others: further spellings of them.
         is_closed: whether a plan may name no other files.
+        is_final: whether that holds for texts that are names, too.
 
         names = FileNames.of(request, settings)
         names.find("examples.jpg", "image")     # "example.jpg": one letter differs
@@ -201,6 +203,7 @@ class FileNames:
     given: frozenset[str]
     others: frozenset[str]
     is_closed: bool
+    is_final: bool = False
 
     @classmethod
     def of(cls, request: PlanRequest, settings: Settings) -> FileNames:
@@ -218,6 +221,17 @@ class FileNames:
             not settings.allowed_dirs and (request.has_all_files or bool(kinds)),
         )
 
+    def with_files(self, files: Iterable[Resource]) -> FileNames:
+        """These names, and the paths of files that a run has made. A plan may name no other file."""
+        paths = {str(file.path): file.kind for file in files}
+        return replace(
+            self,
+            kinds={**self.kinds, **paths},
+            others=self.others | set(map(_bare, paths)),
+            is_closed=True,
+            is_final=True,
+        )
+
     def find(self, name: str, kind: str) -> str:
         """The name of the available file that is meant; `name` itself if it is known, or may be.
 
@@ -232,7 +246,7 @@ class FileNames:
         close = [known for known in self._of_kind(kind) if _is_close(_bare(name), _bare(known))]
         if len(close) == 1:
             return close[0]
-        if kind == "text" or not self.is_closed:
+        if not self.is_final and (kind == "text" or not self.is_closed):
             return name
         raise PlanError(f'there is no file "{name[:80]}"; {self._listed()}')
 

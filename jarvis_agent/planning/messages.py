@@ -1,4 +1,4 @@
-"""The variables of the planning, repair and replanning prompts.
+"""The variables of the planning and repair prompts.
 
     values = plan_variables(prompt, request, examples, window=8192)
     prompt.invoke(values)       # messages that fit the context window
@@ -18,8 +18,9 @@ from langchain_core.prompts import BasePromptTemplate
 
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
-from jarvis_agent.core.types import Resource, TaskResult
+from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.llm.budget import (
     Truncator,
     count_tokens,
@@ -32,19 +33,15 @@ from jarvis_agent.llm.budget import (
 )
 from jarvis_agent.llm.prompts import fill, format_chat_history, shorten_history, uses
 from jarvis_agent.llm.usage import STAGE_KEY
-from jarvis_agent.planning.examples import Example, available_names
+from jarvis_agent.planning.examples import Example
 from jarvis_agent.planning.inputs import PlanRequest, name_of
 from jarvis_agent.planning.parser import PlanParseError
 
 _EXAMPLES_SHARE = 4
 """Examples take at most a quarter of the prompt's budget."""
 
-_MAX_ERROR_CHARS = 600
-
-
-def lists_tasks(template: BasePromptTemplate[Any]) -> bool:
-    """Whether a prompt lists the task types. Otherwise the model knows only those of the examples."""
-    return uses(template, "available_tasks", "available_task_list")
+_LIST_SHARE = 3
+"""The list of task types with descriptions takes at most a third of the prompt's budget."""
 
 
 def plan_variables(
@@ -60,14 +57,14 @@ def plan_variables(
     Args:
         template: the prompt.
         request: the request; its specs are the task types that are listed.
-        examples: worked examples, the most similar one last. Those that do not fit are dropped.
+        examples: worked examples. Those of tasks that are not available are left out, then the first ones
+            that do not fit.
         window: context window in tokens.
         as_object: show the examples' plans as `{"tasks": […]}`, the form that a JSON schema requires.
     """
-    available = [one for one in examples if len(available_names(one.tasks, request.specs)) == len(one.plan)]
-    fitting = _last_that_fit(available, window)
+    fitting = _last_that_fit([one for one in examples if _is_available(one, request.specs)], window)
     in_text = "\n\n".join(map(_as_text, fitting)) or "(none)"
-    values: dict[str, Any] = _task_variables(request.specs) | {
+    values: dict[str, Any] = task_variables(request.specs, window) | {
         "demonstrations": in_text,
         "examples": [],
         "chat_history": messages_of(request.turns),
@@ -81,52 +78,44 @@ def plan_variables(
 
 def repair_variables(
     template: BasePromptTemplate[Any],
+    request: PlanRequest,
+    tasks: Sequence[Task],
     errors: Sequence[PlanParseError],
-    specs: Mapping[str, TaskSpec],
     window: int,
 ) -> dict[str, Any]:
-    """The variables of the repair prompt: each broken task as written, and what is wrong with it."""
+    """The variables of the repair prompt: the request, its valid tasks, and the broken ones with errors."""
 
     def rows(budget: int) -> list[dict[str, Any]]:
         return [{"written": truncate_json(e.raw, budget), "error": e.error} for e in errors]
 
-    return fill(template, _task_variables(specs) | {"input": "", "broken_tasks": shorten_rows(rows)}, window)
-
-
-def replan_variables(
-    template: BasePromptTemplate[Any], request: PlanRequest, results: Sequence[TaskResult], window: int
-) -> dict[str, Any]:
-    """The variables of the replanning prompt.
-
-    Results of finished tasks are named but not shown, so that text in an image or recording cannot ask for
-    tasks.
-    """
-    done = [_outcome(result) for result in results if result.status == "ok"]
-    failed = [_outcome(result) for result in results if result.status != "ok"]
-    values: dict[str, Any] = {
+    values: dict[str, Any] = task_variables(request.specs, window) | {
+        "broken_tasks": shorten_rows(rows),
         "input": shorten_text(request.text),
-        "failed_tasks": shorten_rows(lambda budget: failed),
-        "done_tasks": shorten_rows(lambda budget: done),
-        "files": _files(request.files),
-        "available_task_list": ", ".join(request.specs),
-        "available_tasks": shorten_lines(task_lines(request.specs.values()).splitlines()),
+        "files": list_files(request.files),
+        "valid_tasks": shorten_rows(lambda budget: [truncate_json(t.model_dump(), budget) for t in tasks]),
     }
     return fill(template, values, window)
 
 
-def _task_variables(specs: Mapping[str, TaskSpec]) -> dict[str, Any]:
-    return {"available_tasks": task_lines(specs.values()), "available_task_list": ", ".join(specs)}
+def task_variables(specs: Mapping[str, TaskSpec], window: int, *, brief: bool = False) -> dict[str, str]:
+    """The list of task types, and their names. A list that is longer than a third of the prompt is brief.
+
+    Args:
+        window: context window in tokens.
+        brief: leave the descriptions out.
+    """
+    lines = task_lines(specs.values(), brief=brief)
+    if count_tokens(lines) > prompt_budget(window) // _LIST_SHARE:
+        lines = task_lines(specs.values(), brief=True)
+    return {"available_tasks": lines, "available_task_list": ", ".join(specs)}
 
 
 def _request_variables(template: BasePromptTemplate[Any], request: PlanRequest) -> dict[str, Truncator]:
-    files, history = _files(request.files), shorten_history(request.turns)
     shows_files = uses(template, "files", "files_block")
     return {
         "input": shorten_text(request.text) if shows_files else _text_with_files(request),
-        "files": files,
-        "files_block": _block("files", files, bool(request.files)),
-        "chat_log": history,
-        "chat_log_block": _block("chat-log", history, bool(request.turns)),
+        "files": list_files(request.files),
+        "chat_log": shorten_history(request.turns),
     }
 
 
@@ -134,7 +123,7 @@ def _text_with_files(request: PlanRequest) -> Truncator:
     """The request, followed by the files that its text does not name."""
     named = mentions(request.text, {name_of(file) for file in request.files}.__contains__)
     files = [file for file in request.files if name_of(file) not in named]
-    shorten, listed = shorten_text(request.text), _files(files)
+    shorten, listed = shorten_text(request.text), list_files(files)
 
     def text(limit: int) -> str:
         attached = f"\nFiles:\n{listed(limit // 2)}"
@@ -143,27 +132,64 @@ def _text_with_files(request: PlanRequest) -> Truncator:
     return text if files else shorten
 
 
-def _block(tag: str, shorten: Truncator, is_shown: bool) -> Truncator:
-    return lambda limit: f"<{tag}>\n{shorten(limit)}\n</{tag}>\n" if is_shown else ""
+def list_files(files: Iterable[Resource]) -> Truncator:
+    """One line for each file: its kind and name, and why it cannot be read."""
+
+    def line(file: Resource) -> str:
+        why = "" if file.path or "://" in name_of(file) else f" ({file.error or 'missing'})"
+        return f"- {file.kind}: {to_json_line(name_of(file))}{why}"
+
+    return shorten_lines(map(line, files))
 
 
-def _files(files: Iterable[Resource]) -> Truncator:
-    return shorten_lines(f"- {file.kind}: {to_json_line(name_of(file))}" for file in files)
+def task_lines(specs: Iterable[TaskSpec], *, brief: bool = False) -> str:
+    """The task types with their arguments, one a line; unless `brief`, with their results and descriptions.
+
+    Results are texts and data unless others are named. Control tasks of the same form share a line. A name
+    such as "text-to-video" needs neither a result nor a description.
+    """
+    lines: dict[tuple[Any, ...], list[TaskSpec]] = {}
+    for spec in specs:
+        form: tuple[Any, ...] = (spec.name,)
+        if spec.category == "control":
+            form = (*((arg.name, arg.required) for arg in spec.inputs), *spec.outputs)
+        lines.setdefault(form, []).append(spec)
+    return "\n".join(_line(same, brief) for same in lines.values())
 
 
-def task_lines(specs: Iterable[TaskSpec]) -> str:
-    """The task types with their arguments, outputs and descriptions, one per line."""
-    return "\n".join(
-        f"- {spec.name}({', '.join(_arg(arg) for arg in spec.inputs)}) -> {', '.join(spec.outputs)}: "
-        f"{' '.join(spec.description.split())}"
-        for spec in specs
-    )
+_ABOUT_CONTROL = (
+    "Make such a map (edges, lines, depth, pose, …) of an image.",
+    "Make a new image from a text and such a map of another image.",
+)
 
 
-def _arg(arg: Arg) -> str:
+def _line(same: Sequence[TaskSpec], brief: bool) -> str:
+    spec, names = same[0], ", ".join(spec.name for spec in same)
+    line = f"{names}({', '.join(_arg(arg, brief) for arg in spec.inputs)})"
+    if brief:
+        return line
+    source, says_all, result = spec.name.partition("-to-")
+    if outputs := ", ".join(kind for kind in spec.outputs if kind not in ("text", "data", result)):
+        line += f" -> {outputs}"
+    if len(same) > 1:
+        line += f": {_ABOUT_CONTROL[len(spec.inputs) > 1]}"
+    elif not says_all or source == result or spec.category == "tool":
+        line += f": {' '.join(spec.description.split())}"
+    return line
+
+
+def _arg(arg: Arg, brief: bool) -> str:
+    name = arg.name + ("[]" if arg.many else "") + ("" if arg.required else "?")
+    is_plain = brief or arg.many or (arg.kind in MEDIA and arg.name == arg.kind)
     kind = arg.kind if arg.kind in MEDIA and arg.name != arg.kind else ""
     about = ", ".join(part for part in (kind, arg.description) if part)
-    return arg.name + ("" if arg.required else "?") + (f": {about}" if about else "")
+    return name if is_plain or not about else f"{name}: {about}"
+
+
+def _is_available(example: Example, specs: Mapping[str, TaskSpec]) -> bool:
+    """Whether all tasks of an example, which may be aliases, are available."""
+    found = (find_task(task, specs) for task in example.tasks)
+    return all(spec is not None and spec.name in specs for spec in found)
 
 
 def _last_that_fit(examples: Sequence[Example], window: int) -> Sequence[Example]:
@@ -190,12 +216,3 @@ def _as_messages(
     human = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.input))
     plan = example.to_json(as_object=as_object)
     return [human, AIMessage(plan, additional_kwargs={STAGE_KEY: "plan"})]
-
-
-def _outcome(result: TaskResult) -> dict[str, Any]:
-    """The call of a task, and the kinds that it made or why it failed."""
-    task = result.task
-    call = {"task": task.task, "id": task.id, "args": truncate_json(task.args, 100)}
-    if result.status == "ok":
-        return call | {"made": list(dict.fromkeys(resource.kind for resource in result.resources))}
-    return call | {"status": result.status, "error": (result.error or "")[:_MAX_ERROR_CHARS]}

@@ -18,16 +18,13 @@ since the rest of the text may still use 3 or 4, but hardly 100.
 from __future__ import annotations
 
 import itertools
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.core.types import Task
 from jarvis_agent.llm.json_stream import JsonReader, ParsedValue, read_json
 from jarvis_agent.planning.binding import PendingTask, PendingTasks, bind
 from jarvis_agent.planning.inputs import FileNames
@@ -36,7 +33,6 @@ from jarvis_agent.planning.normalise import (
     TaskNames,
     in_a_plan,
     is_task,
-    read_draft,
     shorten,
     written_id,
 )
@@ -72,7 +68,6 @@ class StreamingPlanParser:
         done: Iterable[Task] = (),
         taken: Iterable[int] = (),
         files: FileNames | None = None,
-        needed: Sequence[Resource] = (),
     ) -> None:
         """Start a plan, or additions to one.
 
@@ -81,15 +76,13 @@ class StreamingPlanParser:
             done: existing tasks that others may refer to; they are not returned.
             taken: ids that new tasks cannot get.
             files: the files that the plan may name; None: any.
-            needed: files of which each must be used by a task.
         """
         self._names = TaskNames(specs)
-        self._files = files
-        self._needed = needed
+        self._files: FileNames | None = None
         self._reader = JsonReader()
         self._pending = PendingTasks()
         self._tasks: list[Task] = []
-        self._emitted = 0
+        self._done = self._emitted = 0
         self._ids: set[int] = set()
         self._fresh_ids = itertools.count(_FIRST_FRESH_ID)
         self._notes: dict[str, None] = {}
@@ -97,11 +90,15 @@ class StreamingPlanParser:
         self._dropped = 0
         self._other_object: dict[str, Any] | None = None
         self._has_empty_list = False
+        self._is_unwanted = False
         self._ended = False
         for task in done:
             self._add(task.model_dump(), "")
+        self._done = len(self._pending.all)
+        self._notes.clear()
         self._emitted = len(self._tasks)
         self._ids.update(taken)
+        self._files = files
 
     def feed(self, piece: str) -> list[Task]:
         """Read a piece. Returns the tasks that became final."""
@@ -119,8 +116,8 @@ class StreamingPlanParser:
     def apply_repair(self, reply: str) -> list[Task]:
         """Replace broken tasks by what the planner wrote instead. Returns the tasks that became final.
 
-        Tasks are matched by id, and those without one by order. Valid tasks stay. Of the others, those are
-        added that use a needed file which no task uses.
+        Tasks are matched by id, and those without one by order. Valid tasks stay. After an empty list, the
+        broken tasks beside them are not wanted: they are noted, but are nothing that the plan lacks.
         """
         values = read_json(reply)
         if self._is_blank:
@@ -128,16 +125,9 @@ class StreamingPlanParser:
             self._read(values)
             self._ended = True
         else:
-            gaps = find_gaps(self._needed, self._tasks)
             written = [each.value for each in values if each.complete and isinstance(each.value, dict)]
-            others = self._replace(written)
-            self._bind_ready()
-            for raw in others:
-                with suppress(PlanError):
-                    draft = read_draft(raw, self._names, self._files)
-                    task = Task(task=draft.spec.name, id=-1, dep=[], args=dict(draft.args))
-                    if len(find_gaps(self._needed, [*self._tasks, task])) < len(gaps):
-                        self._add(raw, "")
+            self._is_unwanted = bool(values and self._tasks) and not any(map(is_task, written))
+            self._replace(written)
         self._bind_ready()
         return self._emit()
 
@@ -155,35 +145,32 @@ class StreamingPlanParser:
         """What the planner should write again; complete after `finish`."""
         if self._is_blank:
             return [
-                PlanParseError(self._other_object or self._reader.prose, "it holds no JSON list of tasks")
+                PlanParseError(self._other_object or self._reader.excerpt, "it holds no JSON list of tasks")
             ]
-        broken = [PlanParseError(task.raw, task.error) for task in self._pending.all if task.error]
-        return [*broken, *find_gaps(self._needed, self._tasks)]
+        return [PlanParseError(task.raw, task.error) for task in self._new if task.error]
 
     @property
     def notes(self) -> list[str]:
         """What was repaired and, after `finish`, what was left out."""
         closing: list[str] = []
-        if self._reader.repairs:
-            closing.append(f"it was not valid JSON and was repaired: {', '.join(self._reader.repairs)}")
+        if self._reader.note:
+            closing.append(self._reader.note)
         if self._other_object and self._pending.all:
             closing.append(f"this is not a task and was left out: {shorten(self._other_object)}")
-        return list(dict.fromkeys([*self._notes, *closing, *self.removed]))
+        return list(dict.fromkeys([*self._notes, *closing, *self._removed, *self._removals()]))
 
     @property
     def removed(self) -> list[str]:
         """Those notes that are about what was left out."""
-        return list(dict.fromkeys([*self._removed, *self._removals()]))
+        return list(dict.fromkeys([*self._removed, *(() if self._is_unwanted else self._removals())]))
 
     def _removals(self) -> Iterator[str]:
-        for gap in find_gaps(self._needed, self._tasks) if self._ended else ():
-            yield f"“{shorten(gap.raw)}” is not planned"
         if self._dropped:
             yield f"tasks left out: {self._dropped}, since a plan has at most {MAX_TASKS}"
         if self._is_blank:
-            written = self._other_object or self._reader.prose
+            written = self._other_object or self._reader.excerpt
             yield f"the reply contains no plan: {f'“{shorten(written)}”' if written else '(no text)'}"
-        for task in self._pending.all:
+        for task in self._new:
             if task.error:
                 yield f"{task} was left out: {task.error}"
             elif task.is_blocked and self._ended:
@@ -192,9 +179,14 @@ class StreamingPlanParser:
                 yield f"{task}: {task.cut}"
 
     @property
+    def _new(self) -> list[PendingTask]:
+        """The tasks of the text, without those that existed."""
+        return self._pending.all[self._done :]
+
+    @property
     def _is_blank(self) -> bool:
         """Whether the text ended without tasks and without an empty list."""
-        return self._ended and not self._pending.all and not self._has_empty_list
+        return self._ended and not self._new and not self._has_empty_list
 
     def _emit(self) -> list[Task]:
         new = self._tasks[self._emitted :]
@@ -237,14 +229,11 @@ class StreamingPlanParser:
             self.note(f"{task}: {reason} and it got {task.id}")
         self._bind_ready()
 
-    def _replace(self, values: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Replace broken tasks by repaired ones: those with their ids, then the others in order.
-
-        Returns the tasks that replace none.
-        """
+    def _replace(self, values: Iterable[dict[str, Any]]) -> None:
+        """Replace broken tasks by repaired ones: those with their ids, then the others in order."""
         broken = [task for task in self._pending.all if task.error]
         pairs: list[tuple[PendingTask, dict[str, Any]]] = []
-        unmatched, others = [], []
+        unmatched: list[dict[str, Any]] = []
         for raw in filter(is_task, values):
             label = written_id(raw)
             if match := next((task for task in broken if task.label == label), None):
@@ -252,13 +241,10 @@ class StreamingPlanParser:
                 pairs.append((match, raw))
             elif label is None or not self._pending.with_label(label):
                 unmatched.append(raw)
-            else:
-                others.append(raw)
         for task, raw in [*pairs, *zip(broken, unmatched, strict=False)]:
             task.read(raw, self._names, self._files)
             self._pending.update(task)
             self.note(f"{task}: it was repaired by its planner")
-        return [*unmatched[len(broken) :], *others]
 
     def _bind_ready(self) -> None:
         """Bind every task that can be bound."""
@@ -280,24 +266,3 @@ class StreamingPlanParser:
 
 def _is_wrapper(value: Mapping[str, Any]) -> bool:
     return any(isinstance(part, list | dict) for part in value.values())
-
-
-def find_gaps(files: Sequence[Resource], tasks: Sequence[Task]) -> list[PlanParseError]:
-    """The files of a request that exist, have a known kind, and that no task uses; none for an empty plan."""
-    if not tasks:
-        return []
-    add = f"add a task for it to the tasks {', '.join(f'{task.id} ({task.task})' for task in tasks)}"
-    is_known = any(file.path for file in files)
-    present = [f for f in files if f.kind != "file" and (f.path or not is_known or "://" in (f.name or ""))]
-    unused = [f for f in present if not any(_is_in(_names(f), task) for task in tasks)]
-    return [PlanParseError(f.name, f"no task uses this {f.kind} of the request; {add}") for f in unused]
-
-
-def _names(file: Resource) -> list[str]:
-    names = [name for name in (file.name, str(file.path or "")) if name]
-    return [*dict.fromkeys([*names, *(name.rpartition("/")[2] or name for name in names)])]
-
-
-def _is_in(names: Iterable[str], task: Task) -> bool:
-    written = json.dumps(task.args, ensure_ascii=False)
-    return any(json.dumps(name, ensure_ascii=False)[1:-1] in written for name in names)

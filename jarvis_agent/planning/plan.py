@@ -9,9 +9,8 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import Field
 
@@ -19,9 +18,9 @@ from jarvis_agent.core.errors import InputError, describe_error
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
+from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Frozen, Task
-from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
+from jarvis_agent.planning.inputs import Tools, task_specs
 from jarvis_agent.planning.parser import StreamingPlanParser
 
 PlanFiles = str | PurePath | Sequence[str | PurePath] | Mapping[str, str | PurePath]
@@ -144,33 +143,6 @@ class Plan(Frozen):
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
         diagram = diagram_of(self.tasks) if self.tasks else "<p>no tasks</p>"
         return diagram + (f"<ul>{notes}</ul>" if notes else "")
-
-
-@dataclass(frozen=True, slots=True)
-class PlanDraft:
-    """What another planner makes of a request.
-
-    Attributes:
-        plan: its plan; without tasks if the request asks for nothing that a task does.
-        is_sure: whether the plan is likely to be right.
-    """
-
-    plan: Plan
-    is_sure: bool
-
-
-class RequestHints(Protocol):
-    """A planner without a language model, as far as a planning chain uses it. `OfflinePlanner` is one.
-
-    It chooses the examples and task types that a language model is shown. It plans instead of a small model,
-    which with own tools is asked for what it is not sure of.
-    """
-
-    def draft(self, request: PlanRequest) -> PlanDraft | None:
-        """What it makes of a request; None: what it needs is not installed."""
-
-    def recognise(self, specs: Mapping[str, TaskSpec]) -> Mapping[str, TaskSpec]:
-        """The task types, where tools have the Hub's task that they perform as an alias."""
 
 
 def _replace_inputs(task: Task, replace: Callable[[str], str]) -> Task:

@@ -1,9 +1,9 @@
-"""Retrieval: which examples and task types are similar to a request.
+"""Retrieval: which task types are similar to a request.
 
     similarity = TextSimilarity(OpenAIEmbeddings())      # or TextSimilarity(): MiniLM if installed
     similarity.scores("Count the sheep in meadow.jpg", ["How many cars are in e1.jpg?", "Read this out"])
     # [0.55, 0.08]
-    select_tools(request, similarity)                    # the 16 likeliest of its task types
+    tool_scores(request, similarity)                     # {"object-detection": 0.61, …}
 
 Without embeddings, runs of letters are compared by BM25, and so are texts in Chinese, Japanese and Korean by
 default, since MiniLM knows English only.
@@ -23,21 +23,14 @@ from langchain_core.embeddings import Embeddings
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical
-from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.llm.budget import count_tokens, truncate
+from jarvis_agent.llm.budget import truncate
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.examples import CJK, available_names, load_examples
+from jarvis_agent.planning.examples import CJK
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.messages import task_lines
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-SHOWN, SHOWN_BY_WORDS = 16, 30
-"""Number of task types shown: selected by embeddings, and by shared words."""
-LONG_CONTEXT = 32_000
-"""Context window in tokens from which a model is shown all task types."""
 
 _TAKES_FILE = 0.1
 _NAMED = 2.0
@@ -65,11 +58,6 @@ class TextSimilarity:
         self._settings = settings or Settings()
         self._vectors: dict[str, NDArray[np.float32]] = _STARTER_VECTORS if embeddings is None else {}
 
-    @property
-    def has_embeddings(self) -> bool:
-        """Whether texts are compared by embeddings."""
-        return self._embeddings is not None
-
     def scores(self, text: str, others: Sequence[str]) -> list[float]:
         """The similarity of each other text, at most 1. File names count as their kinds.
 
@@ -94,47 +82,10 @@ class TextSimilarity:
         return self._given or installed_embedder(self._settings)
 
 
-def select_tools(
-    request: PlanRequest,
-    similarity: TextSimilarity,
-    keep: Collection[str] = (),
-    budget: int = 1_000_000,
-) -> Mapping[str, TaskSpec]:
-    """The likeliest task types for a request, in their order; all of them if they are few and short.
-
-    Seventy task types make a prompt of thousands of tokens, which confuses a small model. A task is likely if
-    the request is similar to its description or to an example of it, or if it takes a kind of the
-    given files. It is certain if the request names it.
-
-    Args:
-        request: the request with all task types.
-        similarity: compares texts.
-        keep: names of task types that are included besides the likely ones.
-        budget: tokens of the list of task types.
-    """
-    count = SHOWN if similarity.has_embeddings else SHOWN_BY_WORDS
-    tokens = {name: count_tokens(task_lines([spec])) for name, spec in request.specs.items()}
-    if len(request.specs) <= count and sum(tokens.values()) <= budget:
-        return request.specs
-    scores = tool_scores(request, similarity)
-    likely = sorted(request.specs, key=lambda name: -scores[name])
-    kept = {*keep, *likely[:count], *(name for name in likely if scores[name] >= _NAMED)}
-    for name in sorted(kept, key=lambda name: -scores[name] - (name in keep)):
-        budget -= tokens[name]
-        if budget < 0:
-            kept.remove(name)
-    return {name: spec for name, spec in request.specs.items() if name in kept}
-
-
 def tool_scores(request: PlanRequest, similarity: TextSimilarity) -> dict[str, float]:
-    """How likely each task type is: by its description, the examples of it, the files, and its name."""
-    phrases = [(spec.description or spec.name, [name]) for name, spec in request.specs.items()]
-    phrases += [(one.input, available_names(one.tasks, request.specs)) for one in load_examples("bank")]
-    scores = dict.fromkeys(request.specs, 0.0)
-    likeness = similarity.scores(request.text, [phrase for phrase, _ in phrases])
-    for (_, names), score in zip(phrases, likeness, strict=True):
-        for name in names:
-            scores[name] = max(scores[name], score)
+    """How likely each task type is: by its description, the files, and its name."""
+    phrases = [spec.description or name for name, spec in request.specs.items()]
+    scores = dict(zip(request.specs, similarity.scores(request.text, phrases), strict=True))
     text = canonical(request.text)
     kinds = {kind for file in request.files for kind in (file.kind, "file")}
     for name, spec in request.specs.items():

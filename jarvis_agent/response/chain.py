@@ -5,16 +5,20 @@
     chain.with_fallbacks([template_responder()], exception_key="error")
 
 The chain is prompt template | chat model | StrOutputParser | path check. An empty plan is answered as plain
-conversation. Every file path in an answer is checked. Final results and failures that it omits are appended.
-If the model fails after its first words, the report of the results is appended; before them, its LLMError is
-raised.
+conversation. The answer is the model's own. Two lines may be added: the made files, and the failed tasks,
+that it does not mention. If the model fails after its first words, the report of the results is appended;
+before them, its LLMError is raised.
+
+With "tools", the model may write further tasks instead of an answer, where a step of the request depends on
+the results, or a task failed. The first characters decide which of the two it is. The chain then yields a
+Plan.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Required, cast
 
@@ -25,43 +29,45 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator
 from langchain_core.runnables.graph import Graph
 from typing_extensions import TypedDict
 
+from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.context import messages_of
-from jarvis_agent.core.errors import LLMError, describe_error
+from jarvis_agent.core.errors import ForbiddenError, InputError, JarvisError, LLMError, describe_error
+from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
-from jarvis_agent.core.text import map_texts
-from jarvis_agent.core.types import TaskResult
+from jarvis_agent.core.tasks.registry import TASKS, canonical
+from jarvis_agent.core.text import brief_text, map_texts
+from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.llm.budget import (
-    context_window,
     shorten_data,
     shorten_lines,
     shorten_rows,
     shorten_text,
     to_json_line,
+    truncate,
     truncate_json,
 )
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
-from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, prompts_for, shorten_history
-from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, load_prompts, shorten_history, uses
+from jarvis_agent.media.documents import load_text
+from jarvis_agent.planning.chain import read_further_tasks
+from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of
+from jarvis_agent.planning.messages import list_files, task_variables
 from jarvis_agent.planning.plan import NO_MODEL, NOTHING_ASKED, Plan
-from jarvis_agent.response.answer_checker import contains_result, language
 from jarvis_agent.response.path_checker import PathChecker
-from jarvis_agent.response.report import (
-    describe_failures,
-    describe_outcome,
-    is_unavailable,
-    report,
-)
-from jarvis_agent.response.results import (
-    file_names,
-    input_files,
-    model_assignment,
-    predictions,
-    totals,
-)
+from jarvis_agent.response.report import report
+from jarvis_agent.response.results import file_names, input_files, model_assignment, predictions, totals
+from jarvis_agent.selection.advice import HELP
+
+_MAX_REASON_CHARS = 200
+_MAX_FILES = 5
+"""Files that are listed; of more, the first ones, the last one, and their number."""
+_TEXT_KINDS = ("text", "table", "file")
+"""Kinds of files whose content is a text."""
+_TASKS = ('{"tasks":[', '[{"task":', '[{"id":')
+"""How further tasks begin, without white space."""
 
 
 def response_chain(
@@ -73,7 +79,10 @@ def response_chain(
     """A Runnable that writes the answer from what the tasks produced. Its run is named "respond".
 
     Its input is a dict with "input" (the request), "plan" (a Plan), "results" (TaskResults), and optionally
-    "files", "chat_history", and "language", that of the answer.
+    "files", "chat_history", "language", that of the answer, and "tools". With "tools" its only chunk may be a
+    Plan of further tasks; with a prompt that has no place for them, it never is.
+
+    A model whose name states less than 2 billion parameters only converses. Of results, it gives the report.
 
     Args:
         llm: a chat model, an `init_chat_model` string, or an LLMClient; None: the configured model.
@@ -85,8 +94,7 @@ def response_chain(
     """
     settings = read_settings(settings)
     client = open_client(llm, settings)
-    templates = prompts_for(client.model, settings.prompts if prompts is None else prompts, "respond")
-    return ResponseChain(client, templates, settings)
+    return ResponseChain(client, load_prompts(prompts or settings.prompts, "respond"), settings)
 
 
 class ResponseInput(TypedDict, total=False):
@@ -97,6 +105,7 @@ class ResponseInput(TypedDict, total=False):
         plan: the plan; an empty one is answered as plain conversation.
         results: what its tasks made.
         files, chat_history: as in PlanInput.
+        tools: the task types of further tasks; None: there can be none.
         language: of the answer, by its name, if it is not the request's.
         restricted: whether the request is untrusted, and must not learn which files exist here.
     """
@@ -106,6 +115,7 @@ class ResponseInput(TypedDict, total=False):
     results: Sequence[TaskResult]
     files: Sequence[Any]
     chat_history: Any
+    tools: Tools
     language: str
     restricted: bool
 
@@ -118,43 +128,53 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
     def __init__(self, client: LLMClient, prompts: Prompts, settings: Settings) -> None:
         self.client = client
         self.prompts = prompts
-        self.window = context_window(client.model, settings)
+        self.settings = settings
 
     async def astream(
         self,
         input: ResponseInput,  # noqa: A002
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> AsyncGenerator[str, None]:
-        """The answer in pieces."""
+    ) -> AsyncGenerator[Any, None]:
+        """The answer in pieces, or a Plan of further tasks."""
         stage = "respond" if _plan(input).tasks else "chat"
-        if is_small(self.client.model) and _says_all(input):
+        if stage == "respond" and is_small(self.client.model):
             for text in _report(input, ""):
                 yield text
             return
-        request = PlanRequest.of({**input, "tools": None})
-        values = fill(getattr(self.prompts, stage), _variables(input, request), self.window)
-        stream = self._chain(stage).astream(values, config)
-        checker = _path_checker(input, request)
-        shown: list[str] = []
+        request, template = PlanRequest.of(input), getattr(self.prompts, stage)
+        may_go_on = input.get("tools") is not None and uses(template, "further_tasks")
+        window = await self.client.window()
+        variables = await run_cpu_bound(self._variables, input, request, window, may_go_on)
+        stream = self._chain(stage).astream(fill(template, variables, window), config)
+        checker = await run_cpu_bound(self._path_checker, input, request)
+        shown, held, further = list[str](), "", None if may_go_on else False
         try:
             async with aclosing(cast("AsyncGenerator[str, None]", stream)) as pieces:
                 async for piece in pieces:
-                    # Paths in a conversation are not checked: they may be on any machine.
-                    text = checker.feed(piece) if stage == "respond" else piece
-                    if text:  # an empty piece would commit `with_fallbacks` to this chain
-                        shown.append(text)
-                        yield text
+                    held += piece
+                    if further is None:
+                        further = _begins_tasks(held)
+                    if further is False:
+                        # Paths in a conversation are not checked: they may be on any machine.
+                        text, held = (checker.feed(held) if stage == "respond" else held), ""
+                        if text:  # an empty piece would commit `with_fallbacks` to this chain
+                            shown.append(text)
+                            yield text
         except LLMError as error:
             if not shown:
                 raise
             yield checker.finish()
             for text in report_after_failure(input, True, str(error)):
                 yield text
-        else:
-            rest = checker.finish()
-            omitted = _omitted("".join([*shown, rest]), input)
-            yield f"{rest}\n\n{omitted}" if omitted else rest
+            return
+        if further and ('"args"' in held or held.count("{") == 1):  # an answer in JSON may begin alike
+            results = list(input.get("results") or ())
+            yield read_further_tasks(held, request, _plan(input), results, self.settings)
+            return
+        rest = checker.feed(held, final=True)
+        omitted = _omitted("".join([*shown, rest]), input)
+        yield f"{rest}\n\n{omitted}" if omitted else rest
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the chain for a plan with tasks."""
@@ -163,6 +183,49 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
     def get_prompts(self, config: RunnableConfig | None = None) -> list[BasePromptTemplate[Any]]:
         """The prompt for results, and the one for an empty plan."""
         return [self.prompts.respond, self.prompts.chat]
+
+    def _variables(
+        self, inputs: Mapping[str, Any], request: PlanRequest, window: int, may_go_on: bool
+    ) -> dict[str, Any]:
+        """The values of the prompts' variables, the most important first. Blocks: reads text files."""
+        results, plan = list(inputs.get("results") or ()), _plan(inputs)
+        names = file_names(results)
+
+        def named(value: Any) -> Any:
+            # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
+            return map_texts(value, lambda text: names.get(text, text), keys=True)
+
+        further = ""
+        if may_go_on:
+            further = self.prompts.further.format(**task_variables(request.specs, window, brief=True))
+        tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
+        language = f"\n\n(Answer in {inputs['language']}.)" if inputs.get("language") else ""
+        texts = _texts_read(request.files, results)
+        return {
+            "further_tasks": further,
+            "input": shorten_text(inputs["input"] + language),
+            "predictions": shorten_rows(lambda budget: named(predictions(results, budget))),
+            "texts": shorten_rows(
+                lambda budget: [{name: truncate(text, budget)} for name, text in texts.items()]
+            ),
+            "totals": shorten_data(named(totals(results))),
+            "model_assignment": shorten_data(model_assignment(results)),
+            "tasks": shorten_data(tasks),
+            "notes": shorten_lines(f"- {to_json_line(note)}" for note in plan.notes),
+            "files": list_files(request.files),
+            "chat_log": shorten_history(request.turns),
+            "chat_history": messages_of(request.turns),
+        }
+
+    def _path_checker(self, inputs: Mapping[str, Any], request: PlanRequest) -> PathChecker:
+        made = [resource for result in inputs.get("results") or () for resource in result.resources]
+        earlier = [resource for turn in request.turns for resource in turn.resources]
+        return PathChecker(
+            {name: path for path, name in file_names(inputs.get("results") or ()).items()},
+            str(self.settings.output_dir.absolute()),
+            [str(resource.path) for resource in (*made, *request.files, *earlier) if resource.path],
+            phrases(request.text).no_file,
+        )
 
     def _chain(self, stage: str) -> Runnable[Any, str]:
         chain: Runnable[Any, str] = getattr(self.prompts, stage) | self.client.for_stage(stage) | TextPieces()
@@ -241,83 +304,75 @@ def _report(inputs: Mapping[str, Any], note: str) -> Iterator[str]:
     return report(inputs["input"], _plan(inputs), inputs.get("results") or (), note)
 
 
-def _says_all(inputs: Mapping[str, Any]) -> bool:
-    """Whether the report is in the request's language, and a small model could only say the same or guess."""
-    if inputs.get("language") or language(inputs["input"]) not in ("en", "zh"):
-        return False
-    return bool(_plan(inputs).tasks) or is_unavailable(_plan(inputs))
-
-
 def _plan(inputs: Mapping[str, Any]) -> Plan:
     plan = inputs.get("plan")
     return Plan() if plan is None else plan
 
 
+def _begins_tasks(text: str) -> bool | None:
+    """Whether a reply is a list of tasks and no answer; None: its first characters do not decide yet."""
+    start = "".join(text.strip(" \n`").split())
+    if text.lstrip().startswith("`"):
+        start = "" if "json".startswith(start) else start.removeprefix("json")
+    if any(start.startswith(tasks) for tasks in _TASKS):
+        return True
+    return None if any(tasks.startswith(start) for tasks in _TASKS) else False
+
+
+def _texts_read(files: Sequence[Resource], results: Sequence[TaskResult]) -> dict[str, str]:
+    """The texts of the request's files that its tasks name, by name. Blocks."""
+    by_name = {name_of(file): file.path for file in files if file.path and file.kind in _TEXT_KINDS}
+    named: set[str] = set()
+
+    def note_names(text: str) -> str:
+        named.update(split_names(text, by_name)[1::2])
+        return text
+
+    for result in results:
+        map_texts(result.task.args, note_names)
+    texts: dict[str, str] = {}
+    for name in sorted(named):
+        with suppress(JarvisError, OSError):  # the task that reads it says what is wrong
+            texts[name] = load_text(by_name[name])
+    return texts
+
+
 def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
-    """What the answer must say but does not: that nothing was run, a result, or what failed."""
+    """What the answer does not mention: made files, and what failed or was left out of the plan."""
     words, plan = phrases(inputs["input"]), _plan(inputs)
-    if not plan.tasks:
-        notes = [words.translated(note) for note in plan.notes if NOTHING_ASKED not in note]
-        return words.not_run.format(notes="; ".join(notes)) if notes else ""
     results: Sequence[TaskResult] = inputs.get("results") or ()
-    done = [result for result in results if result.status == "ok"]
-    used = {i for result in done for i in refs_in(result.task.args)}
-    final = [result for result in done if result.task.id not in used]
-    missing = [result for result in final if not contains_result(answer, result, inputs["input"])]
-    failed = [result for result in results if result.status != "ok"]
-    causes = [result for result in failed if result.status == "failed"] or failed
-    if all(result.task.task in answer for result in causes):
-        failed = []
-    if not missing:
-        return describe_failures(plan, failed, words)
-    return "\n\n".join(filter(None, describe_outcome(plan, [*missing, *failed], words)))
-
-
-def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any]:
-    """The values of the prompts' variables, the most important first."""
-    results, plan = list(inputs.get("results") or ()), _plan(inputs)
-    names = file_names(results)
-
-    def named(value: Any) -> Any:
-        # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
-        return map_texts(value, lambda text: names.get(text, text), keys=True)
-
-    outcome = describe_outcome(plan, results, phrases(inputs["input"])) if plan.tasks else ()
-    findings = "\n\n".join(filter(None, outcome))
-    if len(plan.tasks) == 1:  # the report of one task does not say what it is about
-        findings = f"{', '.join(input_files(plan.tasks[0]))}: {findings}".removeprefix(": ")
-    for path, name in names.items():
-        findings = findings.replace(path, name)
-    tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
-    language = f"\n\n(Answer in {inputs['language']}.)" if inputs.get("language") else ""
-    return {
-        "input": shorten_text(inputs["input"] + language),
-        "predictions": shorten_rows(lambda budget: named(predictions(results, budget))),
-        "findings": shorten_text(findings),
-        "totals": shorten_data(named(totals(results))),
-        "model_assignment": shorten_data(model_assignment(results)),
-        "tasks": shorten_data(tasks),
-        "notes": shorten_lines(f"- {to_json_line(note)}" for note in plan.notes),
-        "chat_log": shorten_history(request.turns),
-        "chat_history": messages_of(request.turns),
-    }
-
-
-def _path_checker(inputs: Mapping[str, Any], request: PlanRequest) -> PathChecker:
-    results: Sequence[TaskResult] = inputs.get("results") or ()
-    resources = [resource for result in results for resource in result.resources]
-    quoted = [
-        request.text,
-        _plan(inputs).notes,
-        [(turn.request, turn.answer) for turn in request.turns],
-        [(result.task.args, result.output, result.error or "", result.notes) for result in results],
-        [resource.text or "" for resource in resources],
+    files = [str(path) for result in results if _makes_files_alone(result) for path in result.paths()]
+    files = [path for path in dict.fromkeys(files) if path not in answer]
+    if len(files) > _MAX_FILES:
+        files = [*files[: _MAX_FILES - 1], f"… {files[-1]} ({len(files)})"]
+    failed = [result for result in results if result.status == "failed" and not _says_failed(answer, result)]
+    causes = dict.fromkeys(f"{result.task.task}: {_reason(result)}" for result in failed)
+    left_out = [note for note in plan.removed if NOTHING_ASKED not in note]
+    left_out = [
+        note for note in left_out if not any(name in note and _names_task(answer, name) for name in TASKS)
     ]
-    return PathChecker(
-        made=resources,
-        names={name: path for path, name in file_names(results).items()},
-        known=[*request.files, *(resource for turn in request.turns for resource in turn.resources)],
-        quoted=quoted,
-        missing=phrases(request.text).no_file,
-        looks=not inputs.get("restricted"),
-    )
+    missing = [words.translated(text) for text in (*causes, *left_out)]
+    lines = (words.made.format(files=words.comma.join(files)), words.not_done.format(what="; ".join(missing)))
+    return "\n".join(line for line, listed in zip(lines, (files, missing), strict=True) if listed)
+
+
+def _makes_files_alone(result: TaskResult) -> bool:
+    """Whether files are what a task makes, and no illustration of a result in words."""
+    spec = TASKS.get(result.task.task)
+    return result.status == "ok" and not (spec.makes("text") if spec else result.resource("text"))
+
+
+def _says_failed(answer: str, result: TaskResult) -> bool:
+    """Whether an answer names a failed task, one of its models, or the file that cannot be used."""
+    is_file = result.failure in (InputError.__name__, ForbiddenError.__name__)
+    names = [*(attempt.model for attempt in result.attempts), *(input_files(result.task) if is_file else ())]
+    return _names_task(answer, result.task.task) or any(name in answer for name in names)
+
+
+def _names_task(answer: str, task: str) -> bool:
+    """Whether an answer names a task type. "translation" is also a word, so it counts in backticks alone."""
+    return f"`{task}`" in answer or ("-" in task and task in canonical(answer))
+
+
+def _reason(result: TaskResult) -> str:
+    return brief_text((result.error or "").partition(HELP)[0].rstrip("."), _MAX_REASON_CHARS)

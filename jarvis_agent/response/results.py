@@ -9,41 +9,75 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.references import refs_in, split_refs
 from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.budget import count_tokens, truncate, truncate_json
 
 _NOTE_TOKENS = 200
 """Tokens of an error, and of all notes of a task."""
+_MAX_BOXES = 5
+"""Of more objects, the boxes are not shown: the totals have the counts."""
 
 
-def predictions(results: Iterable[TaskResult], budget: int = 1200) -> list[dict[str, Any]]:
+def predictions(results: Sequence[TaskResult], budget: int = 1200) -> list[dict[str, Any]]:
     """What each task produced; empty fields are left out. `budget` is tokens for each output."""
-    return [
-        {name: value for name, value in _prediction(result, budget).items() if value not in (None, [], "")}
-        for result in results
-    ]
+    files = {result.task.id: list(map(str, result.paths())) for result in results}
+    rows = (_prediction(result, files, budget) for result in results)
+    return [{name: value for name, value in row.items() if value not in (None, [], "")} for row in rows]
 
 
-def _prediction(result: TaskResult, budget: int) -> dict[str, Any]:
+def _prediction(result: TaskResult, files: Mapping[int, list[str]], budget: int) -> dict[str, Any]:
     part = result.resource("text")
     text = (part.text if part else None) or ""
     is_in_output = _json(text) in _json(result.output)
     return {
         "id": result.task.id,
         "task": result.task.task,
-        "of": truncate_json(result.task.args, min(100, budget)),
+        "args": truncate_json(_with_files(result.task.args, files), min(100, budget)),
+        "model": result.model,
         "status": result.status,
         "text": "" if is_in_output else truncate_json(text, budget),
         "files": _files(result, budget),
-        "output": truncate_json(result.output, budget),
+        "output": truncate_json(_with_short_boxes(result.output), budget),
         "error": truncate(result.error or "", min(_NOTE_TOKENS, budget)),
         "notes": truncate_json(result.all_notes, min(_NOTE_TOKENS, budget)),
     }
+
+
+def _with_short_boxes(output: Any) -> Any:
+    """The rows of a detection with boxes as [xmin, ymin, xmax, ymax], or without them if they are many.
+
+    Boxes below the top, such as those of the lines of a page, are left out with their rows.
+    """
+    if isinstance(output, dict):
+        return {name: value for name, value in output.items() if not _have_boxes(value)}
+    if not _have_boxes(output):
+        return output
+    if len(output) > _MAX_BOXES:
+        return [{name: value for name, value in row.items() if name != "box"} for row in output]
+    return [{**row, "box": [*row["box"].values()]} for row in output]
+
+
+def _have_boxes(rows: Any) -> bool:
+    is_list = isinstance(rows, list) and bool(rows)
+    return is_list and all(isinstance(row, dict) and isinstance(row.get("box"), dict) for row in rows)
+
+
+def _with_files(args: Any, files: Mapping[int, list[str]]) -> Any:
+    """Arguments in which a reference to one of several files is that file, so that it can be named."""
+
+    def named(text: str) -> str:
+        part, *others = split_refs(text) or [text]
+        if others or isinstance(part, str) or not 0 < part[1] <= len(files.get(part[0], ())):
+            return text
+        return files[part[0]][part[1] - 1]
+
+    return map_texts(args, named)
 
 
 def _json(value: Any) -> str:

@@ -27,7 +27,6 @@ from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.llm.budget import (
     Truncator,
-    context_window,
     shorten_rows,
     shorten_text,
     to_json_line,
@@ -96,7 +95,6 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
     def __init__(self, client: LLMClient, template: BasePromptTemplate[Any]) -> None:
         self.client = client
         self.template = template
-        self.window = context_window(client.model, client.settings)
 
     async def astream(
         self,
@@ -109,7 +107,7 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
             given = SelectionInput.model_validate(input)
         except ValidationError as error:
             raise InputError(f"the selection chain cannot use its input: {describe_error(error)}") from error
-        values = fill(self.template, _variables(given), self.window)
+        values = fill(self.template, _variables(given), await self.client.window())
         yield await self._chain(given.candidates).ainvoke(values, config)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:

@@ -150,7 +150,8 @@ def make_shortlist(
 
 def _check_license(candidate: Candidate, query: SelectionQuery) -> str | None:
     allowed = {name.lower() for name in query.settings.licenses}
-    if not allowed or not query.spec.needs_model or (candidate.license or "").lower() in allowed:
+    is_free = not query.spec.needs_model or candidate.source == LanguageModelSource.name
+    if not allowed or is_free or (candidate.license or "").lower() in allowed:
         return None
     named = f"its licence is {candidate.license}" if candidate.license else "it names no licence"
     return f"{named}, and only {', '.join(sorted(allowed))} may be used (JARVIS_LICENSES)"

@@ -267,7 +267,8 @@ def _asks_for_text(words: str) -> bool:
 def missing_language(known: Collection[str], task: Task, spec: TaskSpec) -> str | None:
     """Return why a model with these languages cannot do the task; None if it can, or if it names none.
 
-    The required languages follow from the text arguments, `src_lang` and `tgt_lang`.
+    The required languages follow from the text arguments, `src_lang` and `tgt_lang`, and for sound from the
+    purpose.
     """
     if not known:
         return None
@@ -275,7 +276,9 @@ def missing_language(known: Collection[str], task: Task, spec: TaskSpec) -> str 
     asked = [find_language(str(given.pop(name, None) or "")) for name in ("src_lang", "tgt_lang")]
     texts = [text for text in given.values() if isinstance(text, str) and not refs_in(text)]
     scripts = {found for text in texts if (found := detect_script(text)) is not None}
-    missing = ({language.code for language in asked if language} | scripts) - {"", *known}
+    is_sound = "audio" in (*spec.outputs, *(arg.kind for arg in spec.inputs))
+    spoken = languages_in(task.purpose) if is_sound else frozenset[str]()
+    missing = ({language.code for language in asked if language} | scripts | spoken) - {"", *known}
     if missing:
         return f"its card names the languages {', '.join(known)}, and not {', '.join(sorted(missing))}"
     if scripts == {""} and set(known) <= _OWN_SCRIPTS:

@@ -4,8 +4,6 @@ ScriptedLLM(["first reply", "second reply"])                      # in order
 ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, for every call
 ScriptedLLM({"plan": [broken, repaired]})                         # by stage, in order
 ScriptedLLM(lambda messages: "you said " + messages[-1].text)
-
-A script by stage without "replan" replies with an empty plan to it.
 """
 
 from __future__ import annotations
@@ -56,8 +54,6 @@ class Script:
         """
         if not isinstance(self._replies, Mapping):
             return self._resolve("", self._replies, given)
-        if stage == "replan" and stage not in self._replies:
-            return "[]"
         if stage not in self._replies:
             known = ", ".join(self._replies)
             raise AssertionError(f"the script has no reply for the stage {stage!r}, only for {known}")

@@ -208,7 +208,7 @@ def test_the_caller_says_after_which_errors_the_next_model_is_tried() -> None:
 
 def test_a_small_model_is_not_asked_for_what_is_done_without_it() -> None:
     given: dict[str, Any] = {"models": ["a", "b"], "experts": {"text-to-speech": ExpertError("no voice")}}
-    for name, stages in (("qwen-8b", {"plan", "select", "replan", "respond"}), ("qwen-0.5b", set())):
+    for name, stages in (("qwen-8b", {"plan", "select", "respond"}), ("qwen-0.5b", set())):
         agent, llm, _ = small_agent(DESCRIBE_ALOUD, select=first_candidate, llm_name=name, **given)
         with agent:
             run = agent.invoke("Describe a.jpg and read the caption aloud")

@@ -79,12 +79,13 @@ def test_only_the_given_tools_are_planned() -> None:
         run = agent.invoke("The weather in Oslo, and describe a.jpg")
     assert [task.task for task in run.plan.tasks] == ["weather"]
     assert any("image-to-text" in note for note in run.plan.notes)
-    listed = [line for line in llm.calls[0].prompt.splitlines() if line.startswith("- ") and " -> " in line]
-    assert listed == ["- weather(city, days?) -> text, data: Tell the weather of a city."]
+    assert "\n\nweather(city, days?): Tell the weather of a city.\n" in llm.calls[0].prompt
+    assert "object-detection(" not in llm.calls[0].prompt
     with JarvisAgent(llm, tools=[]) as agent:
         run = agent.invoke("Describe a.jpg")
     assert run.plan.tasks == []
-    assert run.answer == f"Hello!\n\nNo expert worked on this: {'; '.join(run.plan.notes)}"
+    assert run.plan.removed
+    assert run.answer == f"Hello!\n\nNot done: {'; '.join(run.plan.removed)}"
     with pytest.raises(ConfigError, match="weather"):
         JarvisAgent(llm, tools=[weather, weather])
 
@@ -152,7 +153,7 @@ def test_a_registered_task_type_is_planned_and_run() -> None:
     finally:
         del TASKS["tidy-up"]
     assert [result.error for result in run.results] == [None, None]
-    assert "- tidy-up(image) -> image: Tidy a sketch." in llm.calls[0].prompt
+    assert "tidy-up(image) -> image: Tidy a sketch." in llm.calls[0].prompt
     assert backend.calls[1].inputs["image"].path == run.results[0].resources[0].path
 
 

@@ -85,6 +85,20 @@ def test_a_bad_file_fails_only_its_task_and_in_files_the_request(case: str) -> N
         assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("case", ["missing", "empty", "unknown", "directory"])
+def test_the_language_model_is_told_why_a_file_cannot_be_read(case: str) -> None:
+    make, message = BAD_FILES[case]
+    make(Path("bad.jpg"))
+    agent, llm, _ = small_agent("[]")
+    with agent:
+        agent.invoke("Describe bad.jpg and a.jpg")
+    for call in llm.calls:
+        lines = [line for line in call.prompt.splitlines() if line.startswith('- image: "')]
+        assert len(lines) == 2
+        assert message in lines[0]
+        assert lines[1] == '- image: "a.jpg"'
+
+
 def test_a_file_without_read_permission_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Path.open
 
@@ -158,7 +172,7 @@ def test_any_characters_may_be_in_a_request_a_plan_a_result_an_error_and_an_answ
         with agent:
             run = agent.invoke(f"Describe a.jpg, {files} {text}")
         assert [result.status for result in run.results] == ["ok", "failed"]
-        assert "- translation" in run.answer
+        assert "- translation" in run.answer or "Not done: translation: " in run.answer
         assert Run.model_validate_json(run.model_dump_json()).answer == run.answer
     assert caplog.text.encode("utf-8")
 
@@ -293,3 +307,18 @@ def test_an_output_directory_that_cannot_be_created_is_reported_before_any_work(
     with agent, pytest.raises(InputError, match=message):
         agent.invoke("Describe a.jpg")
     assert (llm.calls, backend.calls) == ([], [])
+
+
+def test_a_file_that_need_not_be_looked_at_changes_nothing() -> None:
+    picture(Path("page.png"))
+    agent, llm, _ = small_agent(DESCRIBE)
+    with agent:
+        run = agent.invoke("Describe a.jpg. I also attach page.png, you need not look at it.")
+    assert (run.answer, run.plan.notes, llm.stages()) == ("A cat on a mat.", [], ["plan", "respond"])
+
+
+def test_a_missing_file_costs_no_second_call_of_the_planner() -> None:
+    agent, llm, _ = small_agent("[]")
+    with agent:
+        run = agent.invoke("Describe nothere.jpg")
+    assert (run.answer, llm.stages()) == ("Hello!", ["plan", "chat"])

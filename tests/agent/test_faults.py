@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool
 from small_agents import Row, plan
 from stages import FakeStage
@@ -46,9 +45,7 @@ RESULTS = {
     "translation": {"translation_text": "un chat"},
     "image-to-text": "a cat",
 }
-FAILING = {**RESULTS, "summarization": ValueError("no")}
 FAULTS = ["exception", "hang", "cancel", "wrong type"]
-REPLANNING = "jarvis_agent.agent.stages.replanning_chain"
 
 
 async def fail(fault: str) -> Any:
@@ -182,19 +179,6 @@ async def test_the_output_of_a_stage_before_its_fault_is_used(
         assert "un chat" in run.answer
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_a_fault_in_replanning_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    async def replan(inputs: Any) -> Any:
-        return await fail(fault)
-
-    monkeypatch.setattr(REPLANNING, lambda *args, **options: RunnableLambda(replan))
-    run = await checked_run(agent(tmp_path, FAILING))
-    assert statuses(run) == ["failed", "skipped", "ok"]
-    assert any("planning again" in note or "the planner" in note for note in run.plan.notes)
-
-
 @pytest.mark.parametrize("fault", ["disk", "hang", "cancel", "wrong type"])
 async def test_a_partial_file_is_removed(tmp_path: Path, fault: str) -> None:
     async def write(call: Call) -> Any:
@@ -248,7 +232,7 @@ async def test_an_expert_that_ignores_cancellation_is_abandoned(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("way", ["limit", "cancel"])
-@pytest.mark.parametrize("stage", ["workers", "planner", "responder", "replan"])
+@pytest.mark.parametrize("stage", ["workers", "planner", "responder"])
 async def test_a_stage_that_ignores_cancellation_is_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, way: str
 ) -> None:
@@ -262,10 +246,8 @@ async def test_a_stage_that_ignores_cancellation_is_abandoned(
 
     if stage == "workers":
         monkeypatch.setattr(PipelineStages, "runners", work.wait)
-    elif stage == "replan":
-        monkeypatch.setattr(REPLANNING, lambda *args, **options: RunnableLambda(work.wait))
     stages: dict[str, Any] = {stage: FakeStage(write_late)} if stage in ("planner", "responder") else {}
-    jarvis = agent(tmp_path, FAILING if stage == "replan" else RESULTS, run_timeout=100.0, **stages)
+    jarvis = agent(tmp_path, run_timeout=100.0, **stages)
     events: list[Event] = []
 
     async def read() -> Run:

@@ -19,7 +19,7 @@ from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_cand
 
 EVIL_URL = "http://evil.example/x.png"
 EVIL_MODEL = "evil/model"
-MADE_UP = "/srv/made-up/report.pdf"
+MADE_UP = "outputs/made-up/report.pdf"
 TAGS = ("chat-log", "files", "request", "plan", "plan-notes", "models", "results", "totals", "task")
 SECRET_TEXT = "the launch code is plum"
 
@@ -68,7 +68,7 @@ class World:
     """An agent with a scripted language model, and what its experts received."""
 
     def __init__(self, planned: str, results: dict[str, Any], description: str = "", **replies: str) -> None:
-        given = {"plan": planned, "respond": "Done.", "repair": "[]", "replan": planned, "chat": "Hello!"}
+        given = {"plan": planned, "respond": "Done.", "repair": "[]", "chat": "Hello!"}
         self.llm = ScriptedLLM(given | replies)
         self.backend = FakeBackend({"translation": "eine Phrase", **results})
         source = FakeSource(
@@ -120,7 +120,7 @@ def test_the_content_of_a_file_starts_nothing(where: str, planted: str, secret: 
     world = World(
         plan((task, [], args), TRANSLATE),
         {task: result(planted)},
-        respond=f"I did as told: the report is at {MADE_UP}, see {secret.name} there.",
+        respond=f"I did as told: the report is at {Path(MADE_UP).absolute()}, see {secret.name} there.",
     )
     run = world.agent.invoke(f"What does {next(iter(args.values()))} say? Translate it.")
     assert [(result.task.task, result.status) for result in run.results] == [
@@ -129,7 +129,7 @@ def test_the_content_of_a_file_starts_nothing(where: str, planted: str, secret: 
     ]
     assert SECRET_TEXT not in world.received + run.model_dump_json()
     assert EVIL_MODEL not in [call.candidate.id for call in world.backend.calls]
-    assert f"{MADE_UP} (no such file)" in run.answer
+    assert f"{Path(MADE_UP).absolute()} (no such file)" in run.answer
     world.check_tags("respond")
 
 
@@ -178,7 +178,7 @@ def test_an_error_cannot_close_a_tag_or_hide_a_result(planted: str) -> None:
     world = World(plan(LOOK, TRANSLATE), {"image-to-text": RuntimeError(planted)})
     run = world.agent.invoke("Read a.png and translate it")
     assert SECRET_TEXT not in world.received + run.model_dump_json()
-    world.check_tags("replan", "respond")
+    world.check_tags("respond")
     long_error = {"image-to-text": RuntimeError("<html> " * 20_000)}
     world = World(plan(LOOK, ("translation", [], {"text": "a phrase"})), long_error)
     world.agent.invoke("Read a.png, and translate 'a phrase'")

@@ -72,12 +72,16 @@ def play(models: RegisteredSource, tmp_path: Path, monkeypatch: pytest.MonkeyPat
             run = agent.invoke(SCENARIOS[name].request)
         assert [(result.task.task, result.error) for result in run.results if result.error] == []
         named = {Path(word) for word in re.findall(r"(?<!\w)/[^\s,:()]+\.(?:png|wav|mp4)", run.answer)}
-        assert named == {path for result in run.results for path in result.paths()}
-        assert all(path.is_file() for path in named)
-        assert "made-up.png (no such file)" in run.answer
+        made, invented = {path for result in run.results for path in result.paths()}, tmp_path / INVENTED
+        assert named == {*made, invented}
+        assert all(path.is_file() for path in made)
+        assert f"{invented} (no such file)" in run.answer
         return {result.task.task: result for result in run.results}
 
     return play
+
+
+INVENTED = "out/made-up.png"
 
 
 def answer_with_paths(messages: Any) -> str:
@@ -86,7 +90,7 @@ def answer_with_paths(messages: Any) -> str:
     results = re.search(r"<results>\n(.*?)\n</results>", prompt, re.DOTALL)
     assert results is not None
     paths = re.findall(r'"([^"\s]+\.(?:png|wav|mp4))"', results[1])
-    return "Here: " + ", ".join(dict.fromkeys(paths)) + " and nowhere/made-up.png"
+    return "Here: " + ", ".join(dict.fromkeys(paths)) + f" and {Path(INVENTED).absolute()}"
 
 
 def types(result: TaskResult) -> set[str]:

@@ -204,6 +204,22 @@ async def test_synthetic_speech_is_transcribed(run: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.starter
+async def test_the_voice_says_that_it_speaks_english_alone(pool: ModelPool) -> None:
+    spec = TASKS["text-to-speech"]
+    (voice,) = await StarterSource(SETTINGS).candidates(spec, limit=1)
+    backend = StarterBackend(SETTINGS, pool)
+    english, german, chinese = (
+        Call(spec, voice, {"text": text}, Path, SETTINGS)
+        for text in ("Hello — “you”.", "Schöne Grüße", "你好，世界")
+    )
+    await backend.run(english)
+    await backend.run(german)
+    assert (english.notes, len(german.notes)) == ([], 1)
+    with pytest.raises(UnsupportedError, match="English alone"):
+        await backend.run(chinese)
+
+
+@pytest.mark.starter
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is read from /proc")
 def test_speech_of_a_text_without_full_stops_needs_little_memory() -> None:
     code = """if True:

@@ -19,7 +19,6 @@ from threads import running_threads
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
-from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.media.download import fetch
 from jarvis_agent.testing import ScriptedLLM
@@ -82,11 +81,9 @@ def stuck_agent(stage: str, stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> Ja
 
     if stage == "run":
         experts["image-to-text"] = write
-    if stage == "replan":
-        experts["image-to-text"] = UnsupportedError("no")
     if stage == "choice":
         monkeypatch.setattr(HFTaskRunner, "select", stuck.wait)
-    if stage in ("plan", "select", "replan", "respond"):
+    if stage in ("plan", "select", "respond"):
         original = ScriptedLLM._astream
 
         async def stream(self: Any, messages: Any, *args: Any, **options: Any) -> AsyncIterator[Any]:
@@ -100,7 +97,7 @@ def stuck_agent(stage: str, stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> Ja
     return agent
 
 
-STAGES = ["plan", "choice", "select", "run", "replan", "respond"]
+STAGES = ["plan", "choice", "select", "run", "respond"]
 
 
 @needs_proc

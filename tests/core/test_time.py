@@ -125,7 +125,7 @@ async def test_a_run_that_times_out_reports_what_is_done_and_what_is_not() -> No
     assert [result.status for result in run.results] == ["ok", "failed"]
     for part in (CAPTION, "translation", "JARVIS_RUN_TIMEOUT"):
         assert part in run.answer
-    assert "replan" not in llm.stages()
+    assert llm.stages() == ["plan"]
 
 
 async def test_planning_and_the_answer_have_time_limits_and_keep_what_is_complete() -> None:

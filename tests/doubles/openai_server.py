@@ -73,7 +73,6 @@ class Received:
 
 _TITLES = (
     ("repair", "#1 Task Planning Stage: repair"),
-    ("replan", "#1 Task Planning Stage: replan"),
     ("plan", "#1 Task Planning Stage"),
     ("select", "#2 Model Selection Stage"),
     ("respond", "#4 Response Generation Stage"),
@@ -89,14 +88,23 @@ class OpenAIDouble:
         key: the only key that is let in; None: any.
         rejects: fields of a request that are answered with 400, such as "response_format".
         chunk: characters of a streamed piece; 0: whole texts.
+        answers: JSON by path of GET requests; other paths have a list of one model.
 
-    `requests` are those that came so far.
+    `requests` are those that came so far, and `asked` the paths of GET requests.
     """
 
     def __init__(
-        self, replies: Any, *, key: str | None = None, rejects: tuple[str, ...] = (), chunk: int = 8
+        self,
+        replies: Any,
+        *,
+        key: str | None = None,
+        rejects: tuple[str, ...] = (),
+        chunk: int = 8,
+        answers: Mapping[str, Any] | None = None,
     ) -> None:
         self.requests: list[Received] = []
+        self.asked: list[str] = []
+        self.answers = answers or {}
         self.key = key
         self.rejects = rejects
         self.chunk = chunk
@@ -152,7 +160,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def do_GET(self) -> None:
-        self._json(200, {"object": "list", "data": [{"id": "double", "object": "model"}]})
+        self.double.asked.append(self.path)
+        listed = {"object": "list", "data": [{"id": "double", "object": "model"}]}
+        self._json(200, self.double.answers.get(self.path, listed))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import planning
 import pytest
 
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Task
+from jarvis_agent.testing import ScriptedLLM
 
 GOLD = [
     ["image-to-text", {"image": "a.jpg"}],
@@ -28,7 +29,7 @@ def test_only_correct_plans_are_accepted() -> None:
         task(12, "summarization", text="<resource>-1 and <resource>-0"),
     ]
     caption = task(0, "image-to-text", image="a.jpg")
-    question = ["visual-question-answering", {"text": "What?"}]
+    question: list[Any] = ["visual-question-answering", {"text": "What?"}]
     cases: list[tuple[Any, list[Task], bool]] = [
         (GOLD, swapped, True),
         (GOLD, [*swapped[:2], task(12, "summarization", text="<resource>-0 and <resource>-1")], False),
@@ -50,6 +51,17 @@ def test_node_f1_counts_repeated_tasks() -> None:
     assert (planning.node_f1([], []), planning.node_f1(GOLD, [])) == (1.0, 0.0)
 
 
-def test_the_settings_and_requests_of_the_benchmark_are_valid() -> None:
-    assert all(fields.keys() <= Settings.model_fields.keys() for _, fields in planning.WAYS.values())
+async def test_every_way_plans_a_request() -> None:
+    case = planning.read_cases(planning.REQUESTS)[0]
+    [[name, args]] = case.plans[0]
+    plan = json.dumps([{"task": name, "id": 0, "dep": [-1], "args": args}])
+    for way in planning.WAYS.values():
+        llm = ScriptedLLM({"plan": plan})
+        [outcome] = await planning.plan_cases(llm, way, [case])
+        assert (outcome.is_right, outcome.calls, outcome.failure) == (True, 1, "")
+        assert ("response_format" in llm.calls[0].kwargs) is (way.structured_output == "always")
+        assert (len(llm.calls[0].messages) > 2) is (way.examples == "default")
+
+
+def test_the_requests_of_the_benchmark_have_plans() -> None:
     assert all(case.plans for case in planning.read_cases(planning.REQUESTS))

@@ -375,3 +375,16 @@ async def test_further_runs_have_the_selection_of_the_first_and_events_of_their_
     own = [event.kind for event in events if event.task and event.task.id == 2001]
     assert own == ["task", "selected", "started", "finished"]
     assert executor.notes == ["task 1 (echo) was run 64 times, once for each result of task 0"]
+
+
+def test_the_results_that_belong_to_a_failed_run_are_left_out_with_it() -> None:
+    ask = TaskSpec("ask", "tool", "Ask.", (Arg("image", "image"), Arg("text", "text")), ("text",))
+    said = [result_of("say", Resource(kind="text", text="x"), number=i) for i in (1, 2001, 2002)]
+    said[1] = said[1].model_copy(update={"status": "failed", "resources": []})
+    found = {0: [result_of("extract-frames", *[image(f"{n}.png") for n in "abc"])], 1: said}
+    task = Task(task="ask", id=5, dep=[0, 1], args={"image": "<resource>-0", "text": "<resource>-1"})
+    tasks, _ = runs_of(task, ask, found)
+    assert [task.args for task in tasks] == [
+        {"image": "<resource>-0[1]", "text": "<resource>-1[1]"},
+        {"image": "<resource>-0[3]", "text": "<resource>-2002[1]"},
+    ]

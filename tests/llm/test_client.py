@@ -17,7 +17,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from jarvis_agent.core.errors import BudgetError, LLMError
 from jarvis_agent.core.settings import Budget, Settings
 from jarvis_agent.core.types import Usage
-from jarvis_agent.llm.budget import count_tokens
+from jarvis_agent.llm.budget import DEFAULT_WINDOW, count_tokens
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.thinking import ThinkingFilter
@@ -240,7 +240,7 @@ class TestWithServer:
             return [request.body.get("max_completion_tokens") for request in server.requests]
 
         with OpenAIDouble("[]") as server:
-            assert await sent(server) == [4096, 4096]
+            assert await sent(server) == [16_384, 16_384]
             assert await sent(server, window=2000) == [1000, 1000]
             assert await sent(server, profile={"max_input_tokens": 128_000, "max_output_tokens": 9000}) == [
                 9000,
@@ -248,8 +248,33 @@ class TestWithServer:
             ]
             assert await sent(server, max_tokens=77) == [77, 77]
         with OpenAIDouble("[]", rejects=("max_completion_tokens",)) as server:
-            assert await sent(server) == [4096, None, None]
+            assert await sent(server) == [16_384, None, None]
             assert "response_format" in server.requests[-1].body
+
+    @pytest.mark.parametrize(
+        ("answers", "window"),
+        [
+            ({}, DEFAULT_WINDOW),
+            ({"/v1/models": {"data": [{"id": "x"}, {"id": "default", "max_model_len": 9000}]}}, 9000),
+            ({"/v1/models": {"data": [{"id": "only", "context_length": 7000}]}}, 7000),
+            ({"/v1/models": {"data": [{"id": "x", "max_model_len": 1}, {"id": "y"}]}}, DEFAULT_WINDOW),
+            ({"/v1/models": {"data": [{"id": "default", "meta": {"n_ctx": 5000, "n_ctx_train": 1}}]}}, 5000),
+            ({"/props": {"default_generation_settings": {"n_ctx": 6000}}}, 6000),
+            ({"/v1/models": [7], "/props": "no"}, DEFAULT_WINDOW),
+        ],
+    )
+    async def test_the_window_of_a_model_with_an_unknown_name_is_what_its_server_says(
+        self, answers: dict[str, Any], window: int
+    ) -> None:
+        with OpenAIDouble("[]", answers=answers) as server:
+            client = served(server)
+            assert await client.window() == window
+            assert await client.window() == window
+            assert len(server.asked) <= 2, "it is asked once"
+            assert await served(server, context_window=2048).window() == 2048
+        assert await served(server).window() == DEFAULT_WINDOW, "the server is gone"
+        known = ScriptedLLM([], profile={"max_input_tokens": 32_000})
+        assert await LLMClient(known, Settings()).window() == 32_000
 
     async def test_a_bad_request_for_another_reason_does_not_disable_schemas(self) -> None:
         with OpenAIDouble([Failure(400), Failure(400), "[]"]) as server:

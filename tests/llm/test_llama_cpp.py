@@ -162,29 +162,6 @@ def test_a_file_is_in_memory_once_and_only_as_long_as_it_is_used(model: ChatGGUF
     assert model.llama.nbytes == WEIGHTS.stat().st_size  # type: ignore[union-attr]
 
 
-def test_an_adapter_is_for_plans_alone_and_needs_no_second_copy(tmp_path: Path) -> None:
-    class Server:
-        listening_address = "http://127.0.0.1:1"
-        asked: ClassVar[list[dict[str, Any]]] = []
-
-        def handle_completions(self, asked: dict[str, Any]) -> dict[str, Any]:
-            self.asked.append(asked)
-            return {"choices": [{"finish_reason": "stop", "logprobs": {"content": []}}]}
-
-    weights, adapter = tmp_path / "model.gguf", tmp_path / "adapter.gguf"
-    chat = LlamaCpp.of(weights, 512, 0)
-    assert LlamaCpp.of(weights, 512, 0, adapter) is chat
-    assert LlamaCpp.of(weights, 512, 0, tmp_path / "other.gguf") is not chat
-    chat._server = Server()
-    chat.complete("a", "b", 9)
-    assert Server.asked[0]["lora"] == [{"id": 0, "scale": 1.0}]
-    loaded = LlamaCpp.of(weights, 256, 0)
-    loaded._server = Server()
-    second = LlamaCpp.of(weights, 256, 0, adapter)
-    assert (second is loaded, second.adapter, loaded.adapter) == (False, adapter, None)
-    assert LlamaCpp.of(weights, 256, 0) is loaded
-
-
 def test_texts_are_written_by_the_language_model_of_the_user(model: ChatGGUF, tmp_path: Path) -> None:
     link = tmp_path / "my-model-135m.gguf"
     link.symlink_to(str(WEIGHTS))
@@ -192,7 +169,10 @@ def test_texts_are_written_by_the_language_model_of_the_user(model: ChatGGUF, tm
     settings = Settings(offline=True, output_dir=tmp_path, selection_file="off")
     copies = len(LlamaCpp._shared)
     with JarvisAgent(
-        model=ChatGGUF(path=link), planner=lambda _: plan, responder=lambda _: "done", settings=settings
+        model=ChatGGUF(path=link, temperature=0),
+        planner=lambda _: plan,
+        responder=lambda _: "done",
+        settings=settings,
     ) as agent:
         (result,) = agent.invoke("What?").results
         assert "Paris" in str(result.output)
@@ -351,7 +331,7 @@ def test_the_agent_takes_it_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None
         assert (resolved.temperature, resolved.n_ctx, resolved.n_gpu_layers) == (0.0, 2048, 0)
     assert describe_model(resolved) == "SmolLM2-135M-Instruct.Q4_1.gguf"
     assert is_small(resolved)
-    assert length_options(resolved, settings) == {"max_tokens": 1024}
+    assert length_options(resolved, 2048) == {"max_tokens": 1024}
     assert schema_options(resolved, settings, "plan", {"type": "object"})
     with JarvisAgent(model=name) as agent:
         assert isinstance(agent.model, BaseChatModel)

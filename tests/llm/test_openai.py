@@ -17,7 +17,11 @@ from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate, first_candidate
 
 REQUEST = "Describe a.jpg and say it"
-REPLIES = {"plan": DESCRIBE_ALOUD, "select": first_candidate, "respond": "A cat; hear it in speech.wav."}
+REPLIES = {
+    "plan": DESCRIBE_ALOUD,
+    "select": first_candidate,
+    "respond": "A cat; hear it in 1-text-to-speech.wav.",
+}
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -39,9 +39,18 @@ def address() -> Iterator[str]:
         yield address
 
 
-def run_of(address: str, **given: Any) -> Run:
-    # The long prompts would take it minutes.
-    chosen = {"model": "smollm2", "prompts": "small", "run_timeout": 1500, "llm_timeout": 600, **given}
+PROMPTS = {
+    "plan": "Write a JSON list of the tasks: {{ Available Task List }}.\n---\n{{ User Input }}",
+    "repair": "Write these tasks again as JSON, corrected.\n---\n{{ Broken Tasks }}",
+    "respond": "Answer in one sentence from the results.\n---\n{{ Predictions }}\n{{ User Input }}",
+}
+"""The long prompts would take it minutes."""
+
+
+def run_of(address: str, folder: Path, **given: Any) -> Run:
+    for stage, text in PROMPTS.items():
+        (folder / f"{stage}.md").write_text(text)
+    chosen = {"model": "smollm2", "prompts": folder, "run_timeout": 1500, "llm_timeout": 600, **given}
     settings, source = Settings(base_url=address, **chosen), FakeSource(map(fake_candidate, EXPERTS))
     with JarvisAgent(sources=[source], backends=[FakeBackend(EXPERTS)], settings=settings) as agent:
         return agent.invoke("Describe a.jpg and say it aloud")
@@ -68,11 +77,14 @@ def check(run: Run, home: Path) -> None:
             assert any(path.name in run.answer for path in made)
 
 
-def test_whatever_it_writes_the_plan_is_valid_and_the_answer_honest(address: str, home: Path) -> None:
+def test_whatever_it_writes_the_plan_is_valid_and_the_answer_honest(
+    address: str, home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     # One test, so that parallel workers do not each serve the model.
-    run = run_of(address, structured_output="never")
+    folder = tmp_path_factory.mktemp("prompts")
+    run = run_of(address, folder, structured_output="never")
     check(run, home)
     assert run.usage["respond" if run.plan.tasks else "chat"].calls == 1  # one that repeats itself is stopped
-    run = run_of(address)
+    run = run_of(address, folder)
     check(run, home)
     assert not any("is not an available task" in note for note in run.plan.notes)

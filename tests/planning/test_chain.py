@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,21 +25,18 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.llm.budget import count_tokens
-from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.usage import UsageMeter
-from jarvis_agent.planning.chain import PlanOutputParser, replanning_chain
+from jarvis_agent.planning.chain import PlanOutputParser, read_further_tasks
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.plan import PlanDraft
 from jarvis_agent.testing import ScriptedLLM
 
 LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'
 SPEAK = '{"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<resource>-0"}}'
 DEPTH = '{"task": "depth-estimation", "id": 2, "dep": [-1], "args": {"image": "a.jpg"}}'
 NOISE = '{"task": "make-noise", "id": 0, "dep": [-1], "args": {"loud": true}}'
-MAKE_NOISE = TaskSpec("make-noise", "tool", "Make noise.", (), ("audio",))
 ASK = "What about a.jpg?"
 DEAD = LLMError("the line went dead")
+CROP = {"image": "a.jpg", "box": "left half"}
 
 
 def names(plan: Plan) -> list[tuple[int, str]]:
@@ -51,7 +49,7 @@ def prompt_of(llm: ScriptedLLM, call: int = 0) -> str:
 
 class TestRunnable:
     def test_it_works_alone_with_the_methods_of_a_runnable(self) -> None:
-        llm = ScriptedLLM({"plan": f"[{LOOK}, {SPEAK}]", "repair": "[]"})
+        llm = ScriptedLLM({"plan": f"[{LOOK}, {SPEAK}]"})
         chain = planning_chain(llm)
         expected = [(0, "image-to-text"), (1, "text-to-speech")]
         value = {
@@ -63,7 +61,7 @@ class TestRunnable:
         plan = chain.invoke(value)
         assert names(plan) == expected
         assert plan.tasks[1].dep == [0]
-        assert plan.notes == ["“c.jpg” is not planned"]
+        assert plan.notes == [], "a file that the request does not need is no gap"
         for part in (ASK, "a.jpg", "b.png", "c.jpg", "Draw a zoo", "/out/zoo.png"):
             assert part in prompt_of(llm)
         assert "/abs/" not in prompt_of(llm)
@@ -75,7 +73,7 @@ class TestRunnable:
             chain | RunnableLambda(lambda plan: plan),
         ):
             assert names(derived.invoke(ASK)) == expected
-        assert llm.stages() == ["plan", "repair", *["plan"] * 6]
+        assert llm.stages() == ["plan"] * 7
 
     async def test_tasks_are_emitted_before_the_plan_is_complete(self) -> None:
         stream = planning_chain(ScriptedLLM((f"[{LOOK}, ", 600.0, f"{SPEAK}]"))).astream(ASK)
@@ -166,16 +164,27 @@ def _descendants(run: Any) -> list[Any]:
 
 
 class TestRepair:
-    def test_broken_tasks_are_sent_back_once_with_their_error_only(self) -> None:
-        llm = ScriptedLLM({"plan": f"[{NOISE}, {SPEAK}]", "repair": f"[{LOOK}]"})
+    def test_broken_tasks_are_sent_back_once_with_request_files_and_valid_tasks(self) -> None:
+        llm = ScriptedLLM({"plan": f"[{NOISE}, {SPEAK}, {DEPTH}]", "repair": f"[{LOOK}]"})
         chunks = list(planning_chain(llm).stream(ASK))
-        assert names(chunks[0]) == [(0, "image-to-text"), (1, "text-to-speech")]
+        assert names(sum(chunks, Plan())) == [
+            (2, "depth-estimation"),
+            (0, "image-to-text"),
+            (1, "text-to-speech"),
+        ]
         assert chunks[-1].notes == ["task 0 (image-to-text): it was repaired by its planner"]
         assert llm.stages() == ["plan", "repair"]
-        for part in ("make-noise", "is not an available task"):
+        for part in ("make-noise", "is not an available task", ASK, '- image: "a.jpg"', 'depth-estimation"'):
             assert part in prompt_of(llm, 1)
-        for part in (ASK, SPEAK):
-            assert part not in prompt_of(llm, 1)
+        assert 'text-to-speech"' not in prompt_of(llm, 1), "it waits for the broken task"
+
+    def test_a_planner_may_say_that_a_broken_task_is_not_wanted(self) -> None:
+        for reply, removed in (("[]", False), ('{"tasks": []}', False), ("I cannot.", True)):
+            llm = ScriptedLLM({"plan": f"[{NOISE}, {DEPTH}]", "repair": reply})
+            plan = planning_chain(llm).invoke(ASK)
+            assert names(plan) == [(2, "depth-estimation")]
+            assert "make-noise" in str(plan.notes)
+            assert bool(plan.removed) is removed
 
     def test_a_name_close_to_one_file_of_its_kind_means_that_file(self) -> None:
         """By extension, case or one letter. Other names are sent back with the list of files."""
@@ -294,19 +303,13 @@ class TestContextWindow:
             "long": "Sum up: " + "ten words " * 9000,
         }
         sizes: dict[tuple[str, str, str], int] = {}
-        for prompts, (label, text) in product(("default", "paper", "small"), requests.items()):
+        for prompts, (label, text) in product(("default", "paper"), requests.items()):
             llm = ScriptedLLM({"plan": f"[{NOISE}]", "repair": f"[{LOOK}]"})
             chain = planning_chain(llm, prompts=prompts, settings=self.SETTINGS)
             chain.invoke({"input": text, **self.GIVEN})
             sizes |= {(prompts, label, call.stage): count_tokens(call.prompt) for call in llm.calls}
-        assert len(sizes) == 18
+        assert len(sizes) == 12
         assert {case: size for case, size in sizes.items() if size > 0.85 * 4096} == {}
-
-    def test_a_task_that_the_request_names_is_offered_before_others(self) -> None:
-        llm = ScriptedLLM("[]")
-        chain = planning_chain(llm, settings=self.SETTINGS)
-        chain.invoke("Run normal-control on a.jpg")
-        assert "\n- normal-control(" in prompt_of(llm)
 
     @pytest.mark.slow
     def test_long_descriptions_of_a_few_tools_are_left_out(self) -> None:
@@ -314,17 +317,6 @@ class TestContextWindow:
         llm = ScriptedLLM("[]")
         planning_chain(llm, tools=tools, settings=self.SETTINGS).invoke("Use tool-3")
         assert count_tokens(prompt_of(llm)) < 4096
-
-    def test_replanning_fits_it(self) -> None:
-        task = Task(task="image-to-text", id=0, args={"image": "a.jpg"})
-        failed = TaskResult(
-            task=task, status="failed", error="it reads no such image", failure="UnsupportedError"
-        )
-        llm = ScriptedLLM({"replan": "[]"})
-        given = {"input": ASK, "plan": Plan(tasks=[task]), "results": [failed], **self.GIVEN}
-        replanning_chain(llm, settings=self.SETTINGS).invoke(given)
-        assert count_tokens(prompt_of(llm)) < 0.85 * 4096
-        assert "it reads no such image" in prompt_of(llm)
 
 
 class TestFailures:
@@ -393,7 +385,7 @@ class TestPrompts:
             chain.invoke({"input": ASK, "chat_history": history})
             assert text in prompt_of(llm)
 
-    @pytest.mark.parametrize("prompts", ["default", "paper", "small"])
+    @pytest.mark.parametrize("prompts", ["default", "paper"])
     def test_attached_files_reach_the_model_with_every_prompt_set(self, prompts: str) -> None:
         llm = ScriptedLLM({"plan": f"[{LOOK.replace('a.jpg', 'b.jpg')}]"})
         chain = planning_chain(llm, prompts=prompts)
@@ -404,52 +396,66 @@ class TestPrompts:
         assert ('"a.jpg"' in human) == (prompts == "default"), "a prompt without files adds those not named"
         assert "/abs/" not in human
 
-    def test_a_short_context_shows_the_likely_tasks_and_a_long_one_all(self) -> None:
-        request = "Read a.jpg aloud, then do a tabular regression"
-        llm = ScriptedLLM('[{"task": "mlsd-control", "id": 0, "args": {"image": "a.jpg"}}]')
-        plan = planning_chain(llm, hints=OfflinePlanner()).invoke(request)
-        for name, listed in (("text-to-speech", True), ("tabular-regression", True), ("mlsd-control", False)):
-            assert (f"- {name}(" in prompt_of(llm)) is listed
-        assert names(plan)[0] == (0, "mlsd-control")
-        llm = ScriptedLLM("[]", profile={"max_input_tokens": 128_000})
-        planning_chain(llm).invoke(request)
-        assert all(f"- {name}(" in prompt_of(llm) for name in TASKS)
+    def test_every_task_is_listed_in_the_same_order_whatever_the_request(self) -> None:
+        requests = (ASK, "Read a.jpg aloud, then do a tabular regression", "Hello")
+        llm = ScriptedLLM({"plan": "[]"}, profile={"max_input_tokens": 8192, "structured_output": True})
+        chain = planning_chain(llm, settings=Settings(structured_output="always"))
+        for request in requests:
+            chain.invoke({"input": request, "files": ["a.jpg"]})
+        assert len({call.messages[0].text for call in llm.calls}) == 1
+        assert len({json.dumps(call.kwargs["response_format"]) for call in llm.calls}) == 1
+        assert all(re.search(rf"(?m)(^|, ){name}[(,]", prompt_of(llm)) for name in TASKS)
 
-    def test_models_below_two_billion_parameters_get_the_small_prompts_unless_others_are_set(self) -> None:
-        def is_small(name: str, **given: Any) -> bool:
-            settings = Settings(base_url="http://127.0.0.1:9/v1", model=name, **given)
-            return planning_chain(None, settings=settings).get_prompts()[0] == load_prompts("small").plan
+    def test_a_plan_with_all_tasks_takes_few_tokens_and_nearly_all_are_the_same_for_every_request(
+        self,
+    ) -> None:
+        """By our estimate, which counts a third more than the tokenizers of large models."""
+        llm = ScriptedLLM("[]")
+        planning_chain(llm, settings=Settings(structured_output="always")).invoke(ASK)
+        system, human = (count_tokens(str(message.text)) for message in llm.calls[0].messages)
+        schema = count_tokens(json.dumps(llm.calls[0].kwargs["response_format"]))
+        assert system + schema + human <= 4200
+        assert human <= 50
 
-        small = "-0.5b llama3.2:1b SmolLM2-135M-Instruct TinyLlama gemma3:270m qwen3:1.7B a/qwen-1.5b.gguf"
-        large = "gpt-5-mini llama3.2:3b mixtral-8x7b qwen3:30b-a1b qwen-7b-1m gpt-4.1-1m destiny tiny-2b"
-        assert {name for name in f"{small} {large}".split() if is_small(name)} == set(small.split())
-        assert not is_small("llama3.2:1b", prompts="default")
-        assert is_small("llama3.2:3b", prompts="small")
+    def test_a_list_that_is_too_long_has_no_descriptions(self) -> None:
+        for window, described in ((4096, False), (32_000, True)):
+            llm = ScriptedLLM("[]")
+            planning_chain(llm, settings=Settings(context_window=window)).invoke(ASK)
+            assert ("Take the sound out of a video" in prompt_of(llm)) is described
+            assert "extract-audio(video)" in prompt_of(llm)
 
     @pytest.mark.parametrize(
-        ("model", "is_sure", "drafted", "tools", "is_asked"),
-        [
-            ("qwen-0.5b", True, f"[{LOOK}, {SPEAK}]", None, False),
-            ("qwen-0.5b", True, "[]", None, False),
-            ("qwen-0.5b", False, f"[{LOOK}, {SPEAK}]", None, False),
-            ("qwen-0.5b", False, "[]", None, False),
-            ("qwen-0.5b", False, "[]", [MAKE_NOISE, "depth-estimation"], True),
-            ("qwen-0.5b", False, f"[{LOOK}, {SPEAK}]", [MAKE_NOISE, "depth-estimation"], True),
-            ("qwen-8b", True, f"[{LOOK}, {SPEAK}]", None, True),
-        ],
+        ("name", "count"), [("gpt-5-mini", 0), ("qwen-7b", 9), ("qwen-0.5b", 9), ("q-70b", 0)]
     )
-    def test_a_small_model_plans_only_what_it_may_plan_better_than_the_hints(
-        self, model: str, is_sure: bool, drafted: str, tools: Any, is_asked: bool
-    ) -> None:
-        llm, draft = ScriptedLLM(f"[{DEPTH}]", model_name=model), Plan.parse(drafted)
+    def test_worked_examples_are_shown_to_models_that_need_them(self, name: str, count: int) -> None:
+        llm = ScriptedLLM("[]", model_name=name)
+        planning_chain(llm).invoke(ASK)
+        shown = [str(message.text) for message in llm.calls[0].messages if message.type == "ai"]
+        assert len(shown) >= count if count else not shown
+        assert all(text.startswith('{"tasks": [') for text in shown), "in the form that is asked for"
 
-        class Hints(OfflinePlanner):
-            def draft(self, request: PlanRequest) -> PlanDraft:
-                return PlanDraft(draft, is_sure)
+    def test_any_example_selector_can_be_passed(self) -> None:
+        from langchain_core.embeddings import DeterministicFakeEmbedding
+        from langchain_core.example_selectors import SemanticSimilarityExampleSelector
+        from langchain_core.vectorstores import InMemoryVectorStore
 
-        plan = planning_chain(llm, tools=tools, hints=Hints()).invoke(ASK)
-        assert len(llm.calls) == is_asked
-        assert names(plan) == names(Plan.parse(f"[{DEPTH}]") if is_asked else draft)
+        examples = [
+            {"input": f"Describe e{n}.jpg", "plan": f"[{LOOK.replace('a.jpg', f'e{n}.jpg')}]"}
+            for n in range(4)
+        ]
+        selector = SemanticSimilarityExampleSelector.from_examples(
+            examples, DeterministicFakeEmbedding(size=8), InMemoryVectorStore, k=2, input_keys=["input"]
+        )
+        llm = ScriptedLLM("[]")
+        planning_chain(llm, examples=selector).invoke(ASK)
+        assert [message.type for message in llm.calls[0].messages] == [
+            "system",
+            *["human", "ai"] * 2,
+            "human",
+        ]
+        for wrong in ("nearest", 7):
+            with pytest.raises(ConfigError, match="examples are"):
+                planning_chain(llm, examples=wrong)
 
     def test_a_model_that_does_not_end_its_plan_is_stopped(self) -> None:
         tasks = [
@@ -465,24 +471,63 @@ class TestPrompts:
         plan = planning_chain(ScriptedLLM(("[", tasks[0], *copies[1:6], DEAD))).invoke("Count aloud")
         assert [task.args["text"] for task in plan.tasks] == ["0", "5", "5", "5", "5"]
 
-    def test_the_schema_is_sent_and_small_prompts_allow_the_tasks_of_the_examples_only(self) -> None:
+    def test_the_schema_is_sent_and_names_a_purpose_if_the_prompt_does(self) -> None:
         with OpenAIDouble('{"tasks": []}') as server:
             settings = Settings(base_url=server.base_url)
             planning_chain(None, settings=settings).invoke(ASK)
-            planning_chain(None, settings=settings, prompts="small").invoke(ASK)
             planning_chain(None, settings=settings, prompts="paper").invoke(ASK)
-            full, small, paper = [request.body for request in server.requests]
-        assert ['"purpose"' in json.dumps(body["response_format"]) for body in (full, small, paper)] == [
-            True, False, False,
-        ]  # fmt: skip
-        forms = small["response_format"]["json_schema"]["schema"]["properties"]["tasks"]["items"]["anyOf"]
-        shown = [json.loads(m["content"])["tasks"] for m in small["messages"] if m["role"] == "assistant"]
-        assert len(shown) == 3
-        allowed = {name for form in forms for name in form["properties"]["task"]["enum"]}
-        assert allowed == {task["task"] for plan in shown for task in plan}
-        assert "a.jpg" in json.dumps(full["response_format"])
+            full, paper = [request.body for request in server.requests]
+        assert ['"purpose"' in json.dumps(body["response_format"]) for body in (full, paper)] == [True, False]
+        assert "a.jpg" not in json.dumps(full["response_format"])
         reply = {
             "tasks": [{"task": "image-to-text", "id": 0, "dep": [], "args": {"text": None, "image": "a.jpg"}}]
         }
         plan = planning_chain(ScriptedLLM(json.dumps(reply))).invoke(ASK)
         assert [task.args for task in plan.tasks] == [{"image": "a.jpg"}]
+
+
+class TestFurtherTasks:
+    """What a language model adds to a plan once it has seen the results."""
+
+    MADE = Resource(kind="image", path=Path("/out/1/0-crop-image.png"))
+    DONE: ClassVar[list[TaskResult]] = [
+        TaskResult(task=Task(task="crop-image", id=0, args=CROP), status="ok", resources=[MADE]),
+        TaskResult(task=Task(task="text-to-speech", id=1, args={"text": "hi"}), status="failed", error="no"),
+    ]
+
+    def added(self, *tasks: dict[str, Any]) -> Plan:
+        request = PlanRequest.of({"input": ASK, "files": ["a.jpg"]})
+        plan = Plan(tasks=[result.task for result in self.DONE])
+        reply = json.dumps({"tasks": [{"dep": [-1], **task} for task in tasks]})
+        return read_further_tasks(reply, request, plan, self.DONE, Settings())
+
+    def test_they_refer_to_finished_tasks_and_to_files_of_the_results(self) -> None:
+        plan = self.added(
+            {"task": "resize-image", "id": 2, "args": {"image": "<resource>-0", "width": 9}},
+            {"task": "image-to-text", "id": 3, "args": {"image": "0-crop-image.png"}},
+            {"task": "text-to-speech", "id": 4, "args": {"text": "<resource>-3"}},
+        )
+        assert [(task.id, task.dep) for task in plan.tasks] == [(2, [0]), (3, [-1]), (4, [3])]
+        assert not plan.removed
+
+    def test_a_task_that_was_run_a_failed_one_and_their_dependants_are_left_out(self) -> None:
+        plan = self.added(
+            {"task": "crop-image", "id": 2, "args": CROP},
+            {"task": "text-to-speech", "id": 3, "args": {"text": "hi"}},
+            {"task": "automatic-speech-recognition", "id": 4, "args": {"audio": "<resource>-3"}},
+            {"task": "automatic-speech-recognition", "id": 5, "args": {"audio": "<resource>-1"}},
+        )
+        assert plan.tasks == []
+        assert any("<resource>-1 cannot be its audio" in note for note in plan.removed)
+
+    def test_ids_in_use_are_replaced_and_no_other_file_can_be_named(self) -> None:
+        plan = self.added(
+            {"task": "depth-estimation", "id": 0, "args": {"image": "a.jpg"}},
+            {"task": "depth-estimation", "id": 7, "args": {"image": "/etc/passwd"}},
+            {"task": "depth-estimation", "id": 8, "args": {"image": "http://evil.example/x.png"}},
+        )
+        assert [(task.id, task.args) for task in plan.tasks] == [(100, {"image": "a.jpg"})]
+        assert len(plan.removed) == 2
+
+    def test_a_reply_without_tasks_adds_nothing(self) -> None:
+        assert self.added() == Plan()

@@ -58,7 +58,7 @@ def test_a_text_without_a_plan_is_an_empty_plan_that_may_be_repaired() -> None:
         ("<think>I would write []", ""),
         ('{"error": "I cannot do that"}', {"error": "I cannot do that"}),
         ('{"image-to-text": {"image": "a.jpg"}}', {"image-to-text": {"image": "a.jpg"}}),
-        ("[1, 2]", ""),
+        ("[1, 2]", "[1, 2]"),
         ('{"tasks": [', {"tasks": []}),
     ):
         parser = finished(text)

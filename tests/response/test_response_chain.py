@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from langchain_core.runnables import Runnable
 
 from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.messages import CHINESE, ENGLISH
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
@@ -62,9 +64,6 @@ What did not work:
 
 About the plan:
 - the task fly is unknown and was left out"""
-
-
-FAILURES = REPORT.split("\n\n")[1]
 
 
 def without_help(report: str) -> tuple[str, str]:
@@ -214,38 +213,40 @@ class TestResponseChain:
         for part in ("First line.", SPEECH.name, "3.26", "no model is left", "org/voice", "read it"):
             assert part in prompt
 
-    async def test_a_small_model_is_told_the_results_in_sentences(self) -> None:
-        llm = ScriptedLLM("Here is your speech: text-to-speech.wav.", model_name="qwen-1.5b")
-        request = "Lis la page à haute voix, et dis ce que tu en penses."
-        assert (await answer(response_chain(llm), request)).startswith(f"Here is your speech: {SPEECH}.")
-        prompt = llm.calls[0].prompt
-        for part in ("The text in page.png reads", "First line.", SPEECH.name, "no model is left", request):
-            assert part in prompt
-        for part in (str(SPEECH), "org/voice", "1.2"):
-            assert part not in prompt
-        await answer(response_chain(llm), request, Plan(tasks=[READ]), RESULTS[:1])
-        assert "page.png: " in llm.calls[1].prompt
+    async def test_a_small_model_writes_no_answer_from_results(self) -> None:
+        llm = ScriptedLLM("Hello!", model_name="qwen-1.5b")
+        assert await answer(response_chain(llm)) == REPORT
+        assert llm.calls == []
+        assert await answer(response_chain(llm), "hi", Plan(), []) == "Hello!"
+        assert llm.stages() == ["chat"]
 
-    @pytest.mark.parametrize("request_", ["Read page.png aloud", "把 page.png 读出来"])
-    async def test_a_small_model_is_not_asked_where_the_report_says_all(self, request_: str) -> None:
-        nothing = Plan(
-            notes=["“Draw a zoo” needs text-to-image, but no model for it is available here (see `jarvis`)"]
-        )
-        for name, calls in (("qwen-1.5b", 0), ("qwen-8b", 2)):
-            llm = ScriptedLLM("I do it.", model_name=name)
-            assert str(SPEECH) in await answer(response_chain(llm), request_)
-            assert nothing.notes[0] in await answer(response_chain(llm), "Draw a zoo", nothing, [])
-            assert len(llm.calls) == calls
+    async def test_texts_of_input_files_are_shown_once_and_many_boxes_not_at_all(
+        self, tmp_path: Path
+    ) -> None:
+        mail = tmp_path / "mail.txt"
+        mail.write_text("The kiln arrives on Tuesday.")
+        file = Resource(kind="text", path=mail, name="mail.txt")
+        picture = Resource(kind="image", path=tmp_path / "a.jpg", name="a.jpg")
+        box = {"label": "cup", "score": 0.9, "box": {"xmin": 11, "ymin": 22, "xmax": 33, "ymax": 44}}
+        tasks = [Task(task="text-to-speech", id=n, args={"text": "mail.txt"}) for n in range(2)]
+        spoken = [TaskResult(task=task, status="ok", output={"path": "x"}) for task in tasks]
+        for count, shown in ((2, True), (6, False)):
+            responder, llm = by_llm({"respond": "On Tuesday."})
+            results = [*spoken, result("object-detection", [box] * count)]
+            plan = Plan(tasks=[each.task for each in results])
+            await answer(responder, "Read mail.txt aloud", plan, results, files=[file, picture])
+            prompt = llm.calls[0].prompt
+            assert prompt.count("The kiln arrives on Tuesday.") == 1
+            assert ("[11, 22, 33, 44]" in prompt) is shown
+            assert "xmin" not in prompt
+            assert f'{{"cup": {count}}}' in prompt
 
-    async def test_a_small_model_guesses_no_answer(self) -> None:
-        llm = ScriptedLLM("There are two.", model_name="qwen-1.5b")
-        count = Task(task="object-detection", id=0, args={"image": "a.jpg"})
-        failed = TaskResult(task=count, status="failed", error="no model is left")
-        text = await answer(response_chain(llm), "How many dogs are in a.jpg?", Plan(tasks=[count]), [failed])
-        assert ("no model is left" in text, llm.calls) == (True, [])
-        dog = result("image-classification", labels(malamute=0.9))
-        text = await answer(response_chain(llm), "Is this a dog?", Plan(tasks=[dog.task]), [dog])
-        assert ("It is a malamute" in text, llm.calls) == (True, [])
+    async def test_empty_blocks_are_left_out(self) -> None:
+        responder, llm = by_llm({"respond": "It says: First line."})
+        await answer(responder, "read it", Plan(tasks=[READ]), RESULTS[:1])
+        human = str(llm.calls[0].messages[-1].text)
+        assert [tag for tag in ("chat-log", "files", "texts", "plan-notes") if f"<{tag}>" in human] == []
+        assert "<results>" in human
 
     async def test_nothing_is_added_to_the_answer_of_a_request_that_needs_no_task(self) -> None:
         plan = OfflinePlanner().invoke("Hello there!")
@@ -258,55 +259,75 @@ class TestResponseChain:
         assert "".join(pieces) == said
         assert len(pieces) > 2
 
-    async def test_paths_in_the_answer_are_checked(self) -> None:
-        said = "From page.png and /old/x.png I made /tmp/audio.wav, and video.mp4."
-        responder, _ = by_llm({"respond": said})
-        turn = ChatTurn("q", "a", (Resource(kind="image", path=Path("/old/x.png")),))
-        text = await answer(responder, "read page.png", GOOD_PLAN, GOOD, turns=(turn,))
-        assert text == f"From page.png and /old/x.png I made {SPEECH}, and video.mp4 (no such file)."
+    async def test_names_of_made_files_become_paths_and_invented_outputs_are_marked(self) -> None:
+        invented = Settings().output_dir.absolute() / "zoo.png"
+        said = f"From page.png I made text-to-speech.wav, not video.mp4 or {invented}."
+        text = await answer(by_llm({"respond": said})[0], "read page.png", GOOD_PLAN, GOOD)
+        assert text == f"From page.png I made {SPEECH}, not video.mp4 or {invented} (no such file)."
 
-    async def test_an_untrusted_client_does_not_learn_which_files_exist(self) -> None:
-        said = f"{SPEECH} and {__file__}"
-        for restricted, mark in ((False, ""), (True, " (no such file)")):
-            responder, _ = by_llm({"respond": said})
-            text = await answer(responder, "read it", GOOD_PLAN, GOOD, restricted=restricted)
-            assert text == said + mark
+    @pytest.mark.parametrize(
+        "said",
+        [
+            f"{SPEECH}",
+            f"451\n\n{SPEECH}",
+            f"I heard nothing like it, but the file is {SPEECH}. Save it as street-edges.png.",
+        ],
+    )
+    async def test_the_answer_is_the_models_own(self, said: str) -> None:
+        """Results that it does not repeat, rejects or contradicts are not appended."""
+        assert await answer(by_llm({"respond": said})[0], "x", GOOD_PLAN, GOOD) == said
 
-    async def test_failures_that_the_answer_omits_are_appended(self) -> None:
+    async def test_a_bare_answer_stays_bare(self) -> None:
+        facts = result("media-info", {"width": 451}, "JPEG, 451 × 300 pixels, 38.0 kB")
+        cats = result("object-detection", [{"label": "cat", "score": 0.9}], "1 cat")
+        boxes = Resource(kind="image", path=Path("/outputs/7/boxes.png"))
+        drawn = cats.model_copy(update={"resources": [boxes, *cats.resources]})
+        for one in (facts, cats, drawn):
+            text = await answer(
+                by_llm({"respond": "451"})[0], "Only the number.", Plan(tasks=[one.task]), [one]
+            )
+            assert text == "451"
+
+    async def test_made_files_that_the_answer_does_not_mention_are_added_in_one_line(self) -> None:
+        text = await answer(by_llm({"respond": "I spoke it."})[0], "x", GOOD_PLAN, GOOD)
+        assert text == f"I spoke it.\n\nFiles: {SPEECH}"
+        text = await answer(by_llm({"respond": "读出来了。"})[0], "请朗读", GOOD_PLAN, GOOD)
+        assert text == f"读出来了。\n\n文件：{SPEECH}"
+        in_code = "Play it with `play text-to-speech.wav`."
+        text = await answer(by_llm({"respond": in_code})[0], "x", GOOD_PLAN, GOOD)
+        assert text == f"{in_code}\n\nFiles: {SPEECH}"
+
+    async def test_of_many_files_the_first_and_the_last_are_listed(self) -> None:
+        frames = [Resource(kind="image", path=Path(f"/outputs/7/{n}.png")) for n in range(60)]
+        task = Task(task="extract-frames", id=0, args={"video": "a.mp4"})
+        made = TaskResult(task=task, status="ok", resources=frames)
+        text = await answer(by_llm({"respond": "See /outputs/7/3.png."})[0], "x", Plan(tasks=[task]), [made])
+        listed = ", ".join(f"/outputs/7/{n}.png" for n in (0, 1, 2, 4))
+        assert text == f"See /outputs/7/3.png.\n\nFiles: {listed}, … /outputs/7/59.png (59)"
+
+    async def test_failures_that_the_answer_does_not_mention_are_added_in_one_line(self) -> None:
         done = f"The speech is in {SPEECH}."
-        for said in (
-            "everything worked, no errors at all.",
-            "All is done, but not well-formed.",
-        ):
-            text = f"{done} {said}"
-            assert await answer(by_llm({"respond": text})[0]) == f"{text}\n\n{FAILURES}"
-        for said in (
-            "However, text-to-image failed.",
-            "text-to-image 失败了。",
-        ):
-            text = f"{done} {said}"
-            assert await answer(by_llm({"respond": text})[0]) == text
-
-    async def test_each_failure_is_reported_once_with_what_would_help(self) -> None:
-        tasks = [Task(task="image-to-text", id=n, args={"image": f"{n}.jpg"}) for n in range(2)]
-        tasks.append(Task(task="text-to-video", id=2, args={"prompt": "a zoo"}))
-        missing = "no model can do {0} here. What helps: pip install x; `jarvis models {0}` lists all"
-        failed = [TaskResult(task=task, status="failed", error=missing.format(task.task)) for task in tasks]
+        added = "Not done: text-to-image: no model is left for text-to-image"
+        assert await answer(by_llm({"respond": done})[0]) == f"{done}\n\n{added}"
+        for said in ("However, text-to-image failed.", "Text to image 失败了。"):
+            assert await answer(by_llm({"respond": f"{done} {said}"})[0]) == f"{done} {said}"
+        told = TaskResult(
+            task=Task(task="translation", id=0, args={"text": "x"}), status="failed", error="no model"
+        )
+        for said, is_named in (("The translation is in French.", False), ("`translation` failed.", True)):
+            text = await answer(by_llm({"respond": said})[0], "x", Plan(tasks=[told.task]), [told])
+            assert text == (said if is_named else f"{said}\n\nNot done: translation: no model")
         left_out = "no task does this: “dub it”"
-        plan = Plan(tasks=tasks, notes=["b", left_out], removed=[left_out])
-        captions = (
-            "What did not work:\n"
-            "- image-to-text (0.jpg), image-to-text (1.jpg): failed: no model can do image-to-text here"
+        plan = Plan(tasks=GOOD_PLAN.tasks, notes=["b", left_out], removed=[left_out])
+        assert (
+            await answer(by_llm({"respond": done})[0], "x", plan, GOOD) == f"{done}\n\nNot done: {left_out}"
         )
-        help_ = "What helps: pip install x; `jarvis models image-to-text` lists all"
-        assert await answer(by_llm({"respond": "It is done."})[0], "x", plan, failed) == (
-            f"It is done.\n\n{captions}\n"
-            "- text-to-video: failed: no model can do text-to-video here\n"
-            f"- {left_out}\n{help_}; `jarvis models text-to-video` lists all"
-        )
-        said = "Neither image-to-text nor text-to-video has a model."
-        text = await answer(by_llm({"respond": said})[0], "x", plan, failed)
-        assert text == f"{said}\n\nWhat did not work:\n- {left_out}"
+
+    async def test_a_missing_file_is_mentioned_by_its_name(self) -> None:
+        look = Task(task="image-to-text", id=0, args={"image": "zoo.jpg"})
+        failed = TaskResult(task=look, status="failed", error="zoo.jpg does not exist", failure="InputError")
+        said = "There is no file zoo.jpg."
+        assert await answer(by_llm({"respond": said})[0], "x", Plan(tasks=[look]), [failed]) == said
 
     async def test_what_made_several_tasks_fail_is_said_once(self) -> None:
         failed = []
@@ -318,18 +339,6 @@ class TestResponseChain:
             "- translation: failed: no model can do translation here (source hub: it is down; check" in said
         )
         assert said.endswith("- summarization: failed: no model can do summarization here (x/y: too large)")
-
-    async def test_results_that_the_answer_omits_are_appended(self) -> None:
-        speech = f"Here is the speech made from the text of page.png: {SPEECH} (3.3 s)"
-        for said in ("I apologize, but I can't assist with that request.", "I can't do it.", "Done."):
-            text = await answer(by_llm({"respond": said})[0], plan=GOOD_PLAN, results=GOOD)
-            assert text == f"{said}\n\n{speech}"
-        read = "The text in page.png reads:\nFirst line.\nSecond line."
-        failed = GOOD[1].model_copy(update={"status": "failed", "resources": [], "error": "no voice"})
-        text = await answer(
-            by_llm({"respond": "text-to-speech failed."})[0], "x", GOOD_PLAN, [GOOD[0], failed]
-        )
-        assert text == f"text-to-speech failed.\n\n{read}"
 
     async def test_an_error_that_ended_planning_too_is_reported_once(self) -> None:
         gone = (
@@ -349,10 +358,17 @@ class TestResponseChain:
         assert await answer(responder, "how do I set up nginx?", Plan(), [], turns=turns) == said
         assert "my name is Ada" in llm.calls[0].prompt
 
-        responder, _ = by_llm({"chat": "Certainly, I have described it."})
-        text = await answer(responder, "describe a.jpg", Plan(notes=["no plan was found in: <code>"]), [])
-        note = "No expert worked on this: no plan was found in: <code>"
-        assert text == f"Certainly, I have described it.\n\n{note}"
+        note = "no plan was found in: <code>"
+        responder, llm = by_llm({"chat": "I could not plan that."})
+        files = [
+            Resource(kind="image", path=Path("/x/a.jpg"), name="a.jpg"),
+            Resource(kind="image", name="b.jpg"),
+        ]
+        plan = Plan(notes=[note], removed=[note])
+        text = await answer(responder, "describe a.jpg and b.jpg", plan, [], files=files)
+        assert text == f"I could not plan that.\n\nNot done: {note}"
+        for part in (note, '- image: "a.jpg"\n', '- image: "b.jpg" (missing)'):
+            assert part in llm.calls[0].prompt
 
     async def test_if_the_model_fails_at_once_the_report_takes_its_place(self) -> None:
         for reply in (ConnectionError("gone"), ("/tmp/held-back", ConnectionError("gone"))):
@@ -373,3 +389,79 @@ class TestResponseChain:
         assert "scripted returned an empty reply" in text
         late, _ = by_llm({"respond": (60.0, "late")}, llm_timeout=0.05)
         assert (await answer(late)).startswith("- The text in page.png reads:")
+
+
+class TestFurtherTasks:
+    """With "tools", the model answers or adds tasks; the first characters decide."""
+
+    TOOLS: ClassVar[list[str]] = ["image-to-text", "text-to-speech", "translation"]
+    REPLY = '{"tasks": [{"task": "translation", "id": 2, "dep": [0], "args": {"text": "<resource>-0"}}]}'
+
+    async def chunks(self, reply: Any, tools: Any = TOOLS, results: Any = GOOD, **options: Any) -> list[Any]:
+        llm = ScriptedLLM({"respond": reply}, chunk=3)
+        chain = response_chain(llm, settings=Settings(), **options)
+        inputs = {"input": "x", "plan": GOOD_PLAN, "results": results, "tools": tools}
+        found = [chunk async for chunk in chain.astream(inputs)]
+        self.prompt = llm.calls[0].prompt
+        return found
+
+    @pytest.mark.parametrize(
+        "reply",
+        [REPLY, f"```json\n{REPLY}\n```", f" \n{REPLY}", REPLY.removeprefix('{"tasks": ').removesuffix("}")],
+    )
+    async def test_a_list_of_tasks_is_a_plan(self, reply: str) -> None:
+        (plan,) = await self.chunks(reply)
+        assert [(task.task, task.args) for task in plan.tasks] == [("translation", {"text": "<resource>-0"})]
+        assert "translation(text, src_lang?, tgt_lang?)" in self.prompt
+        assert "object-detection(" not in self.prompt
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            '[{"label": "cat"}]',
+            '{"total": 3}',
+            "{",
+            "[",
+            "",
+            "```json\n[1]\n```",
+            f"[speech]({SPEECH})",
+            "[{",
+            '{"tasks": [{"task": "buy milk"}, {"task": "call Ann"}]}',
+            '[{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]',
+        ],
+    )
+    async def test_an_answer_may_begin_like_one(self, said: str) -> None:
+        said = said and f"{said} {SPEECH}"
+        if said:
+            assert "".join(await self.chunks(said)) == said
+        else:
+            with pytest.raises(LLMError):
+                await self.chunks(said)
+
+    async def test_there_are_at_most_32_and_equal_ones_are_one(self) -> None:
+        row = {"task": "translation", "dep": [0], "args": {"text": "<resource>-0"}}
+        for texts, count in (([""] * 199, 1), ([str(n) for n in range(199)], 32)):
+            rows = [
+                row | {"id": n, "args": {"text": f"<resource>-0{text}"}} for n, text in enumerate(texts, 2)
+            ]
+            (plan,) = await self.chunks(json.dumps({"tasks": rows}))
+            assert len(plan.tasks) == count
+
+    async def test_what_ran_once_for_each_result_is_not_repeated(self) -> None:
+        told = TaskResult(
+            task=Task(task="translation", id=2, dep=[0], args={"text": "<resource>-0[1]"}), status="ok"
+        )
+        (plan,) = await self.chunks(self.REPLY.replace('"id": 2', '"id": 3'), results=[*GOOD, told])
+        assert plan.tasks == []
+
+    async def test_an_answer_streams_from_its_first_characters(self) -> None:
+        pieces = await self.chunks(f"It is done: {SPEECH}")
+        assert len(pieces) > 2
+        assert pieces[0] == "It "
+
+    async def test_without_tools_or_a_place_for_them_every_reply_is_an_answer(self, tmp_path: Path) -> None:
+        (tmp_path / "respond.md").write_text("Answer\n---\n{{ User Input }}")
+        for given in ({"tools": None}, {"prompts": "paper"}, {"prompts": tmp_path}):
+            found = await self.chunks(self.REPLY, **given)
+            assert "".join(found).startswith(self.REPLY)
+            assert "translation(text" not in self.prompt

@@ -60,12 +60,13 @@ class TestPredictions:
             {
                 "id": 0,
                 "task": "image-to-text",
-                "of": {"image": "a.jpg"},
+                "args": {"image": "a.jpg"},
+                "model": "m",
                 "status": "ok",
                 "output": {"generated_text": "a cat"},
                 "notes": ["it only classifies"],
             },
-            {"id": 1, "task": "text-to-image", "of": {}, "status": "failed", "error": "no model is left"},
+            {"id": 1, "task": "text-to-image", "args": {}, "status": "failed", "error": "no model is left"},
         ]
 
     def test_large_outputs_are_shortened(self) -> None:

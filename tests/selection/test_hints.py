@@ -170,3 +170,13 @@ def test_a_model_must_know_the_languages_of_its_texts() -> None:
     for known, task, args, missing in LANGUAGES:
         found = missing_language(known, Task(task=task, id=0, args=args), TASKS[task])
         assert found is None if missing is None else str(found).endswith(missing), (known, task, args)
+
+
+def test_a_purpose_names_the_language_of_sound() -> None:
+    speech, image = TASKS["text-to-speech"], TASKS["image-classification"]
+    args, german = {"text": "<resource>-0"}, "a German voice"
+    asked = Task(task="text-to-speech", id=1, dep=[0], args=args, purpose=german)
+    assert str(missing_language(["en"], asked, speech)).endswith("de")
+    assert missing_language(["en", "de"], asked, speech) is None
+    signs = Task(task="image-classification", id=1, args={"image": "a.png"}, purpose="German road signs")
+    assert missing_language(["en"], signs, image) is None

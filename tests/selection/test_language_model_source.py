@@ -47,7 +47,7 @@ class Traced(BaseCallbackHandler):
 
 
 def agent(model: Any, tmp_path: Path, task: Task = SUMMARIZE, **given: Any) -> JarvisAgent:
-    fields = ("policy", "policies", "model_as_expert", "budget", "offline")
+    fields = ("policy", "policies", "licenses", "model_as_expert", "budget", "offline")
     usual = {"offline": True, "output_dir": tmp_path, "selection_file": "off"}
     settings = Settings(**{**usual, **{name: given.pop(name) for name in fields if name in given}})
     return JarvisAgent(
@@ -123,6 +123,12 @@ def test_it_is_not_asked_where_that_is_forbidden_or_a_model_is_pinned(
         run = by.invoke("Sum it up")
     assert "expert" not in llm.stages()
     assert all(one.model != "scripted" for result in run.results for one in result.attempts)
+
+
+def test_the_licences_of_models_are_not_asked_of_the_users_own(tmp_path: Path) -> None:
+    with agent(scripted(), tmp_path, licenses=("mit",)) as by:
+        (result,) = by.invoke("Sum it up").results
+    assert result.model == "scripted"
 
 
 def test_a_specialist_for_the_purpose_that_the_planner_names_makes_it_a_choice(tmp_path: Path) -> None:

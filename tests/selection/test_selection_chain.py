@@ -12,6 +12,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from jarvis_agent import Settings, selection_chain
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.types import Candidate, Task
+from jarvis_agent.llm.budget import DEFAULT_WINDOW, count_tokens
 from jarvis_agent.selection.chain import ModelChoice, ModelChoiceParser, resolve_choice
 from jarvis_agent.testing import ScriptedLLM
 
@@ -155,5 +156,5 @@ def test_many_long_descriptions_fit_the_context_window() -> None:
     chain, llm = chain_of('{"id": "org/m7"}')
     chain.invoke({**INPUTS, "candidates": cards, "input": "Find cats. " * 5000})
     prompt = llm.calls[0].prompt
-    assert len(prompt.split()) < 8192
+    assert count_tokens(prompt) < DEFAULT_WINDOW
     assert all(f'"org/m{n}"' in prompt for n in range(20))

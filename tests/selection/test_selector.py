@@ -129,7 +129,7 @@ async def test_one_run_makes_max_parallel_choices_at_once() -> None:
     async def choose(inputs: Any) -> str:
         nonlocal running, peak
         running, peak = running + 1, max(peak, running + 1)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)  # other choices, which pass through threads, begin meanwhile
         running -= 1
         return "org/a"
 

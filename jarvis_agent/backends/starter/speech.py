@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.jobs import is_cancelled
+from jarvis_agent.backends.jobs import add_note, is_cancelled
 from jarvis_agent.backends.starter.backend import packaged_file
 from jarvis_agent.core.errors import BadInputError, ConfigError, UnsupportedError
+from jarvis_agent.core.languages import language_of_script
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.audio import read_audio
 
@@ -64,6 +65,10 @@ def load_voice(weights: Path, settings: Settings) -> Expert:
 
         # Piper interprets text in double brackets as phonemes.
         text = " ".join(re.sub(r"\[(?=\[)", "[ ", call.inputs["text"]).split())
+        if language_of_script(text) != "en":
+            raise UnsupportedError("the voice speaks English alone, and the text is in another language")
+        if any(letter.isalpha() and not letter.isascii() for letter in text):
+            add_note("the voice speaks English alone; other languages sound wrong")
         # Sentences are synthesised lazily.
         sentences = takewhile(lambda _: not is_cancelled(), voice.synthesize(text))
         spoken = [chunk.audio_float_array for chunk in sentences]

@@ -14,7 +14,6 @@ TEXT = Arg("text", "text")
 QUESTION = Arg("text", "text", description="the question")
 TABLE = Arg("table", "table", description="path or URL of a CSV file, its first line the column names")
 LABELS = Arg("labels", "data", many=True, description="list of candidate labels")
-PROMPT = Arg("text", "text", description="the prompt")
 SENTENCES = Arg("sentences", "text", many=True, description="list of texts to compare with")
 IMAGE = Arg("image", "image")
 VIDEO = Arg("video", "video")
@@ -74,10 +73,8 @@ HUB_TASKS = (
         "Translate a text into another language.",
         inputs=(
             TEXT,
-            Arg("src_lang", "text", required=False, description='language of the text, for example "en"'),
-            Arg(
-                "tgt_lang", "text", required=False, description='language to translate into, for example "fr"'
-            ),
+            Arg("src_lang", "text", required=False, description='such as "en"'),
+            Arg("tgt_lang", "text", required=False, description='such as "fr"'),
         ),
         outputs=("text",),
     ),
@@ -93,7 +90,7 @@ HUB_TASKS = (
         "text-generation",
         "text",
         "Write or continue a text, or answer freely.",
-        inputs=(PROMPT,),
+        inputs=(TEXT,),
         outputs=("text",),
         aliases=("text2text-generation", "conversational", "chat"),
     ),
@@ -193,7 +190,7 @@ HUB_TASKS = (
     TaskSpec(
         "unconditional-image-generation",
         "vision",
-        "Make an image of the kind that a model was trained on, without any input.",
+        "Make a random image of the kind that a model was trained on.",
         inputs=(),
         outputs=("image",),
     ),
@@ -201,7 +198,7 @@ HUB_TASKS = (
         "text-to-image",
         "vision",
         "Make an image from a text.",
-        inputs=(PROMPT,),
+        inputs=(TEXT,),
         outputs=("image",),
     ),
     TaskSpec(
@@ -230,7 +227,7 @@ HUB_TASKS = (
         "text-to-video",
         "vision",
         "Make a video from a text.",
-        inputs=(PROMPT,),
+        inputs=(TEXT,),
         outputs=("video",),
     ),
     TaskSpec(
@@ -259,7 +256,7 @@ HUB_TASKS = (
         "text-to-3d",
         "vision",
         "Make a 3D model from a text.",
-        inputs=(PROMPT,),
+        inputs=(TEXT,),
         outputs=("3d",),
     ),
     TaskSpec(
@@ -349,7 +346,7 @@ HUB_TASKS = (
         "image-text-to-text",
         "multimodal",
         "Follow an instruction about an image: explain it, compare, reason, write about it.",
-        inputs=(PROMPT, IMAGE),
+        inputs=(TEXT, IMAGE),
         outputs=("text",),
     ),
     TaskSpec(
@@ -373,7 +370,7 @@ HUB_TASKS = (
         "multimodal",
         "Answer a text together with an image, a recording or a video, all at once.",
         inputs=(
-            PROMPT,
+            TEXT,
             Arg("image", "image", required=False),
             Arg("audio", "audio", required=False),
             Arg("video", "video", required=False),
@@ -398,7 +395,7 @@ HUB_TASKS = (
     TaskSpec(
         "tabular-classification",
         "tabular",
-        "Give each row of a table a label, with a model trained for such tables.",
+        "Give each row of a table a label, with a model for such tables.",
         inputs=(TABLE,),
         outputs=("table", "data", "text"),
         aliases=("tabular-cls",),
@@ -406,7 +403,7 @@ HUB_TASKS = (
     TaskSpec(
         "tabular-regression",
         "tabular",
-        "Predict a number for each row of a table, with a model trained for such tables.",
+        "Predict a number for each row of a table, with a model for such tables.",
         inputs=(TABLE,),
         outputs=("table", "data", "text"),
     ),
@@ -467,7 +464,7 @@ def _control(name: str, what: str, *aliases: str) -> tuple[TaskSpec, TaskSpec]:
             f"{name}-text-to-image",
             "control",
             f"Make a new image from a text and the {what} of another image.",
-            (PROMPT, Arg("image", "image", description=f"the {what}")),
+            (TEXT, Arg("image", "image", description=f"the {what}")),
             ("image",),
             (f"{name}-to-image", *(f"{a}{end}" for a in aliases for end in ("-text-to-image", "-to-image"))),
             listing=(("filter", "controlnet"), ("search", name)),

@@ -447,14 +447,16 @@ def _set_up_output(debug: bool, shows_downloads: bool = False) -> None:
 
 def _ask_registry(ask: Callable[[ModelRegistry], Awaitable[T]], settings: Settings) -> T:
     import asyncio
-    from contextlib import aclosing
+    from contextlib import aclosing, suppress
 
     from jarvis_agent.llm.chat_model import resolve_model
     from jarvis_agent.llm.client import LLMClient
     from jarvis_agent.selection.model_registry import ModelRegistry
 
-    model = resolve_model(None, settings)
-    llm = LLMClient(model, settings) if model is not None else None
+    llm = None
+    with suppress(ConfigError):  # a list needs no language model; `jarvis doctor` says what is wrong with it
+        model = resolve_model(None, settings)
+        llm = LLMClient(model, settings) if model is not None else None
 
     async def run() -> T:
         async with aclosing(ModelRegistry(settings, llm=llm)) as registry:

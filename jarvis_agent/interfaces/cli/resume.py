@@ -190,7 +190,7 @@ def ask_for_approval(shown: dict[str, Any]) -> Any:
     Raises:
         KeyboardInterrupt: Ctrl-C or Ctrl-D instead of an answer.
     """
-    plan = Plan.parse(json.dumps(shown["plan"]), tools=[task["task"] for task in shown["plan"]])
+    plan = Plan.load(json.dumps(shown["plan"]))
     make_console(stderr=True).print(plan_tree(plan))
     if "problem" in shown:
         typer.echo(f"That cannot be used: {clean(shown['problem'])}", err=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError, describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.llm.budget import DEFAULT_WINDOW
+from jarvis_agent.llm.budget import LOCAL_WINDOW
 from jarvis_agent.llm.chat_model import GGUF, HUB_FILE, local_model, resolve_model, store_installed_model
 from jarvis_agent.llm.errors import describe_model
 
@@ -46,7 +46,7 @@ class LocalModel(Frozen):
     @property
     def memory(self) -> int:
         """Bytes that it takes with a full context, the cache of earlier prompts, and room to compute."""
-        return self.size + DEFAULT_WINDOW * self.state + 850_000_000
+        return self.size + LOCAL_WINDOW * self.state + 850_000_000
 
 
 MODELS = (

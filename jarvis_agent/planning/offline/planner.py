@@ -3,16 +3,14 @@
 planner = OfflinePlanner()
 plan = planner.invoke({"input": "Describe cat.jpg and read the caption aloud", "files": [cat]})
 plan.notes       # what is left out, and which part is a guess
-planning_chain(llm, hints=planner).with_fallbacks([planner], exception_key="error")
+planning_chain(llm).with_fallbacks([planner], exception_key="error")
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -20,7 +18,6 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.core.concurrency import run_cpu_bound
-from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -29,8 +26,7 @@ from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.planning.examples import adapted_args
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.normalise import shorten
-from jarvis_agent.planning.offline.adapter import PlanWriter, load_writer
-from jarvis_agent.planning.offline.network import NetworkPlan, load_network
+from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
 from jarvis_agent.planning.offline.sequences import lacks_file
 from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools
 from jarvis_agent.planning.plan import (
@@ -41,12 +37,11 @@ from jarvis_agent.planning.plan import (
     NOT_UNDERSTOOD,
     NOTHING_ASKED,
     Plan,
-    PlanDraft,
 )
 
 SURE, UNKNOWN = 0.83, 0.15
-"""Probabilities, set on voices that were not learned from. A plan is a hint for a language model if it is as
-likely as the first, otherwise it has a note that it is a guess; a task below the second is left out."""
+"""Probabilities, set on voices that were not learned from. A plan below the first is noted as a guess; a task
+below the second is left out."""
 
 _PASTED = re.compile(
     r"[\"“「](?P<quoted>[^\"”」]{200,})[\"”」]"
@@ -63,9 +58,7 @@ _MOST_QUOTED = 200
 class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
     """Plans requests without a language model, in English and Chinese, by a small network of its own.
 
-    If the smallest model of `jarvis setup` is on this machine, it plans, with an adapter that learned to.
-    What it does not understand, or what no task does, becomes a note. It also has the RequestHints of a
-    planning chain; for them, nothing is downloaded.
+    What it does not understand, or what no task does, becomes a note.
     """
 
     def __init__(self, tools: Tools = None, *, settings: Settings | Mapping[str, Any] | None = None) -> None:
@@ -78,7 +71,6 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         self.name = "plan"
         self._specs = task_specs(tools)
         self._settings = read_settings(settings)
-        self._installed = self._settings.model_copy(update={"offline": True})
 
     def invoke(
         self,
@@ -106,36 +98,14 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         """As `invoke`, in a worker thread. A cancelled call stops planning at its next action."""
 
         async def work(value: str | dict[str, Any]) -> Plan:
-            await asyncio.to_thread(lambda: self._writer)
             return await run_cpu_bound(self._invoke, value)
 
         return await self._acall_with_config(work, input, config)
 
-    def draft(self, request: PlanRequest) -> PlanDraft | None:
-        """See `RequestHints`. It is no run of its own in traces."""
-        try:
-            plan, probability = plan_request(request, self._installed)
-        except ConfigError:
-            return None
-        is_of_hub = all(spec.category != "tool" for spec in request.specs.values())
-        return PlanDraft(plan, probability >= SURE and (bool(plan.tasks) or is_of_hub))
-
-    def recognise(self, specs: Mapping[str, TaskSpec]) -> Mapping[str, TaskSpec]:
-        """See `RequestHints`. The Hub's task is the last alias."""
-        try:
-            return _recognised(specs, self._installed)
-        except ConfigError:
-            return specs
-
-    @cached_property
-    def _writer(self) -> PlanWriter:
-        """Kept, so that a language model stays in memory between plans."""
-        return load_writer(self._settings)
-
     def _invoke(self, value: str | dict[str, Any]) -> Plan:
         given = {"input": value} if isinstance(value, str) else value
         request = PlanRequest.of(given, self._specs)
-        plan = plan_request(request, self._settings, self._writer)[0]
+        plan = plan_request(request, self._settings)[0]
         if given.get("error") is None:
             return plan
         note = f"the language model could not plan: {given['error']}"
@@ -149,14 +119,14 @@ def _recognised(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[st
 
 
 def plan_request(
-    request: PlanRequest, settings: Settings, writer: PlanWriter | None = None
+    request: PlanRequest, settings: Settings, network: PointerNetwork | None = None
 ) -> tuple[Plan, float]:
-    """The plan, and its probability. None writes it with the network."""
+    """The plan, and its probability. `network` is loaded unless it is given."""
     if not request.specs:
         return Plan(notes=["no task is offered"]), 1.0
-    writer = writer or load_network(settings)
+    network = network or load_network(settings)
     specs = _recognised(request.specs, settings)
-    performers = {name: spec for spec in specs.values() if (name := _hub_name(spec)) in writer.known_tasks}
+    performers = {name: spec for spec in specs.values() if (name := _hub_name(spec)) in network.known_tasks}
     own = [spec for spec in specs.values() if spec not in performers.values()]
     steps: list[tuple[str, TaskSpec]] = []
     if own:
@@ -167,13 +137,13 @@ def plan_request(
     said = f"“{shorten(request.text.strip(' .,;!?'), _MOST_QUOTED)}”"
     draft = NetworkPlan([], [], [], 1.0)
     if request.text or not steps:
-        draft = writer.write(asked, performers)
-        if draft.probability < SURE and performers.keys() != writer.known_tasks:
-            wanted = writer.write(asked, writer.known_tasks)  # what is not offered may be needed
+        draft = network.write(asked, performers)
+        if draft.probability < SURE and performers.keys() != network.known_tasks:
+            wanted = network.write(asked, network.known_tasks)  # what is not offered may be needed
             draft = wanted if wanted.probability > draft.probability else draft
     has_tools = any(spec.category == "tool" for spec in specs.values())
     tasks, notes = _possible(draft, performers, said, has_tools)
-    if draft.left_out and not draft.tasks and _lacks_picture(asked, writer):
+    if draft.left_out and not draft.tasks and _lacks_picture(asked, network):
         notes.append(f"{said} {NO_FILE}")
     else:
         notes += [f"{NO_TASK_TYPE}: “{text}”" for text in draft.left_out]
@@ -195,12 +165,12 @@ def plan_request(
     return Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes), probability
 
 
-def _lacks_picture(request: PlanRequest, writer: PlanWriter) -> bool:
+def _lacks_picture(request: PlanRequest, network: PointerNetwork) -> bool:
     """Whether a request without files, which no task can do, would probably be done with a picture."""
     if request.files or any(turn.resources for turn in request.turns):
         return False
     picture = Resource(kind="image", name="picture.png")
-    draft = writer.write(replace(request, files=(picture,)), writer.known_tasks)
+    draft = network.write(replace(request, files=(picture,)), network.known_tasks)
     is_used = any(picture.name in task.args.values() for task in draft.tasks)
     return is_used and not draft.left_out and draft.probability > 0.5
 
