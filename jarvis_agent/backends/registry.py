@@ -85,8 +85,7 @@ def _built_in(home: str, settings: Settings, pool: ModelPool) -> Backend:
         hosted: Backend = factory(settings)
         return hosted
     backend: Backend = factory(settings, pool)
-    if (
-        isinstance(backend, LocalBackend) and home != _ALGORITHMS
-    ):  # they have no model that a server could keep loaded
+    # Algorithms have no model that a server could keep loaded.
+    if isinstance(backend, LocalBackend) and home != _ALGORITHMS:
         backend.server = find_server(settings)
     return backend

@@ -168,7 +168,8 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
             for text in report_after_failure(input, True, str(error)):
                 yield text
             return
-        if further and ('"args"' in held or held.count("{") == 1):  # an answer in JSON may begin alike
+        # An answer in JSON may begin alike.
+        if further and ('"args"' in held or '"tasks":[]' in "".join(held.split())):
             results = list(input.get("results") or ())
             yield read_further_tasks(held, request, _plan(input), results, self.settings)
             return

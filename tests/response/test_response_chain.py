@@ -427,6 +427,8 @@ class TestFurtherTasks:
             f"[speech]({SPEECH})",
             "[{",
             '{"tasks": [{"task": "buy milk"}, {"task": "call Ann"}]}',
+            '[{"id": 1, "name": "cat"}]',
+            '{"tasks": ["buy milk"]}',
             '[{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]',
         ],
     )
