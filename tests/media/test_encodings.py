@@ -1,0 +1,47 @@
+"""Encodings of texts: marks, UTF-8, and what is assumed otherwise."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from jarvis_agent.media.encodings import decode_text, find_encoding
+
+NAMES = "name,city\nJosé,Málaga\nAnaïs,Orléans\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_a_certain_encoding_has_no_note(encoding: str) -> None:
+    assert decode_text(NAMES.encode(encoding)) == (NAMES, [])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name", "text"),
+    [
+        ("cp1252", "Windows-1252", NAMES),
+        ("cp1251", "Windows-1251", "Имя,Город\nИван,Москва\nОльга,Казань\n"),
+        ("cp1250", "Windows-1250", "Zażółć gęślą jaźń. Dziękuję bardzo."),
+        ("gb18030", "GB18030", "姓名,城市\n王小明,北京\n张伟,上海\n"),
+        ("big5", "Big5", "姓名,城市\n王小明,臺北\n陳大文,高雄\n"),
+        ("cp932", "Shift-JIS", "氏名,住所\n田中太郎,東京都\n鈴木花子,大阪府\n"),
+        ("cp949", "EUC-KR", "안녕하세요. 오늘 날씨가 좋습니다."),
+        ("utf-16-le", "UTF-16", "The weather is fine."),
+        ("utf-16-be", "UTF-16", "The weather is fine."),
+        ("utf-16-le", "UTF-16", "今天天气很好,我们去公园散步吧。\n" * 3),
+    ],
+)
+def test_other_encodings_are_assumed_with_a_note(encoding: str, name: str, text: str) -> None:
+    assert decode_text(text.encode(encoding)) == (text, [f"the encoding {name} was assumed"])
+
+
+def test_the_beginning_of_a_text_may_end_within_a_character() -> None:
+    assert find_encoding("né".encode()[:-1]) == ("utf-8", [])
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x00\x01\x02\xff" * 50, bytes(range(256)) * 8, Random(1).randbytes(4000)]
+)
+def test_bytes_that_are_no_text_are_refused(content: bytes) -> None:
+    with pytest.raises(UnicodeDecodeError):
+        decode_text(content)
