@@ -183,9 +183,10 @@ class HFTaskTool(BaseTool):
             async with reporting(self.name, runtime, config) as report:
                 await report("selecting")
                 selection = await self.runner.select(task, context)
+                notes: list[str] = []
                 call = TaskCall(
                     task=task,
-                    inputs=await bind_inputs(task, self.spec, {}, store),
+                    inputs=await bind_inputs(task, self.spec, {}, store, notes),
                     context=context,
                     new_path=lambda suffix: store.directory.new_path(suffix, self.spec.name),
                     clock=lambda: perf_counter() - began,
@@ -193,6 +194,7 @@ class HFTaskTool(BaseTool):
                 )
                 await report("running", model=selection.model)
                 result = await self.runner.run_candidates(selection, call, config)
+                result = result.model_copy(update={"notes": [*notes, *result.notes]})
             self.produced.extend((thread, made) for made in result.resources if made.path is not None)
             return result
         finally:

@@ -35,8 +35,8 @@ from pydantic_core import to_jsonable_python
 from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.core.concurrency import contain_exit, start_daemon_thread
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.display import is_pil_image, png_of
 from jarvis_agent.core.errors import BadInputError, ExpertError
+from jarvis_agent.core.images import is_pil_image, png_of
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of

@@ -13,15 +13,24 @@ A backend is a row of registry.py or an entry point. For models on this machine 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.images import open_image, to_opaque
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.media.audio import read_audio, read_voices
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,45 @@ class Call:
     notes: list[str] = field(default_factory=list)
     trace: dict[str, str] = field(default_factory=dict)
     purpose: str = ""
+
+    def image(self, name: str = "image", frame: int = 0) -> Image:
+        """An image argument, upright, in RGB, on paper where it is transparent; notes are added.
+
+        Raises:
+            BadInputError: the file cannot be read as an image.
+        """
+        return to_opaque(self._noted(open_image(self._path(name), frame)))
+
+    def editable_image(self, name: str = "image") -> Image:
+        """As `image`, in RGBA if parts of it are transparent."""
+        return self._noted(open_image(self._path(name)))
+
+    def sound(self, rate: int, name: str = "audio") -> NDArray[np.float32]:
+        """A recording as mono samples in [-1, 1], shape (samples,), at `rate` Hz; notes are added.
+
+        Raises:
+            BadInputError: the file cannot be read as audio.
+        """
+        return self._noted(read_audio(self._path(name), rate))
+
+    def voices(self, rate: int, name: str = "audio") -> list[NDArray[np.float32]]:
+        """As `sound`, but two callers, each in a channel of their own, are two signals."""
+        voices = self._noted(read_voices(self._path(name), rate))
+        if len(voices) > 1:
+            self._noted((None, ["the two channels were transcribed one after the other"]))
+        return voices
+
+    def _path(self, name: str) -> Path:
+        resource: Resource = self.inputs[name]
+        if resource.path is None:
+            raise BadInputError(f"{self.spec.name} needs a file for {name}, and this is a {resource.kind}")
+        return resource.path
+
+    def _noted(self, read: tuple[T, Sequence[str]]) -> T:
+        """A value that was read from a file; the notes on it are added, each once."""
+        value, notes = read
+        self.notes.extend(note for note in notes if note not in self.notes)
+        return value
 
 
 def text_of(call: Call, name: str = "text") -> str:

@@ -296,7 +296,7 @@ def generate_shape(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
     import torch
 
     image = call.inputs.get("image")
-    given = {"image": image.to_pil().convert("RGB")} if image else {"prompt": text_of(call)}
+    given = {"image": call.image()} if image else {"prompt": text_of(call)}
     shape = call_pipeline(loaded, call, **given, output_type="latent").images[0]
     with torch.no_grad():
         mesh = loaded.pipe.shap_e_renderer.decode_to_mesh(
@@ -349,7 +349,7 @@ def _trained_pixels(pipe: Any) -> int:
 
 def _sized_image(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
     """Return {image, width, height} with the call's image at the size of `fitting_size`."""
-    image = call.inputs["image"].to_pil().convert("RGB")
+    image = call.image()
     size = fitting_size(image, loaded, call)
     return {"image": image.resize(size), "width": size[0], "height": size[1]}
 

@@ -1,7 +1,6 @@
-"""Files as HTML for notebooks, and as PIL images.
+"""Files as HTML for notebooks.
 
 to_html(Path("sales.csv"), "table")     # a <table> of the first rows, and the path
-open_image(Path("a.jpg"), "image")      # a PIL image, upright
 """
 
 from __future__ import annotations
@@ -9,15 +8,8 @@ from __future__ import annotations
 import base64
 import csv
 import html
-import io
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from jarvis_agent.core.errors import BadInputError, describe_error
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 ROWS, COLUMNS = 10, 12
 """Limits of a table that is shown."""
@@ -26,45 +18,12 @@ _MAX_CELL_CHARS = 80
 MAX_EMBEDDED_BYTES = 20_000_000
 """Of a larger file only the path is shown."""
 
-_PNG_MODES = ("1", "L", "LA", "I", "P", "RGB", "RGBA", "I;16")
 _ELEMENTS = {
     "image": '<img src="{source}" alt="{label}" style="max-width:480px">',
     "audio": '<audio controls src="{source}"></audio>',
     "video": '<video controls src="{source}" style="max-width:480px"></video>',
     "3d": '<a download="{file}" href="{source}">{label}</a>',
 }
-
-
-def is_pil_image(value: object) -> bool:
-    """Whether a value is a PIL image. PIL, which takes long to import, is not imported."""
-    return hasattr(value, "getbands")
-
-
-def png_of(image: Image) -> bytes:
-    """A PIL image of any mode as a PNG file."""
-    buffer = io.BytesIO()
-    (image if image.mode in _PNG_MODES else image.convert("RGB")).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def open_image(path: Path | None, kind: str) -> Image:
-    """The image of a file, upright, in RGB or RGBA.
-
-    Raises:
-        BadInputError: there is no file, or it cannot be read as an image.
-    """
-    from PIL import Image, ImageOps
-
-    if path is None:
-        raise BadInputError(f"an image is needed, and this is a {kind} without a file")
-    try:
-        with Image.open(path) as opened:
-            upright: Image.Image = ImageOps.exif_transpose(opened)
-            return upright.convert("RGBA" if "A" in upright.getbands() else "RGB")
-    except FileNotFoundError as error:
-        raise BadInputError(f"{path} does not exist any more") from error
-    except Exception as error:  # Pillow raises errors of any type for damaged files.
-        raise BadInputError(f"{path} cannot be read as an image: {describe_error(error)}") from error
 
 
 def to_html(path: Path | None, kind: str, *, mime: str | None = None, label: str = "", text: str = "") -> str:

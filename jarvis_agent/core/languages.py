@@ -49,6 +49,7 @@ _OTHER_NAMES = {
     "汉语": "zh",
 }
 _SCRIPTS = {
+    "LATIN": "en",
     "HIRAGANA": "ja",
     "KATAKANA": "ja",
     "HANGUL": "ko",
@@ -83,7 +84,8 @@ def find_language(name: str) -> Language | None:
 
 
 def language_of_script(text: str) -> str:
-    """The ISO 639-1 code of the most widespread language written like a text; "en" for Latin letters.
+    """The ISO 639-1 code of the most widespread language written like a text; "en" for Latin letters, "" for
+    scripts that are not in the table.
 
     A guess, from the first and last characters of a long text. Kana among Chinese characters mean Japanese.
     """
@@ -92,7 +94,7 @@ def language_of_script(text: str) -> str:
     )
     if letters["CJK"] and letters["HIRAGANA"] + letters["KATAKANA"]:
         return "ja"
-    return _SCRIPTS.get(max(letters, key=lambda script: letters[script], default=""), "en")
+    return _SCRIPTS.get(max(letters, key=lambda script: letters[script], default="LATIN"), "")
 
 
 def detect_script(text: str) -> str | None:

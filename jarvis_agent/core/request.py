@@ -12,8 +12,8 @@ from langchain_core.messages.utils import convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from pydantic import Field, ValidationError, field_validator
 
-from jarvis_agent.core.display import is_pil_image, png_of
 from jarvis_agent.core.errors import InputError, TooLongError, describe_error
+from jarvis_agent.core.images import is_pil_image, png_of
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Frozen
 

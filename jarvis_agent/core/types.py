@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
+from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.tasks.spec import Modality
 from jarvis_agent.core.text import replace_surrogates_in
 
@@ -85,14 +86,16 @@ class Resource(Frozen):
     error: str = Field("", exclude_if=lambda value: not value)
 
     def to_pil(self) -> Image:
-        """The image, upright, in RGB or RGBA.
+        """The image, upright, with 8 bits: in RGBA if parts of it are transparent, else in RGB.
 
         Raises:
             BadInputError: this is not an image, or its file cannot be read as one.
         """
-        from jarvis_agent.core.display import open_image
+        from jarvis_agent.core.images import open_image
 
-        return open_image(self.path, self.kind)
+        if self.path is None:
+            raise BadInputError(f"an image is needed, and this is a {self.kind} without a file")
+        return open_image(self.path)[0]
 
     def to_content_block(self) -> dict[str, Any]:
         """This resource as a LangChain content block: text, image, audio, video or file."""

@@ -344,7 +344,7 @@ class Executor:
         used = {run.task.id: run for runs in needed.values() for run in runs if run.status == "ok"}
         call = TaskCall(
             task=task,
-            inputs=await bind_inputs(task, runner.spec, used, self._store),
+            inputs=await bind_inputs(task, runner.spec, used, self._store, state.notes),
             context=self._context,
             new_path=lambda suffix: self._store.directory.new_path(suffix, stem),
             clock=self._clock,

@@ -1,7 +1,7 @@
 """Input binding: a task's arguments with references replaced and files opened.
 
 tasks, is_cut = runs_of(task, spec, results)    # the task once for each of several results
-inputs = await bind_inputs(task, spec, results, store)
+inputs = await bind_inputs(task, spec, results, store, notes)
 inputs["image"], inputs["text"]        # a Resource, and the text of task 0
 call = TaskCall(task, inputs, context, new_path, clock, settings)
 """
@@ -126,12 +126,13 @@ def resources_for(result: TaskResult, kind: str) -> list[Resource]:
 
 
 async def bind_inputs(
-    task: Task, spec: TaskSpec, results: Mapping[int, TaskResult], store: ResourceStore
+    task: Task, spec: TaskSpec, results: Mapping[int, TaskResult], store: ResourceStore, notes: list[str]
 ) -> dict[str, Any]:
     """The task's arguments by name, bound to files and to the results of other tasks.
 
     The names of text files in a text are replaced by their contents, unless another argument is that file.
-    Without results, as in a tool that is called alone, nothing is a reference.
+    Without results, as in a tool that is called alone, nothing is a reference. Notes on texts that were read
+    are added to `notes`.
 
     Raises:
         InputError: a file is missing or of the wrong kind, or a result lacks the kind that is needed.
@@ -140,7 +141,8 @@ async def bind_inputs(
     bound = {}
     for name, value in task.args.items():
         given = [text for other, text in texts.items() if other != name]
-        bound[name] = await _Binder((spec.arg(name) or _UNKNOWN).kind, results, store, given).bind(value)
+        kind = (spec.arg(name) or _UNKNOWN).kind
+        bound[name] = await _Binder(kind, results, store, given, notes).bind(value)
     return bound
 
 
@@ -152,6 +154,7 @@ class _Binder:
     results: Mapping[int, TaskResult]
     store: ResourceStore
     given: Sequence[str]
+    notes: list[str]
 
     async def bind(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -171,7 +174,7 @@ class _Binder:
             return await self._referenced(*part)
         if isinstance(part, str) and self.kind == "text":
             read = self.store.text_of if whole else self.store.with_contents
-            return await read(part, self.given)
+            return await read(part, self.given, self.notes)
         return await self.store.path_of(part) if isinstance(part, str) and whole else part
 
     async def _referenced(self, task_id: int, place: int) -> Any:
@@ -183,7 +186,9 @@ class _Binder:
         if self.kind == "data":
             return resource.data
         if self.kind == "text":
-            return await self.store.text_of(resource)
+            if not (text := await self.store.text_of(resource, notes=self.notes)):
+                raise InputError(f"task {task_id} ({result.task.task}) found no text, which is needed here")
+            return text
         return str(resource.path) if resource.path is not None else resource.as_text()
 
     def _resource(self, task_id: int, place: int) -> Resource:

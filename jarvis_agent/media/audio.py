@@ -1,6 +1,6 @@
 """Audio files, decoded to samples and written as WAV.
 
-samples = read_audio(Path("clip.wav"), 16_000)  # float32, mono, in [-1, 1]
+samples, notes = read_audio(Path("clip.wav"), 16_000)   # float32, mono, in [-1, 1]
 probe_audio(Path("clip.wav")).duration          # 3.5
 """
 
@@ -9,13 +9,12 @@ from __future__ import annotations
 import wave
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
-from jarvis_agent.media.video import duration_of, opened
+from jarvis_agent.media.video import decoded, measure_packets, opened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,23 +23,65 @@ if TYPE_CHECKING:
 MAX_SAMPLES = 500_000_000
 """Maximum number of samples over all channels; decoded, they take 2 GB."""
 
+_KEPT_ENERGY = 0.55
+"""Share of the strongest channel's energy that a mean of channels keeps; that of unrelated ones has half."""
 
-def read_audio(path: Path, rate: int) -> NDArray[np.float32]:
-    """Read a file as mono float32 in [-1, 1], shape (samples,), resampled to `rate` Hz.
+_UNRELATED = 0.3
+"""Correlation of channels below which each is a signal of its own."""
+
+_STRONGEST = "the strongest of {} channels was used"
+
+
+def read_audio(path: Path, rate: int) -> tuple[NDArray[np.float32], list[str]]:
+    """Read a recording as mono float32 in [-1, 1], shape (samples,), resampled to `rate` Hz.
+
+    Returns:
+        The samples, and notes: of channels that differ, only the strongest is read.
 
     Raises:
         BadInputError: the file cannot be read as audio, or holds no samples.
-        MissingExtraError: soundfile and soxr are not installed.
+        MissingExtraError: the libraries that read it are not installed.
     """
+    voices, notes = read_voices(path, rate)
+    if len(voices) > 1:
+        notes.append(_STRONGEST.format(2))
+    return voices[0], notes
+
+
+def read_voices(path: Path, rate: int) -> tuple[list[NDArray[np.float32]], list[str]]:
+    """As `read_audio`; but two callers with a channel each are two signals, the stronger first."""
     try:
         import numpy as np
         import soxr
     except ImportError as error:
         raise MissingExtraError("reading audio", "starter") from error
-    samples, native = decode_audio(path)
-    mono = samples.mean(axis=1)
-    resampled = mono if native == rate else soxr.resample(mono, native, rate)
-    return np.ascontiguousarray(resampled, dtype=np.float32)
+    samples, native, notes = decode_audio(path)
+    voices = _voices(samples, notes)
+    if native != rate:
+        voices = [soxr.resample(voice, native, rate) for voice in voices]
+    return [np.ascontiguousarray(voice, dtype=np.float32) for voice in voices], notes
+
+
+def _voices(samples: NDArray[np.float32], notes: list[str]) -> list[NDArray[np.float32]]:
+    """The mean of the channels, or the strongest where the mean would cancel or drown it.
+
+    Of two channels without any relation, as in recorded calls, both.
+    """
+    mean = samples.mean(axis=1)
+    if samples.shape[1] == 1:
+        return [mean]
+    energies = (samples**2).mean(axis=0)
+    order = energies.argsort()[::-1]
+    strongest, second = samples[:, order[0]], samples[:, order[1]]
+    if (mean**2).mean() >= _KEPT_ENERGY * energies[order[0]]:
+        return [mean]
+    is_heard = energies[order[1]] > energies[order[0]] / 20
+    likeness = abs((strongest * second).mean()) / max((energies[order[0]] * energies[order[1]]) ** 0.5, 1e-12)
+    if is_heard and samples.shape[1] == 2 and likeness < _UNRELATED:
+        return [strongest, second]
+    if is_heard:
+        notes.append(_STRONGEST.format(samples.shape[1]))
+    return [strongest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +100,57 @@ def probe_audio(path: Path) -> AudioFacts:
         BadInputError: the file cannot be read as audio.
         MissingExtraError: no installed library reads its format.
     """
-    with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
-        import soundfile
+    try:
+        with opened(path, "audio") as file:
+            stream = file.streams.audio[0]
+            return AudioFacts(round(measure_packets(file)[0], 3), stream.rate, stream.layout.nb_channels)
+    except (BadInputError, MissingExtraError):
+        with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
+            import soundfile
 
-        known = soundfile.info(path)
-        return AudioFacts(round(float(known.duration), 3), known.samplerate, known.channels)
-    with opened(path, "audio") as file:
-        stream = file.streams.audio[0]
-        return AudioFacts(round(duration_of(file), 3), stream.rate, stream.layout.nb_channels)
+            known = soundfile.info(path)
+            return AudioFacts(round(float(known.duration), 3), known.samplerate, known.channels)
+        raise
 
 
-def decode_audio(path: Path) -> tuple[NDArray[np.float32], int]:
-    """Decode a file to float32 in [-1, 1], shape (samples, channels), and its rate in Hz.
+def decode_audio(path: Path) -> tuple[NDArray[np.float32], int, list[str]]:
+    """Decode a recording, or the sound of a video, with PyAV, else with soundfile.
 
-    soundfile reads WAV, FLAC, OGG and MP3. PyAV, if installed, reads other formats (AAC, M4A, WebM, videos).
+    Returns:
+        Samples in [-1, 1], float32, shape (samples, channels); their rate in Hz; and notes.
 
     Raises:
         BadInputError: the file cannot be read as audio, or holds no samples.
-        MissingExtraError: soundfile is not installed.
+        MissingExtraError: neither library is installed.
     """
+    notes: list[str] = []
     try:
-        import soundfile
-    except ImportError as error:
-        raise MissingExtraError("reading audio", "starter") from error
-    try:
-        known = soundfile.info(path)
-        _check_samples(path, known.frames * known.channels)
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    except (soundfile.LibsndfileError, OSError) as error:
-        if find_spec("av") is None:
-            missing = MissingExtraError("a format such as AAC or M4A", "local")
-            raise BadInputError(f"{path} cannot be read as audio: {error} ({missing})") from error
-        samples, rate = _decode_by_av(path)
+        samples, rate = _decode_by_av(path, notes)
+    except (BadInputError, MissingExtraError):
+        with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
+            import soundfile
+
+            known = soundfile.info(path)
+            _check_samples(path, known.frames * known.channels)
+            samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+            return _numbers(path, samples, notes), int(rate), notes
+        raise
+    return _numbers(path, samples, notes), rate, notes
+
+
+def _numbers(path: Path, samples: NDArray[np.float32], notes: list[str]) -> NDArray[np.float32]:
+    """The samples with silence for what is no number."""
+    import numpy as np
+
     if not len(samples):
         raise BadInputError(f"{path} holds no sound (0 samples)")
-    return samples, int(rate)
+    is_number = np.isfinite(samples)
+    if not is_number.all():
+        if not is_number.any():
+            raise BadInputError(f"{path} holds no sound: its samples are not numbers")
+        notes.append(f"{(~is_number).sum():,} samples are not numbers, and were taken as silence")
+        samples = np.where(is_number, samples, np.float32(0))
+    return samples
 
 
 def _check_samples(path: Path, count: int) -> None:
@@ -101,19 +158,22 @@ def _check_samples(path: Path, count: int) -> None:
         raise BadInputError(f"{path} claims {count:,} samples, more than {MAX_SAMPLES:,}; give a part of it")
 
 
-def _decode_by_av(path: Path) -> tuple[NDArray[np.float32], int]:
-    import av
+def _decode_by_av(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], int]:
     import numpy as np
 
     with opened(path, "audio") as file:
+        import av
+
         stream = file.streams.audio[0]
-        resampler = av.AudioResampler(format="fltp", layout=stream.layout, rate=stream.rate)
-        parts, size = [np.zeros((stream.layout.nb_channels, 0))], 0
-        for frame in chain(file.decode(stream), [None]):
-            parts += [part.to_ndarray() for part in resampler.resample(frame)]
+        count = stream.layout.nb_channels
+        # `to_ndarray` reads beyond the planes of more than two planar channels, so that samples are packed.
+        resampler = av.AudioResampler(format="flt", layout=stream.layout, rate=stream.rate)
+        parts, size = [np.zeros((0, count), np.float32)], 0
+        for frame in chain(decoded(file, "audio", notes), [None]):
+            parts += [part.to_ndarray().reshape(-1, count) for part in resampler.resample(frame)]
             size += parts[-1].size
             _check_samples(path, size)
-        return np.concatenate(parts, axis=1).T.astype(np.float32), stream.rate
+        return np.concatenate(parts), stream.rate
 
 
 def write_audio(path: Path, samples: Any, rate: int) -> float:

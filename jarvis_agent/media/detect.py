@@ -1,6 +1,9 @@
-"""Media types of files, detected from their content.
+"""Media types of files, as the libraries see them that read the files.
 
 detect_media_type(Path("cat.jpg"))           # ("image", "image/jpeg")
+
+Pillow reads the headers of images, PyAV the streams of recordings. The ending of the name distinguishes
+formats of text, and recordings if PyAV is missing.
 """
 
 from __future__ import annotations
@@ -9,35 +12,47 @@ import mimetypes
 import re
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
+from io import SEEK_END, BytesIO
+from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
-import filetype
-
-from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
+from jarvis_agent.core.images import identified, is_heic
 from jarvis_agent.core.tasks.spec import Modality
+from jarvis_agent.media.encodings import certain_encoding, find_encoding
+from jarvis_agent.media.video import open_container
 
-PDF, HTML, EPUB = "application/pdf", "text/html", "application/epub+zip"
-DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+PDF, HTML, EPUB, RTF = "application/pdf", "text/html", "application/epub+zip", "application/rtf"
+SRT, MARKDOWN = "application/x-subrip", "text/markdown"
+_OFFICE, _OPEN = "application/vnd.openxmlformats-officedocument", "application/vnd.oasis.opendocument"
+DOCX, PPTX = f"{_OFFICE}.wordprocessingml.document", f"{_OFFICE}.presentationml.presentation"
+ODT, ODP = f"{_OPEN}.text", f"{_OPEN}.presentation"
+XLSX, ODS, XLS = f"{_OFFICE}.spreadsheetml.sheet", f"{_OPEN}.spreadsheet", "application/vnd.ms-excel"
+XLSB = f"{XLS}.sheet.binary.macroenabled.12"
+WORKBOOKS = frozenset({XLSX, XLSB, XLS, ODS})
 OLE = "application/x-ole-storage"
 """Container of old Office files, and of encrypted ones."""
 
-MAGIC_NUMBERS: tuple[tuple[int, bytes, Modality, str], ...] = (
-    (0, b"glTF", "3d", "model/gltf-binary"),
-    (0, b"ply\n", "3d", "model/ply"),
-    (0, b"ply\r", "3d", "model/ply"),
-    (0, b"caff", "audio", "audio/x-caf"),
-    (4, b"ftyp", "video", "video/mp4"),
-    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "file", OLE),
+_HEAD_BYTES, _TAIL_BYTES, _SEARCHED_BYTES = 8192, 1_000_000, 50_000_000
+_SIGNATURES: tuple[tuple[bytes, Modality, str], ...] = (
+    (b"glTF", "3d", "model/gltf-binary"),
+    (b"ply\n", "3d", "model/ply"),
+    (b"ply\r", "3d", "model/ply"),
+    (b"{\\rtf", "text", RTF),
+    (b"%!PS", "file", "application/postscript"),
 )
-"""Formats that the package filetype does not know: offset, magic number, kind, media type."""
+"""Of formats that are text, or that no library here tells."""
 
-_HEAD_BYTES, _TAIL_BYTES = 8192, 65_536
-_TEXT_KINDS: dict[str, tuple[Modality, str]] = {
+_NAMED: dict[str, tuple[Modality, str]] = {
     ".csv": ("table", "text/csv"),
     ".tsv": ("table", "text/tab-separated-values"),
     ".json": ("data", "application/json"),
-    ".md": ("text", "text/markdown"),
+    ".md": ("text", MARKDOWN),
+    ".srt": ("text", SRT),
+    ".vtt": ("text", SRT),
     ".html": ("text", HTML),
     ".htm": ("text", HTML),
     ".xhtml": ("text", HTML),
@@ -45,21 +60,77 @@ _TEXT_KINDS: dict[str, tuple[Modality, str]] = {
     ".stl": ("3d", "model/stl"),
     ".svg": ("file", "image/svg+xml"),
 }
-_DOCUMENTS = {".pdf": PDF, ".docx": DOCX, ".epub": EPUB}
-_MEMBERS = {b"word/document.xml": DOCX, b"META-INF/container.xml": EPUB}
+"""Formats of text by the ending of the name."""
+
+_BINARY: dict[str, tuple[Modality, str]] = {
+    ".pdf": ("text", PDF),
+    ".docx": ("text", DOCX),
+    ".pptx": ("text", PPTX),
+    ".odt": ("text", ODT),
+    ".odp": ("text", ODP),
+    ".epub": ("text", EPUB),
+    ".rtf": ("text", RTF),
+    ".xlsx": ("table", XLSX),
+    ".xls": ("table", XLS),
+    ".xlsb": ("table", XLSB),
+    ".ods": ("table", ODS),
+    ".heic": ("image", "image/heic"),
+    ".webp": ("image", "image/webp"),
+    ".m4a": ("audio", "audio/mp4"),
+    ".wav": ("audio", "audio/wav"),
+    ".flac": ("audio", "audio/flac"),
+    ".ogg": ("audio", "audio/ogg"),
+    ".weba": ("audio", "audio/webm"),
+    ".mka": ("audio", "audio/x-matroska"),
+    ".caf": ("audio", "audio/x-caf"),
+    ".ogv": ("video", "video/ogg"),
+    ".mkv": ("video", "video/x-matroska"),
+    ".ts": ("video", "video/mp2t"),
+    ".glb": ("3d", "model/gltf-binary"),
+    ".ply": ("3d", "model/ply"),
+}
+"""Endings of other formats, where Python's own list differs between machines or lacks them."""
+
+SUFFIXES = {mime: suffix for suffix, (_, mime) in reversed((_NAMED | _BINARY).items())}
+"""The usual ending of file names by media type, where Python's list differs between machines."""
+
+_RECORDINGS = {
+    "aac": "aac",
+    "aiff": "x-aiff",
+    "asf": "x-ms-asf",
+    "au": "basic",
+    "avi": "x-msvideo",
+    "caf": "x-caf",
+    "matroska": "x-matroska",
+    "mov": "mp4",
+    "mp3": "mpeg",
+    "mpeg": "mpeg",
+    "mpegts": "mp2t",
+}
+"""Subtypes of media types by FFmpeg's name of the container, where they differ."""
+
+_SIGNED = frozenset({"aiff", "asf", "au", "avi", "caf", "flac", "flv", "matroska", "mov", "ogg", "wav"})
+"""Containers with a signature. Any bytes may look like other formats until they are decoded."""
+
+_MEMBERS = {
+    b"word/document.xml": DOCX,
+    b"ppt/presentation.xml": PPTX,
+    b"xl/workbook.xml": XLSX,
+    b"xl/workbook.bin": XLSB,
+    b"META-INF/container.xml": EPUB,
+}
 """The member that every archive of a type has."""
 
-_HTML_START = re.compile(
-    rb"(\xef\xbb\xbf)?\s*(?>(<\?xml[^>]*>|<!--.*?-->)\s*)*+<(!doctype\s+html|html[\s>])", re.I | re.S
-)
+_HTML_START = re.compile(r"\s*(?>(<\?xml[^>]*>|<!--.*?-->)\s*)*+<(!doctype\s+html|html[\s>])", re.I | re.S)
+_SRT_START = re.compile(r"\s*(WEBVTT\b|[0-9]+\s+[0-9:]+[,.][0-9]{3} --> [0-9:]+[,.][0-9]{3}\s)")
 _KIND_OF_MIME: Mapping[str, Modality] = {
     **{kind: kind for kind in ("image", "audio", "video", "text")},
-    **dict.fromkeys((PDF, DOCX, EPUB), "text"),
+    **{mime: kind for kind, mime in (*_NAMED.values(), *_BINARY.values())},
 }
 
 
 def detect_media_type(path: Path) -> tuple[Modality, str]:
-    """The kind and the media type of a file, from its first bytes. The suffix distinguishes text formats.
+    """The kind and the media type of a file.
 
     Raises:
         InputError: the file is missing, empty, unreadable, not a regular file, or of an unknown type.
@@ -67,40 +138,42 @@ def detect_media_type(path: Path) -> tuple[Modality, str]:
     try:
         _require_regular_file(path)
         with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-        if not head:
-            raise InputError(f"{path} is empty (0 bytes)")
-        kind, mime = detect_from_bytes(head, path)
-        return _in_archive(path) if mime == "application/zip" else (kind, mime)
+            return detect_content(file, path)
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist; check its name and the working directory") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
+def detect_suffix(content: bytes, mime: str | None = None) -> str:
+    """The file suffix for some content, such as ".wav"; `mime` decides where the content does not.
+
+    Returns:
+        "" if neither is known.
+    """
+    with suppress(InputError):
+        found = detect_content(BytesIO(content), Path("content"))[1]
+        if found != "text/plain" or not mime:
+            mime = found
+    return SUFFIXES.get(mime or "") or mimetypes.guess_extension(mime or "") or ""
+
+
 def kind_by_name(name: str) -> Modality:
     """The kind of a file or URL, guessed from the ending of its name. The file need not exist."""
+    return _by_name(name)[0]
+
+
+def _by_name(name: str) -> tuple[Modality, str]:
     try:
         suffix = PurePosixPath(urlsplit(name).path).suffix.lower()
     except ValueError:
-        return "file"
-    kind = _TEXT_KINDS.get(suffix, ("file", ""))[0]
-    if kind != "file":
-        return kind
-    return _kind_of(_DOCUMENTS.get(suffix) or mimetypes.guess_type(f"a{suffix}")[0] or "")
+        return "file", ""
+    mime = mimetypes.guess_type(f"a{suffix}")[0] or ""
+    return _NAMED.get(suffix) or _BINARY.get(suffix) or (_kind_of(mime), mime)
 
 
 def _kind_of(mime: str) -> Modality:
     return _KIND_OF_MIME.get(mime) or _KIND_OF_MIME.get(mime.partition("/")[0], "file")
-
-
-def _in_archive(path: Path) -> tuple[Modality, str]:
-    """The type of an archive by the list of members at its end; the first bytes do not always tell it."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        tail = file.read()
-    mime = next((mime for name, mime in _MEMBERS.items() if name in tail), "application/zip")
-    return _kind_of(mime), mime
 
 
 def _require_regular_file(path: Path) -> None:
@@ -112,45 +185,99 @@ def _require_regular_file(path: Path) -> None:
         raise InputError(f"{path} is a pipe, a socket or a device; store what it gives in a file")
 
 
-def detect_suffix(content: bytes, mime: str | None = None) -> str:
-    """The file suffix for some content, such as ".wav"; `mime` decides where the content does not.
-
-    Returns:
-        "" if neither is known.
-    """
-    guess = filetype.guess(content[:_HEAD_BYTES])
-    return f".{guess.extension}" if guess else mimetypes.guess_extension(mime or "") or ""
-
-
-def detect_from_bytes(head: bytes, path: Path) -> tuple[Modality, str]:
-    """The kind and the media type for the first bytes of the file `path`, which is not read.
-
-    Raises:
-        InputError: the type is unknown.
-    """
-    guess = filetype.guess(head)
-    suffix = path.suffix.lower()
-    if guess is not None:
-        mime = str(guess.mime)
-        if mime == "video/webm" and suffix in (".weba", ".opus"):
-            mime = "audio/webm"
-        return _kind_of(mime), mime
-    for offset, magic, kind, mime in MAGIC_NUMBERS:
-        if head.startswith(magic, offset):
+def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
+    """As `detect_media_type`, for an open file. Of `path` the name alone counts."""
+    head = file.read(_HEAD_BYTES)
+    if not head:
+        raise InputError(f"{path} is empty (0 bytes)")
+    for signature, kind, mime in _SIGNATURES:
+        if head.startswith(signature):
             return kind, mime
-    if _HTML_START.match(head):
+    encoding = certain_encoding(head)
+    # A PDF file may begin with other bytes, and may be text.
+    if b"%PDF-" in head[:1024] and (encoding is None or b" obj" in head):
+        return "text", PDF
+    if encoding is not None:
+        return _of_text(head.decode(encoding, "replace"), file, path)
+    if head.startswith(b"\xd0\xcf\x11\xe0"):
+        return ("table", XLS) if _contains(file, "Workbook".encode("utf-16-le")) else ("file", OLE)
+    if head.startswith(b"PK\3\4"):
+        mime = _of_archive(head, file)
+        return _kind_of(mime), mime
+    return _of_image(file, path) or _of_recording(head, file, path) or _of_other(head, file, path)
+
+
+def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
+    if _HTML_START.match(text):
         return "text", HTML
-    if b"\0" in head and suffix == ".stl":
-        return _TEXT_KINDS[suffix]
-    if b"\0" in head or not _is_utf8(head):
-        raise InputError(f"{path} is not a supported file type (image, audio, video, table or text)")
-    return _TEXT_KINDS.get(suffix, ("text", "text/plain"))
+    if _SRT_START.match(text):
+        return "text", SRT
+    if (known := _NAMED.get(path.suffix.lower())) is not None:
+        return known
+    is_named_image = (mimetypes.guess_type(path.name)[0] or "").startswith("image/")
+    return (_of_image(file, path) if is_named_image else None) or ("text", "text/plain")
 
 
-def _is_utf8(head: bytes) -> bool:
+def _contains(file: BinaryIO, part: bytes) -> bool:
+    file.seek(0)
+    return part in file.read(_SEARCHED_BYTES)
+
+
+def _of_archive(head: bytes, file: BinaryIO) -> str:
+    """The type of an archive by its first member, which may state it, or the list of members at its end."""
+    stated = next((mime for mime in (ODT, ODP, ODS, EPUB) if head.startswith(mime.encode(), 38)), None)
+    file.seek(max(0, file.seek(0, SEEK_END) - _TAIL_BYTES))
+    tail = file.read()
+    return stated or next((mime for name, mime in _MEMBERS.items() if name in tail), "application/zip")
+
+
+def _of_image(file: BinaryIO, path: Path) -> tuple[Modality, str] | None:
+    from PIL import Image
+
+    file.seek(0)
     try:
-        head.decode("utf-8")
-    except UnicodeDecodeError as error:
-        # The end of the head may cut a character.
-        return error.start >= len(head) - 4
-    return True
+        with identified(file, str(path)) as image:
+            return "image", Image.MIME.get(image.format or "", f"image/x-{image.format}".lower())
+    except BadInputError as error:
+        if type(error.__cause__).__name__ == "DecompressionBombError":
+            raise InputError(str(error)) from error
+        return ("image", "image/heic") if is_heic(file) else None
+
+
+def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, str] | None:
+    file.seek(0)
+    try:
+        with open_container(file) as container:
+            name = container.format.name.split(",")[0]
+            covers = [
+                stream.disposition & stream.disposition.attached_pic for stream in container.streams.video
+            ]
+            kind: Modality = "audio" if all(covers) else "image" if name.endswith("_pipe") else "video"
+            if not (container.streams.audio or container.streams.video):
+                return None
+            if name not in _SIGNED:
+                for packet in islice(container.demux(), 3):
+                    packet.decode()
+    except MissingExtraError:
+        return known if (known := _by_name(path.name))[0] in ("audio", "video") else None
+    except Exception:  # PyAV raises errors of many types for what is no recording.
+        return None
+    subtype = _RECORDINGS.get(name, name if name in ("flac", "ogg", "wav") else f"x-{name}")
+    if name == "matroska" and b"webm" in head[:64]:
+        subtype = "webm"
+    if kind == "video" and head.startswith(b"ftypqt  ", 4):
+        subtype = "quicktime"
+    return kind, f"{kind}/{subtype}"
+
+
+def _of_other(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, str]:
+    if path.suffix.lower() == ".stl":
+        return _NAMED[".stl"]
+    with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
+        import soundfile
+
+        file.seek(0)
+        return "audio", f"audio/x-{soundfile.info(file).format.lower()}"
+    with suppress(UnicodeDecodeError):
+        return _of_text(head.decode(find_encoding(head)[0], "replace"), file, path)
+    raise InputError(f"{path} is damaged, or not a supported file type (image, audio, video, table or text)")

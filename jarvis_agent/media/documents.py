@@ -1,26 +1,32 @@
-"""The text of documents: PDF, Word (DOCX), HTML and EPUB, read with langchain-community's loaders.
+"""The text of documents: PDF, Word, PowerPoint, OpenDocument, RTF, HTML, EPUB, Markdown and subtitles.
 
-load_text(Path("report.pdf"))        # "Quarterly report\nRevenue grew by 12 % …"
+text, notes = load_text(Path("report.pdf"))     # "Quarterly report\nRevenue …", ["page 3 of 4 has no text …"]
 
-Only the given file is read: links, images and style sheets in it are not. Parts of DOCX and EPUB files are
-unpacked up to `MAX_MARKUP` bytes, whatever sizes the archive states.
+Only the given file is read: links, images and style sheets in it are not. Parts of archives are unpacked up
+to `MAX_MARKUP` bytes, whatever sizes the archive states.
 """
 
 from __future__ import annotations
 
 import io
 import posixpath
+import re
+import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
+from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote
+from xml.etree import ElementTree
 
 from jarvis_agent.core.concurrency import check_cancelled
-from jarvis_agent.core.errors import InputError, MissingExtraError, describe_error
-from jarvis_agent.media.detect import DOCX, EPUB, HTML, OLE, PDF, detect_media_type
+from jarvis_agent.core.errors import InputError, describe_error
+from jarvis_agent.core.text import clean
+from jarvis_agent.media import detect
+from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.encodings import decode_text
 
 MAX_CHARS = 5_000_000
 """Maximum length of a text; a long novel has 3 million characters."""
@@ -31,117 +37,226 @@ MAX_MARKUP = 20_000_000
 _MAX_READ = 10_000_000
 """Maximum number of bytes that are read at once from an archive; its list of members is read at once."""
 
-_WORD_PARTS = ("word/document", "word/header", "word/footer")
+_PARTS = {
+    detect.DOCX: r"word/(header|document|footnotes|endnotes|footer)[0-9]*\.xml",
+    detect.PPTX: r"ppt/slides/(slide)([0-9]+)\.xml",
+    detect.ODT: r"(content)\.xml",
+    detect.ODP: r"(content)\.xml",
+}
+"""The parts of Office files that hold text, with their order."""
+_ORDER = ("header", "document", "footnotes", "endnotes", "footer")
+
+_HIDDEN = frozenset({"delText", "instrText", "Fallback", "tracked-changes", "annotation", "note-citation"})
+_SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n"}
+
+_DPI = 150
+"""Dots per inch of rendered pages; a page of A4 has two million pixels."""
+
+_PDFIUM = threading.Lock()
+"""PDFium does one thing at a time in a process."""
 
 
-def load_text(path: Path) -> str:
-    """Read a document or a UTF-8 text file. Blocks; stops between pages when `run_cpu_bound` is cancelled.
+def load_text(path: Path) -> tuple[str, list[str]]:
+    """Read a document or a text. Blocks; stops between pages when `run_cpu_bound` is cancelled.
+
+    Returns:
+        The text, without markup and time codes, and notes on what was left out or assumed.
 
     Raises:
         InputError: the file is broken, encrypted, too long, without text, or of another type.
-        MissingExtraError: the file is a document, and the extra `community` is not installed.
     """
-    name, load = _LOADERS.get(detect_media_type(path)[1], ("text in UTF-8", _plain))
-    pieces, size = [], 0
+    mime = detect_media_type(path)[1]
+    if mime == detect.OLE:
+        raise InputError(f"{path} is encrypted or in an old format; save it as DOCX without a password")
+    name, load = _LOADERS.get(mime, ("text", _plain))
+    pieces, notes, size = list[str](), list[str](), 0
     try:
-        for piece in load(path):
-            check_cancelled()
-            size += len(piece)
-            _check_length(path, size)
-            pieces.append(piece)
-    except ImportError as error:
-        raise MissingExtraError(f"reading {path.name}", "community") from error
+        with closing(load(path, notes)) as parts:
+            for piece in parts:
+                check_cancelled()
+                size += len(piece)
+                if size > MAX_CHARS:
+                    raise InputError(f"{path} has more than {MAX_CHARS:,} characters; give a part of it")
+                pieces.append(piece)
     except (InputError, CancelledError):
         raise
     except Exception as error:  # The parsers raise errors of any type for broken files.
-        if type(error).__name__ in ("FileNotDecryptedError", "DependencyError"):
+        if "password" in str(error).lower():
             raise InputError(f"{path} is encrypted; give a copy without a password") from error
         message = f"{path} cannot be read as {name}: {describe_error(error)}; open and save it again"
         raise InputError(message) from error
     if not (text := "\n".join(pieces).strip()):
         raise InputError(f"{path} holds no text; if its pages are scans, give them as images and read those")
-    return text
+    return text, notes
+
+
+def read_plain(path: Path) -> tuple[str, list[str]]:
+    """A file as a text with all its markup. Returns and raises as `load_text`."""
+    with path.open("rb") as file:
+        content = file.read(4 * MAX_CHARS + 1)
+    try:
+        return decode_text(content)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} cannot be read as text: it is no text in a known encoding") from error
 
 
 def count_pages(path: Path) -> int:
-    """The number of pages of a PDF file, which may be encrypted.
+    """The number of pages of a PDF file.
 
     Raises:
-        InputError: the file is broken.
-        MissingExtraError: the extra `community` is not installed.
+        InputError: the file is broken or encrypted.
     """
+    from pypdfium2 import PdfDocument, PdfiumError
+
     try:
-        from pypdf import PdfReader
-    except ImportError as error:
-        raise MissingExtraError(f"reading {path.name}", "community") from error
-    try:
-        return PdfReader(path).get_num_pages()
-    except Exception as error:  # It raises errors of any type for broken files.
+        with _PDFIUM, closing(PdfDocument(path)) as document:
+            return len(document)
+    except (PdfiumError, OSError) as error:
         raise InputError(f"{path} cannot be read as a PDF file: {error}; open and save it again") from error
 
 
-def _check_length(path: Path, size: int) -> None:
-    if size > MAX_CHARS:
-        raise InputError(f"{path} has more than {MAX_CHARS:,} characters; give a part of it")
+def render_pages(path: Path, target: Path, limit: int) -> None:
+    """Write the pages of a PDF file as the pages of a TIFF file, in `_DPI`. At most `limit` pixels together.
+
+    Raises:
+        InputError: the file is broken or encrypted, or has more pixels.
+    """
+    from pypdfium2 import PdfDocument, PdfiumError
+
+    pages, pixels = list[Any](), 0
+    try:
+        with _PDFIUM, closing(PdfDocument(path)) as document:
+            for number in range(len(document)):
+                check_cancelled()
+                width, height = (side * _DPI / 72 for side in document.get_page_size(number))
+                pixels += int(width * height)
+                if pixels > limit:
+                    raise InputError(
+                        f"{path} has more than {limit:,} pixels (JARVIS_MAX_PIXELS); give a part of it"
+                    )
+                pages.append(document[number].render(scale=_DPI / 72).to_pil())
+    except (PdfiumError, OSError) as error:
+        raise InputError(f"{path} cannot be read as a PDF file: {error}; open and save it again") from error
+    pages[0].save(target, save_all=True, append_images=pages[1:], compression="tiff_deflate")
 
 
-def _plain(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8-sig") as file:
-        yield file.read(MAX_CHARS + 1)
+def _plain(path: Path, notes: list[str]) -> Iterator[str]:
+    text, assumed = read_plain(path)
+    notes += assumed
+    yield text
 
 
-def _old_office(path: Path) -> Iterator[str]:
-    raise InputError(f"{path} is encrypted or in an old format; save it as DOCX without a password")
+def _pdf(path: Path, notes: list[str]) -> Iterator[str]:
+    """The text of each page. Pages without any, and damaged ones, are named."""
+    from pypdfium2 import PdfDocument, PdfiumError
+
+    damaged, empty = list[int](), list[int]()
+    with _PDFIUM, closing(PdfDocument(path)) as document:
+        for number in range(1, len(document) + 1):
+            try:
+                with closing(document[number - 1]) as page, closing(page.get_textpage()) as content:
+                    # PDFium marks a hyphen that only the line break needs.
+                    text = re.sub("[\x02\ufffe]\\s*", "", content.get_text_range())
+                    if not (text := clean(text.replace("\r\n", "\n")).strip()) and any(page.get_objects()):
+                        empty.append(number)
+            except PdfiumError:
+                damaged.append(number)
+            else:
+                yield text
+        count = len(document)
+    if len(damaged) == count:
+        raise InputError(f"{path} cannot be read as a PDF file: every page is damaged")
+    for numbers, what in ((damaged, "damaged"), (empty, "without text, as in a scan")):
+        if numbers:
+            places = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
+            notes.append(f"left out of {count} pages: {places} ({what})")
 
 
-def _pdf(path: Path) -> Iterator[str]:
-    from langchain_community.document_loaders.pdf import PyPDFLoader
+def _office(path: Path, notes: list[str]) -> Iterator[str]:
+    pattern = re.compile(_PARTS[detect_media_type(path)[1]])
+    with _Archive(path) as file, zipfile.ZipFile(file) as archive:
+        parts = [match for name in archive.namelist() if (match := pattern.fullmatch(name))]
 
-    size = 0
+        def place(part: re.Match[str]) -> tuple[int, int]:
+            return _ORDER.index(part[1]) if part[1] in _ORDER else 0, int(
+                part[2] if part.re.groups > 1 else 0
+            )
 
-    def count(text: str, *_: Any) -> None:
-        nonlocal size
-        size += len(text)
-        _check_length(path, size)
-
-    visitors = {"visitor_text": count, "visitor_operand_before": lambda *_: check_cancelled()}
-    loader = PyPDFLoader(path, mode="single", pages_delimiter="\n", extraction_kwargs=visitors)
-    yield from (document.page_content for document in loader.lazy_load())
-
-
-def _docx(path: Path) -> Iterator[str]:
-    from langchain_community.document_loaders.word_document import Docx2txtLoader
-
-    with _Archive(path) as file, zipfile.ZipFile(file) as archive, TemporaryDirectory() as folder:
-        names = [name for name in archive.namelist() if name.startswith(_WORD_PARTS)]
-        # The loader unpacks without limits, so it gets a copy with the parts that hold text.
-        copy = Path(folder, "copy.docx")
-        with zipfile.ZipFile(copy, "w") as parts:
-            for name, content in _unpacked(path, archive, names):
-                parts.writestr(name, content)
-        yield from (document.page_content for document in Docx2txtLoader(copy).load())
+        for _, content in _unpacked(path, archive, [part[0] for part in sorted(parts, key=place)]):
+            pieces: list[str] = []
+            # Expat limits how far entities expand, and reads no external ones.
+            _collect(ElementTree.fromstring(content), pieces)  # noqa: S314
+            lines = (" ".join(line.split()) for line in "".join(pieces).splitlines())
+            yield "\n".join(filter(None, lines))
 
 
-def _html(path: Path) -> Iterator[str]:
+def _collect(element: ElementTree.Element, pieces: list[str]) -> None:
+    """The visible text of Office Open XML or OpenDocument, with a line for each paragraph."""
+    for child in element:
+        name = child.tag.rpartition("}")[2]
+        if name not in _HIDDEN:
+            pieces.append(_SPACES.get(name, child.text or ""))
+            _collect(child, pieces)
+            pieces.append("\n" if name in ("p", "h") else "")
+        pieces.append(child.tail or "")
+
+
+def _rtf(path: Path, notes: list[str]) -> Iterator[str]:
+    from striprtf.striprtf import rtf_to_text
+
+    yield rtf_to_text(_markup(path, "RTF").decode("latin-1"), errors="replace")  # type: ignore[no-untyped-call]
+
+
+def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
+    """The words of Markdown: no asterisks, addresses of links, or rules."""
+    from markdown_it import MarkdownIt
+
+    text, assumed = read_plain(path)
+    notes += assumed
+    for block in MarkdownIt("commonmark").enable("table").parse(text):
+        if block.type in ("fence", "code_block"):
+            yield block.content
+        for piece in block.children or ():
+            if piece.type.endswith("break"):
+                piece.content = "\n"
+        yield "".join(piece.content for piece in block.children or () if piece.type != "html_inline")
+
+
+def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
+    """The spoken lines of SubRip or WebVTT, without numbers, times and marks."""
+    text, assumed = read_plain(path)
+    notes += assumed
+    lines = re.sub(r"<[^<>\n]*>|\{\\[^{}\n]*\}", "", text.replace("-->", "\0")).splitlines()
+    following = [*lines[1:], ""]
+    yield "\n".join(
+        line.strip()
+        for line, after in zip(lines, following, strict=True)
+        if line.strip() and "\0" not in line + after and not line.startswith(("WEBVTT", "NOTE"))
+    )
+
+
+def _html(path: Path, notes: list[str]) -> Iterator[str]:
+    yield _text_of(_markup(path, "HTML"))
+
+
+def _markup(path: Path, name: str) -> bytes:
     with path.open("rb") as file:
         content = file.read(MAX_MARKUP + 1)
     if len(content) > MAX_MARKUP:
-        raise InputError(f"{path} has more than {MAX_MARKUP:,} bytes of HTML; give a part of it")
-    yield _text_of(content)
+        raise InputError(f"{path} has more than {MAX_MARKUP:,} bytes of {name}; give a part of it")
+    return content
 
 
 def _text_of(page: bytes) -> str:
-    from langchain_community.document_loaders.parsers.html import BS4HTMLParser
-    from langchain_core.documents.base import Blob
+    from bs4 import BeautifulSoup
 
     # Without a separator, the last word of a paragraph and the first of the next one become one word.
-    parser = BS4HTMLParser(features="html.parser", get_text_separator=" ")
-    (document,) = parser.lazy_parse(Blob.from_data(page))
-    lines = (" ".join(line.split()) for line in document.page_content.splitlines())
+    text = BeautifulSoup(page, "html.parser").get_text(" ")
+    lines = (" ".join(line.split()) for line in text.splitlines())
     return "\n".join(filter(None, lines))
 
 
-def _epub(path: Path) -> Iterator[str]:
+def _epub(path: Path, notes: list[str]) -> Iterator[str]:
     """The chapters of an e-book in reading order; each is an XHTML file."""
     from bs4 import BeautifulSoup
 
@@ -184,10 +299,14 @@ def _unpacked(path: Path, archive: zipfile.ZipFile, names: Iterable[str]) -> Ite
         yield name, content
 
 
-_LOADERS: Mapping[str, tuple[str, Callable[[Path], Iterator[str]]]] = {
-    PDF: ("a PDF file", _pdf),
-    DOCX: ("a Word document", _docx),
-    HTML: ("an HTML page", _html),
-    EPUB: ("an e-book", _epub),
-    **dict.fromkeys((OLE, "application/msword"), ("an Office file", _old_office)),
+_LOADERS: Mapping[str, tuple[str, Callable[[Path, list[str]], Any]]] = {
+    detect.PDF: ("a PDF file", _pdf),
+    detect.DOCX: ("a Word document", _office),
+    detect.PPTX: ("a PowerPoint file", _office),
+    **dict.fromkeys((detect.ODT, detect.ODP), ("an OpenDocument file", _office)),
+    detect.RTF: ("a rich text file", _rtf),
+    detect.HTML: ("an HTML page", _html),
+    detect.EPUB: ("an e-book", _epub),
+    detect.MARKDOWN: ("Markdown", _markdown),
+    detect.SRT: ("subtitles", _subtitles),
 }

@@ -6,6 +6,7 @@ decode_text(b"Jos\xe9")                      # ("José", ["the encoding Windows-
 from __future__ import annotations
 
 import codecs
+import re
 
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -39,6 +40,8 @@ _ASSUMED = {
 }
 """Encodings without a mark, by Python's name; of equally plausible ones the first is assumed."""
 
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+
 _SAMPLE = 65_536
 """Bytes by which an encoding is guessed."""
 
@@ -55,29 +58,42 @@ def decode_text(content: bytes) -> tuple[str, list[str]]:
 
 def find_encoding(content: bytes) -> tuple[str, list[str]]:
     """Python's name of the encoding of a text, and a note unless that is certain. As `decode_text`."""
-    marked = next((encoding for mark, encoding in MARKS if content.startswith(mark)), None)
-    if marked is not None:
-        return marked, []
-    if b"\0" not in content:
-        try:
-            content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if error.start >= len(content) - 3 and error.reason == "unexpected end of data":
-                return "utf-8", []  # the content is the beginning of a text, and cuts a character
-        else:
-            return "utf-8", []
+    if (certain := certain_encoding(content)) is not None:
+        return certain, []
     return _guess(content[:_SAMPLE])
+
+
+def certain_encoding(content: bytes) -> str | None:
+    """The encoding that a mark states, or UTF-8 if it fits; the content may be the beginning of a text."""
+    marked = next((encoding for mark, encoding in MARKS if content.startswith(mark)), None)
+    if marked is not None or b"\0" in content:
+        return marked
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        is_cut = error.start >= len(content) - 3 and error.reason == "unexpected end of data"
+        return "utf-8" if is_cut else None
+    return "utf-8"
 
 
 def _guess(sample: bytes) -> tuple[str, list[str]]:
     from charset_normalizer import from_bytes
 
-    names = list(_ASSUMED)
-    whole = sample[: len(sample) // 2 * 2] if b"\0" in sample else sample
+    is_wide = b"\0" in sample
+    names = [name for name in _ASSUMED if is_wide == name.startswith("utf")]
+    whole = sample[: len(sample) // 2 * 2] if is_wide else sample
     matches = from_bytes(whole, cp_isolation=names, preemptive_behaviour=False, enable_fallback=False)
-    if not len(matches):
-        raise UnicodeDecodeError("text", sample[:16], 0, 1, "no known encoding fits")
-    best = min(
-        matches, key=lambda match: (match.chaos, -round(match.coherence, 1), names.index(match.encoding))
+    ranked = sorted(
+        (match.chaos, -round(match.coherence, 1), names.index(match.encoding), str(match))
+        for match in matches
     )
-    return best.encoding, [f"the encoding {_ASSUMED[best.encoding]} was assumed"]
+    if not ranked or not _is_plausible(ranked[0][3], is_wide):
+        raise UnicodeDecodeError("text", sample[:16], 0, 1, "no known encoding fits")
+    name = names[ranked[0][2]]
+    return name, [f"the encoding {_ASSUMED[name]} was assumed"]
+
+
+def _is_plausible(text: str, is_wide: bool) -> bool:
+    """Whether a decoded text has no control characters, and zero bytes where UTF-16 has them."""
+    swapped, plain = sum(ord(char) % 256 == 0 for char in text), sum(ord(char) < 256 for char in text)
+    return not _CONTROL.search(text) and (not is_wide or swapped < plain)

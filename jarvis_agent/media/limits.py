@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.images import identified
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import probe_audio
 from jarvis_agent.media.tables import table_shape
-from jarvis_agent.media.video import duration_of, opened
+from jarvis_agent.media.video import measure_packets, opened
 
 Measure = Literal["characters", "texts", "images", "pixels", "seconds", "rows"]
 
@@ -106,15 +107,11 @@ def image_size(path: Path) -> tuple[int, int]:
     Raises:
         InputError: the header is unreadable.
     """
-    from PIL import Image
-
     try:
-        with Image.open(path) as image:
+        with identified(path) as image:
             return image.size
-    except Image.DecompressionBombError as error:
-        raise InputError(f"{path} is too large an image: {error}") from error
-    except Exception as error:  # Pillow raises errors of any type for damaged files.
-        raise InputError(f"{path} cannot be read as an image: {error}") from error
+    except BadInputError as error:
+        raise InputError(str(error)) from error
 
 
 def _check_size(path: Path, what: str, width: int, height: int, limit: int) -> None:
@@ -138,7 +135,7 @@ def _check_video(path: Path, settings: Settings) -> None:
     with opened(path) as video:
         stream = video.streams.video[0]
         _check_size(path, "pictures of ", stream.width, stream.height, settings.max_pixels)
-        _check_seconds(path, duration_of(video), settings)
+        _check_seconds(path, measure_packets(video)[0], settings)
 
 
 def _check_seconds(path: Path, seconds: float, settings: Settings) -> None:

@@ -20,8 +20,8 @@ from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_errors
-from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.media.documents import MAX_CHARS, load_text
+from jarvis_agent.media.detect import PDF, kind_by_name
+from jarvis_agent.media.documents import MAX_CHARS, load_text, render_pages
 from jarvis_agent.media.download import fetch
 from jarvis_agent.media.limits import check_limits
 from jarvis_agent.media.run_directory import RunDirectory
@@ -146,14 +146,21 @@ class ResourceStore:
     async def resolve(self, value: Any, kind: Modality) -> Resource:
         """The resource for an argument of the given kind.
 
-        For "file" that is any file, and a text is written to one; the limits on pixels and seconds do not
-        apply, since its content is not decoded.
+        A video stands for its sound, and a PDF file for the pictures of its pages. For "file" that is any
+        file, and a text is written to one; the limits on pixels and seconds do not apply, since its content
+        is not decoded.
 
         Raises:
             InputError: the file is missing, too large, or of another kind.
             ForbiddenError: this run may not read the file or URL.
         """
         resource = value if isinstance(value, Resource) else await self._lookup(str(value).strip())
+        if kind == "audio" and resource.kind == "video":
+            resource = resource.model_copy(update={"kind": "audio"})
+        if kind == "image" and resource.mime == PDF and resource.path is not None:
+            pages = await asyncio.to_thread(self.directory.new_path, ".tiff", resource.path.stem)
+            await run_cpu_bound(render_pages, resource.path, pages, self.settings.max_pixels)
+            resource = Resource(kind="image", path=pages, mime="image/tiff", name=resource.name)
         if resource.kind != kind and kind in MEDIA - {"file"}:
             wrong = f"{resource.path or value} is {_article(resource.kind)}"
             raise InputError(f"{wrong}, and {_article(kind)} is needed")
@@ -165,24 +172,31 @@ class ResourceStore:
             resource = Resource(kind="text", path=path, mime="text/plain", name=resource.name)
         return resource
 
-    async def text_of(self, value: str | Resource, given: Iterable[str] = ()) -> str:
+    async def text_of(
+        self, value: str | Resource, given: Iterable[str] = (), notes: list[str] | None = None
+    ) -> str:
         """The text of a resource, or a value in which names of text files are replaced by their contents.
 
         A value that is only a name may be that of any readable file. In a longer text, names of allowed
-        files count, except those that the task is `given` in other arguments.
+        files count, except those that the task is `given` in other arguments. What was left out or assumed is
+        added to `notes`.
 
         Raises:
             InputError: a file is missing, its text cannot be read, or the whole is too long.
-            MissingExtraError: it is a document, and the extra `community` is not installed.
         """
         file = value if isinstance(value, Resource) else await self._find_text(value.strip())
         if file is not None and file.path is not None and file.text is None and file.kind in _TEXTS:
-            return await run_cpu_bound(load_text, file.path)
+            text, read = await run_cpu_bound(load_text, file.path)
+            if notes is not None:
+                notes.extend(note for note in read if note not in notes)
+            return text
         if isinstance(value, Resource):
             return value.as_text()
-        return value if file is not None else await self.with_contents(value, given)
+        return value if file is not None else await self.with_contents(value, given, notes)
 
-    async def with_contents(self, text: str, given: Iterable[str] = ()) -> str:
+    async def with_contents(
+        self, text: str, given: Iterable[str] = (), notes: list[str] | None = None
+    ) -> str:
         """A text in which the names of allowed text files are replaced by their contents. As `text_of`."""
         others = [self.access.find_path(name.strip()) for name in given]
         paths = {file.path for file in others if file is not None} | {None}
@@ -192,7 +206,7 @@ class ResourceStore:
             if file.kind in _TEXTS - {"file"} and file.path not in paths
         }
         parts = split_names(text, files)
-        contents = {name: await self.text_of(files[name]) for name in dict.fromkeys(parts[1::2])}
+        contents = {name: await self.text_of(files[name], notes=notes) for name in dict.fromkeys(parts[1::2])}
         parts[1::2] = [contents[name] for name in parts[1::2]]
         if len(parts) > 1 and sum(map(len, parts)) > MAX_CHARS:
             raise InputError(

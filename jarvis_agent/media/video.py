@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
 
@@ -33,6 +33,10 @@ _MIN_FRAME_LIMIT = 4096 * 2304
 _MAX_FPS = 240
 """Highest frame rate assumed; the number of frames gives the minimum duration."""
 
+_NEGATIVE = 2**32 - 2**20
+
+_PLAYLISTS = frozenset({"concat", "dash", "hls", "image2", "imf", "rtp", "rtsp", "sap", "sdp", "tty", "whip"})
+"""Formats of FFmpeg that open other files or addresses, and one that takes any text for a picture."""
 
 _FASTSTART = {"movflags": "+faststart"}
 
@@ -57,6 +61,20 @@ def _load_av() -> Any:
 
 
 @contextmanager
+def open_container(file: Path | BinaryIO) -> Iterator[Any]:
+    """Open a recording with PyAV. Formats that name other files or addresses are refused.
+
+    Raises:
+        av.FFmpegError, OSError, ValueError: it cannot be read.
+        MissingExtraError: PyAV is not installed.
+    """
+    av = _load_av()
+    known = ",".join(sorted(av.formats_available - _PLAYLISTS))
+    with av.open(file, options={"format_whitelist": known}, metadata_errors="replace") as container:
+        yield container
+
+
+@contextmanager
 def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[Any]:
     """Open a video, or any file with sound, with PyAV; its errors in the block become a `BadInputError`.
 
@@ -67,7 +85,7 @@ def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[An
     av = _load_av()
     form, content = ("a video", "frames") if kind == "video" else ("audio", "sound")
     try:
-        with av.open(path, metadata_errors="replace") as file:
+        with open_container(path) as file:
             if not any(stream.codec_context for stream in getattr(file.streams, kind)[:1]):
                 raise BadInputError(f"{path.name} has no {content} that can be decoded")
             _limit_frame_size(file)
@@ -75,6 +93,31 @@ def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[An
     # PyAV raises a ValueError if the number of channels changes within a stream.
     except (av.FFmpegError, OSError, ValueError) as error:
         raise BadInputError(f"{path.name} cannot be read as {form}: {error}") from error
+
+
+def decoded(container: Any, kind: Literal["video", "audio"], notes: list[str] | None = None) -> Iterator[Any]:
+    """The frames of the first stream of a kind. Damaged parts are left out, with a note.
+
+    Raises:
+        av.FFmpegError: nothing can be decoded.
+    """
+    error, count = None, 0
+    packets = container.demux(getattr(container.streams, kind)[0])
+    while True:
+        try:
+            packet = next(packets, None)
+            if packet is None:
+                break
+            for frame in packet.decode():
+                count += 1
+                yield frame
+        except _load_av().FFmpegError as damage:
+            error = damage
+    if error is not None:
+        if not count:
+            raise error
+        if notes is not None:
+            notes.append(f"damaged parts of the {kind} were left out")
 
 
 def _limit_frame_size(video: Any) -> None:
@@ -98,27 +141,42 @@ def probe_video(path: Path) -> VideoFacts:
     """
     with opened(path) as video:
         stream = video.streams.video[0]
-        fps = float(stream.average_rate or stream.guessed_rate or 0)
-        duration = duration_of(video)
-        frames = stream.frames or round(fps * duration)
-        return VideoFacts(stream.width, stream.height, round(fps, 3), round(duration, 3), frames)
+        first = next(decoded(video, "video"), None)
+        if first is None:
+            raise BadInputError(f"{path.name} has no frames that can be decoded")
+        width, height = (first.width, first.height)[:: -1 if first.rotation % 180 else 1]
+        rate = float(stream.average_rate or stream.guessed_rate or 0)
+    with opened(path) as video:
+        duration, frames = measure_packets(video)
+        fps = rate if 0 < rate <= _MAX_FPS or not duration else frames / duration
+        return VideoFacts(width, height, round(fps, 3), round(duration, 3), frames)
 
 
 def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
-    """At most `count` frames, evenly spread over a video, each with its time in seconds.
+    """At most `count` frames, upright, evenly spread over a video, each with its time in seconds.
 
     Raises:
         BadInputError: the file cannot be read as a video, has no frames, or frames that are too large.
         MissingExtraError: PyAV is not installed.
     """
     with opened(path) as video:
-        total = sum(packet.pts is not None for packet in video.demux(video.streams.video[0]))
+        total = sum(packet.size > 0 for packet in video.demux(video.streams.video[0]))
+    frames, seen = _frames_at(path, count, total)
+    if len(frames) < min(count, seen):  # fewer are decoded than a damaged file has packets
+        frames, seen = _frames_at(path, count, seen)
+    if not frames:
+        raise BadInputError(f"{path.name} has no frames that can be decoded")
+    return frames
+
+
+def _frames_at(path: Path, count: int, total: int) -> tuple[list[tuple[float, Image]], int]:
+    """At most `count` of `total` frames, and how many were decoded for them."""
     parts = min(count, total)
     wanted = {(2 * part + 1) * total // (2 * parts) for part in range(parts)}
-    frames, pixels = [], 0
+    frames, pixels, seen = list[tuple[float, "Image"]](), 0, 0
     with opened(path) as video:
-        for place, frame in enumerate(video.decode(video=0)):
-            if place in wanted:
+        for frame in decoded(video, "video"):
+            if seen in wanted:
                 pixels += frame.width * frame.height
                 if pixels > MAX_FRAME_PIXELS:
                     raise BadInputError(
@@ -127,11 +185,10 @@ def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
                     )
                 upright = frame.to_image().rotate(frame.rotation, expand=True)
                 frames.append((float(frame.time or 0.0), upright))
+            seen += 1
             if len(frames) == len(wanted):
                 break
-    if not frames:
-        raise BadInputError(f"{path.name} has no frames that can be decoded")
-    return frames
+    return frames, seen
 
 
 def write_video(path: Path, images: Iterable[Image], fps: float) -> None:
@@ -186,7 +243,10 @@ def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
         else:
             _limit_frame_size(pictures)
             rate = source.average_rate or source.guessed_rate or Fraction(25)
-            video = _add_h264(output, source.width, source.height, rate)
+            frames = map(_upright, decoded(pictures, "video"))
+            if (first := next(frames, None)) is None:
+                raise BadInputError(f"{pictures.name} has no frames that can be decoded")
+            video = _add_h264(output, first.width, first.height, rate)
             video.codec_context.time_base = source.time_base
         audio = None if sound is None else _add_aac(output, sound.streams.audio[0])
         if copied:
@@ -195,9 +255,21 @@ def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
                     packet.stream = video
                     output.mux(packet)
         else:
-            _encode(pictures.decode(video=0), output, video)
+            _encode(chain([first], frames), output, video)
         if sound is not None:
             encode_sound(sound, output, audio)
+
+
+def _upright(frame: Any) -> Any:
+    """A frame whose pixels are turned as its display matrix says."""
+    if not frame.rotation:
+        return frame
+    import numpy as np
+
+    turned = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
+    upright = type(frame).from_ndarray(np.ascontiguousarray(turned), format="rgb24")
+    upright.pts, upright.time_base = frame.pts, frame.time_base
+    return upright
 
 
 def is_mp4(video: Any) -> bool:
@@ -217,7 +289,7 @@ def encode_sound(source: Any, output: Any, stream: Any) -> None:
     """Encode the first audio stream of an opened file into a stream of an output."""
 
     def unstamped() -> Iterator[Any]:
-        for frame in source.decode(audio=0):
+        for frame in decoded(source, "audio"):
             frame.pts = None
             yield frame
 
@@ -230,21 +302,33 @@ def _encode(frames: Iterable[Any], output: Any, stream: Any) -> None:
     output.mux(stream.encode(None))
 
 
-def duration_of(container: Any) -> float:
-    """Seconds of an opened container, from its packets.
+def measure_packets(container: Any) -> tuple[float, int]:
+    """Seconds of an opened container and frames of its first video stream, counted in its packets.
 
     Timestamps can be forged, so a stream lasts at least as long as its packets together, and a frame of a
     video at least 1 / `_MAX_FPS` s.
     """
-    end = 0.0
+    start, end = dict[int, float](), 0.0
     together: dict[int, float] = defaultdict(float)
-    for packet in container.demux():
+    counts: dict[int, int] = defaultdict(int)
+    for packet in _packets(container):
         stream = packet.stream
         if not packet.size or packet.time_base is None or stream.type not in ("audio", "video"):
             continue
-        seconds = float(max(packet.duration or 0, 0) * packet.time_base)
+        counts[stream.index] += 1
+        # FFmpeg states some negative durations as numbers of 32 bits without a sign.
+        units = packet.duration or 0
+        seconds = float(units * packet.time_base) if 0 < units < _NEGATIVE else 0.0
         if packet.pts is not None:
-            end = max(end, float(packet.pts * packet.time_base) + seconds)
+            place = float(packet.pts * packet.time_base)
+            end = max(end, place + seconds - max(start.setdefault(stream.index, place), 0.0))
         least = 1 / max(stream.average_rate or 0, _MAX_FPS) if stream.type == "video" else 0.0
         together[stream.index] += max(seconds, least)
-    return max(end, *together.values(), 0.0)
+    frames = counts[container.streams.video[0].index] if container.streams.video else 0
+    return max(end, *together.values(), 0.0), frames
+
+
+def _packets(container: Any) -> Iterator[Any]:
+    """All packets, to where the file breaks off."""
+    with suppress(_load_av().FFmpegError):
+        yield from container.demux()

@@ -334,7 +334,7 @@ def _texts_read(files: Sequence[Resource], results: Sequence[TaskResult]) -> dic
     texts: dict[str, str] = {}
     for name in sorted(named):
         with suppress(JarvisError, OSError):  # the task that reads it says what is wrong
-            texts[name] = load_text(by_name[name])
+            texts[name] = load_text(by_name[name])[0]
     return texts
 
 

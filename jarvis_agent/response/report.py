@@ -150,7 +150,8 @@ def _sentence(result: TaskResult, words: Phrases) -> tuple[str, dict[str, str]]:
         return words.objects if boxes else words.no_objects, {"text": words.and_.join(listed)}
     if labels := scored_labels(result):
         return _best(labels, words)
-    text = "" if part is None or part.text is None else part.text.strip() or words.empty
+    nothing = "" if result.notes else words.empty  # a note says that nothing was heard or read
+    text = "" if part is None or part.text is None else part.text.strip() or nothing
     if not result.resources and result.output not in (None, [], {}, ""):
         text = json.dumps(result.output, ensure_ascii=False, default=str)
     if (more := len(text) - _MAX_CHARACTERS) > 0:

@@ -25,6 +25,7 @@ from stages import FakeStage, saying
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, TaskSpec
 from jarvis_agent.core.errors import InputError, MissingExtraError
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.media.audio import write_audio
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -59,12 +60,15 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda path: path.write_bytes(b""), "is empty"),
     "text": (lambda path: path.write_text("hello"), "is a text file, and an image file is needed"),
     "audio": (
-        lambda path: path.write_bytes(b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(32)),
+        lambda path: write_audio(path, [0.0] * 100, 8_000),
         "is an audio file, and an image file is needed",
     ),
-    "unknown": (lambda path: path.write_bytes(bytes(range(256)) * 4), "is not a supported file type"),
+    "unknown": (
+        lambda path: path.write_bytes(bytes(range(256)) * 4),
+        "is damaged, or not a supported file type",
+    ),
     "directory": (lambda path: path.mkdir(), "is a directory; name a file in it"),
-    "truncated": (truncated, "cannot be read as an image"),
+    "truncated": (truncated, "is damaged"),
 }
 
 
@@ -128,7 +132,7 @@ def test_a_bad_attachment_is_refused_or_fails_its_task() -> None:
     for message, content in refused.items():
         with pytest.raises(InputError, match=message):
             described({"type": "image", **content})
-    run = described({"type": "image", "base64": "aGVsbG8="}, f"input-{sha256(b'hello').hexdigest()[:12]}")
+    run = described({"type": "image", "base64": "aGVsbG8="}, f"input-{sha256(b'hello').hexdigest()[:12]}.txt")
     assert "is a text file, and an image file is needed" in str(run.results[0].error)
 
 

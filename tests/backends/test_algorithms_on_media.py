@@ -95,7 +95,7 @@ def test_media_without_the_needed_streams_are_refused(
         ("combine-video-audio", {"video": tone, "audio": tone}, r"16000\.wav has no frames"),
         ("combine-video-audio", {"video": film, "audio": film}, r"film\.mp4 has no sound"),
         ("extract-audio", {"video": film}, r"film\.mp4 has no sound"),
-        ("extract-audio", {"video": broken}, r"broken\.mp4 cannot be read as a video"),
+        ("extract-audio", {"video": broken}, r"broken\.mp4 cannot be read as audio"),
         ("extract-frames", {"video": broken}, r"broken\.mp4 cannot be read as a video"),
     ):
         with subtests.test(task, message=message), pytest.raises(BadInputError, match=message):

@@ -166,7 +166,7 @@ async def test_speech_is_transcribed_with_its_times_and_found_between_silences(
     write_audio(silence, [0.0] * 32_000, 16_000)
     assert await run("automatic-speech-recognition", audio=silence) == {"text": "", "chunks": []}
     assert await run("voice-activity-detection", audio=silence) == []
-    speech, pause = read_audio(SPEECH, 16_000), np.zeros(2 * 16_000, np.float32)
+    speech, pause = read_audio(SPEECH, 16_000)[0], np.zeros(2 * 16_000, np.float32)
     write_audio(tmp_path / "a.wav", np.concatenate([pause, speech, pause, speech, pause]), 16_000)
     first, second = await run("voice-activity-detection", audio=tmp_path / "a.wav")
     assert 2.0 <= first["start"] < 2.6 < 8.5 < first["end"] <= 9.2
@@ -177,7 +177,7 @@ async def test_speech_is_transcribed_with_its_times_and_found_between_silences(
 async def test_noise_is_removed(run: Run, tmp_path: Path) -> None:
     import numpy as np
 
-    clean = read_audio(SPEECH, 48_000)
+    clean, _ = read_audio(SPEECH, 48_000)
     noise = np.random.default_rng(0).normal(0, 0.5 * clean.std(), len(clean)).astype(np.float32)
     write_audio(tmp_path / "noisy.wav", clean + noise, 48_000)
     made = await run("audio-to-audio", audio=tmp_path / "noisy.wav")

@@ -214,7 +214,7 @@ async def test_inputs_are_bound_by_the_kind_of_argument(store: ResourceStore, tm
     async def bound(arg: Arg, value: Any) -> Any:
         spec = TaskSpec("use", "media", "Use it.", (arg,), ("text",))
         task = Task(task="use", id=1, dep=[0], args={arg.name: value})
-        return (await bind_inputs(task, spec, {0: found}, store))[arg.name]
+        return (await bind_inputs(task, spec, {0: found}, store, []))[arg.name]
 
     assert await bound(Arg("box", "data"), "<resource>-0") == boxes
     for plain in ([1, 2, 3, 4], boxes[0]["box"], 512, "512"):

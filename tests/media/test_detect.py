@@ -11,23 +11,9 @@ import pytest
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.media.detect import detect_media_type, kind_by_name
 
-pytest.importorskip("filetype")
-
-
-def ftyp(brand: bytes, like: bytes) -> bytes:
-    """The head of a file of the MP4 family."""
-    return b"\0\0\0\x18ftyp" + brand + b"\0\0\2\0" + like * 2 + b"\0\0\0\x08moov"
-
 
 def test_the_content_decides_the_type(tmp_path: Path) -> None:
     cases = [
-        ("a.mp4", ftyp(b"isom", b"isom"), "video", "video/mp4"),
-        ("a.mp4", ftyp(b"cmfc", b"iso9"), "video", "video/mp4"),
-        ("a.mov", ftyp(b"qt  ", b"qt  "), "video", "video/quicktime"),
-        ("a.m4a", ftyp(b"M4A ", b"isom"), "audio", "audio/mp4"),
-        ("a.avif", ftyp(b"avif", b"mif1"), "image", "image/avif"),
-        ("a.gif", b"GIF89a" + bytes(20), "image", "image/gif"),
-        ("a.caf", b"caff\0\1\0\0" + bytes(20), "audio", "audio/x-caf"),
         ("a.glb", b"glTF\2\0\0\0" + bytes(20), "3d", "model/gltf-binary"),
         ("text.ply", b"ply\nformat ascii 1.0\n", "3d", "model/ply"),
         ("binary.ply", b"ply\r\nformat binary_little_endian 1.0\r\n\0\xff", "3d", "model/ply"),
@@ -45,7 +31,7 @@ def test_the_content_decides_the_type(tmp_path: Path) -> None:
 
 
 def test_the_kind_of_a_missing_file_is_guessed_from_its_name() -> None:
-    kinds = {"a.JPG": "image", "b.csv": "table", "c.zip": "file", "d": "file", "e.svg": "image"}
+    kinds = {"a.JPG": "image", "b.csv": "table", "c.zip": "file", "d": "file", "e.svg": "file"}
     kinds |= dict.fromkeys(("f.pdf", "g.docx", "h.epub", "http://x.org/i.html?a=b.png"), "text")
     kinds["http://[abc/x.png"] = "file"
     assert {name: kind_by_name(name) for name in kinds} == kinds
@@ -66,5 +52,5 @@ def test_special_files_and_unknown_types_are_refused(tmp_path: Path, monkeypatch
         detect_media_type(tmp_path)
     unknown = tmp_path / "x.bin"
     unknown.write_bytes(bytes(range(256)) * 4)
-    with pytest.raises(InputError, match="not a supported file type"):
+    with pytest.raises(InputError, match="is damaged, or not a supported file type"):
         detect_media_type(unknown)

@@ -17,6 +17,7 @@ from jarvis_agent import hf_tools
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub.snapshot import Download
 from jarvis_agent.backends.jobs import listed
+from jarvis_agent.media.audio import write_audio
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 from jarvis_agent.tools import hf_task_tool
 from jarvis_agent.tools.hf_task_tool import EVENT
@@ -108,7 +109,7 @@ def test_without_a_thread_files_belong_to_the_run(outputs: Path) -> None:
 
 def test_the_files_of_the_program_are_read_for_callers_who_may_name_none(outputs: Path) -> None:
     for name in ("given.wav", "other.wav"):
-        (outputs.parent / name).write_bytes(b"RIFF\0\0\0\0WAVEfmt ")
+        write_audio(outputs.parent / name, [0.0] * 100, 8_000)
     given, other = str(outputs.parent / "given.wav"), str(outputs.parent / "other.wav")
     chat = Chat(make_tools(outputs, files=given, allow_request_paths=False), None)
     assert chat.ask("", HEAR, audio="given.wav").content == "hello there"

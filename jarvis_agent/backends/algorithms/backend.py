@@ -22,13 +22,14 @@ from jarvis_agent.backends.algorithms.control_maps import canny, control_map, li
 from jarvis_agent.backends.base import Call, Expert, whole_number
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
+from jarvis_agent.core.images import count_frames, identified, to_opaque
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import count_words
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.audio import probe_audio
-from jarvis_agent.media.detect import DOCX, EPUB, OLE, PDF, detect_media_type
-from jarvis_agent.media.documents import count_pages, load_text
+from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SRT, SUFFIXES, detect_media_type
+from jarvis_agent.media.documents import count_pages, load_text, read_plain
 from jarvis_agent.media.limits import image_size
 from jarvis_agent.media.tables import table_shape
 from jarvis_agent.media.video import encode_sound, join_mp4, opened, probe_video, spread_frames
@@ -68,9 +69,7 @@ def extract_audio(call: Call) -> dict[str, Any]:
 
     source = call.inputs["video"].path
     target = call.new_path(".wav")
-    with opened(source) as video:
-        if not video.streams.audio:
-            raise BadInputError(f"{source.name} has no sound")
+    with opened(source, "audio") as video:
         stream = video.streams.audio[0]
         with av.open(target, "w") as output:
             written = output.add_stream("pcm_s16le", rate=stream.rate, layout=stream.layout.name)
@@ -134,7 +133,7 @@ def resize(call: Call) -> Image:
     wide, high = whole_number(call, "width", limit), whole_number(call, "height", limit)
     if wide is None and high is None:
         raise BadInputError("resize-image needs a width or a height in pixels, such as 512")
-    image: Image = call.inputs["image"].to_pil()
+    image = call.editable_image()
     width = wide or max(1, round(image.width * (high or 0) / image.height))
     height = high or max(1, round(image.height * width / image.width))
     _check_pixels(width, height, limit)
@@ -156,7 +155,7 @@ def crop(call: Call) -> Image:
     Raises:
         BadInputError: the box cannot be read, or lies outside the image.
     """
-    image: Image = call.inputs["image"].to_pil()
+    image = call.editable_image()
     name = call.inputs.get("box")
     box = (_part(name, *image.size) if isinstance(name, str) else None) or _box(name)
     left, top = (max(0, math.floor(side)) for side in box[:2])
@@ -239,7 +238,7 @@ def edit(call: Call) -> Image | dict[str, Any]:
     if source.path is not None and degrees:
         with suppress(InputError):  # that of `to_pil` is a BadInputError
             _check_rotation(image_size(source.path), degrees, call.settings.max_pixels)
-    image = source.to_pil()
+    image = call.editable_image()
     if degrees:
         image = _rotated(image, degrees)
     if edits["flip"] not in (None, ""):
@@ -299,33 +298,28 @@ def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
     if suffix not in _FORMATS:
         raise BadInputError(f"images cannot be written as {wanted[:80]!r}; give one of {', '.join(_FORMATS)}")
     name = Images.registered_extensions()[f".{suffix}"]
-    if name == "PNG":
-        return image
-    if name == "JPEG" and image.mode == "RGBA":  # JPEG has no transparency.
-        image = Images.alpha_composite(Images.new("RGBA", image.size, "white"), image).convert("RGB")
+    if name in ("JPEG", "BMP"):  # They have no transparency, or none that programs show.
+        image = image if image.mode == "L" else to_opaque(image)
     path = call.new_path(f".{suffix}")
     try:
-        image.save(path, format=name, quality=_QUALITY)
+        image.save(path, format=name, **({"quality": _QUALITY} if name in ("JPEG", "WEBP") else {}))
     except (ValueError, OSError) as error:
         raise BadInputError(f"the image cannot be written as {name}: {error}") from error
     return {"path": path}
 
 
 _FORMAT_NAMES = {
-    DOCX: "DOCX",
-    EPUB: "EPUB",
     OLE: "old Office file",
-    "application/msword": "DOC",
+    MARKDOWN: "Markdown",
     "audio/mpeg": "MP3",
-    "image/svg+xml": "SVG",
-    "model/gltf-binary": "GLB",
-    "text/markdown": "Markdown",
+    "audio/webm": "WEBM",
     "text/plain": "plain text",
-    "text/tab-separated-values": "TSV",
     "video/quicktime": "MOV",
-    "video/x-matroska": "MKV",
 }
-"""Names of formats that are not the end of their media type."""
+"""Names of formats that are neither an ending of file names nor the end of their media type."""
+
+_PLAIN = ("text/plain", "application/json", MARKDOWN, SRT)
+"""Texts whose lines are counted as they are in the file."""
 
 _SIDEWAYS = (5, 6, 7, 8)
 """Values of the EXIF tag `Orientation` for which width and height are exchanged."""
@@ -347,38 +341,29 @@ def info(call: Call) -> dict[str, Any]:
     path, kind, mime = Path(str(file.path)), file.kind, file.mime
     if mime is None:
         kind, mime = detect_media_type(path)
-    name = _FORMAT_NAMES.get(mime) or mime.partition("/")[2].removeprefix("x-").upper()
+    ending = SUFFIXES.get(mime, mime.partition("/")[2]).lstrip(".").removeprefix("x-")
+    name = _FORMAT_NAMES.get(mime) or ending.upper()
     facts = {"name": file.name or path.name, "format": name, "bytes": path.stat().st_size}
     try:
         if read := _READERS.get(kind):
             facts |= read(path)
-        elif kind in ("text", "data"):
+        elif kind in ("text", "data") and facts["bytes"]:
             facts |= {"pages": count_pages(path)} if mime == PDF else {}
-            facts |= _text_facts(kind, load_text(path) if facts["bytes"] else "")
+            text, notes = (read_plain if mime in _PLAIN else load_text)(path)
+            call.notes.extend(notes)
+            facts |= _text_facts(kind, text.strip())
     except (BadInputError, InputError, MissingExtraError) as error:
         call.notes.append(str(error))
     return facts
 
 
 def _image_facts(path: Path) -> dict[str, Any]:
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            width, height = image.size
-            if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
-                width, height = height, width
-            frames = getattr(image, "n_frames", 1)
-    except Exception as error:  # Pillow raises errors of any type for damaged files.
-        raise BadInputError(f"{path} cannot be read as an image: {error}") from error
+    with identified(path) as image:
+        width, height = image.size
+        if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
+            width, height = height, width
+        frames = count_frames(image)
     return {"width": width, "height": height, **({"frames": frames} if frames > 1 else {})}
-
-
-def _video_facts(path: Path) -> dict[str, Any]:
-    try:
-        return asdict(probe_video(path))
-    except BadInputError:  # Browsers record sound alone as WebM or MP4.
-        return asdict(probe_audio(path))
 
 
 def _table_facts(path: Path) -> dict[str, Any]:
@@ -399,7 +384,7 @@ def _text_facts(kind: str, text: str) -> dict[str, Any]:
 _READERS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
     "image": _image_facts,
     "audio": lambda path: asdict(probe_audio(path)),
-    "video": _video_facts,
+    "video": lambda path: asdict(probe_video(path)),
     "table": _table_facts,
 }
 """By kind."""

@@ -39,7 +39,7 @@ def control_map(draw: Callable[[Pixels], Any]) -> Callable[[Call], Image]:
         import numpy as np
         from PIL import Image as Images
 
-        rgb = np.asarray(call.inputs["image"].to_pil().convert("RGB"))
+        rgb = np.asarray(call.image())
         return Images.fromarray(np.asarray(draw(rgb)).astype(np.uint8))
 
     return run

@@ -207,6 +207,8 @@ def text_as(key: str) -> Adapter:
 def image_text(raw: Any, call: Call) -> Adapted:
     """{generated_text}, and the lines of a page if the model returns them."""
     value = find_text(raw, "generated_text", "text")
+    if not value:
+        call.notes.append("no text was found")
     lines = {"lines": to_builtin(raw["lines"])} if isinstance(raw, Mapping) and "lines" in raw else {}
     return Adapted({"generated_text": value, **lines}, value)
 
@@ -214,6 +216,8 @@ def image_text(raw: Any, call: Call) -> Adapted:
 def transcript(raw: Any, call: Call) -> Adapted:
     """{text}, and chunks with their times in seconds if the model returns them."""
     value = find_text(raw, "text")
+    if not value:
+        call.notes.append("no speech was heard")
     output: dict[str, Any] = {"text": value}
     if isinstance(raw, Mapping) and raw.get("chunks"):
         output["chunks"] = read_rows(raw["chunks"], {"text": text, "timestamp": to_builtin})

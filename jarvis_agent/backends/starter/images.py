@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
@@ -13,6 +14,7 @@ from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
 from jarvis_agent.backends.starter.backend import packaged_file
 from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.images import count_frames, identified
 from jarvis_agent.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def load_classifier(weights: Path, settings: Settings) -> Expert:
     labels = imagenet_classes()
 
     def expert(call: Call) -> list[dict[str, Any]]:
-        pixels = _classifier_input(call.inputs["image"].to_pil().convert("RGB"))
+        pixels = _classifier_input(call.image())
         with torch.inference_mode():
             scores, places = _logits(state, pixels).softmax(-1)[0].topk(BEST)
         best = zip(scores.tolist(), places.tolist(), strict=True)
@@ -108,7 +110,9 @@ def _convolved(state: dict[str, Any], conv: str, norm: str, x: Any, stride: int 
 _DETECTOR = ("models/PP-OCRv6_det_small.onnx", "090f04abcd9d9a74")
 _DIRECTION = ("models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "e47acedf663230f8")
 _SURE = 0.8
-"""The score that the best line of a printed text has at least; what has less is often no text."""
+"""The mean score that the lines of a printed text have at least; what has less is often no text."""
+_LONGEST = 2000
+"""Pixels of the longest side of what is read at once."""
 _CJK = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
 
 
@@ -139,20 +143,64 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
         return recognise(lines)
 
     recogniser.session = recognise_unless_cancelled
+    turn = engine.cls_and_rotate
+
+    def turn_whole_pages(lines: list[Any]) -> Any:
+        """Turn lines if most are upside down: single lines of an upright page are often mistaken."""
+        turned, directions = turn(lines)
+        is_turned = sum(label == "180" for label, _ in directions.cls_res) > len(lines) / 2
+        return turned if is_turned else lines, directions
+
+    engine.cls_and_rotate = turn_whole_pages
 
     def expert(call: Call) -> dict[str, Any]:
-        import numpy as np
-
-        rgb = np.asarray(call.inputs["image"].to_pil().convert("RGB"))
-        reading = engine(rgb[:, :, ::-1])
-        if reading.txts is None:
-            return {"generated_text": "", "lines": []}
-        if max(reading.scores) < _SURE:
+        texts, lines = list[str](), list[dict[str, Any]]()
+        for frame in range(_count_pages(call)):
+            page = [line for part in _parts(call.image(frame=frame)) for line in _read(engine, *part)]
+            rows = _rows(page)
+            texts.append(running_text(_page(rows)))
+            lines += [line for row in rows for line in row]
+        if lines and sum(line["score"] for line in lines) / len(lines) < _SURE:
             call.notes.append("the reading is uncertain: the image may have no text")
-        rows = _rows([_line(*row) for row in zip(reading.txts, reading.scores, reading.boxes, strict=True)])
-        return {"generated_text": running_text(_page(rows)), "lines": [line for row in rows for line in row]}
+        return {"generated_text": "\n\n".join(filter(None, texts)), "lines": lines}
 
     return expert
+
+
+def _count_pages(call: Call) -> int:
+    """The pages of a TIFF file; of an animation only the first frame is read."""
+    with identified(call.inputs["image"].path) as image:
+        return count_frames(image) if image.format == "TIFF" else 1
+
+
+def _parts(image: Image) -> Iterator[tuple[int, Any]]:
+    """The parts of an image with their places from the top, in pixels. Long pictures are cut between lines.
+
+    The reader shrinks an image to `_LONGEST` pixels, which makes the letters of a long one illegible.
+    """
+    import numpy as np
+
+    pixels, top = np.asarray(image), 0
+    height = max(_LONGEST, 2 * image.width) if image.height > 2 * image.width else image.height
+    while image.height - top > height:
+        # Of the last quarter, the row with the least change from left to right.
+        earliest = top + 3 * height // 4
+        last = pixels[earliest : top + height].astype(np.int16)
+        end = earliest + int(np.abs(np.diff(last, axis=1)).sum(axis=(1, 2)).argmin())
+        yield top, pixels[top:end]
+        top = end
+    yield top, pixels[top:]
+
+
+def _read(engine: Any, top: int, rgb: Any) -> list[dict[str, Any]]:
+    """The lines of a part of an image."""
+    import numpy as np
+
+    reading = engine(rgb[:, :, ::-1])
+    if reading.txts is None:
+        return []
+    rows = zip(reading.txts, reading.scores, reading.boxes, strict=True)
+    return [_line(text, score, corners + np.array((0, top))) for text, score, corners in rows]
 
 
 def _rows(lines: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

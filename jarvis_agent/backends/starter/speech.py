@@ -16,9 +16,8 @@ from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import add_note, is_cancelled
 from jarvis_agent.backends.starter.backend import packaged_file
 from jarvis_agent.core.errors import BadInputError, ConfigError, UnsupportedError
-from jarvis_agent.core.languages import language_of_script
+from jarvis_agent.core.languages import find_language, language_of_script
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.audio import read_audio
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,8 +64,10 @@ def load_voice(weights: Path, settings: Settings) -> Expert:
 
         # Piper interprets text in double brackets as phonemes.
         text = " ".join(re.sub(r"\[(?=\[)", "[ ", call.inputs["text"]).split())
-        if language_of_script(text) != "en":
-            raise UnsupportedError("the voice speaks English alone, and the text is in another language")
+        if (code := language_of_script(text)) != "en":
+            language = find_language(code)
+            name = "another language" if language is None else language.name
+            raise UnsupportedError(f"the voice speaks English alone, and the text is in {name}")
         if any(letter.isalpha() and not letter.isascii() for letter in text):
             add_note("the voice speaks English alone; other languages sound wrong")
         # Sentences are synthesised lazily.
@@ -124,12 +125,14 @@ def load_transcriber(weights: Path, settings: Settings) -> Expert:
                 yield segment.text.strip(), segment.start + start, segment.end + start
 
     def expert(call: Call) -> dict[str, Any]:
+        voices = call.voices(SPEECH_RATE)
         # Segments are transcribed lazily.
-        segments = segments_of(read_audio(call.inputs["audio"].path, SPEECH_RATE))
-        heard = list(takewhile(lambda _: not is_cancelled(), segments))
+        heard = [list(takewhile(lambda _: not is_cancelled(), segments_of(voice))) for voice in voices]
         return {
-            "text": " ".join(text for text, _, _ in heard),
-            "chunks": [{"text": text, "timestamp": [start, end]} for text, start, end in heard],
+            "text": "\n".join(" ".join(text for text, _, _ in one) for one in heard if one),
+            "chunks": [
+                {"text": text, "timestamp": [start, end]} for one in heard for text, start, end in one
+            ],
         }
 
     return expert
@@ -161,7 +164,7 @@ def load_speech_detector(weights: Path, settings: Settings) -> Expert:
     options = VadOptions(min_speech_duration_ms=250, min_silence_duration_ms=100, speech_pad_ms=30)
 
     def expert(call: Call) -> list[dict[str, float]]:
-        stretches = get_speech_timestamps(read_audio(call.inputs["audio"].path, SPEECH_RATE), options)
+        stretches = get_speech_timestamps(call.sound(SPEECH_RATE), options)
         return [{side: segment[side] / SPEECH_RATE for side in ("start", "end")} for segment in stretches]
 
     return expert
@@ -196,7 +199,7 @@ def load_denoiser(weights: Path, settings: Settings) -> Expert:
     library = _denoiser_library()
 
     def expert(call: Call) -> dict[str, Any]:
-        noisy = read_audio(call.inputs["audio"].path, DENOISED_RATE)
+        noisy = call.sound(DENOISED_RATE)
         return {"audio": _denoised(library, weights, noisy), "sampling_rate": DENOISED_RATE}
 
     return expert

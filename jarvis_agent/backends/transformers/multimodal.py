@@ -34,9 +34,9 @@ from jarvis_agent.backends.transformers.text import (
 )
 from jarvis_agent.backends.transformers.vision import image_of
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.images import to_opaque
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.audio import read_audio
 from jarvis_agent.media.video import spread_frames
 
 REPLY_TOKENS = 512
@@ -94,7 +94,7 @@ def _show_video(loaded: LoadedModel, call: Call) -> Iterator[Content]:
 
 def _play_audio(loaded: LoadedModel, call: Call) -> Iterator[Content]:
     ear = _require(loaded, "feature_extractor", "hear recordings")
-    samples = read_audio(call.inputs["audio"].path, ear.sampling_rate)
+    samples = call.sound(ear.sampling_rate)
     length = int(getattr(ear, "chunk_length", None) or 0) * ear.sampling_rate or len(samples)
     for start in range(0, len(samples), length):
         yield {"type": "audio", "audio": samples[start : start + length]}
@@ -206,7 +206,7 @@ def score_pages(loaded: LoadedModel, call: Call) -> list[float]:
         return loaded.forward(loaded.processor(**inputs, return_tensors="pt")).embeddings[0].float().cpu()
 
     query = embed(text=[text_of(call)])
-    pages = [embed(images=[page.to_pil().convert("RGB")]) for page in call.inputs["image"]]
+    pages = [embed(images=[to_opaque(page.to_pil())]) for page in call.inputs["image"]]
     if not pages:
         raise BadInputError(f"{call.spec.name} needs a list of images of pages, and this one is empty")
     scores: list[float] = loaded.processor.score_retrieval([query], pages)[0].tolist()
@@ -253,7 +253,7 @@ def classify_sound(loaded: LoadedModel, call: Call) -> Any:
 def _sound(loaded: LoadedModel, call: Call) -> tuple[dict[str, Any], float]:
     """Return the recording at the model's sampling rate, and its length in seconds."""
     rate = loaded.parts["feature_extractor"].sampling_rate
-    samples = read_audio(call.inputs["audio"].path, rate)
+    samples = call.sound(rate)
     return {"raw": samples, "sampling_rate": rate}, len(samples) / rate
 
 

@@ -58,7 +58,7 @@ MAX_UPSCALED_PIXELS = 1_000_000
 
 def image_of(call: Call) -> Image:
     """Return the image argument in RGB."""
-    return call.inputs["image"].to_pil().convert("RGB")  # type: ignore[no-any-return]
+    return call.image()
 
 
 def classify(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:

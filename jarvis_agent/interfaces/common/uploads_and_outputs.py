@@ -31,12 +31,11 @@ from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.common.access import sign
-from jarvis_agent.media.detect import detect_from_bytes, detect_media_type
+from jarvis_agent.media.detect import detect_content, detect_media_type
 
 SWEEP_S = 60.0
 """Seconds between two deletions of expired files."""
 
-_HEADER_BYTES = 8192
 _MAX_NAME = 60
 _INLINE, _DOWNLOAD = frozenset({"image", "audio", "video"}), frozenset({"table", "3d"})
 """Kinds that a browser may display, and kinds that it may only save, sent with their media type."""
@@ -71,10 +70,7 @@ def save_upload(
     name = _safe_name(client_name)
     if size > max_bytes:
         raise InputError(f"{name} has {size:,} bytes, more than {max_bytes:,} (JARVIS_MAX_FILE_BYTES)")
-    header = file.read(_HEADER_BYTES)
-    if not header:
-        raise InputError(f"{name} is empty (0 bytes)")
-    kind, mime = detect_from_bytes(header, Path(name))
+    kind, mime = detect_content(file, Path(name))
     file.seek(0)
     folder = directory / secrets.token_hex(16)
     try:

@@ -1,0 +1,187 @@
+"""Images of any format as upright pictures in 8 bits and sRGB, as tasks take them.
+
+image, notes = open_image(Path("scan.tif"))      # in RGB, or RGBA if it is transparent
+to_opaque(image)                                 # in RGB, on white or black paper
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from jarvis_agent.core.errors import BadInputError, MissingExtraError, describe_error
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_PNG_MODES = ("1", "L", "LA", "I", "P", "RGB", "RGBA", "I;16")
+
+_UNREAD = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "IM", "IMT", "IPTC", "MPEG", "WMF"})
+"""Formats that Pillow only names, reads with another program, or takes texts for."""
+
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+
+
+def is_pil_image(value: object) -> bool:
+    """Whether a value is a PIL image. PIL, which takes long to import, is not imported."""
+    return hasattr(value, "getbands")
+
+
+def png_of(image: Image) -> bytes:
+    """A PIL image of any mode as a PNG file."""
+    buffer = io.BytesIO()
+    (image if image.mode in _PNG_MODES else image.convert("RGB")).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@contextmanager
+def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image]:
+    """An image of which the header alone is read at first. Errors in the block are those of its file.
+
+    Raises:
+        BadInputError: no installed library reads it as an image, it is damaged, or too large.
+    """
+    from PIL import Image
+
+    name = str(file) if isinstance(file, Path) else name
+    Image.init()
+    unread = _UNREAD if name.lower().endswith(".tga") else _UNREAD | {"TGA"}  # it has no signature
+    formats = [one for one in Image.OPEN if one not in unread]
+    heic = is_heic(file)
+    if heic:
+        with suppress(ImportError):
+            import pi_heif
+
+            pi_heif.register_heif_opener()
+            formats.append("HEIF")
+    try:
+        with Image.open(file, formats=formats) as image:
+            yield image
+    except FileNotFoundError as error:
+        raise BadInputError(f"{name} does not exist any more") from error
+    except Image.DecompressionBombError as error:
+        raise BadInputError(f"{name} is too large an image: {error}") from error
+    except BadInputError:
+        raise
+    except Exception as error:  # Pillow raises errors of any type for damaged files.
+        reason = describe_error(error)
+        if heic and "HEIF" not in formats:
+            reason = str(MissingExtraError("a HEIC picture", "heic"))
+        raise BadInputError(f"{name} cannot be read as an image: {reason}") from error
+
+
+def is_heic(file: Path | BinaryIO) -> bool:
+    """Whether a file, read from its beginning, states to be a picture in HEIC."""
+    if isinstance(file, Path):
+        try:
+            with file.open("rb") as opened:
+                head = opened.read(12)
+        except OSError:
+            return False
+    else:
+        file.seek(0)
+        head = file.read(12)
+        file.seek(0)
+    return head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS
+
+
+def open_image(path: Path, frame: int = 0) -> tuple[Image, list[str]]:
+    """A frame or page of an image, upright, in sRGB with 8 bits: RGBA if parts are transparent, else RGB.
+
+    Returns:
+        The image, and notes on what was left out or assumed.
+
+    Raises:
+        BadInputError: the file cannot be read as an image.
+    """
+    from PIL import ImageOps
+
+    with identified(path) as image:
+        count, notes = count_frames(image), list[str]()
+        if count > 1 and not frame:
+            notes.append(f"the first of {count} frames or pages was used")
+        if frame:
+            image.seek(frame)
+        upright = ImageOps.exif_transpose(image)
+        if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
+            return _to_eight_bits(upright, notes).convert("RGB"), notes
+        return _to_srgb(upright), notes
+
+
+def count_frames(image: Image) -> int:
+    """The frames of an animation, or the pages of a document. Layers and previews do not count."""
+    return 1 if image.format in ("MPO", "PSD") else getattr(image, "n_frames", 1)
+
+
+def _to_eight_bits(image: Image, notes: list[str]) -> Image:
+    """A deep image in mode L. Whole numbers above 255 are 16 bits, and other ranges are stretched."""
+    deep = image.convert("I") if image.mode.startswith("I;16") else image
+    low, high = _range(deep)
+    if image.mode == "F" and low >= 0 and high <= 1:
+        low, high = 0, 1
+    elif low >= 0 and 32_768 <= high <= 65_535:
+        low, high = 0, 65_535
+    elif low >= 0 and high <= 255:
+        low, high = 0, 255
+    else:
+        notes.append(f"the brightness was stretched from {low:g}–{high:g}")
+    scale = 255 / ((high - low) or 1)
+    return deep.point(lambda value: value * scale - low * scale).convert("L")
+
+
+def _range(image: Image) -> tuple[float, float]:
+    """The least and the largest number in an image of one band."""
+    low, high = map(float, image.getextrema())  # type: ignore[arg-type]
+    if not math.isfinite(high - low):
+        raise ValueError("it has values that are not finite numbers")
+    return low, high
+
+
+def _to_srgb(image: Image) -> Image:
+    """RGBA if a part is transparent, else RGB. Colours of a profile become those of sRGB."""
+    has_alpha = image.has_transparency_data
+    profile: Any = image.info.get("icc_profile")
+    plain = image
+    if image.mode in ("P", "PA", "La", "RGBa", "1", "LA") or (has_alpha and image.mode in ("L", "RGB")):
+        plain = image.convert("RGBA" if has_alpha else "RGB")
+    if profile or image.mode == "LAB":
+        plain = _converted(plain, profile)
+    if plain.mode not in ("RGB", "RGBA"):
+        plain = plain.convert("RGB")
+    is_opaque = plain.mode == "RGBA" and plain.getchannel("A").getextrema() == (255, 255)
+    return plain.convert("RGB") if is_opaque else plain
+
+
+def _converted(image: Image, profile: bytes | None) -> Image:
+    """An image in RGB, its alpha kept, by its colour profile; unchanged if the profile does not fit."""
+    from PIL import ImageCms
+
+    own = ImageCms.ImageCmsProfile(io.BytesIO(profile)) if profile else ImageCms.createProfile("LAB")
+    colours = image.convert("RGB") if image.mode == "RGBA" else image
+    with suppress(ImageCms.PyCMSError, OSError):
+        srgb = ImageCms.profileToProfile(colours, own, ImageCms.createProfile("sRGB"), outputMode="RGB")
+        if image.mode == "RGBA" and srgb is not None:
+            srgb.putalpha(image.getchannel("A"))
+        return srgb or image
+    return image
+
+
+def to_opaque(image: Image) -> Image:
+    """An image in RGB: what is transparent is white, or black if what is seen is light.
+
+    Text is mostly dark on light paper, and logos in white are meant for dark pages.
+    """
+    from PIL import Image as Images
+    from PIL import ImageStat
+
+    if image.mode == "RGB":
+        return image
+    seen = image.convert("RGBA")
+    alpha = seen.getchannel("A")
+    light = ImageStat.Stat(seen.convert("L"), alpha.point(lambda value: 255 * (value > 127)))
+    paper = "black" if light.count[0] and light.mean[0] > 200 else "white"
+    return Images.alpha_composite(Images.new("RGBA", seen.size, paper), seen).convert("RGB")
