@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import BaseTool, InjectedToolArg
 from langchain_core.tools.base import get_all_basemodel_annotations
 
+from jarvis_agent.core.content import message_text
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.llm.chat_model import model_name
@@ -69,7 +70,7 @@ def messages_in(runtime: Any) -> Sequence[Any]:
 def last_human_message(runtime: Any) -> str:
     """The text of the last human message in an injected ToolRuntime's state; "" without one."""
     found = (message for message in reversed(messages_in(runtime)) if isinstance(message, HumanMessage))
-    return next((str(message.text) for message in found), "")
+    return next((message_text(message) for message in found), "")
 
 
 def calling_model(runtime: Any, model: Any) -> Any:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -34,8 +33,9 @@ from pydantic_core import to_jsonable_python
 
 from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.core.concurrency import contain_exit, start_daemon_thread
+from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.errors import BadInputError, ExpertError
+from jarvis_agent.core.errors import BadInputError, ExpertError, InputError
 from jarvis_agent.core.images import is_pil_image, png_of
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Settings
@@ -159,24 +159,20 @@ async def _resources(blocks: Sequence[Mapping[str, Any]], call: TaskCall) -> lis
 
 def _resource(block: Mapping[str, Any], call: TaskCall, files: AttemptFiles) -> Resource | None:
     """A content block as a resource: its file, or the URL of a file elsewhere as a text."""
-    if "base64" not in block:
-        return Resource(kind="text", text=str(block["url"])) if block.get("url") else None
-    content = _decode(block["base64"], f"a file of {call.task.task}", call.settings.max_file_bytes)
-    path = files.new_path(detect_suffix(content, block.get("mime_type")))
+    block = file_block(block)
+    url = str(block.get("url") or "")
+    if "base64" not in block and not is_data_url(url):
+        return Resource(kind="text", text=url) if url else None
+    data, mime = str(block.get("base64") or url), str(block.get("mime_type") or "")
+    try:
+        mime, content = read_file_data(data, mime, call.settings.max_file_bytes)
+    except InputError as error:
+        raise ExpertError(f"{call.task.task}: {error}") from error
+    path = files.new_path(detect_suffix(content, mime))
     with disk_errors(f"a file of {call.task.task}"):
         path.write_bytes(content)
     kind, mime = detect_media_type(path)
     return Resource(kind=kind, path=path, mime=mime)
-
-
-def _decode(data: str, what: str, limit: int) -> bytes:
-    # Four letters encode three bytes: the length is known before decoding.
-    if len(data) // 4 * 3 > limit + 3:
-        raise ExpertError(f"{what} has more than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
-    try:
-        return base64.b64decode(data)
-    except (binascii.Error, ValueError) as error:
-        raise ExpertError(f"{what} is not valid base64") from error
 
 
 _MCP_BLOCKS = ("text", "image", "audio", "resource", "resource_link")

@@ -19,8 +19,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langchain_core.tools import BaseTool, StructuredTool
 
 from jarvis_agent.core.concurrency import run_cpu_bound
+from jarvis_agent.core.content import media_blocks, message_text
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.request import media_blocks
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.content import messages_for
 from jarvis_agent.media.detect import kind_by_name
@@ -111,7 +111,7 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         for message in reversed(request.messages):
             if isinstance(message, HumanMessage):
                 kinds = tuple(str(block.get("type")) for block in media_blocks(message))
-                names += self._likely(str(message.text)[:_MAX_CHARS], kinds)
+                names += self._likely(message_text(message)[:_MAX_CHARS], kinds)
                 break
         return [*others, *(self._experts[name] for name in dict.fromkeys(names))]
 

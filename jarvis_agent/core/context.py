@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 
-from jarvis_agent.core.request import media_blocks
+from jarvis_agent.core.content import media_blocks, message_text
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
 
@@ -61,10 +61,10 @@ def turns_of(messages: Iterable[BaseMessage | ChatTurn]) -> tuple[ChatTurn, ...]
         if isinstance(message, ChatTurn):
             turns.append(message)
         elif isinstance(message, HumanMessage):
-            turns.append(ChatTurn(str(message.text), "", blocks=tuple(media_blocks(message))))
+            turns.append(ChatTurn(message_text(message), "", blocks=tuple(media_blocks(message))))
         elif isinstance(message, AIMessage):
             asked = turns.pop() if turns and not turns[-1].answer else ChatTurn("", "")
-            turns.append(replace(asked, answer=str(message.text)))
+            turns.append(replace(asked, answer=message_text(message)))
     return tuple(turns)
 
 

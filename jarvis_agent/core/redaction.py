@@ -1,4 +1,4 @@
-"""Mask secrets in messages, logs and traces.
+"""Mask secrets in messages, logs and traces, and shorten data URLs, which hold whole files.
 
     redact("GET https://me:pw@host/a.png?sig=abc failed: Bearer hf_abcdefghij0123456789")
     # "GET https://host/a.png?(hidden) failed: (key)"
@@ -44,6 +44,11 @@ _KEY_NAMED = re.compile(
 _LOGIN = re.compile(r"(?<=://)[^\s/?#\"'<>]*@")
 _ADDRESS = re.compile(r"(?<=://)([^\s\"'<>?#]*)([?#]?)([^\s\"'<>]*)")
 
+_DATA_URL = re.compile(
+    r"(\bdata:[\w.+/-]*(?:;[^\n]{0,100}?)??,\s?[^\s\"'<>]{24})[^\s\"'<>]+(?:\s+[\w+/=%-]{30,})*",
+    re.IGNORECASE,
+)
+
 _MAX_REGISTERED = 10_000
 _registered: tuple[str, ...] = ()
 _lock = threading.Lock()
@@ -59,7 +64,8 @@ def register_secret(value: str) -> None:
 
 
 def redact(text: str) -> str:
-    """The text with its secrets masked."""
+    """The text with its secrets masked, and the data of its data URLs cut off."""
+    text = _DATA_URL.sub(r"\1…", text)
     for secret in sorted(_environment_secrets().union(_registered), key=len, reverse=True):
         if secret in text:
             text = _pattern(secret).sub("(key)", text)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from pydantic import Field, ValidationError, field_validator
 
+from jarvis_agent.core.content import media_blocks, message_text
 from jarvis_agent.core.errors import InputError, TooLongError, describe_error
 from jarvis_agent.core.images import is_pil_image, png_of
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Frozen
+
+logger = logging.getLogger(__name__)
 
 MAX_TEXT_BYTES = 1_000_000
 """Longest text of one request, its chat history included."""
@@ -51,11 +55,8 @@ class Request(Frozen):
     def _as_messages(cls, value: Any) -> Any:
         if not isinstance(value, list):
             return value
-        # Dumped messages, which have a "type", are validated by pydantic.
-        return [
-            item if isinstance(item, dict) and "type" in item else convert_to_messages([item])[0]
-            for item in value
-        ]
+        messages = [_message(item, is_last=item is value[-1]) for item in value]
+        return [message for message in messages if message is not None]
 
     @field_validator("files", mode="before")
     @classmethod
@@ -90,7 +91,7 @@ class Request(Frozen):
         if self.input.strip():
             return self.input.strip()
         last = self._last_human()
-        return str(self.messages[last].text).strip() if last is not None else ""
+        return message_text(self.messages[last]).strip() if last is not None else ""
 
     @property
     def history(self) -> list[BaseMessage]:
@@ -111,7 +112,7 @@ class Request(Frozen):
         Raises:
             TooLongError: there are more.
         """
-        texts = [self.input, *(str(message.text) for message in (*self.chat_history, *self.messages))]
+        texts = [self.input, *map(message_text, (*self.chat_history, *self.messages))]
         size = sum(len(text.encode(errors="surrogatepass")) for text in texts)
         if size > MAX_TEXT_BYTES:
             raise TooLongError(
@@ -122,6 +123,39 @@ class Request(Frozen):
     def _last_human(self) -> int | None:
         places = [i for i, message in enumerate(self.messages) if isinstance(message, HumanMessage)]
         return places[-1] if places else None
+
+
+_KINDS: dict[str, type[BaseMessage]] = {
+    **dict.fromkeys(("user", "human"), HumanMessage),
+    **dict.fromkeys(("assistant", "ai"), AIMessage),
+    **dict.fromkeys(("system", "developer"), SystemMessage),
+}
+_UNREADABLE = (NotImplementedError, ValueError, KeyError, TypeError, AttributeError)
+
+
+def _message(item: Any, *, is_last: bool) -> Any:
+    """A message as LangChain reads it. Of an earlier one that it refuses, the text; None if it has no text.
+
+    One odd part must not end a chat whose messages are sent again with each request.
+    """
+    if not isinstance(item, dict):
+        return convert_to_messages([item])[0]
+    if "role" not in item:
+        return item  # a dumped message, which pydantic validates
+    content = item.get("content") or item.get("refusal") or ""
+    if not isinstance(content, str):
+        parts = content if isinstance(content, list) else [content]
+        content = [part for part in parts if is_last or isinstance(part, str | dict)]
+    try:
+        return convert_to_messages([{**item, "content": content}])[0]
+    except _UNREADABLE as error:
+        kind = _KINDS.get(str(item["role"]))
+        if kind is not None:
+            return kind(content)
+        if is_last:
+            raise
+        logger.warning("message of an earlier turn is left out: %s", brief_text(describe_error(error), 200))
+        return None
 
 
 def _file_name(item: Any) -> str:
@@ -148,13 +182,3 @@ def _fault(error: Exception) -> str:
     if field:
         return f"{field}: there is no such field"
     return f"this one cannot be read: {first['msg']}"
-
-
-def media_blocks(message: BaseMessage) -> list[dict[str, Any]]:
-    """The content blocks of a message other than text, in LangChain's standard form if possible."""
-    try:
-        blocks: list[Any] = list(message.content_blocks)
-    except (KeyError, TypeError, ValueError):
-        # A block that lacks a required field is reported when it is opened.
-        blocks = [block for block in message.content if isinstance(block, dict)]
-    return [dict(block) for block in blocks if block.get("type") != "text"]

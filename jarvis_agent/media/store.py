@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from jarvis_agent.core.concurrency import run_cpu_bound
+from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.file_mentions import LONGEST_PATH, split_names
 from jarvis_agent.core.settings import Settings
@@ -29,7 +29,6 @@ from jarvis_agent.media.run_directory import RunDirectory
 logger = logging.getLogger(__name__)
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
-_DATA_URI = re.compile(r"data:(?P<mime>[\w.+/-]+)?(?:;[\w=-]+)*;base64,(?P<data>.*)", re.DOTALL)
 _TEXTS = frozenset({"text", "table", "data", "file"})
 """Kinds of files that stand for their text in an argument that is a text."""
 
@@ -64,8 +63,10 @@ class ResourceStore:
             InputError: it cannot be read or fetched.
             ForbiddenError: the settings forbid paths in requests (a server), or the URL is private.
         """
-        if name.startswith("data:"):
+        if is_data_url(name):
             return await self._decode(name, "")
+        if not _URL.match(name):
+            _check_length(name)
         with name_errors(self.access.shown(name)):
             if _URL.match(name):
                 suffix = PurePosixPath(urlsplit(name).path).suffix[:8]
@@ -120,15 +121,22 @@ class ResourceStore:
         """Store a content block of a message (image, audio, video, file) as a file of this run.
 
         Raises:
-            InputError: the block holds no data, or data of an unknown type.
+            InputError: the block holds no file, or data of an unknown type.
         """
-        url, data, mime = (str(block.get(field) or "") for field in ("url", "base64", "mime_type"))
-        if url and not url.startswith("data:"):
+        block = file_block(block)
+        url, data, text, mime = (
+            str(block.get(field) or "") for field in ("url", "base64", "text", "mime_type")
+        )
+        if url and not is_data_url(url):
             return await self.grant(url)
-        if not (data or url):
-            label = block.get("file_id") or block.get("type")
-            raise InputError(f"the attached file {label!r} has no data; attach its bytes (base64) or its URL")
-        return await self._decode(data or url, mime)
+        if data or url:
+            return await self._decode(data or url, mime)
+        if text and block.get("type") == "file":
+            return await self._decode(f"data:{mime},{quote(text, errors='replace')}", mime)
+        raise InputError(
+            f"the part {str(block.get('file_id') or block.get('type'))[:80]!r} of the message holds no file; "
+            "attach its bytes (base64) or its URL"
+        )
 
     async def grant_earlier_block(self, block: Mapping[str, Any]) -> Resource | None:
         """Store an attachment of an earlier turn; its URL is fetched when a task first uses it.
@@ -237,40 +245,36 @@ class ResourceStore:
         mention = name if name in self._mentioned else name.strip(QUOTES)
         if self.access.for_tool and _URL.match(mention):
             self._mentioned.setdefault(mention, asyncio.Lock())
-        if self.access.for_tool and mention.startswith("data:"):
+        if is_data_url(mention):  # it is no permission to read anything
             return await self._decode(mention, "")
         if mention in self._mentioned:
             async with self._mentioned[mention]:
                 return self.access.find_path(mention) or await self.grant(mention)
         if file := self.access.find(name):
             return file
-        if len(name) > LONGEST_PATH:
-            start = brief_text(name, 60)
-            raise InputError(f"{start} has {len(name):,} characters, too many for a path or URL; give one")
+        _check_length(name)
         if "://" in name:
             raise self.access.refusal(name)
         with name_errors(self.access.shown(name)):
             return await asyncio.to_thread(self.access.open_planned, name)
 
     async def _decode(self, data: str, mime: str) -> Resource:
-        """Store base64 data or a data URI as a file; one at a time, since it may take much memory."""
+        """Store base64 data or a data URL as a file; one at a time, since it may take much memory."""
         async with self._decoding:
             resource = await asyncio.to_thread(self._save, data, mime)
         self.grant_resources([resource])
         return resource
 
     def _save(self, data: str, mime: str) -> Resource:
-        limit = self.settings.max_file_bytes
-        if len(data) > limit * 4 // 3 + 256:  # Four base64 letters encode three bytes.
-            raise InputError(f"an attached file has more than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
-        match = _DATA_URI.match(data)
-        mime = (match["mime"] if match else None) or mime
-        try:
-            content = base64.b64decode(match["data"] if match else data, validate=True)
-        except ValueError as error:
-            raise InputError("an attached file is not valid base64") from error
+        mime, content = read_file_data(data, mime, self.settings.max_file_bytes)
         path = self.directory.save_input(content, mime)
         return describe_file(path, path.name)
+
+
+def _check_length(name: str) -> None:
+    if len(name) > LONGEST_PATH:
+        start = brief_text(name, 60)
+        raise InputError(f"{start} has {len(name):,} characters, too many for a path or URL; give one")
 
 
 def _article(kind: str) -> str:

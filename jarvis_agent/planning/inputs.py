@@ -18,6 +18,7 @@ from langchain_core.messages.utils import convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from typing_extensions import TypedDict
 
+from jarvis_agent.core.content import is_data_url
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import InputError, PlanError
 from jarvis_agent.core.file_mentions import mentions
@@ -241,7 +242,7 @@ class FileNames:
         """
         if kind == "text" and (its := self.kinds.get(name)) in _NO_TEXTS:
             raise PlanError(f'"{name}" is only the name of the {its}, and not a text')
-        if name in self.kinds or _bare(name) in self.others or name.startswith("data:"):
+        if name in self.kinds or _bare(name) in self.others or is_data_url(name):
             return name
         close = [known for known in self._of_kind(kind) if _is_close(_bare(name), _bare(known))]
         if len(close) == 1:

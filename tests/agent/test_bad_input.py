@@ -126,7 +126,7 @@ def described(content: dict[str, Any], name: str = "input") -> Run:
 def test_a_bad_attachment_is_refused_or_fails_its_task() -> None:
     refused: dict[str, dict[str, Any]] = {
         "not valid base64": {"base64": "%%%", "mime_type": "image/png"},
-        "'file-123' has no data; attach its bytes": {"file_id": "file-123"},
+        "'file-123' of the message holds no file; attach its bytes": {"file_id": "file-123"},
         "does not exist": {"url": "ftp://example.org/a.jpg"},
     }
     for message, content in refused.items():

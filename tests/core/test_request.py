@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
+from jarvis_agent.core.content import message_text
 from jarvis_agent.core.errors import InputError, TooLongError
 from jarvis_agent.core.file_mentions import MOST_NAMES, mentions
 from jarvis_agent.core.request import Request
@@ -116,6 +117,39 @@ def test_images_in_a_message_are_content_blocks() -> None:
     assert Request.of(HumanMessage([incomplete, {"type": "text", "text": "hi"}])).blocks == [incomplete]
 
 
+ODD: list[Any] = [
+    {"role": "assistant", "content": None, "refusal": "I cannot"},
+    {"role": "assistant", "content": "x", "tool_calls": [{}]},
+    {"role": "assistant", "content": "x", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]},
+    {"role": "assistant", "tool_calls": [], "content": [{"type": "reasoning", "summary": []}]},
+    {"role": "assistant", "content": {"type": "output_text", "text": "x"}, "name": {"first": "Ada"}},
+    {"role": "tool", "content": [{"type": "text", "text": "x"}]},
+    {"role": "function", "name": None, "content": None},
+    {"role": "user", "content": [None, 3, "x", {"type": "image_url", "image_url": None}]},
+    {"role": "user", "content": []},
+    {"role": "user"},
+    {"role": "critic", "content": "x"},
+    {"role": ["user"], "content": "x"},
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_an_odd_part_of_an_earlier_turn_does_not_end_a_chat(odd: Any) -> None:
+    messages = [{"role": "user", "content": "one"}, odd, {"role": "user", "content": "two"}]
+    request = Request.of({"messages": messages})
+    assert (request.text, message_text(request.history[0])) == ("two", "one")
+    history = Request.of({"input": "two", "chat_history": messages}).history
+    assert [message_text(history[0]), message_text(history[-1])] == ["one", "two"]
+
+
+def test_what_can_be_read_of_an_earlier_turn_is_read() -> None:
+    messages = [ODD[0], ODD[1], {"role": "user", "content": "two"}]
+    assert [message_text(message) for message in Request.of({"messages": messages}).history] == [
+        "I cannot",
+        "x",
+    ]
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -131,8 +165,8 @@ def test_images_in_a_message_are_content_blocks() -> None:
         (7, "this one cannot be read"),
         ({"messages": [{"role": "tool", "content": "x"}]}, ""),
         ({"input": "hi", "chat_history": [{"role": "tool", "content": "x"}]}, ""),
-        ({"messages": [{"role": "assistant", "content": "x", "tool_calls": [{}]}]}, ""),
-        ({"messages": [{"role": "assistant", "content": "x", "tool_calls": [3]}]}, ""),
+        ({"messages": [{"role": "critic", "content": "x"}]}, ""),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, None]}]}, "messages: "),
         ({"input": b"\xff" * 100_000}, "input: this takes a text"),
     ],
 )

@@ -28,6 +28,7 @@ from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import DeadlineError
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app, openai_api
 from jarvis_agent.testing import FakeBackend, ScriptedLLM
 from jarvis_agent.testing.hub import Reply, ReplyServer
@@ -187,7 +188,7 @@ def user(*parts: Any) -> dict[str, Any]:
     return {"model": "jarvis", "messages": [{"role": "user", "content": content}]}
 
 
-AUDIO = {"type": "input_audio", "input_audio": {"data": "/etc/passwd", "format": "wav"}}
+AUDIO = {"type": "input_audio", "input_audio": {"data": "/etc/passwd!", "format": "wav"}}
 BAD: dict[str, tuple[Any, int, str]] = {
     "unknown model": (user() | {"model": "gpt-5"}, 404, "there is no model 'gpt-5'"),
     "no model": ({"messages": user()["messages"]}, 400, "model: Field required"),
@@ -196,15 +197,17 @@ BAD: dict[str, tuple[Any, int, str]] = {
     "not JSON": (b"{", 400, "JSON decode error"),
     "not an object": ([], 400, "Input should be a valid dictionary"),
     "unknown role": (user() | {"messages": [{"role": "x", "content": "x"}]}, 400, "messages.0.role"),
-    "unknown part": (user({"type": "video"}), 400, "Input should be 'text'"),
-    "a stored file": (
-        user({"type": "file", "file": {"file_id": "x"}}),
+    "unknown part": (user({"type": "video"}), 400, "content.1: a part of the type 'video' without its"),
+    "a thought": (
+        user({"type": "thinking", "thinking": "x"}),
         400,
-        "file.file_data: Field required",
+        "content.1: a part of the type 'thinking'",
     ),
-    "empty part": (user({"type": "image_url"}), 400, "image_url is missing"),
-    "a path": (user(image_part("/etc/passwd")), 400, "image_url.url"),
-    "a file URL": (user(image_part("file:///etc/passwd")), 400, "image_url.url"),
+    "a stored file": (user({"type": "file", "file": {"file_id": "x"}}), 400, "or file with file_data"),
+    "empty part": (user({"type": "image_url", "image_url": None}), 400, "the type 'image_url' without its"),
+    "no part": (user(None), 400, "messages.0.content.1: "),
+    "a path": (user(image_part("/etc/passwd")), 400, "content.1: the URL of a part"),
+    "a file URL": (user(image_part("file:///etc/passwd")), 400, "content.1: the URL of a part"),
     "a private URL": (user(image_part("http://127.0.0.1:9/a.jpg")), 400, "127.0.0.1"),
     "no base64": (user(AUDIO), 400, "not valid base64"),
     "no image": (user(image_part("data:image/png;base64,AAEC")), 400, "not a supported file type"),
@@ -223,6 +226,86 @@ def test_bad_input_is_reported_as_openai_does(live: Live, case: str, stream: boo
     assert (error["code"] == "model_not_found") == (status == 404)
     assert "JARVIS_" not in answer.text
     assert not live.backend.calls
+
+
+ODD_TURNS: dict[str, dict[str, Any]] = {
+    "refusal": {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot"}]},
+    "refusal beside": {"role": "assistant", "content": None, "refusal": "I cannot", "audio": {"id": "x"}},
+    "reasoning": {"role": "assistant", "content": [{"type": "reasoning", "summary": []}, {"type": "text"}]},
+    "thinking": {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "x"}]},
+    "output text": {
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "x", "annotations": []}],
+    },
+    "input text": {"role": "user", "content": [{"type": "input_text", "text": "x"}]},
+    "image as text": {
+        "role": "user",
+        "content": [{"type": "image_url", "image_url": "data:image/png;base64,AA"}],
+    },
+    "no image": {"role": "user", "content": [{"type": "image_url", "image_url": None}]},
+    "image id": {"role": "user", "content": [{"type": "input_image", "file_id": "f-1"}]},
+    "path": {"role": "user", "content": [image_part("/etc/passwd")]},
+    "unknown part": {"role": "user", "content": [{"type": "hologram"}, None, 3, "x"]},
+    "empty": {"role": "user", "content": []},
+    "no content": {"role": "user", "name": "Ada Lovelace"},
+    "tool call": {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{"}}],
+    },
+    "custom tool call": {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom", "custom": {}}]},
+    "tool": {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "x"}]},
+    "tool without id": {"role": "tool", "content": {"a": 1}},
+    "function": {"role": "function", "name": "f", "content": None},
+    "unknown role": {"role": "critic", "content": "x"},
+}
+
+
+@pytest.mark.parametrize("case", ODD_TURNS)
+def test_an_odd_part_of_an_earlier_turn_does_not_end_a_chat(live: Live, case: str) -> None:
+    earlier = [{"role": "user", "content": "Hello"}, ODD_TURNS[case]]
+    assert live.ask([*earlier, *about_cat()]).choices[0].message.content.startswith(ANSWER)
+
+
+@pytest.mark.parametrize("form", ["string", "input_image", "wrapped", "upper case", "text"])
+def test_the_last_turn_is_read_in_the_forms_of_all_clients(live: Live, form: str) -> None:
+    url = f"data:image/jpeg;base64,{encoded(CAT)}"
+    wrapped = f"data:image/jpeg;base64,{base64.encodebytes(CAT.read_bytes()).decode()}"
+    part = {
+        "string": {"type": "image_url", "image_url": url},
+        "input_image": {"type": "input_image", "image_url": url, "detail": "auto"},
+        "wrapped": image_part(wrapped),
+        "upper case": image_part(url.replace("data:image/jpeg;base64", "DATA:IMAGE/JPEG;BASE64")),
+        "text": image_part(url) | {"text": None},
+    }[form]
+    live.ask([{"role": "user", "content": [{"type": "input_text", "text": QUESTION}, part]}])
+    assert live.backend.calls[0].inputs["image"].path.read_bytes() == CAT.read_bytes()
+    assert QUESTION in live.llm.calls[0].prompt
+
+
+def test_an_error_names_the_part_that_is_wrong(live: Live) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        live.ask([{"role": "system", "content": "x"}, *user({"type": "hologram"})["messages"]])
+    assert refused.value.param == "messages.1.content.1"
+
+
+def test_every_error_under_v1_has_openais_form(live: Live, tmp_path: Path) -> None:
+    keyed = create_app(agent_of(tmp_path, {"plan": "[]"}), ServerSettings(api_keys=["secret-key-1"]))
+    with TestClient(keyed) as client, httpx.Client(base_url=live.url) as open_client:
+        answers = {
+            404: open_client.post("/v1/embeddings", json={}),
+            405: open_client.get("/v1/chat/completions"),
+            413: open_client.post("/v1/chat/completions", content=b"x" * 1_000_000),
+            400: open_client.post("/v1/chat/completions", content=b"{"),
+            403: open_client.get("/v1/models", headers={"origin": "https://example.org"}),
+            401: client.get("/v1/models"),
+        }
+    for status, answer in answers.items():
+        error = answer.json()["error"]
+        assert (answer.status_code, error["type"]) == (status, "invalid_request_error")
+        assert error.keys() == {"message", "type", "param", "code"}
+        assert error["message"]
+    assert "POST /v1/embeddings" in answers[404].json()["error"]["message"]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -189,6 +189,58 @@ async def test_an_attachment_is_one_file_with_the_same_name_in_each_process(
     assert [path.name for path in store.directory.path.iterdir()] == [kept.name]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "DATA:IMAGE/PNG;BASE64,{plain}",
+        " data:image/png;base64,{wrapped}",
+        "data:;base64,{safe}",
+        'data:image/png;codecs="a, b";base64,{plain}',
+    ],
+)
+async def test_a_data_url_is_read_wherever_a_file_is_named(
+    store: ResourceStore, picture: Path, url: str
+) -> None:
+    """In `files`, in content blocks of each form, in a plan and in a tool's argument."""
+    content = picture.read_bytes()
+    plain, wrapped = base64.b64encode(content).decode(), base64.encodebytes(content).decode()
+    safe = base64.urlsafe_b64encode(content).decode().rstrip("=")
+    url = url.format(plain=plain, wrapped=wrapped, safe=safe)
+    found = [await store.grant(url), await store.resolve(url, "image")]
+    blocks: list[dict[str, Any]] = [
+        {"type": "image", "url": url},
+        {"type": "image", "base64": url, "mime_type": "image/png"},
+        {"type": "image_url", "image_url": url},
+        {"type": "input_audio", "input_audio": {"data": url, "format": "wav"}},
+        {"type": "file", "file": {"file_data": url}},
+    ]
+    found += [await store.grant_block(block) for block in blocks]
+    assert {(file.kind, file.path and file.path.read_bytes()) for file in found} == {("image", content)}
+
+
+async def test_texts_in_data_urls_and_blocks_are_files(store: ResourceStore) -> None:
+    note = await store.grant("data:text/plain;charset=iso-8859-7,%be%d3%be")
+    page = {"type": "text-plain", "text": "a % b, ü", "mime_type": "text/plain"}
+    assert [await store.text_of(file) for file in (note, await store.grant_block(page))] == [
+        "ΎΣΎ",
+        "a % b, ü",
+    ]
+
+
+async def test_errors_do_not_repeat_a_file(store: ResourceStore, picture: Path) -> None:
+    data = base64.b64encode(picture.read_bytes() * 50).decode()
+    for act in (
+        store.grant(data),
+        store.grant(f"data:image/png;base64{data}"),
+        store.resolve(f"data:image/png;base64,{data}", "audio"),
+        store.resolve(data, "image"),
+        store.grant_block({"type": "image", "url": data}),
+    ):
+        with pytest.raises(InputError) as refused:
+            await act
+        assert len(str(refused.value)) < 250
+
+
 async def test_an_unusable_attachment_is_an_error_or_if_it_is_older_logged(
     store: ResourceStore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -23,7 +24,7 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jarvis_agent.core.settings import ServerSettings
@@ -110,9 +111,14 @@ class KeyAuthentication(AuthenticationBackend):
 def unauthorized(conn: HTTPConnection, error: Exception) -> JSONResponse:
     """The response to a request without a valid key."""
     challenge = 'Bearer error="invalid_token"' if "authorization" in conn.headers else "Bearer"
-    body = {"message": str(error), "type": "invalid_request_error", "code": "invalid_api_key"}  # as OpenAI's
-    content = {"detail": str(error), "error": body}
+    content = {"detail": str(error), **openai_error(401, str(error), "invalid_api_key")}
     return JSONResponse(content, 401, headers={"WWW-Authenticate": challenge})
+
+
+def openai_error(status: int, message: str, code: str = "", param: str | None = None) -> dict[str, Any]:
+    """An error in the form of OpenAI's; `param` names the field at fault."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "param": param, "code": code or None}}
 
 
 def add_middleware(
@@ -177,7 +183,8 @@ class OriginCheck:
         if scope["type"] not in ("http", "websocket") or self._is_allowed(Headers(scope=scope)):
             await self._app(scope, receive, send)
         else:
-            await PlainTextResponse("pages of this origin may not use this server", 403)(scope, receive, send)
+            why = "pages of this origin may not use this server"
+            await JSONResponse({"detail": why, **openai_error(403, why)}, 403)(scope, receive, send)
 
     def _is_allowed(self, headers: Headers) -> bool:
         origin = headers.get("origin")

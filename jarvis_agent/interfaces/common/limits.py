@@ -32,6 +32,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.core.settings import ServerSettings
+from jarvis_agent.interfaces.common.access import openai_error
 
 _RUN_ENDS_S = 5
 """When to try again after a run had no free place: when one ends is unknown."""
@@ -160,8 +161,7 @@ class BodyLimit:
 
 
 async def _refuse(message: str, scope: Scope, receive: Receive, send: Send) -> None:
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
-    await JSONResponse({"detail": message, "error": error}, 413)(scope, receive, send)
+    await JSONResponse({"detail": message, **openai_error(413, message)}, 413)(scope, receive, send)
 
 
 def _excess(body: bytes) -> str:

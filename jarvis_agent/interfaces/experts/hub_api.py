@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core import errors
+from jarvis_agent.core.content import read_file_data
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, TaskSpec
 from jarvis_agent.core.types import Candidate, Resource
@@ -122,13 +123,13 @@ async def _bound(arg: Any, value: Any, store: ResourceStore) -> Any:
         return texts if arg.many else value
     try:
         if isinstance(value, str):
-            value = await asyncio.to_thread(base64.b64decode, value, validate=True)
+            _, value = await asyncio.to_thread(read_file_data, value, "", store.settings.max_file_bytes)
         if isinstance(value, dict):
             write_table(path := store.directory.new_path(".csv"), value)
         else:
             mime = "text/csv" if arg.kind == "table" else ""
             path = await asyncio.to_thread(store.directory.save_input, value, mime)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, errors.InputError) as error:
         raise errors.BadInputError(f"{arg.name} is base64 or columns, not a path or URL: {error}") from error
     return await store.resolve(describe_file(path, arg.name), arg.kind)
 

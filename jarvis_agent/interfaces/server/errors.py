@@ -27,6 +27,7 @@ from starlette.exceptions import HTTPException
 
 from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, TooLongError
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, DatabaseFileError
 
@@ -101,6 +102,9 @@ async def http_error_response(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if _is_disk_full(error):
         return await error_response(request, error)
+    if "/v1/" in request.url.path:  # below it clients of OpenAI's read errors, also of an unknown route
+        content = openai_error(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
+        return JSONResponse(content, error.status_code, error.headers)
     return await http_exception_handler(request, error)
 
 

@@ -15,22 +15,25 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
+from jarvis_agent.core.content import file_block, part_text
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.common.progress import format_event
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls, origin_of, to_paths
@@ -45,56 +48,57 @@ _STATUS_WAIT_S = 5.0
 _logger = logging.getLogger(__name__)
 
 
-class _ImageUrl(BaseModel):
-    url: Annotated[str, Field(pattern=r"^(?i:data:[^,]*;base64,|https?://)")]
-
-
-class _AudioData(BaseModel):
-    data: str
-    format: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
-
-
-class _FileData(BaseModel):
-    file_data: Annotated[str, Field(pattern=r"^(?i:data:[^,]*;base64,)")]
-
-
-class _Part(BaseModel):
-    type: Literal["text", "image_url", "input_audio", "file"]
-    text: str | None = None
-    image_url: _ImageUrl | None = None
-    input_audio: _AudioData | None = None
-    file: _FileData | None = None
-
-    @model_validator(mode="after")
-    def _has_content(self) -> Self:
-        if getattr(self, self.type) is None:
-            raise ValueError(f"{self.type} is missing")
-        return self
-
-    def to_block(self) -> dict[str, Any]:
-        """The part as LangChain reads it. Of files it does not read all that are data URIs."""
-        if self.type == "file" and self.file:
-            return {"type": "file", "url": self.file.file_data}
-        return self.model_dump(include={"type", self.type})
-
-
-class _ChatMessage(BaseModel):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: list[_Part] = Field(default_factory=list, fail_fast=True)
-
-    @field_validator("content", mode="before")
-    @classmethod
-    def _as_parts(cls, value: Any) -> Any:
-        return [{"type": "text", "text": value}] if isinstance(value, str) else [] if value is None else value
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_SENT = re.compile(r"data:|https?://", re.IGNORECASE)
 
 
 class ChatCompletionRequest(BaseModel):
     """The body of a request; other fields of OpenAI's, such as `temperature`, are ignored."""
 
     model: str
-    messages: Annotated[list[_ChatMessage], Field(min_length=1, fail_fast=True)]
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1, fail_fast=True)]
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
+
+    def check_last_turn(self) -> None:
+        """Refuse a part of the user's last message that cannot be read. Earlier ones are read leniently.
+
+        Raises:
+            _PartError: names the part, and what can be sent.
+        """
+        if (role := self.messages[-1].get("role")) not in _ROLES:
+            place = f"messages.{len(self.messages) - 1}.role"
+            raise _PartError(place, f"{str(role)[:80]!r} is not one of {', '.join(_ROLES)}")
+        asked = [number for number, one in enumerate(self.messages) if one.get("role") == "user"][-1:]
+        for last in asked:
+            content = self.messages[last].get("content")
+            for number, part in enumerate(content if isinstance(content, list) else []):
+                if problem := _problem(part):
+                    raise _PartError(f"messages.{last}.content.{number}", problem)
+
+
+class _PartError(HTTPException):
+    """A part of a message cannot be read; `param` is its place."""
+
+    def __init__(self, param: str, problem: str) -> None:
+        super().__init__(400, f"{param}: {problem}")
+        self.param = param
+
+
+def _problem(part: Any) -> str:
+    """Why a part of the user's message cannot be read, or ""."""
+    if isinstance(part, str) or (isinstance(part, dict) and part_text(part) is not None):
+        return ""
+    block = file_block(part) if isinstance(part, dict) else {}
+    kind = block.get("type")
+    if block.get("url") and not _SENT.match(block["url"]):
+        return f"the URL of a part of the type {kind!r} begins with data:, http:// or https://"
+    if not (block.get("url") or block.get("base64") or (kind == "file" and block.get("text"))):
+        return (
+            f"a part of the type {str(kind)[:80]!r} without its text or data cannot be read; send text, "
+            "image_url (a data or http(s) URL), input_audio (data in base64), or file with file_data"
+        )
+    return ""
 
 
 class _OpenAIRoute(APIRoute):
@@ -117,9 +121,11 @@ class _OpenAIRoute(APIRoute):
 
 def _describe(error: Exception) -> tuple[int, dict[str, Any]]:
     """The HTTP status of an error, and its JSON. What is not the client's business is only logged."""
+    param: str | None = getattr(error, "param", None)
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        status, message = 400, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}".removeprefix(": ")
+        param = ".".join(map(str, first["loc"][1:])) or None
+        status, message = 400, f"{param or ''}: {first['msg']}".removeprefix(": ")
     elif isinstance(error, HTTPException):
         status, message = error.status_code, str(error.detail)
     elif isinstance(error, tuple(STATUSES)):
@@ -128,9 +134,8 @@ def _describe(error: Exception) -> tuple[int, dict[str, Any]]:
     else:
         _logger.error("a chat completion failed", exc_info=error)
         status, message = 500, "Internal Server Error"
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    code = {404: "model_not_found", 429: "rate_limit_exceeded"}.get(status)
-    return status, {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    code = {404: "model_not_found", 429: "rate_limit_exceeded"}.get(status, "")
+    return status, openai_error(status, message, code, param)
 
 
 def _head(kind: str) -> dict[str, Any]:
@@ -211,14 +216,12 @@ def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
         """Run the last message of the user; with `stream`, as server-sent events."""
         if body.model != MODEL:
             raise HTTPException(404, f"there is no model {body.model[:100]!r}; use {MODEL!r}")
+        body.check_last_turn()
         workspace = workspaces[request.state.owner]
         agent, urls = workspace.stateless, FileUrls(workspace.runs, request)
-        messages = [
-            {"role": message.role, "content": [part.to_block() for part in message.content]}
-            for message in body.messages
-            if message.role != "tool"
-        ]
-        asked = AgentRequest.of({"messages": to_paths(messages, workspace.runs, origin_of(request))})
+        said = [message for message in body.messages if message.get("role") not in ("tool", "function")]
+        messages = to_paths(said, workspace.runs, origin_of(request))
+        asked = AgentRequest.of({"messages": messages})
         if body.stream:
             events = agent.events(asked)
             first = await _first_event(request, events)

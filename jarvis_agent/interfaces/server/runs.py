@@ -31,6 +31,7 @@ from pydantic import Field
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating
+from jarvis_agent.core.content import is_data_url
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Event, Run
@@ -388,7 +389,7 @@ class StartedRuns:
         Request(input=request.input).check_length()
         policy = AccessPolicy(settings)
         for name in request.files:
-            if not name.startswith(("http:", "https:", "data:")):
+            if not (name.startswith(("http:", "https:")) or is_data_url(name)):
                 with name_errors(policy.shown(name)):
                     await asyncio.to_thread(policy.open_requested, name)
         asks = bool(self._workspaces[owner].agent.approve)
