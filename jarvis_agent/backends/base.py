@@ -12,7 +12,6 @@ A backend is a row of registry.py or an entry point. For models on this machine 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.images import open_image, to_opaque
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.audio import read_audio, read_voices
 
@@ -114,22 +114,38 @@ def text_of(call: Call, name: str = "text") -> str:
 
 
 def labels_of(call: Call) -> list[str]:
-    """The labels argument, a list or a comma-separated text. Raises BadInputError if it is empty."""
-    value = call.inputs["labels"]
-    named = re.split(r"[,;\n]", value) if isinstance(value, str) else [str(label) for label in value]
-    labels = list(dict.fromkeys(label.strip() for label in named if label.strip()))
+    """The labels argument, a list or a text with one. Raises BadInputError if it is empty."""
+    labels = list(dict.fromkeys(filter(None, _items(call, "labels", SEPARATORS))))
     if not labels:
         raise BadInputError(f"{call.spec.name} needs labels to choose from (labels: cat, dog)")
     return labels
 
 
 def sentences_of(call: Call) -> list[str]:
-    """The texts to compare with. Raises BadInputError if there are none, or one is empty."""
-    value = call.inputs.get("sentences") or []
-    sentences = [str(text).strip() for text in ([value] if isinstance(value, str) else value)]
+    """The texts to compare with, a list or a text with one, which commas do not divide.
+
+    Raises:
+        BadInputError: there are none, or one is empty.
+    """
+    sentences = _items(call, "sentences", SENTENCE_SEPARATORS)
     if not sentences or not all(sentences):
         raise BadInputError(f"{call.spec.name} needs sentences to compare with, none of them empty")
     return sentences
+
+
+def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:
+    """A list argument as texts. What a text was divided into is noted where it may be meant otherwise."""
+    value = call.inputs.get(name) or []
+    values = [str(one).strip() for one in (value if isinstance(value, list | tuple) else [value])]
+    if len(values) != 1:
+        return values
+    items = split_list(values[0], separators)
+    marks = {mark for mark in "".join(SEPARATORS).strip() if mark in values[0]}
+    is_certain = values[0][:1] == "[" or (separators is SEPARATORS and len(marks) < 2)
+    if len(items) > 1 and not is_certain:
+        note = f"the list was taken as {'; '.join(f'“{one}”' for one in items[:10])}"
+        call.notes[:] = dict.fromkeys((*call.notes, note))
+    return items
 
 
 def whole_number(call: Call, name: str, most: int) -> int | None:

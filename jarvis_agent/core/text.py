@@ -4,12 +4,16 @@ clean("\x1b[31mred\x1b[0m")             # "red": no escape sequences or control 
 replace_surrogates("one \ud800")        # "one \ufffd": text that can be encoded
 brief_text("a long\nmessage …", 300)    # one line of at most 300 characters
 count_words("two words, 两词")           # 4: Chinese and Japanese are counted by character
+split_list('"Paris, France", Rome')     # ["Paris, France", "Rome"]
 """
 
 from __future__ import annotations
 
+import ast
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 _ESCAPE_SEQUENCE = re.compile(
@@ -24,6 +28,7 @@ _EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff
 """Characters of scripts without spaces between words."""
 
 _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")
+_BULLET = re.compile(r"(?:[-*•]|\d{1,3}[.)])\s+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -75,6 +80,42 @@ def brief_text(text: str, limit: int = 300) -> str:
         return line
     space = line.rfind(" ", max(0, limit - 30), limit + 1)  # Chinese has none.
     return f"{line[: space if space > 0 else limit]} …"
+
+
+SEPARATORS = ("\n", ";；、", ",，")
+"""What stands between the items of a list, the strongest first."""
+
+SENTENCE_SEPARATORS = ("\n", ";；")
+"""What stands between sentences, which have commas of their own."""
+
+
+def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
+    """The items of a list in one text: of JSON, else the parts between its strongest separators.
+
+    An item in quotes may hold separators, as in CSV. A text without separators is one item.
+    """
+    text = text.strip()
+    if text[:1] == "[" and text[-1:] == "]":
+        if isinstance(items := read_literal(text), list):
+            return [item for value in items if (item := str(value).strip())]
+        text = text[1:-1]
+    items = [text]
+    for marks in separators:
+        # A closing quote ends an item only before a separator: the apostrophe of "don't" does not.
+        quoted = rf"""(?:"([^"]*)"|'([^']*)'|“([^”]*)”)\s*(?=[{marks}]|\Z)"""
+        one = re.compile(rf"\s*(?:{quoted}|([^{marks}]*))(?:[{marks}]|\Z)")
+        found = (next(filter(None, match.groups()), "").strip() for match in one.finditer(text))
+        if len(items := [_BULLET.sub("", part) if marks == "\n" else part for part in found if part]) > 1:
+            break
+    return items
+
+
+def read_literal(text: str) -> Any:
+    """The value of a text in JSON, or as Python writes it; None if it is neither."""
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            return read(text)
+    return None
 
 
 def count_words(text: str) -> int:

@@ -26,6 +26,7 @@ from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.references import listed_refs, ref, refs_in, substitute
 from jarvis_agent.core.tasks.spec import MEDIA, Arg
+from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
 from jarvis_agent.core.types import Task
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.inputs import FileNames
@@ -173,7 +174,7 @@ class _Binding:
         if not arg.many:
             return list(self._items(items, arg))
         if isinstance(value, str) and not refs_in(value):
-            parts = value.split(",")
+            parts = split_list(value, SENTENCE_SEPARATORS if arg.kind == "text" else SEPARATORS)
             items = parts if all(arg.kind in {"data", *self._kinds(part)} for part in parts) else items
         return [whole] if (whole := list(self._items(items, arg))) else []
 

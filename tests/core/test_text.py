@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import thread_time
+
+import pytest
 
 from jarvis_agent import Request
-from jarvis_agent.core.text import brief_text, replace_surrogates, replace_surrogates_in
+from jarvis_agent.core.text import brief_text, replace_surrogates, replace_surrogates_in, split_list
 from jarvis_agent.core.types import Resource, TaskResult
 
 HALF = "a \ud83d cat"
@@ -32,3 +35,45 @@ def test_requests_resources_and_results_have_no_lone_surrogates() -> None:
         TaskResult.model_validate({"task": task, "status": "ok"}),
     ):
         assert "\ufffd" in value.model_dump_json()
+
+
+LISTS: list[tuple[str, list[str]]] = [
+    ("cat, dog", ["cat", "dog"]),
+    ("cat", ["cat"]),
+    ("cat,", ["cat"]),
+    (" , ", []),
+    ("", []),
+    ('["Paris, France", "Rome"]', ["Paris, France", "Rome"]),
+    ("['Paris, France', 'Rome']", ["Paris, France", "Rome"]),
+    ("[1, 2.5, true]", ["1", "2.5", "True"]),
+    ("[cat, dog]", ["cat", "dog"]),
+    ('"Paris, France", Rome', ["Paris, France", "Rome"]),
+    ("“Paris, France”, “Rome”", ["Paris, France", "Rome"]),
+    ("'Paris, France'; Rome, Italy", ["Paris, France", "Rome, Italy"]),
+    ("rock 'n' roll, don't, can't", ["rock 'n' roll", "don't", "can't"]),
+    ('a 6" pipe, an 8" pipe', ['a 6" pipe', 'an 8" pipe']),
+    ("Paris, France\nRome; Italy\n", ["Paris, France", "Rome; Italy"]),
+    ("- cat\r\n- dog", ["cat", "dog"]),
+    ("1. cat\n2) dog", ["cat", "dog"]),
+    ("猫；狗、鸟;fish", ["猫", "狗", "鸟", "fish"]),
+    ("猫，狗", ["猫", "狗"]),
+    ("salt and pepper, oil", ["salt and pepper", "oil"]),
+    ("[" * 100_000 + "]", ["[" * 99_999]),
+]
+
+
+def test_a_list_in_one_text_is_divided_at_its_strongest_separators() -> None:
+    assert [(text, split_list(text)) for text, _ in LISTS] == LISTS
+
+
+@pytest.mark.parametrize("unit", ['"a', "'", "a ", 'a",', '",', "\n ", "“", "a'b, "])
+def test_the_cost_of_a_list_grows_as_its_length(unit: str) -> None:
+    def cost(length: int) -> float:
+        text, best = f"a{' ' * length}{unit * (length // len(unit))}b", float("inf")
+        for _ in range(3):
+            started = thread_time()
+            split_list(text)
+            best = min(best, thread_time() - started)
+        return best
+
+    assert cost(64_000) <= 24 * cost(8_000) + 0.02

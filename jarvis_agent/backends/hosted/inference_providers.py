@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from langchain_core.messages.utils import convert_to_openai_messages
 
 from jarvis_agent.backends import circuit_breaker
-from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.base import Call, labels_of, sentences_of
 from jarvis_agent.backends.chat_model import user_message
 from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
 from jarvis_agent.core.errors import (
@@ -268,7 +268,14 @@ _IMAGE = _inputs(image="image")
 _AUDIO = _inputs(audio="audio")
 _IMAGE_QUESTION = _inputs(image="image", question="text")
 _IMAGE_PROMPT = _inputs(image="image", prompt="text")
-_LABELLED = {"candidate_labels": "labels"}
+
+
+def _labelled(arguments: Callable[[Call], Mapping[str, Any]]) -> Callable[[Call], Mapping[str, Any]]:
+    return lambda call: {**arguments(call), "candidate_labels": labels_of(call)}
+
+
+def _sentences(call: Call) -> Mapping[str, Any]:
+    return {"sentence": call.inputs["text"], "other_sentences": sentences_of(call)}
 
 
 def _token_labels(call: Call) -> Mapping[str, Any]:
@@ -343,20 +350,16 @@ CALLS: dict[str, ProviderCall] = {
     "token-classification": ProviderCall("token_classification", _token_labels),
     "question-answering": ProviderCall("question_answering", _inputs(question="text", context="context")),
     "table-question-answering": ProviderCall("table_question_answering", _table_question),
-    "zero-shot-classification": ProviderCall("zero_shot_classification", _inputs(text="text", **_LABELLED)),
+    "zero-shot-classification": ProviderCall("zero_shot_classification", _labelled(_TEXT)),
     "fill-mask": ProviderCall("fill_mask", _TEXT),
     "translation": ProviderCall("translation", _translation),
     "summarization": ProviderCall("summarization", _TEXT),
     "text-generation": ProviderCall("text_generation", _generation),
     "conversational": _CHAT,
     "feature-extraction": ProviderCall("feature_extraction", _TEXT, needs=("numpy",)),
-    "sentence-similarity": ProviderCall(
-        "sentence_similarity", _inputs(sentence="text", other_sentences="sentences")
-    ),
+    "sentence-similarity": ProviderCall("sentence_similarity", _sentences),
     "image-classification": ProviderCall("image_classification", _IMAGE),
-    "zero-shot-image-classification": ProviderCall(
-        "zero_shot_image_classification", _inputs(image="image", **_LABELLED)
-    ),
+    "zero-shot-image-classification": ProviderCall("zero_shot_image_classification", _labelled(_IMAGE)),
     "object-detection": ProviderCall("object_detection", _IMAGE),
     "image-segmentation": ProviderCall("image_segmentation", _IMAGE),
     "image-to-text": ProviderCall("image_to_text", _IMAGE),

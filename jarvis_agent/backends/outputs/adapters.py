@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.base import Call, sentences_of
 from jarvis_agent.backends.outputs import media
 from jarvis_agent.backends.outputs.validators import (
     Adapted,
@@ -148,7 +148,7 @@ def table_answer(raw: Any, call: Call) -> Adapted:
 
 def similarity(raw: Any, call: Call) -> Adapted:
     """A score for each of the sentences, in their order."""
-    return _scores(raw, list(call.inputs.get("sentences", ())))
+    return _scores(raw, sentences_of(call))
 
 
 def pages(raw: Any, call: Call) -> Adapted:
