@@ -192,14 +192,44 @@ BOXES: list[Any] = [
     '{"xmin": 0, "ymin": 10, "xmax": 20, "ymax": 20}',
     "0, 10, 20, 20",
     "(0 10 20 20)",
+    '```json\n[{"bbox": [0, 10, 20, 20], "label": "sea"}]\n```',
+    "{'x': 0, 'y': 10, 'width': 20, 'height': 10}",
+    {"x": 0, "y": 10, "w": 20, "h": 10},
+    {"left": 0, "top": 10, "width": 20, "height": 10},
+    {"left": 0, "top": 10, "right": 20, "bottom": 20},
+    {"x1": 0, "y1": 10, "x2": 20, "y2": 20},
+    {"x0": 0, "y0": 10, "x1": 20, "y1": 20},
+    {"x_min": "0", "y_min": "10", "x_max": "20", "y_max": "20"},
+    {"bounding_box": [0, 10, 20, 20]},
+    {"box_2d": [500, 0, 1000, 500]},
+    [[0, 10], [20, 20]],
+    "[[0, 10], [20, 20]]",
+    [{"x": 0, "y": 10}, {"x": 20, "y": 10}, {"x": 20, "y": 20}, {"x": 0, "y": 20}],
+    "<box>(0,10),(20,20)</box>",
+    [[0, 10, 20, 20]],
+    ["0", "10", "20", "20"],
+]
+ASSUMED: list[tuple[Any, str]] = [
+    ([0, 0.5, 0.5, 1], "the box was taken as shares of the image"),
+    ("[0.0, 0.5, 0.5, 1.0]", "the box was taken as shares of the image"),
+    ({"x": 0, "y": 0.5, "width": 0.5, "height": 0.5}, "the box was taken as shares of the image"),
+    ({"BoundingBox": {"Left": 0, "Top": 0.5, "Width": 0.5, "Height": 0.5}}, "shares of the image"),
+    ([0, 500, 500, 1000], "the box was taken as thousandths of the sides of the image"),
+    ({"bbox_2d": [0, 500, 500, 1000]}, "the box was taken as thousandths of the sides of the image"),
+    ({"bbox_2d": [0, 10, 20, 20]}, "the box was taken as pixels"),
+    ([{"box_2d": [500, 0, 1000, 500]}, {"box_2d": [0, 0, 9, 9]}], "the first of 2 boxes was taken"),
 ]
 NO_BOXES: list[tuple[Any, str]] = [
     ([90, 90, 99, 99], r"lies outside the image \(40 × 20 pixels\)"),
     *((box, "is not a box") for box in ([], [1, 2, 3], None, 7, {"xmin": 1}, {"box": None})),
     ([{"label": "sky", "score": 1.0}], "none of the 1 detections has a box"),
     ("the sea", "is not a box"),
+    ([20, 20, 20, 10], "ends before it begins, or is empty"),
+    ([0.3, 0.3, 0.3, 0.3], "ends before it begins, or is empty"),
+    ([[0, 0, 9, 9], [9, 9, 19, 19]], "is not a box"),
+    ({"x": 1, "y": 2}, "is not a box"),
     ("[" * 100_000, "is not a box"),
-    ([0, 0, float("nan"), 9], "not finite numbers"),
+    ([0, 0, float("nan"), 9], "is not a box"),
     ([0, 0, 10**400, 9], "is not a box"),
     *((part, "is not a box") for part in ("the cat on the left", "left and right", "half", "")),
 ]
@@ -228,6 +258,27 @@ PARTS: list[tuple[str, tuple[int, int, int, int]]] = [
 def test_the_part_in_a_box_is_cut_out(run_tool: RunTool, quarters: Resource, box: Any) -> None:
     part = run_tool("crop-image", image=quarters, box=box)
     assert (part.size, part.getcolors()) == ((20, 10), [(200, (0, 0, 255))])
+
+
+@pytest.mark.parametrize(("box", "note"), ASSUMED, ids=str)
+def test_what_was_assumed_of_a_box_is_noted(tmp_path: Path, quarters: Resource, box: Any, note: str) -> None:
+    call = a_call(TASKS["crop-image"], tmp_path, image=quarters, box=box)
+    part = ALGORITHMS["crop-image"].run(call)
+    assert (part.size, part.getcolors()) == ((20, 10), [(200, (0, 0, 255))])
+    assert [note in one for one in call.notes] == [True]
+
+
+def test_a_whole_image_in_shares_is_no_single_pixel(run_tool: RunTool, quarters: Resource) -> None:
+    assert run_tool("crop-image", image=quarters, box=[0, 0, 1, 1]).size == (40, 20)
+
+
+def test_a_box_beyond_the_image_is_cut_off(tmp_path: Path, quarters: Resource) -> None:
+    """With a note; a detector's box may overshoot a little."""
+    detection = {"box": {"xmin": 0, "ymin": 10, "xmax": 40.5, "ymax": 20}, "score": 0.9}
+    for box, notes in (([-5, 10, 2000, 3000], 1), (detection, 0)):
+        call = a_call(TASKS["crop-image"], tmp_path, image=quarters, box=box)
+        assert ALGORITHMS["crop-image"].run(call).size == (40, 10)
+        assert len(call.notes) == notes
 
 
 REFUSED = [("crop-image", {"box": box}, message) for box, message in NO_BOXES]

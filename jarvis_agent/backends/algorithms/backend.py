@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis_agent.backends.algorithms.boxes import read_box
 from jarvis_agent.backends.algorithms.control_maps import canny, control_map, lines, scribble, soft_edges
 from jarvis_agent.backends.base import Call, Expert, whole_number
 from jarvis_agent.backends.local import LocalBackend
@@ -88,22 +89,6 @@ def extract_frames(call: Call) -> list[dict[str, Any]]:
     return [{"image": image, "time": seconds} for seconds, image in frames]
 
 
-_BOX_FORMS = '[xmin, ymin, xmax, ymax] in pixels, a detection that has a box, or a part such as "left half"'
-
-_SIDES = {
-    **dict.fromkeys(("left", "左"), (0, 0.0)),
-    **dict.fromkeys(("right", "右"), (0, 1.0)),
-    **dict.fromkeys(("top", "upper", "上"), (1, 0.0)),
-    **dict.fromkeys(("bottom", "lower", "下"), (1, 1.0)),
-}
-"""Axis and place of the sides in the name of a part."""
-
-_MIDDLE = frozenset({"centre", "center", "central", "middle", "中"})
-_SHARES = {"third": 1 / 3, "三分之一": 1 / 3, "quarter": 1 / 4, "四分之一": 1 / 4}
-_FILLERS = ("the", "of", "half", "side", "part", "corner", "hand", "image", "picture", "photo")
-_CHINESE_FILLERS = "半边部分角侧面间央的图片像"
-_WORDS = re.compile(r"[a-z]+|[三四]分之一|[^\W_]")
-
 _FLIPS = {
     **dict.fromkeys(("horizontal", "horizontally", "left-right", "mirror"), "FLIP_LEFT_RIGHT"),
     **dict.fromkeys(("vertical", "vertically", "top-bottom", "upside down"), "FLIP_TOP_BOTTOM"),
@@ -147,78 +132,20 @@ def _check_pixels(width: int, height: int, limit: int) -> None:
 
 
 def crop(call: Call) -> Image:
-    """The part of an image inside `box`; of several detections the one with the best score.
-
-    `box`: [xmin, ymin, xmax, ymax], {xmin, …}, a detection, a list of detections, or those as text; or the
-    name of a part: "left half", "top third", "bottom right corner", "右半边".
+    """The part of an image inside `box`, in any of the forms that `read_box` takes.
 
     Raises:
         BadInputError: the box cannot be read, or lies outside the image.
     """
     image = call.editable_image()
-    name = call.inputs.get("box")
-    box = (_part(name, *image.size) if isinstance(name, str) else None) or _box(name)
+    box, notes = read_box(call.inputs.get("box"), *image.size)
+    call.notes.extend(notes)
     left, top = (max(0, math.floor(side)) for side in box[:2])
     right, bottom = min(image.width, math.ceil(box[2])), min(image.height, math.ceil(box[3]))
     if left >= right or top >= bottom:
         size = f"{image.width} × {image.height} pixels"
         raise BadInputError(f"the box {list(box)} lies outside the image ({size})")
     return image.crop((left, top, right, bottom))
-
-
-def _part(name: str, width: int, height: int) -> tuple[float, float, float, float] | None:
-    """The box of a named part in pixels; None if the name has other words or no side.
-
-    One side means its half, third or quarter; two sides mean a corner, with half of each side.
-    """
-    words = _WORDS.findall(name[:100].lower())
-    places = dict(_SIDES[word] for word in words if word in _SIDES)
-    shares = [_SHARES[word] for word in words if word in _SHARES]
-    is_centred = not _MIDDLE.isdisjoint(words)
-    known = {*_SIDES, *_MIDDLE, *_SHARES, *_FILLERS, *_CHINESE_FILLERS}
-    sides = sum(word in _SIDES for word in words)
-    if not known.issuperset(words) or sides != len(places) or len(shares) > 1 or not (places or is_centred):
-        return None
-    if is_centred:  # The middle third is as high as the image; the centre is away from all sides.
-        places = {0: 0.5} if shares and not places else {0: 0.5, 1: 0.5, **places}
-    share = shares[0] if shares and len(places) == 1 else 1 / 2
-    left, top, right, bottom = 0.0, 0.0, float(width), float(height)
-    if 0 in places:
-        left = places[0] * (1 - share) * width
-        right = left + share * width
-    if 1 in places:
-        top = places[1] * (1 - share) * height
-        bottom = top + share * height
-    return round(left), round(top), round(right), round(bottom)
-
-
-def _box(box: Any) -> tuple[float, float, float, float]:
-    if isinstance(box, str):
-        try:
-            box = json.loads(box)
-        except (ValueError, RecursionError):  # four bare numbers: "10, 20, 200, 220"
-            box = box.strip(" <>()").replace(",", " ").split()
-    if isinstance(box, list | tuple) and any(isinstance(row, Mapping) for row in box):
-        boxed = [row for row in box if isinstance(row, Mapping) and row.get("box")]
-        if not boxed:
-            raise BadInputError(f"none of the {len(box)} detections has a box; give {_BOX_FORMS}")
-        box = max(boxed, key=_score)
-    if isinstance(box, Mapping):
-        box = box.get("box", box)
-    if isinstance(box, Mapping):
-        box = [box.get(side) for side in ("xmin", "ymin", "xmax", "ymax")]
-    try:
-        left, top, right, bottom = (float(side) for side in box)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise BadInputError(f"{str(box)[:80]!r} is not a box; give {_BOX_FORMS}") from error
-    if not all(map(math.isfinite, (left, top, right, bottom))):
-        raise BadInputError(f"the box {str(box)[:80]} has sides that are not finite numbers")
-    return min(left, right), min(top, bottom), max(left, right), max(top, bottom)
-
-
-def _score(row: Mapping[str, Any]) -> float:
-    score = row.get("score")
-    return float(score) if isinstance(score, int | float) else 0.0
 
 
 def edit(call: Call) -> Image | dict[str, Any]:
