@@ -30,6 +30,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    WithJsonSchema,
     create_model,
     model_validator,
 )
@@ -47,6 +48,7 @@ from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.core.text import read_literal
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
@@ -233,7 +235,8 @@ def args_schema_of(spec: TaskSpec) -> type[BaseModel]:
         if arg.required:
             fields[arg.name] = (kind, Field(description=description))
         else:
-            fields[arg.name] = (kind | None, Field(default=None, description=description))
+            # As a factory the default is not in the schema, which OpenAI refuses in strict mode.
+            fields[arg.name] = (kind | None, Field(default_factory=type(None), description=description))
     name = "".join(word.capitalize() for word in spec.name.split("-"))
     return create_model(name, __base__=_Arguments, __doc__=spec.description, **fields)
 
@@ -252,19 +255,26 @@ class _Arguments(BaseModel):
 
 
 def _python_type(arg: Arg) -> Any:
+    """One type that every API of tools knows; what models send instead is converted, or read by the task."""
     if arg.many:
-        return Annotated[list[str], BeforeValidator(_split_labels if arg.kind == "data" else _as_list)]
-    return int | float | str | list[Any] | dict[str, Any] if arg.kind == "data" else str
+        return Annotated[list[str], BeforeValidator(_as_list)]
+    if arg.kind == "data":
+        return Annotated[Any, WithJsonSchema({"type": arg.type})]
+    return Annotated[str, BeforeValidator(_as_text)]
 
 
 def _as_list(value: Any) -> Any:
-    """A single value as a list: a text or path may contain commas."""
-    return [value] if isinstance(value, str) else value
+    """A list in one text, or a single value, as a list of texts. A text or path may contain commas."""
+    listed = read_literal(value) if isinstance(value, str) and value.lstrip()[:1] == "[" else value
+    items = listed if isinstance(listed, list | tuple) else [value]
+    return [_as_text(item) for item in items]
 
 
-def _split_labels(value: Any) -> Any:
-    """Labels in one text, "cat, dog", as a list."""
-    return [label.strip() for label in value.split(",") if label.strip()] if isinstance(value, str) else value
+def _as_text(value: Any) -> Any:
+    """A number, or the only item of a list, as text."""
+    if isinstance(value, list | tuple) and len(value) == 1:
+        return _as_text(value[0])
+    return str(value) if isinstance(value, int | float) else value
 
 
 def files_in(messages: Iterable[Any], settings: Settings) -> list[Resource]:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
 from PIL import Image
@@ -112,11 +114,40 @@ class TestToolsAtWork(ToolsIntegrationTests):
         assert EXPERTS[self.task].says in self.made.invoke(self.tool_invoke_params_example)
 
 
+_TYPES = ({"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"})
+_LIST = {"type": "array", "items": {"type": "string"}}
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
+def test_each_argument_has_one_type_that_every_api_of_tools_knows(strict: bool) -> None:
+    """Gemini's converter makes objects of an `anyOf` with more than one type beside null."""
+    wrong = []
+    for tool in hf_tools(available_only=False):
+        schema = convert_to_openai_tool(tool, strict=strict)["function"]["parameters"]
+        Draft202012Validator.check_schema(schema)
+        for name, about in schema["properties"].items():
+            kept = {key: part for key, part in about.items() if key not in ("description", "title")}
+            is_optional = name not in tool.spec.required
+            kinds = kept.pop("anyOf", [kept]) if is_optional else [kept]
+            if kinds[0] not in (*_TYPES, _LIST) or kinds[1:] != [{"type": "null"}] * is_optional:
+                wrong.append((tool.name, name, about))
+    assert wrong == []
+
+
+def test_what_models_send_instead_is_converted() -> None:
+    labels = args_schema_of(TASKS["zero-shot-classification"])
+    for value in (["a, b", "c"], '["a, b", "c"]', "['a, b', 'c']"):
+        assert labels(text="x", labels=value).model_dump()["labels"] == ["a, b", "c"]
+    assert labels(text=[5], labels="cat, dog").model_dump() == {"text": "5", "labels": ["cat, dog"]}
+    assert labels(text="x", labels=[1, 2.5]).model_dump()["labels"] == ["1", "2.5"]
+
+
 def test_arguments_are_accepted_in_several_forms() -> None:
     """Numbers, boxes and lists of one file."""
     accepted: dict[str, dict[str, list[Any]]] = {
         "crop-image": {"box": [[1, 2, 3, 4], "1, 2, 3, 4", {"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}]},
-        "resize-image": {"width": [512, "512"]},
+        "resize-image": {"width": [512, "512", None]},
+        "edit-image": {"greyscale": [True, 1, "yes"], "rotate": [90, "90 degrees to the left"]},
     }
     for task, values in accepted.items():
         for name, forms in values.items():

@@ -40,13 +40,17 @@ ARG_ALIASES = {alias: name for name, aliases in _ALIASES.items() for alias in al
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """One argument of a task; with `many` the task takes a list, else a list fans out into several tasks."""
+    """One argument of a task; with `many` the task takes a list, else a list fans out into several tasks.
+
+    `type` is what a tool's schema tells language models to send; a task reads other forms too.
+    """
 
     name: str
     kind: ArgKind
     required: bool = True
     many: bool = False
     description: str = ""
+    type: Literal["string", "integer", "number", "boolean"] = "string"
 
 
 @dataclass(frozen=True, slots=True)

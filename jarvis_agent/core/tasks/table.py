@@ -413,7 +413,13 @@ HUB_TASKS = (
         "Forecast how the number columns of a table, ordered by time, go on.",
         inputs=(
             TABLE,
-            Arg("horizon", "data", required=False, description="how many rows ahead; 12 if not said"),
+            Arg(
+                "horizon",
+                "data",
+                required=False,
+                type="integer",
+                description="how many rows ahead; 12 if not said",
+            ),
         ),
         outputs=("table", "data", "text"),
         aliases=("forecasting",),
@@ -495,7 +501,10 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
         "extract-frames",
         "media",
         "Take pictures out of a video, evenly spread over its length.",
-        inputs=(VIDEO, Arg("count", "data", required=False, description="how many; 8 if not said")),
+        inputs=(
+            VIDEO,
+            Arg("count", "data", required=False, type="integer", description="how many; 8 if not said"),
+        ),
         outputs=("image", "data"),
         aliases=("video-to-images", "video-frames"),
         needs_model=False,
@@ -507,8 +516,8 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
         "Make an image larger or smaller; with one side given, the other follows.",
         inputs=(
             IMAGE,
-            Arg("width", "data", required=False, description="pixels"),
-            Arg("height", "data", required=False, description="pixels"),
+            Arg("width", "data", required=False, type="integer", description="pixels"),
+            Arg("height", "data", required=False, type="integer", description="pixels"),
         ),
         outputs=("image",),
         aliases=("image-resizing",),
@@ -532,8 +541,14 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
         "Make an image greyscale, turn it, mirror it, or convert it to another file format.",
         inputs=(
             IMAGE,
-            Arg("greyscale", "data", required=False, description="1 to take the colours away"),
-            Arg("rotate", "data", required=False, description="degrees clockwise, such as 90"),
+            Arg(
+                "greyscale",
+                "data",
+                required=False,
+                type="boolean",
+                description="true to take the colours away",
+            ),
+            Arg("rotate", "data", required=False, type="number", description="degrees clockwise, such as 90"),
             Arg(
                 "flip",
                 "text",
