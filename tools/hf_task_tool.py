@@ -260,7 +260,7 @@ def _python_type(arg: Arg) -> Any:
         return Annotated[list[str], BeforeValidator(_as_list)]
     if arg.kind == "data":
         return Annotated[Any, WithJsonSchema({"type": arg.type})]
-    return Annotated[str, BeforeValidator(_as_text)]
+    return Annotated[str, BeforeValidator(_as_text if arg.kind == "text" else _only_item)]
 
 
 def _as_list(value: Any) -> Any:
@@ -272,9 +272,12 @@ def _as_list(value: Any) -> Any:
 
 def _as_text(value: Any) -> Any:
     """A number, or the only item of a list, as text."""
-    if isinstance(value, list | tuple) and len(value) == 1:
-        return _as_text(value[0])
-    return str(value) if isinstance(value, int | float) else value
+    item = _only_item(value)
+    return str(item) if isinstance(item, int | float) else item
+
+
+def _only_item(value: Any) -> Any:
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
 
 
 def files_in(messages: Iterable[Any], settings: Settings) -> list[Resource]:
