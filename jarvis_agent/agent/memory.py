@@ -17,6 +17,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 
 from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.forks import fork_safe
 
 MAX_TURNS = 50
 """Remembered turns of one chat."""
@@ -35,7 +36,7 @@ class ChatMemory:
     def __init__(self) -> None:
         self._threads: OrderedDict[str, deque[ChatTurn]] = OrderedDict()
         self._chars = 0
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     def turns(self, thread: str) -> tuple[ChatTurn, ...]:
         """The turns of a thread, oldest first."""

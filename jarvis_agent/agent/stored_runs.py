@@ -27,6 +27,7 @@ from jarvis_agent.agent.checkpointed_steps import DECISION, PROPOSAL, stored_ste
 from jarvis_agent.agent.graph import GraphInput, JarvisGraph, turns_in
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Event, Run
@@ -40,7 +41,7 @@ class StoredRuns:
         self._settings = settings
         self._approve = approve
         self._running: WeakValueDictionary[str, Future[None]] = WeakValueDictionary()
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     async def history(self, config: RunnableConfig) -> tuple[ChatTurn, ...]:
         """The turns of the thread's chat, oldest first."""

@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from jarvis_agent.core.errors import CircuitOpenError, JarvisError, policy_for
+from jarvis_agent.core.forks import fork_safe
 
 Key = tuple[str, str]
 """A backend, and a provider or model of it."""
@@ -47,7 +48,7 @@ class CircuitBreaker:
         """`pause` is in seconds; `clock` returns seconds."""
         self.max_failures, self.pause = max_failures, pause
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._records: OrderedDict[Key, _Record] = OrderedDict()
 
     @asynccontextmanager

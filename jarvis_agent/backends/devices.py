@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.core.errors import ConfigError, OutOfMemoryError
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 
 Chooser = Callable[[Mapping[str, int], int | None], str | None]
@@ -34,7 +35,7 @@ _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """Device files of a GPU on Linux: NVIDIA, AMD, and Windows' subsystem."""
 
 _chooser: ContextVar[Chooser | None] = ContextVar("jarvis_device_chooser", default=None)
-_SEED_LOCK = threading.Lock()
+_SEED_LOCK = fork_safe(threading.Lock())
 
 
 @contextmanager

@@ -48,6 +48,7 @@ from jarvis_agent.backends.jobs import (
 )
 from jarvis_agent.core.concurrency import limits
 from jarvis_agent.core.errors import ExpertError, JarvisError, describe_error
+from jarvis_agent.core.forks import fork_safe, keep_forever, renew_in_child
 
 RAM = "cpu"
 
@@ -104,10 +105,10 @@ class ModelEntry:
 class ModelTable:
     """Models by key, least recently used first. Not thread-safe: the pool holds its lock."""
 
-    def __init__(self, limit_bytes: int) -> None:
-        """`limit_bytes`: weights that may stay loaded in RAM."""
+    def __init__(self, limit_bytes: int, beside: WeakSet[Any] | None = None) -> None:
+        """`limit_bytes`: weights that may stay loaded in RAM; those of the models `beside` count too."""
         self.limits = {RAM: limit_bytes}
-        self.beside = WeakSet[Any]()
+        self.beside = WeakSet[Any]() if beside is None else beside
         self.entries: OrderedDict[Key, ModelEntry] = OrderedDict()
         self.evicted: list[Any] = []
 
@@ -253,8 +254,15 @@ class ModelPool:
         """`limit_bytes`: weights that may stay loaded in RAM. `workers`: threads that run models."""
         self.workers = workers
         self._models = ModelTable(limit_bytes)
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._threads: WorkerThreads | None = None
+        renew_in_child(self, ModelPool._renew)
+
+    def _renew(self) -> None:
+        """Begin anew in a forked child, which has neither our threads nor those of the models' libraries."""
+        if any(entry.expert is not None or entry.running for entry in self._models.entries.values()):
+            keep_forever(self._models)
+        self._models, self._threads = ModelTable(self._models.limits[RAM], self._models.beside), None
 
     def leave_room(self, model: Any) -> None:
         """Count the `nbytes` of a model that is loaded beside the pool, as long as it exists."""

@@ -33,6 +33,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 
 from jarvis_agent.core.errors import ExpertError, describe_error, log_error
 
@@ -198,7 +199,7 @@ async def run_in_daemon_thread(work: Callable[..., T], *args: Any) -> T:
     return await asyncio.wrap_future(start_daemon_thread(work, *args))
 
 
-_cpu_slots = CapacityLimiter(2)
+_cpu_slots: RunVar[CapacityLimiter] = RunVar("jarvis_cpu_slots")
 _cancelled: ContextVar[threading.Event | None] = ContextVar("jarvis_cancelled", default=None)
 """Set while `run_cpu_bound` runs; the event is set when its caller stops waiting."""
 
@@ -208,10 +209,12 @@ async def run_cpu_bound(work: Callable[..., T], *args: Any) -> T:
 
     On cancellation the thread is abandoned; the work should call `check_cancelled` between its steps.
     """
+    if (slots := _cpu_slots.get(None)) is None:
+        _cpu_slots.set(slots := CapacityLimiter(2))
     cancelled = threading.Event()
     token = _cancelled.set(cancelled)
     try:
-        return await to_thread.run_sync(partial(work, *args), limiter=_cpu_slots, abandon_on_cancel=True)
+        return await to_thread.run_sync(partial(work, *args), limiter=slots, abandon_on_cancel=True)
     finally:
         cancelled.set()
         _cancelled.reset(token)

@@ -13,6 +13,8 @@ import os
 import re
 import threading
 
+from jarvis_agent.core.forks import fork_safe
+
 _NAMED_SECRET = re.compile(
     r"(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|(?:API|ACCESS|SECRET|PRIVATE)KEY"
     r"|(?:^|_)KEY|_PWD|_PASS)S?(?:_?\d+)?$",
@@ -51,7 +53,7 @@ _DATA_URL = re.compile(
 
 _MAX_REGISTERED = 10_000
 _registered: tuple[str, ...] = ()
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())
 
 
 def register_secret(value: str) -> None:

@@ -28,11 +28,12 @@ from typing import Any, Generic, TypeVar
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.core.concurrency import cancel_and_wait, limits, start_daemon_thread
+from jarvis_agent.core.forks import fork_safe
 
 T = TypeVar("T")
 
 _THREAD_NAME = "jarvis-sync"
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())
 _loop: asyncio.AbstractEventLoop | None = None
 
 
@@ -63,8 +64,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 def _forget_loop() -> None:
     """Forget the loop in a forked child, where its thread does not exist."""
-    global _loop, _lock
-    _loop, _lock = None, threading.Lock()
+    global _loop
+    _loop = None
 
 
 def _cancel_calls() -> None:

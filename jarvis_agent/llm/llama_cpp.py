@@ -27,6 +27,7 @@ from pydantic import FilePath, PrivateAttr, model_validator
 
 from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.errors import ExpertError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.forks import fork_safe, keep_forever, renew_in_child
 from jarvis_agent.core.text import replace_surrogates_in
 from jarvis_agent.llm.budget import LOCAL_WINDOW
 
@@ -52,15 +53,23 @@ class LlamaCpp:
     """
 
     _shared: ClassVar[WeakValueDictionary[tuple[object, ...], LlamaCpp]] = WeakValueDictionary()
-    _sharing: ClassVar[threading.Lock] = threading.Lock()
+    _sharing: ClassVar[threading.Lock] = fork_safe(threading.Lock())
 
     def __init__(self, weights: Path, n_ctx: int, n_gpu_layers: int) -> None:
         self.weights, self.n_ctx, self.n_gpu_layers = weights, n_ctx, n_gpu_layers
         self.key = secrets.token_urlsafe()
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._server: Any = None
         self._called = 0.0
         self._size = 0
+        self._is_renewed = False
+        renew_in_child(self, LlamaCpp._renew)
+
+    def _renew(self) -> None:
+        """Load the model again in a forked child: the server is the parent's."""
+        if self._server is not None:
+            keep_forever(self._server)
+            self._server, self._is_renewed = None, True
 
     @property
     def nbytes(self) -> int:
@@ -84,6 +93,8 @@ class LlamaCpp:
         with self._lock:
             if self._server is None:
                 self._server = self._start()
+                if self._is_renewed:  # its end would wait for llama.cpp's log, a thread of the parent
+                    keep_forever(self._server)
                 self._size = self.weights.stat().st_size  # not when asked, which an event loop does
             self._called = time.monotonic()
             return str(self._server.listening_address)
@@ -147,16 +158,15 @@ class ChatGGUF(BaseChatOpenAI):
     def _set_defaults(cls, given: dict[str, Any]) -> Any:
         if find_spec("xllamacpp") is None:
             raise MissingExtraError(Path(given["path"]).name, "llm")
-        # No proxy of the environment shall see requests to this machine.
+        # No proxy of the environment shall see requests to this machine. A kept connection would fail in
+        # another event loop, and be shared with forked children.
+        client: dict[str, Any] = {"trust_env": False, "limits": httpx.Limits(max_keepalive_connections=0)}
         defaults = {
             "model": Path(given["path"]).name,
             "base_url": "http://127.0.0.1",
             "api_key": "set-when-loaded",
-            "http_client": httpx.Client(trust_env=False),
-            # A kept connection would fail in another event loop.
-            "http_async_client": httpx.AsyncClient(
-                trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
-            ),
+            "http_client": httpx.Client(**client),
+            "http_async_client": httpx.AsyncClient(**client),
             "openai_proxy": None,
             "use_responses_api": False,
             "stream_usage": True,

@@ -21,6 +21,7 @@ from jarvis_agent.backends.chat_model import ChatModelBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
 from jarvis_agent.core.errors import ConfigError, FallbackOn
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.plugins import check_plugin
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 AVAILABLE_TTL_S = 60.0
 """Seconds for which the answer to `available_tasks` is reused; models may be added while a server runs."""
 
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())
 _pool: ModelPool | None = None
 _users = 0
 

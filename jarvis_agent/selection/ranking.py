@@ -20,6 +20,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from jarvis_agent.backends.starter.backend import MINILM
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate, Frozen
@@ -280,7 +281,7 @@ class CardVectors:
         self._settings = settings
         self._store = store or open_store(settings)
         self._cache: dict[bytes, NDArray[np.float32]] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     def similarities(self, text: str, cards: Sequence[str]) -> list[float]:
         """Return the cosine of the text and each card, at most 1."""

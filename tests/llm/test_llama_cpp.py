@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import httpx
 import pytest
+from forked import in_child, needs_fork
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 from langchain_tests.integration_tests import ChatModelIntegrationTests
@@ -314,6 +315,17 @@ def test_no_other_process_can_use_the_model(model: ChatGGUF) -> None:
     address = model.llama.load()
     assert address.startswith("http://127.0.0.1:")
     assert httpx.post(f"{address}/v1/chat/completions", json={"messages": []}).status_code == 401
+
+
+@needs_fork
+def test_a_forked_child_loads_the_model_again(model: ChatGGUF) -> None:
+    def work() -> tuple[str, int]:
+        text = model.invoke(QUESTION).text
+        return text, httpx.URL(model.llama.load()).port or 0
+
+    text, port = work()
+    again, other = in_child(work)
+    assert (again, other != port) == (text, True)
 
 
 def test_requests_to_this_machine_pass_by_the_proxy(model: ChatGGUF, monkeypatch: pytest.MonkeyPatch) -> None:

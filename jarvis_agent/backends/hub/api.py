@@ -29,6 +29,7 @@ from jarvis_agent.core.errors import (
     describe_error,
     redacted_cause,
 )
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import brief_text
 
@@ -72,7 +73,7 @@ class HubApi:
         self._clock = clock
         self._replies: dict[str, tuple[float, Future[Any]]] = {}
         self._failures: dict[str, tuple[float, str]] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     @property
     def endpoint(self) -> str:

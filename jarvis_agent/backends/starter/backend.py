@@ -20,11 +20,12 @@ from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.hub.snapshot import download_files
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 
-_ONE_SUMS = threading.Lock()
+_ONE_SUMS = fork_safe(threading.Lock())
 
 
 def packaged_file(package: str, relative: str, sha256_prefix: str | None) -> Path | None:

@@ -25,6 +25,7 @@ from jarvis_agent.backends.base import Call, Expert, labels_of, sentences_of, te
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import replace_surrogates
 
@@ -42,7 +43,7 @@ BATCH = 16
 KEPT, MAX_KEPT_TEXTS = 32, 1_000
 """Results that are kept, and the texts of one at most."""
 
-_LOAD_LOCK, _BLAS_LOCK = threading.Lock(), threading.Lock()
+_LOAD_LOCK, _BLAS_LOCK = fork_safe(threading.Lock()), fork_safe(threading.Lock())
 
 
 @contextmanager
@@ -126,7 +127,7 @@ class StarterEmbeddings(Embeddings):
         self._tokenizer.no_padding()
         self._weights = map_weights(directory / "model.safetensors")
         self._latest: dict[bytes, Floats] = {}
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector of length one for each text."""

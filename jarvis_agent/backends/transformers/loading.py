@@ -21,10 +21,11 @@ from typing import Any
 
 from jarvis_agent.backends.devices import pick_dtype, place, weight_bytes
 from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
 
-LOADING = threading.Lock()
+LOADING = fork_safe(threading.Lock())
 """Held while a model is built: transformers and diffusers change torch's default dtype and initialisers."""
 
 _VIDEO_PART = "video_processor"

@@ -26,6 +26,7 @@ from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weight
 from jarvis_agent.backends.starter.embeddings import gelu, map_weights, one_blas_thread
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.inputs import PlanRequest
@@ -94,7 +95,7 @@ def load_network(settings: Settings, weights: Path = WEIGHTS) -> PointerNetwork:
         return _load(weights, folder)
 
 
-_LOAD_LOCK = threading.Lock()
+_LOAD_LOCK = fork_safe(threading.Lock())
 
 
 @lru_cache(maxsize=1)

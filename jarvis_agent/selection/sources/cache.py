@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jarvis_agent.backends.hub import model_card
 from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -47,7 +48,7 @@ class CacheSource:
     ) -> None:
         self._cache_dir = cache_dir
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._scanned: tuple[float, list[Candidate]] | None = None
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:

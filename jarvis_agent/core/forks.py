@@ -1,0 +1,50 @@
+"""Locks and threads in a forked child (gunicorn's preload, Celery's prefork, multiprocessing).
+
+    lock = fork_safe(threading.Lock())       # free in the child, whichever thread holds it in the parent
+    renew_in_child(pool, ModelPool._renew)   # forgets the parent's threads
+
+Only the thread that forks exists in the child. What others hold there is never released.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+
+_renewals: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
+
+
+def renew_in_child(owner: T, renew: Callable[[T], None]) -> T:
+    """Return the owner, on which `renew(owner)` is called in each forked child while it exists."""
+    _renewals[owner] = renew
+    return owner
+
+
+def fork_safe(lock: T) -> T:
+    """Return the lock, which is free in each forked child."""
+    return renew_in_child(lock, lambda held: held._at_fork_reinit())  # type: ignore[attr-defined]
+
+
+def keep_forever(value: object) -> None:
+    """Never free models of the parent in the child: their libraries would wait for threads that it lacks.
+
+    For the same reason, the child's exit leaves out what the libraries do there; Python's own part is done.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # it calls `_exit` with the status, before what was registered earlier
+        libc.on_exit(libc._exit, None)
+
+
+def _renew_all() -> None:
+    for owner, renew in list(_renewals.items()):
+        renew(owner)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

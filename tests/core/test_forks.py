@@ -1,0 +1,64 @@
+"""Locks and models of a forked child."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+from forked import in_child, needs_fork
+
+from jarvis_agent.core.forks import fork_safe
+from jarvis_agent.core.redaction import redact, register_secret
+
+pytestmark = needs_fork
+
+EXIT = """
+import ctypes, os, sys, time
+from jarvis_agent.core.forks import keep_forever
+
+class Model:
+    def __del__(self):
+        time.sleep(60)  # the library waits for its threads
+
+model = Model()
+if os.fork() == 0:
+    keep_forever(model)
+    sys.exit(3)
+print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_lock_that_another_thread_holds_is_free_in_the_child() -> None:
+    lock, held, end = fork_safe(threading.Lock()), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            end.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(60)
+    try:
+        assert in_child(lambda: lock.acquire(timeout=5)) is True
+        assert lock.acquire(timeout=0.01) is False  # here it is still held
+    finally:
+        end.set()
+        holder.join()
+
+
+def test_secrets_are_registered_and_masked_in_the_child() -> None:
+    def work() -> str:
+        register_secret("secret-of-the-child")
+        return redact("it is secret-of-the-child")
+
+    assert in_child(work) == "it is (key)"
+
+
+def test_models_of_the_parent_do_not_delay_the_end_of_the_child() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", EXIT], timeout=40, capture_output=True, text=True, check=False
+    )
+    assert ended.stdout == "3\n", ended.stderr
