@@ -55,7 +55,13 @@ from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.model_registry import ModelRegistry
-from jarvis_agent.tools.injection import ToolRuntime, calling_model, last_human_message, messages_in
+from jarvis_agent.tools.injection import (
+    ToolRuntime,
+    call_number,
+    calling_model,
+    last_human_message,
+    messages_in,
+)
 
 MAX_PRODUCED = 1000
 """Files that a set of tools can read because it produced them: the latest, of all threads together."""
@@ -176,7 +182,11 @@ class HFTaskTool(BaseTool):
         if thread or runtime is None:
             store.grant_resources(file for owner, file in tuple(self.produced) if owner == thread)
         store.grant_resources(await asyncio.to_thread(files_in, messages_in(runtime), settings))
-        task = Task(task=self.spec.name, id=0, args={k: v for k, v in args.items() if v is not None})
+        task = Task(
+            task=self.spec.name,
+            id=call_number(runtime),
+            args={k: v for k, v in args.items() if v is not None},
+        )
         context = RunContext(request=last_human_message(runtime), config=config)
         began = perf_counter()
         try:

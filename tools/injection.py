@@ -73,6 +73,13 @@ def last_human_message(runtime: Any) -> str:
     return next((message_text(message) for message in found), "")
 
 
+def call_number(runtime: Any) -> int:
+    """The number of the call of an injected ToolRuntime among the tool calls of the messages, from 0."""
+    calls = [call for one in messages_in(runtime) if isinstance(one, AIMessage) for call in one.tool_calls]
+    own = getattr(runtime, "tool_call_id", None)  # some models count from one again in each message
+    return max((number for number, call in enumerate(calls) if call["id"] == own), default=0)
+
+
 def calling_model(runtime: Any, model: Any) -> Any:
     """The model, if it is known to have made the call of an injected ToolRuntime; else None.
 

@@ -186,7 +186,9 @@ class Settings(EnvironmentSettings):
     dtype: str = Field(
         "auto", description='data type of local models: "auto", "float32", "bfloat16", "float16"'
     )
-    seed: int = Field(0, description="seed of models that draw at random")
+    seed: int = Field(
+        0, description="seed of models that draw at random; each task and turn of a chat has one after it"
+    )
 
     # Files.
     output_dir: Path = Field(Path("outputs"), description="where each run makes its directory")

@@ -190,13 +190,15 @@ class Selection(Frozen):
 class Attempt(Frozen):
     """One try of one candidate; `started` and `ended` are seconds since the run began.
 
-    `endpoint` is the expert server that ran it; None: this process, or a provider.
+    `endpoint` is the expert server that ran it; None: this process, or a provider. `seed` is that of models
+    that draw at random.
     """
 
     model: str
     backend: str
     endpoint: str | None = None
     revision: str | None = None
+    seed: int | None = None
     started: float
     ended: float
     error: str | None = None

@@ -159,7 +159,8 @@ class FallbackChain:
 
     async def _try_candidates(self) -> dict[str, Any]:
         """Output, resources and notes of the first candidate that succeeds. Raises JarvisError."""
-        task_call, clock, settings = self.task_call, self.task_call.clock, self.task_call.settings
+        task_call, clock = self.task_call, self.task_call.clock
+        settings = task_call.settings.model_copy(update={"seed": task_call.seed})
         inputs = {name: value for name, value in task_call.inputs.items() if self.spec.arg(name) is not None}
         hints, purpose = task_hints(task_call.task, task_call.context), task_call.task.purpose
         deadline = clock() + settings.task_timeout
@@ -266,6 +267,7 @@ class FallbackChain:
                     backend=backend_name,
                     endpoint=call.trace.get("endpoint"),
                     revision=model.revision,
+                    seed=call.settings.seed,
                     started=started,
                     ended=clock(),
                     error=error,

@@ -25,6 +25,8 @@ from jarvis_agent.planning.binding import MAX_FAN_OUT, fan_out
 
 _UNKNOWN = Arg("", "any")
 
+_SEEDS_PER_TURN = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class TaskCall:
@@ -45,6 +47,11 @@ class TaskCall:
     clock: Callable[[], float]
     settings: Settings
     attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def seed(self) -> int:
+        """Another number for each task, run of a task and turn of the chat; the first has the settings'."""
+        return self.settings.seed + len(self.context.turns) * _SEEDS_PER_TURN + self.task.id
 
 
 def runs_of(

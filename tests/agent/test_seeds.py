@@ -1,0 +1,64 @@
+"""Seeds: repeated pictures differ, and the same requests give the same pictures again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from PIL import Image
+from small_agents import plan, small_agent
+
+from jarvis_agent import Run, hf_tools
+from jarvis_agent.backends.base import Call
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+
+DRAW, CAT = "text-to-image", {"text": "a cat"}
+THREE, ONE = plan(*[(DRAW, [], CAT)] * 3), plan((DRAW, [], CAT))
+
+
+def paint(call: Call) -> Image.Image:
+    return Image.frombytes("RGB", (2, 1), call.settings.seed.to_bytes(6, "big"))
+
+
+def seeds(run: Run) -> list[int]:
+    """The seeds of the attempts, which are those of the pictures and in their metadata."""
+    found = [attempt.seed or 0 for result in run.results for attempt in result.attempts]
+    pictures = [Image.open(file.path) for result in run.results for file in result.resources if file.path]
+    assert [int.from_bytes(picture.tobytes(), "big") for picture in pictures] == found
+    assert [picture.info["seed"] for picture in pictures] == [*map(str, found)]
+    return found
+
+
+def draw(home: Path, seed: int) -> list[int]:
+    """The seeds of three pictures, and of another one in the next turn."""
+    agent, _, _ = small_agent([THREE, ONE], {DRAW: paint}, settings={"seed": seed})
+    config = {"configurable": {"thread_id": "chat"}}
+    with agent:
+        return [
+            *seeds(agent.invoke("Draw three pictures of a cat", config)),
+            *seeds(agent.invoke("Another one", config)),
+        ]
+
+
+def test_each_picture_of_a_chat_is_another_and_the_same_in_another_process(home: Path) -> None:
+    first = draw(home, 7)
+    assert first[0] == 7
+    assert len({*first}) == 4
+    assert draw(home, 7) == first
+    assert set(first).isdisjoint(draw(home, 70))
+
+
+@pytest.mark.parametrize("ids", [("1", "2", "3"), ("1", "2", "1")])
+def test_a_tool_that_is_called_again_in_a_chat_draws_another_picture(
+    home: Path, ids: tuple[str, ...]
+) -> None:
+    calls = [ToolCall(name=DRAW, args=CAT, id=one) for one in ids]
+    llm = ScriptedLLM([AIMessage("", tool_calls=calls[:2]), AIMessage("", tool_calls=calls[2:]), "Done."])
+    tools = hf_tools(
+        tasks=[DRAW], sources=[FakeSource([fake_candidate(DRAW)])], backends=[FakeBackend({DRAW: paint})]
+    )
+    messages = create_agent(llm, tools).invoke({"messages": [("user", "Draw three cats")]})["messages"]
+    made = [one.artifact["attempts"][0]["seed"] for one in messages if isinstance(one, ToolMessage)]
+    assert made == [0, 1, 2]
