@@ -26,6 +26,7 @@ from langchain_core.messages import HumanMessage
 from jarvis_agent.backends.base import Call, labels_of, text_of
 from jarvis_agent.backends.jobs import Generation, Loading, listed
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.uploads import is_turned
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.settings import Settings
@@ -142,14 +143,14 @@ def _content_block(file: Resource) -> dict[str, Any]:
         raise BadInputError(
             f"{file.path.name} has {size:,} bytes, more than {MAX_FILE_BYTES:,}; make it smaller"
         )
-    if file.kind == "image" and mime not in _IMAGE_TYPES:
+    if file.kind == "image" and (mime not in _IMAGE_TYPES or is_turned(file)):
         return _as_png(file)
     kind = mime if file.kind == "image" else f"audio/{_AUDIO_FORMATS[mime]}"
     return {**file.to_content_block(), "mime_type": kind}
 
 
 def _as_png(image: Resource) -> dict[str, Any]:
-    """An image in a format that servers do not take, such as TIFF, as PNG."""
+    """An image that has to be turned, or in a format that servers do not take, such as TIFF, as PNG."""
     content = io.BytesIO()
     image.to_pil().save(content, "png")
     return {

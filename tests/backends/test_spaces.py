@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,45 @@ async def test_components_become_what_the_adapters_take(
         ("/draw", {"prompt": "a cat", "seed": 7}),
         ("/see", {"input_img": sent, "q": "What?"}),
     ]
+
+
+async def test_the_value_of_the_tasks_kind_is_taken(
+    space: SpaceDouble, tmp_path: Path, picture: Path, subtests: pytest.Subtests
+) -> None:
+    """Others stand before it: a seed, an update of the page, nothing."""
+    hidden, chat = {"__type__": "update", "visible": False}, {"role": "assistant", "content": "the reply"}
+    draw, write = "text-to-image", "text-generation"
+    named = [{"token": "Ada", "class_or_confidence": "PER"}, {"token": " did", "class_or_confidence": None}]
+    entity = {"word": "Ada", "entity_group": "PER", "score": None, "start": 0, "end": 3}
+    rows: list[tuple[str, list[str], Any, Any]] = [
+        (draw, ["Number", "Image"], (7, picture), None),
+        (draw, ["Textbox", "Image"], (hidden, picture), None),
+        (draw, ["Textbox", "Image"], (None, picture), None),
+        (write, ["Number", "Textbox"], (None, "hello"), "hello"),
+        (write, ["JSON"], {"__type__": "update", "value": "hello"}, "hello"),
+        (write, ["JSON"], {"caption": "hello", "score": 0.9}, "hello"),
+        (write, ["JSON"], [{"role": "user", "content": "hi"}, chat], "the reply"),
+        (write, ["Number"], 7, "7"),
+        ("token-classification", ["JSON"], named, [entity]),
+    ]
+    for number, (task, kinds, returned, expected) in enumerate(rows):
+        space.add(f"/f{number}", {"text": "Textbox"}, kinds, lambda text, value=returned: value)
+        with subtests.test(task, returned=returned):
+            raw = await run(call_of(task, space.url, tmp_path, {"text": "hi"}, api_name=f"/f{number}"))
+            assert getattr(raw, "size", raw) == (expected or (8, 6))
+    space.add("/none", {"text": "Textbox"}, ["Image"], lambda text: None)
+    with pytest.raises(UnsupportedError, match="returned nothing"):
+        await run(call_of(draw, space.url, tmp_path, {"text": "hi"}, api_name="/none"))
+
+
+async def test_a_space_gets_pictures_upright(space: SpaceDouble, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (8, 6)).save(tmp_path / "turned.jpg", exif=exif)
+    space.add("/see", {"image": "Image"}, ["Textbox"], lambda image: "a cat")
+    given = {"image": Resource(kind="image", path=tmp_path / "turned.jpg", mime="image/jpeg")}
+    await run(call_of("image-to-text", space.url, tmp_path, given))
+    assert Image.open(io.BytesIO(space.calls[0][1]["image"])).size == (6, 8)
 
 
 async def test_an_answer_may_only_name_files_that_were_sent(

@@ -6,7 +6,7 @@
 `api_name` names the endpoint; it may be omitted if the Space has only one. `inputs` maps parameters of the
 endpoint to arguments of the task (default: each argument goes to the parameter of its name), `options` are
 fixed values. With `strict`, an argument that no parameter takes is an error, and not left out. The result is
-the endpoint's first return value. gradio_client blocks, so each call has its own thread.
+the endpoint's first value of the task's kind. gradio_client blocks, so each call has its own thread.
 A Space is untrusted: only private ones get the Hugging Face token, and only files that it sent are read.
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import wait
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,6 +28,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.chat_model import answer_output
 from jarvis_agent.backends.http_errors import expert_error, reply_timeout
 from jarvis_agent.backends.outputs.validators import existing_file
+from jarvis_agent.backends.uploads import is_turned, upload
 from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.errors import (
     BadInputError,
@@ -134,9 +136,9 @@ def _run(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
     """The raw output of a Space for a call. Blocks."""
     try:
         with _connected(str(call.candidate.metadata["space"]), settings) as (client, downloads):
-            value = _predict(client, call, cancelled)
-            if isinstance(value, str) and call.spec.outputs[0] == "text":
-                return answer_output(call.spec, value)
+            value = _result(_predict(client, call, cancelled, downloads), call)
+            if call.spec.outputs[0] == "text" and (text := _text_in(value)) is not None:
+                return answer_output(call.spec, text)
             return _received(value, call, downloads)
     except (InputError, BadInputError) as error:
         raise UnsupportedError(f"the Space sent a file that cannot be read: {error}") from error
@@ -144,18 +146,59 @@ def _run(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
         call.cleanup()
 
 
-def _predict(client: Client, call: Call, cancelled: threading.Event) -> Any:
+def _predict(client: Client, call: Call, cancelled: threading.Event, folder: Path) -> Any:
     name = call.candidate.metadata.get("api_name")
     try:
-        job = client.submit(api_name=name and f"/{str(name).lstrip('/')}", **_arguments(call))
+        job = client.submit(api_name=name and f"/{str(name).lstrip('/')}", **_arguments(call, folder))
     except (TypeError, ValueError) as error:
         raise UnsupportedError(f"the Space cannot be called so: {brief_text(str(error))}") from error
     while not wait([job.future], timeout=_POLL_S).done:
         if cancelled.is_set():
             job.cancel()
             raise TransientError("the call was cancelled")
-    result = job.future.result()
-    return result[0] if isinstance(result, tuple) and result else result
+    return job.future.result()
+
+
+def _result(returned: Any, call: Call) -> Any:
+    """The first value of an endpoint that is of the task's kind, else the first that is not empty."""
+    values = returned if isinstance(returned, tuple) else (returned,)
+    values = tuple(one.get("value") if _is_update(one) else one for one in values)
+    values = tuple(one for one in values if one is not None and one not in ("", []))
+    if not values:
+        raise UnsupportedError("the Space returned nothing")
+    wanted: list[Any] = [one for one in values if _has_file(one)]
+    if call.spec.outputs[0] == "text":
+        wanted = [one for one in values if _text_in(one) is not None]
+    elif "data" in call.spec.outputs:
+        wanted = [one for one in values if isinstance(one, Mapping | list) and not _has_file(one)] or wanted
+    return (*wanted, *values)[0]
+
+
+def _is_update(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.get("__type__") == "update"
+
+
+def _has_file(value: Any) -> bool:
+    if isinstance(value, Mapping | list | tuple):
+        return any(map(_has_file, value.values() if isinstance(value, Mapping) else value))
+    return existing_file(value) is not None
+
+
+def _text_in(value: Any) -> str | None:
+    """A text, a number, the only text of a dict, or the last message of a chat; None for anything else."""
+    match value:
+        case str():
+            return None if existing_file(value) else value
+        case int() | float():
+            return str(value)
+        case [*_, {"role": "assistant", "content": content}]:
+            parts = content if isinstance(content, list) else [content]
+            texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+            return "\n".join(text for text in texts if isinstance(text, str)) or None
+        case Mapping():
+            texts = [part for part in value.values() if isinstance(part, str)]
+            return texts[0] if len(texts) == 1 and "error" not in value else None
+    return None
 
 
 def _connect(space: str, settings: Settings, folder: str) -> Client:
@@ -219,25 +262,31 @@ def _expert_error(error: Exception, space: str) -> JarvisError:
     return expert_error(error, f"the Space {space}")
 
 
-def _arguments(call: Call) -> dict[str, Any]:
+def _arguments(call: Call, folder: Path) -> dict[str, Any]:
     """Values of the endpoint's parameters by name. gradio_client checks them against the endpoint."""
     metadata = call.candidate.metadata
     inputs: Mapping[str, str] = metadata.get("inputs") or {name: name for name in call.inputs}
     if metadata.get("strict") and (lost := sorted({*call.inputs} - {*inputs.values()})):
         raise UnsupportedError(f"the Space {metadata['space']} takes no {', '.join(lost)}")
     values = {parameter: call.inputs.get(argument) for parameter, argument in inputs.items()}
-    sent = {parameter: _sent(value) for parameter, value in values.items() if value is not None}
+    sent = {parameter: _sent(value, folder) for parameter, value in values.items() if value is not None}
     return {**sent, **(metadata.get("options") or {})}
 
 
-def _sent(value: Any) -> Any:
+def _sent(value: Any, folder: Path) -> Any:
     """An argument for gradio_client. A list of texts is sent as one text with commas."""
     from gradio_client import handle_file
 
     if isinstance(value, Resource) and value.path is not None:
-        return handle_file(str(value.path))
+        path = value.path
+        if is_turned(value):
+            content, mime = upload(value)
+            path = folder / f"{path.stem}{'.jpg' if mime == 'image/jpeg' else '.png'}"
+            path.write_bytes(content)
+        return handle_file(str(path))
     if isinstance(value, list | tuple):
-        return ", ".join(value) if all(isinstance(item, str) for item in value) else [*map(_sent, value)]
+        is_text = all(isinstance(item, str) for item in value)
+        return ", ".join(value) if is_text else [_sent(item, folder) for item in value]
     return value
 
 
@@ -247,6 +296,17 @@ def _received(value: Any, call: Call, downloads: Path) -> Any:
         case {"label": label, "confidences": rated}:
             rows = rated or [{"label": label, "confidence": 1.0}]
             return [{"label": row["label"], "score": row["confidence"]} for row in rows]
+        case [{"token": _, "class_or_confidence": _}, *_]:
+            spans = accumulate((len(part["token"]) for part in value), initial=0)
+            rows = [
+                (part["token"], part["class_or_confidence"], start)
+                for part, start in zip(value, spans, strict=False)
+            ]
+            return [
+                {"word": word, "entity_group": kind, "score": None, "start": start, "end": start + len(word)}
+                for word, kind, start in rows
+                if kind is not None
+            ]
         case {"video": file} | {"composite": file}:
             return _received(file, call, downloads)
         case Mapping():

@@ -25,7 +25,9 @@ from langchain_core.messages.utils import convert_to_openai_messages
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Call, labels_of, sentences_of
 from jarvis_agent.backends.chat_model import user_message
+from jarvis_agent.backends.hosted.endpoint_replies import read_reply
 from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
+from jarvis_agent.backends.uploads import upload
 from jarvis_agent.core.errors import (
     BadInputError,
     ExpertError,
@@ -36,7 +38,7 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.tables import read_table
 
 if TYPE_CHECKING:
@@ -116,9 +118,16 @@ class HostedBackend:
         from huggingface_hub import AsyncInferenceClient
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
+        class Client(AsyncInferenceClient):
+            reply: bytes | None = None
+
+            async def _inner_post(self, *args: Any, **kwargs: Any) -> Any:
+                self.reply = await super()._inner_post(*args, **kwargs)
+                return self.reply
+
         row = CALLS[serving.task]
         trusted = serving.url is None or is_hugging_face(serving.url)
-        client = AsyncInferenceClient(
+        client = Client(
             model=_address(serving, call.candidate),
             provider=None if serving.url else serving.provider,  # type: ignore[arg-type]
             token=self._settings.token if trusted else None,
@@ -132,7 +141,13 @@ class HostedBackend:
                 return await run_call(client, row, call)
         except TimeoutError as error:
             raise TransientError(f"{serving.provider} did not answer within {seconds:g} s") from error
-        except (httpx.HTTPError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except httpx.HTTPError as error:
+            raise expert_error(error, serving.provider) from redacted_cause(error)
+        except (UnsupportedError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            if client.reply is not None:  # it is not in the form that the client expects
+                return await asyncio.to_thread(read_reply, client.reply, call, row.open_file)
+            if isinstance(error, UnsupportedError):
+                raise
             raise expert_error(error, serving.provider) from redacted_cause(error)
 
     async def close(self) -> None:
@@ -143,8 +158,9 @@ def servings_of(candidate: Candidate) -> list[Serving]:
     """The servings of a candidate: its own endpoint, or the providers that the Hub lists."""
     task = "conversational" if candidate.task == "text-generation" else candidate.task
     url = candidate.metadata.get("url")
-    if isinstance(url, str):
-        return [Serving(url, candidate.id, task, url)]
+    if isinstance(url, str):  # what writes texts has a chat API, or reads prompts at its root
+        tasks = dict.fromkeys([task] if "/v1" in urlsplit(url).path else [task, candidate.task])
+        return [Serving(url, candidate.id, each, url) for each in tasks]
     known = candidate.metadata.get("providers") or {}
     entries = {provider: known.get(provider, {}) for provider in candidate.providers}
     return [
@@ -210,12 +226,14 @@ class ProviderCall:
         method: name of the method of AsyncInferenceClient.
         arguments: returns its arguments by name. Runs in a worker thread, since it may read files.
         finish: converts the reply to a raw output, in a worker thread.
+        open_file: makes the raw output of a file, where the task makes one; raises an exception for others.
         needs: modules that it imports.
     """
 
     method: str
     arguments: Callable[[Call], Mapping[str, Any]]
     finish: Callable[[Any, Call], Any] = lambda reply, call: reply
+    open_file: Callable[[bytes, Call], Any] | None = None
     needs: tuple[str, ...] = ()
 
 
@@ -254,11 +272,17 @@ def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:
 
 
 def _inputs(**names: str) -> Callable[[Call], Mapping[str, Any]]:
-    """The method's arguments from the task's: `_inputs(prompt="text")`; files become paths."""
+    """The method's arguments from the task's: `_inputs(prompt="text")`; files become typed bytes."""
 
     def arguments(call: Call) -> Mapping[str, Any]:
+        from huggingface_hub.inference._common import MimeBytes
+
         values = {name: call.inputs.get(argument) for name, argument in names.items()}
-        return {name: getattr(value, "path", value) for name, value in values.items() if value is not None}
+        return {
+            name: MimeBytes(*upload(value)) if isinstance(value, Resource) and value.path else value
+            for name, value in values.items()
+            if value is not None
+        }
 
     return arguments
 
@@ -336,7 +360,16 @@ def _sounds(reply: Any, call: Call) -> list[dict[str, Any]]:
     return [{"label": item.label, **_sound(item.blob)} for item in reply]
 
 
+def _picture(reply: bytes, call: Call) -> Any:
+    from PIL import Image
+
+    with Image.open(io.BytesIO(reply)) as image:
+        return image.copy()
+
+
 def _video(reply: bytes, call: Call) -> dict[str, str]:
+    if reply[:1] in (b"{", b"[", b'"', b"<"):
+        raise UnsupportedError("it sent no video")
     path = call.new_path(".mp4")
     path.write_bytes(reply)
     return {"path": str(path)}
@@ -363,16 +396,16 @@ CALLS: dict[str, ProviderCall] = {
     "object-detection": ProviderCall("object_detection", _IMAGE),
     "image-segmentation": ProviderCall("image_segmentation", _IMAGE),
     "image-to-text": ProviderCall("image_to_text", _IMAGE),
-    "image-to-image": ProviderCall("image_to_image", _IMAGE_PROMPT),
-    "image-text-to-image": ProviderCall("image_to_image", _IMAGE_PROMPT),
-    "text-to-image": ProviderCall("text_to_image", _inputs(prompt="text")),
-    "text-to-video": ProviderCall("text_to_video", _inputs(prompt="text"), _video),
-    "image-to-video": ProviderCall("image_to_video", _IMAGE_PROMPT, _video),
-    "image-text-to-video": ProviderCall("image_to_video", _IMAGE_PROMPT, _video),
-    "text-to-speech": ProviderCall("text_to_speech", _TEXT, _speech, _SOUNDFILE),
+    "image-to-image": ProviderCall("image_to_image", _IMAGE_PROMPT, open_file=_picture),
+    "image-text-to-image": ProviderCall("image_to_image", _IMAGE_PROMPT, open_file=_picture),
+    "text-to-image": ProviderCall("text_to_image", _inputs(prompt="text"), open_file=_picture),
+    "text-to-video": ProviderCall("text_to_video", _inputs(prompt="text"), _video, _video),
+    "image-to-video": ProviderCall("image_to_video", _IMAGE_PROMPT, _video, _video),
+    "image-text-to-video": ProviderCall("image_to_video", _IMAGE_PROMPT, _video, _video),
+    "text-to-speech": ProviderCall("text_to_speech", _TEXT, _speech, _speech, _SOUNDFILE),
     "automatic-speech-recognition": ProviderCall("automatic_speech_recognition", _AUDIO),
     "audio-classification": ProviderCall("audio_classification", _AUDIO),
-    "audio-to-audio": ProviderCall("audio_to_audio", _AUDIO, _sounds, _SOUNDFILE),
+    "audio-to-audio": ProviderCall("audio_to_audio", _AUDIO, _sounds, needs=_SOUNDFILE),
     "visual-question-answering": ProviderCall("visual_question_answering", _IMAGE_QUESTION),
     "document-question-answering": ProviderCall("document_question_answering", _IMAGE_QUESTION),
     "image-text-to-text": _CHAT,

@@ -46,12 +46,15 @@ class UnexpectedError(Exception):
 def read_rows(raw: Any, fields: Fields, optional: Fields | None = None) -> list[dict[str, Any]]:
     """A list of dicts with these fields, converted; other fields are dropped.
 
-    A single dict counts as a list of one. Optional fields that are missing or None are left out.
+    A single dict counts as a list of one, and a list in a list as the inner one. Optional fields that are
+    missing or None are left out.
 
     Raises:
         UnexpectedError: it is no such list, or a field cannot be converted.
     """
     rows = [raw] if isinstance(raw, Mapping) else raw
+    if isinstance(rows, list | tuple) and len(rows) == 1 and isinstance(rows[0], list):
+        rows = rows[0]
     if not isinstance(rows, list | tuple) or not all(
         isinstance(row, Mapping) and fields.keys() <= row.keys() for row in rows
     ):
@@ -103,7 +106,7 @@ def find_text(raw: Any, *keys: str) -> str:
     """The text of a str, of a dict that has it under one of the keys, or of the first dict of a list."""
     value = raw[0] if isinstance(raw, list | tuple) and raw else raw
     if isinstance(value, Mapping):
-        value = next((value[key] for key in keys if key in value), None)
+        value = next((value[key] for key in keys if value.get(key) is not None), None)
     return text(value)
 
 
