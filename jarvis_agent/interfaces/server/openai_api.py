@@ -32,6 +32,7 @@ from starlette.exceptions import HTTPException
 
 from jarvis_agent.core.content import file_block, part_text
 from jarvis_agent.core.request import Request as AgentRequest
+from jarvis_agent.core.types import TaskResult
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
@@ -39,6 +40,7 @@ from jarvis_agent.interfaces.common.progress import format_event
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls, origin_of, to_paths
 from jarvis_agent.interfaces.server.errors import STATUSES, describe_error
 from jarvis_agent.interfaces.server.workspaces import Workspace
+from jarvis_agent.response.markdown import to_markdown
 
 MODEL = "jarvis"
 """The only model."""
@@ -172,7 +174,7 @@ async def _stream(
     first: asyncio.Task[Event], events: AsyncGenerator[Event, None], urls: FileUrls, *, with_usage: bool
 ) -> AsyncIterator[str]:
     """The data of the server-sent events of a run; an error ends them, without "[DONE]"."""
-    head, answered = _head("chat.completion.chunk"), False
+    head, answered, results = _head("chat.completion.chunk"), False, list[TaskResult]()
 
     def chunk(finish: str | None = None, **delta: str) -> str:
         return json.dumps({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
@@ -186,13 +188,15 @@ async def _stream(
                 first.cancel()
                 await asyncio.wait([first])
             while event.run is None:
+                results += [event.result] if event.result is not None else []
                 if event.kind == "token":
                     answered = True
-                    yield chunk(content=urls.to_urls(event.text))
+                    yield chunk(content=urls.to_urls(to_markdown(event.text, results)))
                 elif line := format_event(event):
                     yield chunk(reasoning_content=urls.to_urls(f"{line}\n"))
                 event = await anext(events)
-        yield chunk(content=("" if answered else urls.to_urls(event.run.answer)) + urls.markdown(event.run))
+        answer = "" if answered else urls.to_urls(to_markdown(event.run.answer, event.run.results))
+        yield chunk(content=answer + urls.markdown(event.run))
         yield chunk(finish="stop")
         if with_usage:
             yield json.dumps({**head, "choices": [], "usage": _usage(event.run)})
@@ -228,7 +232,10 @@ def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
             with_usage = bool((body.stream_options or {}).get("include_usage"))
             return EventSourceResponse(_stream(first, events, urls, with_usage=with_usage), sep="\n")
         run = await unless_disconnected(request, agent.ainvoke(asked))
-        message = {"role": "assistant", "content": urls.to_urls(run.answer) + urls.markdown(run)}
+        message = {
+            "role": "assistant",
+            "content": urls.to_urls(to_markdown(run.answer, run.results)) + urls.markdown(run),
+        }
         choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
         return {**_head("chat.completion"), "choices": choices, "usage": _usage(run)}
 

@@ -28,6 +28,7 @@ from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.interfaces.common.progress import STYLES, RunProgress, TaskProgress, shorten
 from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor, models_of
 from jarvis_agent.planning.plan import levels_of
+from jarvis_agent.response.markdown import CODE, to_markdown
 
 ICONS: dict[str, str] = {state: icon for state, (icon, _) in STYLES.items()} | {"stopped": "■"}
 _HEIGHT, _ROW, _WIDTH = 78, 116, 150
@@ -40,12 +41,7 @@ Publish = Callable[[Path], str]
 """Copies a file to where the browser gets it from, and returns its path there."""
 
 _CODE_OR_MARKUP = re.compile(
-    r"""(
-        ^\ {0,3}(?P<fence>`{3,}(?=[^`\n]*$)|~{3,}).*?(?:^\ {0,3}(?P=fence)[`~]*[ \t]*$|\Z)  # fenced code
-        | \\[\\`]                                                                       # no code begins here
-        | (?<!`)(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`)                           # code in a line
-    ) | (?P<open>`+|!\[) | [<&]""",
-    re.DOTALL | re.MULTILINE | re.VERBOSE,
+    rf"(?P<code>{CODE})|(?P<open>`+|!\[)|[<&]", re.DOTALL | re.MULTILINE | re.VERBOSE
 )
 
 _DATA = Path(__file__).parent / "data"
@@ -265,8 +261,8 @@ class ChatView:
         if turn.progress.tasks or self._visitor.running is turn:
             messages.append(self._progress(turn))
         answer = turn.run.answer if turn.run is not None else turn.progress.answer
-        texts = [self._shown(answer)]
         results = turn.run.results if turn.run else []
+        texts = [to_markdown(self._clean(answer), results, escape)]
         attachments = [attachment for result in results for attachment in self._files(result)]
         texts += [text for text, _ in attachments]
         if turn.proposal is not None:
@@ -331,7 +327,8 @@ class ChatView:
 def escape(text: str) -> str:
     """Markdown whose HTML and images are shown as they are written: nothing is hidden, and nothing loaded."""
     return _CODE_OR_MARKUP.sub(
-        lambda match: match[1] or re.sub(r"([`[])", r"\\\1", match["open"] or html.escape(match[0])), text
+        lambda match: match["code"] or re.sub(r"([`[])", r"\\\1", match["open"] or html.escape(match[0])),
+        text,
     )
 
 
@@ -357,7 +354,8 @@ def _parts(visitor: Visitor, view: PlanView, number: int, turn: PageTurn) -> Ite
     for path in turn.files:
         mime = mimetypes.guess_type(path.name)[0]
         yield _file(path, (mime or "").partition("/")[0], mime)
-    yield _MARKDOWN.render(visitor.clean(turn.run.answer if turn.run is not None else turn.progress.answer))
+    run = turn.run or turn.progress.run
+    yield _MARKDOWN.render(to_markdown(visitor.clean(run.answer), run.results))
     if turn.trouble is not None:
         yield f"<p>⚠️ {html.escape(visitor.clean(str(turn.trouble)))}</p>"
     for resource in turn.run.resources if turn.run is not None else ():
