@@ -23,6 +23,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from jarvis_agent.core.environment import clean_key, set_up_proxies
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.redaction import redact, register_secret
 
@@ -46,6 +47,7 @@ class EnvironmentSettings(BaseSettings):
             Raises:
                 ConfigError: a field is unknown or its value invalid; the message names it, or its variable.
             """
+            set_up_proxies()
             try:
                 super().__init__(**values)
             except ValidationError as error:
@@ -212,6 +214,11 @@ class Settings(EnvironmentSettings):
         is_lower = seconds < self.run_timeout
         return (seconds, "JARVIS_BUDGET") if is_lower else (self.run_timeout, "JARVIS_RUN_TIMEOUT")
 
+    @field_validator("api_key", "hf_token", "experts_key")
+    @classmethod
+    def _clean_key(cls, key: SecretStr | None) -> SecretStr | None:
+        return key and SecretStr(clean_key(key.get_secret_value()))
+
     @field_validator("experts")
     @classmethod
     def _is_url(cls, experts: str | None) -> str | None:
@@ -254,7 +261,10 @@ class Settings(EnvironmentSettings):
             return self.hf_token.get_secret_value()
         from huggingface_hub import get_token
 
-        return get_token()
+        try:
+            return get_token()
+        except OSError:  # the home directory cannot be read
+            return None
 
     @property
     def memory_limit(self) -> int:
@@ -299,6 +309,11 @@ class ServerSettings(EnvironmentSettings):
         """Read "one,two"."""
         return _parts(value, ",") if isinstance(value, str) else value
 
+    @field_validator("api_keys")
+    @classmethod
+    def _clean_keys(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        return tuple(SecretStr(clean_key(key.get_secret_value())) for key in keys)
+
     @field_validator("allowed_origins")
     @classmethod
     def _as_browsers_write_them(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
@@ -338,8 +353,11 @@ def _fault(error: ValidationError, values: Mapping[str, Any], fields: Iterable[s
         close = get_close_matches(field, fields, n=1)
         return f"there is no setting {field!r}" + (f"; did you mean {close[0]}?" if close else "")
     name = field if field in values or field.isupper() else f"JARVIS_{field.upper()}"
+    if name not in os.environ and (other := name.removeprefix("JARVIS_")) in os.environ:  # HF_TOKEN
+        name = other
     name = ".".join([name, *map(str, first["loc"][1:])])
-    return f"{name}: {first['msg'].removeprefix('Value error, ')}, not {first['input']!r}"
+    shown = "" if name.lower().endswith(("key", "keys", "token")) else f", not {first['input']!r}"
+    return f"{name}: {first['msg'].removeprefix('Value error, ')}{shown}"
 
 
 def read_settings(settings: Settings | Mapping[str, Any] | None) -> Settings:

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
+from jarvis_agent.core.environment import check_proxies, key_of
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.llm.budget import LOCAL_WINDOW
@@ -264,8 +265,16 @@ def _named(name: str, settings: Settings) -> BaseChatModel:
         return openai_model(name.removeprefix("openai:"), settings, key=key)
     from langchain.chat_models import init_chat_model
 
+    check_proxies()
     try:
-        return _at_zero(init_chat_model(name))
+        model = init_chat_model(name)
+        secrets = {field: value.get_secret_value() for field, value in model if isinstance(value, SecretStr)}
+        keys: dict[str, Any] = {
+            field: key_of(field.upper()) for field in secrets if field.upper() in os.environ
+        }
+        if any(key != secrets[field] for field, key in keys.items()):
+            model = init_chat_model(name, **keys)
+        return _at_zero(model)
     except Exception as error:
         why = _NO_PROVIDER if "infer model provider" in str(error) else str(error)
         why = f"{why.rstrip('.')}. {_OTHERWISE}" if _ABOUT_KEY.search(why) else why
@@ -352,14 +361,15 @@ def openai_model(
     """
     if base_url and not base_url.startswith(("http://", "https://")):
         raise ConfigError(f'JARVIS_BASE_URL is "{base_url}"; it must begin with http:// or https://')
-    if not (key or os.environ.get("OPENAI_API_KEY")):
+    check_proxies()
+    if not (key := key or key_of("OPENAI_API_KEY")):
         raise ConfigError(f'the language model "openai:{name}" needs a key: set OPENAI_API_KEY. {_OTHERWISE}')
     from langchain_openai import ChatOpenAI
 
     model = ChatOpenAI(
         model=name,
         base_url=base_url,
-        api_key=SecretStr(key) if key else None,
+        api_key=SecretStr(key),
         timeout=settings.llm_timeout,
         stream_chunk_timeout=settings.llm_timeout,
         max_retries=_RETRIES,

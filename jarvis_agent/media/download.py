@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from jarvis_agent import __version__
 from jarvis_agent.core.errors import ForbiddenError, InputError, redacted_cause
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.run_directory import disk_errors
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_S = 30.0
+USER_AGENT = f"langchain-hugginggpt/{__version__} (https://pypi.org/project/langchain-hugginggpt)"
+"""Some sites, such as Wikimedia, refuse clients that do not name themselves and a contact."""
+
 _MAX_REDIRECTS = 5
 # The network of all public IPv6 hosts, and the network whose addresses end in an IPv4 address.
 _UNICAST = ipaddress.IPv6Network("2000::/3")
@@ -100,7 +104,7 @@ async def _request(url: httpx.URL, settings: Settings, proxy: str | None) -> dic
     The connection uses the checked address, because a second lookup may return another one (DNS rebinding).
     The Host header and the TLS certificate use the name. A proxy gets the name, since it connects itself.
     """
-    headers = {"Accept-Encoding": "identity"}
+    headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT}
     if settings.allow_private_urls:
         return {"url": url, "headers": headers}
     addresses = await _addresses(url)

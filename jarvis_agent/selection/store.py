@@ -102,8 +102,12 @@ def open_store(settings: Settings) -> SelectionStore:
     """Return the store that the settings name, one a process for each file."""
     if settings.selection_file == "off":
         return SelectionStore(None)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return _open((settings.selection_file or cache / "jarvis_agent" / "selection.sqlite").expanduser())
+    try:
+        cache = settings.selection_file or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # this user has no home directory
+        return SelectionStore(None)
+    file = settings.selection_file or Path(cache) / "jarvis_agent" / "selection.sqlite"
+    return _open(file.expanduser())
 
 
 @lru_cache(maxsize=8)

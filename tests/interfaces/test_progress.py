@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResu
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.common.progress import (
     RunProgress,
+    echo_json,
     finished_work,
     format_event,
     make_console,
@@ -187,3 +189,13 @@ def test_finished_work_lists_texts_and_paths(tmp_path: Path) -> None:
 def test_a_console_that_is_no_terminal_does_not_break_lines(capsys: pytest.CaptureFixture[str]) -> None:
     make_console().print("x" * 150)
     assert capsys.readouterr().out == "x" * 150 + "\n"
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8"])
+def test_json_is_read_as_utf8_from_a_stream_of_any_encoding(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding, write_through=True))
+    echo_json({"answer": "é 中 🐈 “x”"})
+    assert json.loads(written.getvalue().decode("utf-8")) == {"answer": "é 中 🐈 “x”"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 from langchain.chat_models.base import _BUILTIN_PROVIDERS
 from langchain_openai import ChatOpenAI
+from pydantic import Field, SecretStr
 
 from jarvis_agent import JarvisAgent, planning_chain
 from jarvis_agent.core.errors import ConfigError
@@ -40,6 +42,35 @@ def test_the_first_configured_model_is_used(monkeypatch: pytest.MonkeyPatch) -> 
     for model, settings, key, expected in cases:
         monkeypatch.setenv("OPENAI_API_KEY", key)
         assert describe_model(resolve_model(model, Settings(**settings))) == expected
+
+
+def test_keys_of_providers_are_sent_without_what_copying_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Chat(ScriptedLLM):
+        xyz_api_key: SecretStr = Field(default_factory=lambda: SecretStr(os.environ["XYZ_API_KEY"]))
+
+    monkeypatch.setenv("XYZ_API_KEY", "sk-abc\n")
+    monkeypatch.setattr("langchain.chat_models.init_chat_model", lambda name, **keys: Chat([], **keys))
+    made: Any = resolve_model("groq:some-model", Settings())
+    assert made.xyz_api_key.get_secret_value() == "sk-abc"
+    monkeypatch.setenv("XYZ_API_KEY", "sk-a bc")
+    with pytest.raises(ConfigError, match=r"XYZ_API_KEY: .*copy the key again"):
+        resolve_model("groq:some-model", Settings())
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-abc\r\n")
+    openai: Any = resolve_model("gpt-5-mini", Settings())
+    assert openai.openai_api_key.get_secret_value() == "sk-abc"
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-a bc")
+    with pytest.raises(ConfigError, match=r"OPENAI_API_KEY: .*copy the key again"):
+        resolve_model("gpt-5-mini", Settings())
+
+
+def test_models_are_asked_through_a_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("socksio")
+    for scheme in ("socks5", "socks5h", "socks"):
+        monkeypatch.setenv("ALL_PROXY", f"{scheme}://127.0.0.1:9")
+        assert resolve_model("m", Settings(base_url="http://10.0.0.1:1/v1")) is not None
+    monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:9")
+    with pytest.raises(ConfigError, match="ALL_PROXY begins with socks4"):
+        resolve_model("m", Settings(base_url="http://10.0.0.1:1/v1"))
 
 
 def test_a_named_provider_takes_precedence_over_the_base_url(monkeypatch: pytest.MonkeyPatch) -> None:

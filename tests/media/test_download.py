@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from jarvis_agent import __version__
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media import download
@@ -239,6 +240,7 @@ async def test_compressed_bodies_are_unpacked_or_refused(tmp_path: Path, answeri
     asked = answering(b"x")
     await fetch("http://some.example/a", target, OPEN)
     assert [request.headers["accept-encoding"] for request in asked] == ["identity"]
+    assert asked[0].headers["user-agent"].startswith(f"langchain-hugginggpt/{__version__} (http")
     for size in (0, 1000, 3_000_000):
         content = bytes(range(256)) * (size // 256)
         answering(gzip.compress(content), **{"content-encoding": "gzip"})

@@ -32,8 +32,8 @@ _STOP_S = 30.0
 
 def runtime_file() -> Path:
     """The file of this user's background server on this machine. One of another protocol has its own."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or cache) / "jarvis_agent"
+    names = os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("XDG_CACHE_HOME")
+    folder = Path(next(filter(None, names), None) or Path.home() / ".cache") / "jarvis_agent"
     return folder / f"experts-{platform.node()}-{PROTOCOL}.json"
 
 
@@ -49,14 +49,14 @@ def find_server(settings: Settings) -> ExpertServer | None:
 
 def find_background() -> ExpertServer | None:
     """The server that this user started in the background, if it runs."""
-    file = runtime_file()
     try:
+        file = runtime_file()
         found = json.loads(file.read_text(encoding="utf-8"))
         with _lock(file).acquire(timeout=0):
             return None  # it has ended
     except Timeout:
         return ExpertServer(found["address"], found["key"], may_be_absent=True)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):  # `Path.home` raises RuntimeError
         return None
 
 

@@ -26,6 +26,7 @@ from jarvis_agent import __version__
 from jarvis_agent.backends.experts.background import find_server
 from jarvis_agent.backends.experts.protocol import PROTOCOL
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights, may_download
+from jarvis_agent.core.environment import check_proxies
 from jarvis_agent.core.errors import ConfigError, JarvisError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
@@ -72,8 +73,11 @@ def check_hub(settings: Settings) -> Check:
     url = httpx.URL(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     shown = url.copy_with(userinfo=b"", query=None)
     try:
+        check_proxies()
         answer = httpx.get(f"{url}/api/models?limit=1", timeout=TIMEOUT_S, follow_redirects=True)
         answer.raise_for_status()
+    except ConfigError as error:
+        return check(name, False, str(error), "change or unset it", needed=True)
     except httpx.HTTPError as error:
         reason = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
         advice = "check the network (HTTPS_PROXY, HF_ENDPOINT), or set JARVIS_OFFLINE=1"

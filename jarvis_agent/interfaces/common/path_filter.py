@@ -15,6 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,8 +52,10 @@ def private_directories(agent: JarvisAgent) -> list[Path]:
 
 def machine_directories(settings: Settings) -> list[Path]:
     """The same without those of pinned models."""
-    paths = [Path.home(), Path.cwd(), Path(__file__).parents[3], settings.output_dir, *settings.allowed_dirs]
+    paths = [Path.cwd(), Path(__file__).parents[3], settings.output_dir, *settings.allowed_dirs]
     paths += [Path(constants.HF_HUB_CACHE)]
+    with suppress(RuntimeError):  # this user has no home directory
+        paths += [Path.home()]
     paths += [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []  # a virtual environment
     return paths + ([settings.models_file.parent] if settings.models_file else [])
 

@@ -12,7 +12,10 @@ characters, and rich never reads it as markup.
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,11 +68,14 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def echo_json(data: BaseModel | Mapping[str, Any]) -> None:
-    """Print JSON on stdout. Control characters in it are escaped."""
+    """Print JSON on stdout. Control characters are escaped, and all but ASCII if stdout is not UTF-8."""
     if isinstance(data, BaseModel):
-        typer.echo(clean_json(data.model_dump_json(indent=2)))
+        text = data.model_dump_json(indent=2)
     else:
-        typer.echo(clean_json(json.dumps(data, indent=2, ensure_ascii=False)))
+        text = json.dumps(data, indent=2, ensure_ascii=False)
+    if codecs.lookup(sys.stdout.encoding or "utf-8").name != "utf-8":
+        text = re.sub(r"[^\x00-\x7f]", lambda letter: json.dumps(letter[0])[1:-1], text)
+    typer.echo(clean_json(text))
 
 
 @dataclass(slots=True)
