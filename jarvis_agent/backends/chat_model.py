@@ -26,8 +26,8 @@ from langchain_core.messages import HumanMessage
 from jarvis_agent.backends.base import Call, labels_of, text_of
 from jarvis_agent.backends.jobs import Generation, Loading, listed
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.uploads import is_turned
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.images import to_portable
 from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -77,7 +77,6 @@ _ENTITY_GROUPS = ("PER", "ORG", "LOC", "MISC")
 _ANSWERS = frozenset({"question-answering", "visual-question-answering", "document-question-answering"})
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _FILES = ("image", "audio", "video", "file")
-_IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 
 _LABEL = (
     'Give the text below the label that fits best: {asked}.\nAnswer with JSON: {{"label": "…"}}\n\n{text}'
@@ -143,21 +142,10 @@ def _content_block(file: Resource) -> dict[str, Any]:
         raise BadInputError(
             f"{file.path.name} has {size:,} bytes, more than {MAX_FILE_BYTES:,}; make it smaller"
         )
-    if file.kind == "image" and (mime not in _IMAGE_TYPES or is_turned(file)):
-        return _as_png(file)
-    kind = mime if file.kind == "image" else f"audio/{_AUDIO_FORMATS[mime]}"
-    return {**file.to_content_block(), "mime_type": kind}
-
-
-def _as_png(image: Resource) -> dict[str, Any]:
-    """An image that has to be turned, or in a format that servers do not take, such as TIFF, as PNG."""
-    content = io.BytesIO()
-    image.to_pil().save(content, "png")
-    return {
-        "type": "image",
-        "base64": base64.b64encode(content.getvalue()).decode(),
-        "mime_type": "image/png",
-    }
+    if file.kind == "image":
+        content, mime = to_portable(file.path, mime)
+        return {"type": "image", "base64": base64.b64encode(content).decode(), "mime_type": mime}
+    return {**file.to_content_block(), "mime_type": f"audio/{_AUDIO_FORMATS[mime]}"}
 
 
 def answer_output(spec: TaskSpec, reply: str) -> Any:

@@ -327,10 +327,15 @@ def fitting_size(image: Image, loaded: LoadedPipeline, call: Call) -> tuple[int,
     """
     options = options_of(loaded, call)
     if "width" in options and "height" in options:
-        return int(options["width"]), int(options["height"])
-    block = 8 if hasattr(loaded.pipe, "unet") else 32
-    scale = min(1.0, math.sqrt(_trained_pixels(loaded.pipe) / (image.width * image.height)))
-    width, height = (max(block, round(side * scale / block) * block) for side in image.size)
+        width, height = int(options["width"]), int(options["height"])
+    else:
+        block = 8 if hasattr(loaded.pipe, "unet") else 32
+        scale = min(1.0, math.sqrt(_trained_pixels(loaded.pipe) / (image.width * image.height)))
+        width, height = (max(block, round(side * scale / block) * block) for side in image.size)
+    if (width, height) != image.size:
+        call.notes.append(
+            f"the size was changed from {image.width} × {image.height} to {width} × {height} pixels"
+        )
     return width, height
 
 

@@ -23,6 +23,15 @@ _PNG_MODES = ("1", "L", "LA", "I", "P", "RGB", "RGBA", "I;16")
 _UNREAD = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "IM", "IMT", "IPTC", "MPEG", "WMF"})
 """Formats that Pillow only names, reads with another program, or takes texts for."""
 
+PHOTOS = ("image/jpeg", "image/heic", "image/heif")
+"""Media types of photos, which lose nothing visible as JPEG."""
+
+_PORTABLE = ("image/png", "image/jpeg", "image/webp")
+"""Formats that every server and language model takes."""
+
+_ORIENTATION = 0x0112
+"""The EXIF tag that says how a picture is to be turned; many servers ignore it."""
+
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
 
@@ -45,7 +54,7 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
     Raises:
         BadInputError: no installed library reads it as an image, it is damaged, or too large.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     name = str(file) if isinstance(file, Path) else name
     Image.init()
@@ -59,7 +68,12 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
             pi_heif.register_heif_opener()
             formats.append("HEIF")
     try:
-        with Image.open(file, formats=formats) as image:
+        try:
+            image = Image.open(file, formats=formats)
+        except UnidentifiedImageError:
+            if (image := _by_ffmpeg(file)) is None:
+                raise
+        with image:
             yield image
     except FileNotFoundError as error:
         raise BadInputError(f"{name} does not exist any more") from error
@@ -72,6 +86,17 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
         if heic and "HEIF" not in formats:
             reason = str(MissingExtraError("a HEIC picture", "heic"))
         raise BadInputError(f"{name} cannot be read as an image: {reason}") from error
+
+
+def _by_ffmpeg(file: Path | BinaryIO) -> Any:
+    """An image in a format that FFmpeg alone reads, such as EXR or HDR; None if it does not."""
+    with suppress(Exception):  # PyAV raises errors of many types, and may be missing.
+        import av
+
+        pictures = ",".join(name for name in av.formats_available if name.endswith("_pipe"))
+        with av.open(file, options={"format_whitelist": pictures}) as container:
+            return next(container.decode(video=0)).to_image()
+    return None
 
 
 def is_heic(file: Path | BinaryIO) -> bool:
@@ -152,8 +177,10 @@ def _to_srgb(image: Image) -> Image:
         plain = _converted(plain, profile)
     if plain.mode not in ("RGB", "RGBA"):
         plain = plain.convert("RGB")
-    is_opaque = plain.mode == "RGBA" and plain.getchannel("A").getextrema() == (255, 255)
-    return plain.convert("RGB") if is_opaque else plain
+    if plain.mode == "RGBA" and plain.getchannel("A").getextrema() == (255, 255):
+        plain = plain.convert("RGB")
+    plain.info = {}  # what the file says of its own colours and compression is no longer true
+    return plain
 
 
 def _converted(image: Image, profile: bytes | None) -> Image:
@@ -185,3 +212,25 @@ def to_opaque(image: Image) -> Image:
     light = ImageStat.Stat(seen.convert("L"), alpha.point(lambda value: 255 * (value > 127)))
     paper = "black" if light.count[0] and light.mean[0] > 200 else "white"
     return Images.alpha_composite(Images.new("RGBA", seen.size, paper), seen).convert("RGB")
+
+
+def to_portable(path: Path, mime: str | None, longest: int = 1_000_000) -> tuple[bytes, str]:
+    """An image as other machines and models take it: upright, in a common format, at most `longest` pixels.
+
+    Returns:
+        The content and its media type: those of the file itself, if it is all of that.
+
+    Raises:
+        BadInputError: the file cannot be read as an image.
+    """
+    with identified(path) as header:
+        is_turned = header.getexif().get(_ORIENTATION, 1) != 1
+        fits = max(header.size) <= longest and not header.mode.startswith(("I", "F"))
+    if mime in _PORTABLE and fits and not is_turned:
+        return path.read_bytes(), mime
+    image, _ = open_image(path)
+    is_lossy = mime in PHOTOS or max(image.size) > longest
+    image.thumbnail((longest, longest))
+    content, name = io.BytesIO(), "jpeg" if is_lossy and image.mode == "RGB" else "png"
+    image.save(content, name, quality=95)
+    return content.getvalue(), f"image/{name}"

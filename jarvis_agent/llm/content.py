@@ -8,7 +8,6 @@ model.invoke(messages_for(model, messages))              # files where the API o
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.messages.block_translators import register_translator
 
 from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.images import to_portable
 from jarvis_agent.core.types import Resource
 
 ContentForm = Literal["text", "blocks", "auto"]
@@ -121,23 +121,13 @@ def _block(file: Resource, kinds: frozenset[str]) -> dict[str, Any] | None:
     if file.path is None or kind not in kinds:
         return None
     try:
-        if kind == "image" and (image := _scaled_down(file)):
-            return image
+        if kind == "image":
+            content, mime = to_portable(file.path, file.mime, MAX_SIDE)
+            if len(content) > MAX_BLOCK_BYTES:
+                return None
+            return {"type": kind, "base64": base64.b64encode(content).decode(), "mime_type": mime}
         if file.path.stat().st_size > MAX_BLOCK_BYTES:
             return None
-        name = {} if kind == "image" else {"filename": file.path.name}
-        return {**file.to_content_block(), "type": kind, **name}
+        return {**file.to_content_block(), "type": kind, "filename": file.path.name}
     except (BadInputError, OSError):
         return None
-
-
-def _scaled_down(file: Resource) -> dict[str, Any] | None:
-    """An image that is scaled down; None if its file is small enough as it is."""
-    image = file.to_pil()
-    if max(image.size) <= MAX_SIDE and file.mime in ("image/png", "image/jpeg", "image/webp"):
-        return None
-    image.thumbnail((MAX_SIDE, MAX_SIDE))
-    name, content = ("png" if image.mode == "RGBA" else "jpeg"), io.BytesIO()
-    image.save(content, name)
-    data = base64.b64encode(content.getvalue()).decode()
-    return {"type": "image", "base64": data, "mime_type": f"image/{name}"}

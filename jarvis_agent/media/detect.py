@@ -76,6 +76,8 @@ _BINARY: dict[str, tuple[Modality, str]] = {
     ".ods": ("table", ODS),
     ".heic": ("image", "image/heic"),
     ".webp": ("image", "image/webp"),
+    ".png": ("image", "image/png"),
+    ".jpg": ("image", "image/jpeg"),
     ".m4a": ("audio", "audio/mp4"),
     ".wav": ("audio", "audio/wav"),
     ".flac": ("audio", "audio/flac"),
@@ -237,7 +239,7 @@ def _of_image(file: BinaryIO, path: Path) -> tuple[Modality, str] | None:
     file.seek(0)
     try:
         with identified(file, str(path)) as image:
-            return "image", Image.MIME.get(image.format or "", f"image/x-{image.format}".lower())
+            return "image", Image.MIME.get(image.format or "", f"image/x-{image.format or 'other'}".lower())
     except BadInputError as error:
         if type(error.__cause__).__name__ == "DecompressionBombError":
             raise InputError(str(error)) from error
@@ -252,7 +254,7 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
             covers = [
                 stream.disposition & stream.disposition.attached_pic for stream in container.streams.video
             ]
-            kind: Modality = "audio" if all(covers) else "image" if name.endswith("_pipe") else "video"
+            kind: Modality = "audio" if all(covers) else "video"
             if not (container.streams.audio or container.streams.video):
                 return None
             if name not in _SIGNED:

@@ -17,27 +17,33 @@ MARKS = (
 )
 """Byte order marks; that of UTF-32 begins with one of UTF-16."""
 
-_ASSUMED = {
-    "cp1252": "Windows-1252",
-    "gb18030": "GB18030",
-    "cp932": "Shift-JIS",
-    "big5": "Big5",
-    "cp949": "EUC-KR",
-    "euc_jp": "EUC-JP",
-    "cp1251": "Windows-1251",
-    "cp1250": "Windows-1250",
-    "cp1253": "Windows-1253",
-    "cp1254": "Windows-1254",
-    "cp1255": "Windows-1255",
-    "cp1256": "Windows-1256",
-    "cp1257": "Windows-1257",
-    "cp874": "Windows-874",
-    "koi8_r": "KOI8-R",
-    "mac_roman": "Mac Roman",
-    "cp850": "DOS 850",
-    "utf_16_le": "UTF-16",
-    "utf_16_be": "UTF-16",
-}
+_COMMON = (
+    "cp1252",
+    "gb18030",
+    "cp932",
+    "shift_jis",
+    "big5",
+    "cp949",
+    "euc_jp",
+    "cp1251",
+    "cp1250",
+    "cp1253",
+    "cp1254",
+    "cp1255",
+    "cp1256",
+    "cp1257",
+    "cp874",
+    "koi8_r",
+    "mac_roman",
+    "utf_16_le",
+    "utf_16_be",
+    "cp866",
+    "iso8859_5",
+    "mac_cyrillic",
+    "iso8859_2",
+    "iso8859_7",
+    "cp855",
+)
 """Encodings without a mark, by Python's name; of equally plausible ones the first is assumed."""
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
@@ -77,20 +83,26 @@ def certain_encoding(content: bytes) -> str | None:
 
 
 def _guess(sample: bytes) -> tuple[str, list[str]]:
-    from charset_normalizer import from_bytes
+    from charset_normalizer import CharsetMatch, from_bytes
 
     is_wide = b"\0" in sample
-    names = [name for name in _ASSUMED if is_wide == name.startswith("utf")]
+
+    def rank(match: CharsetMatch) -> tuple[float, bool, float, int]:
+        is_common = match.encoding in _COMMON
+        place = _COMMON.index(match.encoding) if is_common else 0
+        return round(match.chaos, 1), not is_common, -round(match.coherence, 2), place
+
     whole = sample[: len(sample) // 2 * 2] if is_wide else sample
-    matches = from_bytes(whole, cp_isolation=names, preemptive_behaviour=False, enable_fallback=False)
-    ranked = sorted(
-        (match.chaos, -round(match.coherence, 1), names.index(match.encoding), str(match))
-        for match in matches
-    )
-    if not ranked or not _is_plausible(ranked[0][3], is_wide):
+    matches = [match for match in from_bytes(whole) if match.encoding.startswith("utf") == is_wide]
+    if not matches or not _is_plausible(str(best := min(matches, key=rank)), is_wide):
         raise UnicodeDecodeError("text", sample[:16], 0, 1, "no known encoding fits")
-    name = names[ranked[0][2]]
-    return name, [f"the encoding {_ASSUMED[name]} was assumed"]
+    return best.encoding, [f"the encoding {_label(best.encoding)} was assumed"]
+
+
+def _label(encoding: str) -> str:
+    """An encoding as people know it: Windows-1252 for "cp1252"."""
+    is_windows = encoding.startswith(("cp125", "cp874"))
+    return f"Windows-{encoding[2:]}" if is_windows else encoding.upper().replace("_", "-")
 
 
 def _is_plausible(text: str, is_wide: bool) -> bool:

@@ -237,7 +237,7 @@ class ResourceStore:
             return None
         if file := self.access.find_path(name):
             return file
-        if name in self._mentioned and not _URL.match(name):
+        if name in self._mentioned:
             return await self._lookup(name)
         return await asyncio.to_thread(self.access.find_planned, name)
 

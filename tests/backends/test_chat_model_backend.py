@@ -50,7 +50,7 @@ async def ask(server: OpenAIDouble, task: str, **inputs: Any) -> Any:
 @pytest.fixture
 def image(tmp_path: Path) -> Resource:
     path = tmp_path / "cat.png"
-    path.write_bytes(b"png data")
+    Image.new("RGB", (2, 2), "red").save(path)
     return Resource(kind="image", path=path, mime="image/png")
 
 

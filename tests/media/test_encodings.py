@@ -23,12 +23,12 @@ def test_a_certain_encoding_has_no_note(encoding: str) -> None:
         ("cp1251", "Windows-1251", "Имя,Город\nИван,Москва\nОльга,Казань\n"),
         ("cp1250", "Windows-1250", "Zażółć gęślą jaźń. Dziękuję bardzo."),
         ("gb18030", "GB18030", "姓名,城市\n王小明,北京\n张伟,上海\n"),
-        ("big5", "Big5", "姓名,城市\n王小明,臺北\n陳大文,高雄\n"),
-        ("cp932", "Shift-JIS", "氏名,住所\n田中太郎,東京都\n鈴木花子,大阪府\n"),
-        ("cp949", "EUC-KR", "안녕하세요. 오늘 날씨가 좋습니다."),
-        ("utf-16-le", "UTF-16", "The weather is fine."),
-        ("utf-16-be", "UTF-16", "The weather is fine."),
-        ("utf-16-le", "UTF-16", "今天天气很好,我们去公园散步吧。\n" * 3),
+        ("big5", "BIG5", "姓名,城市\n王小明,臺北\n陳大文,高雄\n"),
+        ("cp932", "CP932", "氏名,住所\n田中太郎,東京都\n鈴木花子,大阪府\n"),
+        ("cp949", "CP949", "안녕하세요. 오늘 날씨가 좋습니다."),
+        ("utf-16-le", "UTF-16-LE", "The weather is fine."),
+        ("utf-16-be", "UTF-16-BE", "The weather is fine."),
+        ("utf-16-le", "UTF-16-LE", "今天天气很好,我们去公园散步吧。\n" * 3),
     ],
 )
 def test_other_encodings_are_assumed_with_a_note(encoding: str, name: str, text: str) -> None:

@@ -238,6 +238,7 @@ def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
 _FORMAT_NAMES = {
     OLE: "old Office file",
     MARKDOWN: "Markdown",
+    "image/jpeg": "JPEG",
     "audio/mpeg": "MP3",
     "audio/webm": "WEBM",
     "text/plain": "plain text",

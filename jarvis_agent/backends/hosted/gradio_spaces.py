@@ -28,7 +28,6 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.chat_model import answer_output
 from jarvis_agent.backends.http_errors import expert_error, reply_timeout
 from jarvis_agent.backends.outputs.validators import existing_file
-from jarvis_agent.backends.uploads import is_turned, upload
 from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.errors import (
     BadInputError,
@@ -40,11 +39,12 @@ from jarvis_agent.core.errors import (
     UnsupportedError,
     redacted_cause,
 )
+from jarvis_agent.core.images import open_image, to_portable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.detect import SUFFIXES, detect_media_type
 from jarvis_agent.media.limits import check_pixels
 
 if TYPE_CHECKING:
@@ -279,9 +279,9 @@ def _sent(value: Any, folder: Path) -> Any:
 
     if isinstance(value, Resource) and value.path is not None:
         path = value.path
-        if is_turned(value):
-            content, mime = upload(value)
-            path = folder / f"{path.stem}{'.jpg' if mime == 'image/jpeg' else '.png'}"
+        if value.kind == "image":
+            content, mime = to_portable(path, value.mime)
+            path = folder / f"{path.stem}{SUFFIXES[mime]}"
             path.write_bytes(content)
         return handle_file(str(path))
     if isinstance(value, list | tuple):
@@ -322,11 +322,8 @@ def _received(value: Any, call: Call, downloads: Path) -> Any:
 
 
 def _content(path: Path, call: Call) -> Any:
-    from PIL import Image
-
     kind, mime = detect_media_type(path)
     if kind == "image" and mime != "image/gif":
         check_pixels(path, call.settings.max_pixels)
-        with Image.open(path) as image:
-            return image.copy()
+        return open_image(path)[0]
     return str(shutil.copyfile(path, call.new_path(path.suffix)))

@@ -27,7 +27,6 @@ from jarvis_agent.backends.base import Call, labels_of, sentences_of
 from jarvis_agent.backends.chat_model import user_message
 from jarvis_agent.backends.hosted.endpoint_replies import read_reply
 from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
-from jarvis_agent.backends.uploads import upload
 from jarvis_agent.core.errors import (
     BadInputError,
     ExpertError,
@@ -36,6 +35,7 @@ from jarvis_agent.core.errors import (
     UnsupportedError,
     redacted_cause,
 )
+from jarvis_agent.core.images import to_portable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Resource
@@ -275,16 +275,24 @@ def _inputs(**names: str) -> Callable[[Call], Mapping[str, Any]]:
     """The method's arguments from the task's: `_inputs(prompt="text")`; files become typed bytes."""
 
     def arguments(call: Call) -> Mapping[str, Any]:
-        from huggingface_hub.inference._common import MimeBytes
-
         values = {name: call.inputs.get(argument) for name, argument in names.items()}
         return {
-            name: MimeBytes(*upload(value)) if isinstance(value, Resource) and value.path else value
+            name: _content(value) if isinstance(value, Resource) and value.path else value
             for name, value in values.items()
             if value is not None
         }
 
     return arguments
+
+
+def _content(file: Resource) -> Any:
+    """A file as typed bytes; a picture upright, since boxes that come back have to fit what is shown."""
+    from huggingface_hub.inference._common import MimeBytes
+
+    assert file.path is not None
+    if file.kind == "image":
+        return MimeBytes(*to_portable(file.path, file.mime))
+    return MimeBytes(file.path.read_bytes(), file.mime)
 
 
 _TEXT = _inputs(text="text")

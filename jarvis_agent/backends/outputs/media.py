@@ -37,7 +37,7 @@ from jarvis_agent.backends.outputs.validators import (
     to_matrix,
 )
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
-from jarvis_agent.core.images import to_opaque
+from jarvis_agent.core.images import PHOTOS, to_opaque
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.tasks.spec import MEDIA, ArgKind
 from jarvis_agent.core.text import clean, replace_surrogates
@@ -316,8 +316,8 @@ def _scene(raw: Any) -> Any:
     return scene
 
 
-_PHOTOS, _QUALITY = ("image/jpeg", "image/heic"), 92
-"""Media types of photos, and the quality of JPEG files."""
+_QUALITY = 92
+"""Of JPEG files."""
 
 MAX_PROMPT = 2_000
 """Characters of a prompt in the metadata of an image."""
@@ -372,7 +372,7 @@ def save_image(image: Image, call: Call, name: str) -> Resource:
         origin["prompt"] = clean(replace_surrogates(redact(prompt)))[:MAX_PROMPT]
     origin["seed"] = str(call.settings.seed)
     given = call.inputs.get("image")
-    is_photo = isinstance(given, Resource) and given.mime in _PHOTOS and call.spec.category != "control"
+    is_photo = isinstance(given, Resource) and given.mime in PHOTOS and call.spec.category != "control"
     if is_photo and image.mode == "RGB":
         path = call.new_path(".jpg")
         image.save(path, format="JPEG", quality=_QUALITY, comment=json.dumps(origin).encode())

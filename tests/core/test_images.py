@@ -1,0 +1,165 @@
+"""Images as tasks take them: upright, in 8 bits and sRGB, on paper where they are transparent."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageCms, ImageDraw
+
+from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.images import identified, open_image, to_opaque, to_portable
+
+
+def written(path: Path, size: tuple[int, int] = (60, 20)) -> Image.Image:
+    """Black letters on nothing."""
+    image = Image.new("RGBA", size, (0, 0, 0, 0))
+    ImageDraw.Draw(image).rectangle((20, 5, 40, 15), fill="black")
+    return image
+
+
+def palette_with_transparency(image: Image.Image) -> Image.Image:
+    flat = Image.new("P", image.size, 0)
+    flat.putpalette([0, 0, 0, 0, 0, 0])
+    flat.paste(1, mask=image.getchannel("A"))
+    flat.info["transparency"] = 0
+    return flat
+
+
+@pytest.mark.parametrize(
+    ("suffix", "mode"),
+    [
+        ("png", "RGBA"),
+        ("png", "LA"),
+        ("png", "P"),
+        ("png", "1"),
+        ("webp", "RGBA"),
+        ("webp", "LA"),
+        ("gif", "RGBA"),
+        ("gif", "P"),
+        ("tif", "RGBA"),
+        ("tif", "LA"),
+    ],
+)
+def test_what_is_transparent_is_white_paper_for_readers(mode: str, suffix: str, tmp_path: Path) -> None:
+    image, options = written(tmp_path), dict[str, Any]()
+    if mode == "P":
+        image, options = palette_with_transparency(image), {"transparency": 0}
+    elif mode == "1":  # a colour key
+        image, options = image.getchannel("A").convert("1"), {"transparency": 0}
+    elif mode == "LA":
+        image = image.convert("LA")
+    image.save(path := tmp_path / f"a.{suffix}", **options)
+    opened, notes = open_image(path)
+    assert (opened.mode, notes) == ("RGBA", [])
+    seen = to_opaque(opened)
+    if mode != "1":
+        assert (seen.getpixel((0, 0)), seen.getpixel((30, 10))) == ((255, 255, 255), (0, 0, 0))
+    assert seen.getpixel((0, 0)) != seen.getpixel((30, 10))
+
+
+def test_light_letters_are_on_black_paper() -> None:
+    image = Image.new("RGBA", (30, 10), (0, 0, 0, 0))
+    ImageDraw.Draw(image).rectangle((5, 2, 20, 8), fill="white")
+    seen = to_opaque(image)
+    assert (seen.getpixel((0, 0)), seen.getpixel((10, 5))) == ((0, 0, 0), (255, 255, 255))
+
+
+def test_an_opaque_image_has_no_alpha(tmp_path: Path) -> None:
+    Image.new("RGBA", (4, 4), "red").save(tmp_path / "a.png")
+    assert open_image(tmp_path / "a.png")[0].mode == "RGB"
+
+
+@pytest.mark.parametrize(
+    ("values", "seen", "note"),
+    [
+        (np.array([[0, 65_535], [32_896, 257]], np.uint16), [[0, 255], [128, 1]], None),
+        (np.array([[0, 4_095], [2_048, 0]], np.uint16), [[0, 255], [127, 0]], "0–4095"),
+        (np.array([[0, 255], [128, 7]], np.uint16), [[0, 255], [128, 7]], None),
+        (np.array([[0.0, 1.0], [0.5, 0.1]], np.float32), [[0, 255], [127, 25]], None),
+        (np.array([[-5.0, 5.0], [0.0, 0.0]], np.float32), [[0, 255], [127, 127]], "-5–5"),
+        (np.array([[0, 65_535], [32_896, 257]], np.int32), [[0, 255], [128, 1]], None),
+    ],
+)
+def test_deep_images_are_scaled_to_8_bits(values: Any, seen: Any, note: str | None, tmp_path: Path) -> None:
+    Image.fromarray(values).save(tmp_path / "a.tif")
+    image, notes = open_image(tmp_path / "a.tif")
+    assert image.mode == "RGB"
+    assert np.abs(np.asarray(image)[..., 0].astype(int) - seen).max() <= 1
+    assert notes == ([] if note is None else [f"the brightness was stretched from {note}"])
+
+
+def test_an_image_without_finite_numbers_is_refused_by_name(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[np.inf, 1.0]], np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(BadInputError, match=r"a\.tif cannot be read as an image: .*not finite"):
+        open_image(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize(
+    ("name", "noted"), [("a.gif", True), ("a.tif", True), ("a.webp", True), ("a.jpg", False)]
+)
+def test_of_several_frames_the_first_is_used_and_said(name: str, noted: bool, tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "green", "blue")]
+    frames[0].save(tmp_path / name, save_all=noted, **({"append_images": frames[1:]} if noted else {}))
+    image, notes = open_image(tmp_path / name)
+    assert notes == (["the first of 3 frames or pages was used"] if noted else [])
+    assert image.getpixel((4, 4))[0] > 200  # type: ignore[index]
+    if noted:
+        second, notes = open_image(tmp_path / name, 1)
+        assert (second.getpixel((4, 4))[1] > 100, notes) == (True, [])  # type: ignore[index]
+
+
+def test_colours_of_a_profile_become_those_of_srgb(tmp_path: Path) -> None:
+    lab = ImageCms.createProfile("LAB")
+    cms = ImageCms.buildTransform(ImageCms.createProfile("sRGB"), lab, "RGB", "LAB")
+    red = ImageCms.applyTransform(Image.new("RGB", (4, 4), (200, 30, 30)), cms)
+    assert red is not None
+    red.save(tmp_path / "a.tif")
+    image, _ = open_image(tmp_path / "a.tif")
+    assert image.mode == "RGB"
+    assert np.abs(np.asarray(image)[0, 0].astype(int) - (200, 30, 30)).max() <= 3
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    Image.new("RGB", (4, 4), "red").save(tmp_path / "b.png", icc_profile=profile)
+    image, _ = open_image(tmp_path / "b.png")
+    assert (image.getpixel((0, 0)), image.info.get("icc_profile")) == ((255, 0, 0), None)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "CMYK"])
+def test_every_mode_becomes_rgb(mode: str, tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4), "white").convert(mode).save(tmp_path / "a.tif")
+    image, notes = open_image(tmp_path / "a.tif")
+    assert (image.mode, image.getpixel((0, 0)), notes) == ("RGB", (255, 255, 255), [])
+
+
+def heic(path: Path) -> Path:
+    """What every reader takes for HEIC by its first bytes."""
+    path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
+    return path
+
+
+def test_heic_without_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pi_heif", None)
+    with (
+        pytest.raises(BadInputError, match=r'HEIC picture needs the extra "heic"'),
+        identified(heic(tmp_path / "a.jpg")),
+    ):
+        pass
+
+
+def test_an_image_for_other_machines_is_upright_and_in_a_common_format(tmp_path: Path) -> None:
+    sideways = Image.Exif()
+    sideways[0x0112] = 6
+    image = Image.new("RGB", (40, 20), "red")
+    image.save(tmp_path / "turned.jpg", exif=sideways)
+    image.save(tmp_path / "plain.jpg")
+    image.save(tmp_path / "a.tif")
+    assert to_portable(tmp_path / "plain.jpg", "image/jpeg")[0] == (tmp_path / "plain.jpg").read_bytes()
+    for name, form, size in (("turned.jpg", "jpeg", (20, 40)), ("a.tif", "png", (40, 20))):
+        content, mime = to_portable(tmp_path / name, "image/jpeg" if form == "jpeg" else "image/tiff")
+        assert (Image.open(io.BytesIO(content)).size, mime) == (size, f"image/{form}")
+    written(tmp_path).save(tmp_path / "a.bmp")
+    small, mime = to_portable(tmp_path / "plain.jpg", "image/jpeg", 10)
+    assert (Image.open(io.BytesIO(small)).size, mime) == ((10, 5), "image/jpeg")

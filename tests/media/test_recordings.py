@@ -1,0 +1,196 @@
+"""Recordings and videos: what a container holds, its channels, its damage, and which way is up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jarvis_agent.core.errors import BadInputError, InputError
+from jarvis_agent.media.audio import decode_audio, probe_audio, read_audio, read_voices
+from jarvis_agent.media.detect import detect_media_type
+
+av, soundfile = pytest.importorskip("av"), pytest.importorskip("soundfile")
+
+from jarvis_agent.media.video import probe_video, spread_frames, to_mp4  # noqa: E402
+
+RATE = 16_000
+TONE = (0.3 * np.sin(np.arange(RATE) * 0.2)).astype(np.float32)
+OTHER = np.random.default_rng(0).normal(0, 0.1, RATE).astype(np.float32)
+
+
+def record(path: Path, codec: str, channels: Any, form: str | None = None, cover: bool = False) -> Path:
+    """A recording of these channels, each shape (samples,)."""
+    layout = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}[len(channels)]
+    with av.open(path, "w", format=form) as made:
+        stream = made.add_stream(
+            codec, rate={"libopus": 48_000, "wmav2": 44_100}.get(codec, RATE), layout=layout
+        )
+        stream.bit_rate = 96_000
+        packed = np.stack(channels, axis=1).reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(packed, format="flt", layout=layout)
+        frame.rate = RATE
+        resampler = av.AudioResampler(stream.format, layout, stream.rate)
+        for part in [*resampler.resample(frame), *resampler.resample(None)]:
+            made.mux(stream.encode(part))
+        made.mux(stream.encode(None))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "form", "mime"),
+    [
+        ("memo.m4a", "aac", "mp4", "audio/mp4"),
+        ("memo.mp4", "aac", "mp4", "audio/mp4"),
+        ("memo.3gp", "aac", "3gp", "audio/mp4"),
+        ("voice.webm", "libopus", "webm", "audio/webm"),
+        ("voice.mka", "aac", "matroska", "audio/x-matroska"),
+        ("voice.wma", "wmav2", "asf", "audio/x-ms-asf"),
+        ("voice.ts", "aac", "mpegts", "audio/mp2t"),
+        ("voice.aac", "aac", "adts", "audio/aac"),
+        ("voice.oga", "libopus", "ogg", "audio/ogg"),
+        ("voice.aiff", "pcm_s16be", "aiff", "audio/x-aiff"),
+        ("voice", "libmp3lame", "mp3", "audio/mpeg"),
+    ],
+)
+def test_a_container_without_pictures_is_sound(
+    name: str, codec: str, form: str, mime: str, tmp_path: Path
+) -> None:
+    path = record(tmp_path / name, codec, [TONE], form)
+    assert detect_media_type(path) == ("audio", mime)
+    samples, notes = read_audio(path, RATE)
+    assert len(samples) == pytest.approx(RATE, rel=0.2)
+    assert (np.abs(samples).max() > 0.2, notes) == (True, [])
+
+
+@pytest.mark.parametrize("name", ["a.ogv", "a.avi", "a.ts", "a.mkv", "a.mov", "a.bin"])
+def test_a_container_with_pictures_is_a_video(name: str, tmp_path: Path) -> None:
+    form = {"a.ogv": "ogg", "a.ts": "mpegts", "a.mov": "mov", "a.bin": "mp4"}.get(name)
+    with av.open(tmp_path / name, "w", format=form) as made:
+        stream = made.add_stream("libvpx" if form == "ogg" else "mpeg4", rate=8)
+        stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv420p"
+        for _ in range(4):
+            made.mux(stream.encode(av.VideoFrame.from_image(Image.new("RGB", (32, 24), "red"))))
+        made.mux(stream.encode(None))
+    assert detect_media_type(tmp_path / name)[0] == "video"
+
+
+@pytest.mark.parametrize("count", [6, 8])
+@pytest.mark.parametrize(("form", "codec"), [("mp4", "aac"), ("webm", "libopus"), ("flac", "flac")])
+def test_surround_sound_is_read(form: str, codec: str, count: int, tmp_path: Path) -> None:
+    quiet = np.zeros(RATE, np.float32)
+    path = record(tmp_path / "a", codec, [quiet, quiet, TONE, *[quiet] * (count - 3)], form)
+    assert decode_audio(path)[0].shape[1] == count
+    samples, _ = read_audio(path, RATE)
+    assert np.abs(samples[2_000:-2_000]).max() == pytest.approx(0.3, abs=0.08), "the centre is not drowned"
+
+
+@pytest.mark.parametrize(
+    ("channels", "heard", "note"),
+    [
+        ([TONE, TONE], [TONE], ""),
+        ([TONE, -TONE], [TONE], "the strongest of 2 channels was used"),
+        ([TONE, np.zeros_like(TONE)], [TONE], ""),
+        ([TONE, OTHER], [TONE, OTHER], ""),
+    ],
+)
+def test_channels_do_not_cancel_or_cover_each_other(
+    channels: Any, heard: Any, note: str, tmp_path: Path
+) -> None:
+    soundfile.write(tmp_path / "a.wav", np.stack(channels, axis=1), RATE, subtype="FLOAT")
+    voices, notes = read_voices(tmp_path / "a.wav", RATE)
+    for voice, wanted in zip(voices, heard, strict=True):
+        assert np.allclose(abs(voice), abs(wanted), atol=1e-4)
+    assert notes == [note] * bool(note)
+    alone, notes = read_audio(tmp_path / "a.wav", RATE)
+    assert np.allclose(abs(alone), abs(heard[0]), atol=1e-4)
+    assert bool(notes) == (bool(note) or len(heard) > 1)
+
+
+def test_samples_that_are_not_numbers_are_silence(tmp_path: Path) -> None:
+    broken = TONE.copy()
+    broken[100:200], broken[300] = np.nan, np.inf
+    soundfile.write(tmp_path / "a.wav", broken, RATE, subtype="FLOAT")
+    samples, notes = read_audio(tmp_path / "a.wav", RATE)
+    assert np.isfinite(samples).all()
+    assert notes == ["101 samples are not numbers, and were taken as silence"]
+    soundfile.write(tmp_path / "b.wav", np.full(100, np.nan), RATE, subtype="FLOAT")
+    with pytest.raises(BadInputError, match=r"b\.wav holds no sound: its samples are not numbers"):
+        read_audio(tmp_path / "b.wav", RATE)
+
+
+@pytest.mark.parametrize(("name", "codec"), [("a.mp3", "libmp3lame"), ("a.mka", "aac"), ("a.flac", "flac")])
+def test_a_recording_that_breaks_off_is_read_to_there(name: str, codec: str, tmp_path: Path) -> None:
+    path = record(tmp_path / name, codec, [OTHER])
+    whole = len(decode_audio(path)[0])
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 6 // 10])
+    part = len(decode_audio(path)[0])
+    assert 0.3 * whole < part < 0.9 * whole
+    assert 0.3 < probe_audio(path).duration < 0.9
+
+
+def test_damage_in_the_middle_is_left_out_with_a_note(tmp_path: Path) -> None:
+    path = record(tmp_path / "a.m4a", "aac", [OTHER], "mp4")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 1000] = b"\xff" * 1000
+    path.write_bytes(content)
+    samples, _, notes = decode_audio(path)
+    assert len(samples) > RATE // 4
+    assert notes == ["damaged parts of the audio were left out"]
+
+
+@pytest.fixture
+def film(tmp_path: Path) -> Path:
+    """A film whose left half is red, stored in 32 × 16 and to be turned by 90 degrees."""
+    image = Image.new("RGB", (32, 16), "blue")
+    image.paste("red", (0, 0, 16, 16))
+    path = tmp_path / "film.mp4"
+    with av.open(path, "w") as made:
+        stream = made.add_stream("mpeg4", rate=8)
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv420p"
+        stream.set_display_rotation(90)
+        for _ in range(4):
+            made.mux(stream.encode(av.VideoFrame.from_image(image)))
+        made.mux(stream.encode(None))
+    return path
+
+
+def test_a_turned_video_is_upright_everywhere(film: Path, tmp_path: Path) -> None:
+    facts = probe_video(film)
+    assert (facts.width, facts.height, facts.frames) == (16, 32, 4)
+    ((_, before),) = spread_frames(film, 1)
+    assert before.size == (16, 32)
+    to_mp4(film, tmp_path / "new.mp4")
+    ((_, after),) = spread_frames(tmp_path / "new.mp4", 1)
+    assert after.size == before.size
+    tops = [image.getpixel((8, 4)) for image in (before, after)]
+    assert np.abs(np.subtract(*tops)).max() < 40, "the same half is on top"
+
+
+def test_frames_are_counted_where_the_rate_is_impossible(tmp_path: Path) -> None:
+    with av.open(tmp_path / "a.mkv", "w") as made:
+        stream = made.add_stream("mjpeg", rate=1000)
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuvj420p"
+        for place in range(6):
+            frame = av.VideoFrame.from_image(Image.new("RGB", (32, 16)))
+            frame.pts = place * 100
+            made.mux(stream.encode(frame))
+        made.mux(stream.encode(None))
+    facts = probe_video(tmp_path / "a.mkv")
+    assert facts.frames == 6
+    assert facts.fps < 20
+
+
+def test_lists_of_other_files_are_not_opened(film: Path, tmp_path: Path) -> None:
+    """FFmpeg would read the files, and fetch the addresses, that a play list names."""
+    playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{film}\n#EXT-X-ENDLIST\n"
+    (tmp_path / "a.m3u8").write_text(playlist)
+    assert detect_media_type(tmp_path / "a.m3u8") == ("text", "text/plain")
+    (tmp_path / "b.m3u8").write_bytes(playlist.encode() + b"\0\xff")
+    with pytest.raises(InputError, match="is damaged, or not a supported file type"):
+        detect_media_type(tmp_path / "b.m3u8")
+    with pytest.raises(BadInputError, match=r"b\.m3u8 cannot be read as a video"):
+        probe_video(tmp_path / "b.m3u8")
