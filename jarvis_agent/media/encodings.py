@@ -17,33 +17,10 @@ MARKS = (
 )
 """Byte order marks; that of UTF-32 begins with one of UTF-16."""
 
-_COMMON = (
-    "cp1252",
-    "gb18030",
-    "cp932",
-    "shift_jis",
-    "big5",
-    "cp949",
-    "euc_jp",
-    "cp1251",
-    "cp1250",
-    "cp1253",
-    "cp1254",
-    "cp1255",
-    "cp1256",
-    "cp1257",
-    "cp874",
-    "koi8_r",
-    "mac_roman",
-    "utf_16_le",
-    "utf_16_be",
-    "cp866",
-    "iso8859_5",
-    "mac_cyrillic",
-    "iso8859_2",
-    "iso8859_7",
-    "cp855",
-)
+_COMMON = (  # noqa: SIM905
+    "cp1252 gb18030 cp932 shift_jis big5 cp949 euc_jp cp1251 cp1250 cp1253 cp1254 cp1255 cp1256 cp1257 cp874 "
+    "koi8_r mac_roman utf_16_le utf_16_be cp866 iso8859_5 mac_cyrillic iso8859_2 iso8859_7 cp855"
+).split()
 """Encodings without a mark, by Python's name; of equally plausible ones the first is assumed."""
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")

@@ -29,20 +29,13 @@ def palette_with_transparency(image: Image.Image) -> Image.Image:
     return flat
 
 
+TRANSPARENT = {"RGBA": "png webp gif tif", "LA": "png webp tif", "P": "png gif", "1": "png"}
+"""Formats that have each kind of transparency."""
+
+
 @pytest.mark.parametrize(
     ("suffix", "mode"),
-    [
-        ("png", "RGBA"),
-        ("png", "LA"),
-        ("png", "P"),
-        ("png", "1"),
-        ("webp", "RGBA"),
-        ("webp", "LA"),
-        ("gif", "RGBA"),
-        ("gif", "P"),
-        ("tif", "RGBA"),
-        ("tif", "LA"),
-    ],
+    [(suffix, mode) for mode, suffixes in TRANSPARENT.items() for suffix in suffixes.split()],
 )
 def test_what_is_transparent_is_white_paper_for_readers(mode: str, suffix: str, tmp_path: Path) -> None:
     image, options = written(tmp_path), dict[str, Any]()
