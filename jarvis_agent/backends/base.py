@@ -24,6 +24,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.audio import read_audio, read_voices
+from jarvis_agent.media.tables import Table, read_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,6 +92,15 @@ class Call:
         if len(voices) > 1:
             self._noted((None, ["the two channels were transcribed one after the other"]))
         return voices
+
+    def table(self, name: str = "table") -> Table:
+        """A table; notes are added.
+
+        Raises:
+            BadInputError: the file cannot be read as a table.
+        """
+        table = read_table(self._path(name))
+        return self._noted((table, table.notes))
 
     def _path(self, name: str) -> Path:
         resource: Resource = self.inputs[name]

@@ -38,7 +38,6 @@ from jarvis_agent.llm.chat_model import local_model, model_name, openai_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.json_stream import read_json
 from jarvis_agent.llm.usage import STAGE_KEY
-from jarvis_agent.media.tables import read_table
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -371,9 +370,9 @@ class ChatExpert:
 
     def _table(self) -> tuple[str, int, int]:
         """What fits of the table, as CSV; the number of rows that this has; and of all rows. Blocks."""
-        columns = read_table(self.call.inputs["table"])
-        rows = list(zip(*columns.values(), strict=True))
-        lines, left = [_csv_line(list(columns))], self.room
+        cells = self.call.table().cells
+        rows = list(zip(*cells.values(), strict=True))
+        lines, left = [_csv_line(list(cells))], self.room
         for row in rows:
             line = _csv_line(row)
             left -= count_tokens(line)

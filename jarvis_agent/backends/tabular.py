@@ -5,8 +5,7 @@
 
 A .skops file lists the types of its objects. Types that skops trusts are loaded; all others, including
 decision trees, need JARVIS_TRUST_REMOTE_CODE=1. Pickles are never loaded. Chronos models are Chronos-Bolt,
-Chronos-2, and those based on T5; each numeric column is one series, and columns of dates or row numbers only
-order the rows.
+Chronos-2, and those based on T5; each numeric column is one series, and a column of dates orders the rows.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.tables import Cell, Columns, read_table
+from jarvis_agent.media.tables import Cell, Columns, Table
 
 TABULAR_TASKS = {"tabular-classification": "is_classifier", "tabular-regression": "is_regressor"}
 """Task type → function of sklearn.base that recognises its models."""
@@ -48,7 +48,7 @@ class TableModel:
     nbytes: int
 
     def __call__(self, call: Call) -> dict[str, Any]:
-        rows = self._rows(read_table(call.inputs["table"]))
+        rows = self._rows(call.table().columns)
         weighs = call.spec.name == "tabular-classification" and hasattr(self.estimator, "predict_proba")
         try:
             predictions = self.estimator.predict(rows)
@@ -171,6 +171,11 @@ _TIME = re.compile(
 )
 """Names of columns that hold times or row numbers; the empty name is one of them."""
 
+_DATED = re.compile(r"\d{4}[-/]\d|\d+[-/. ]\w+[-/. ]\d|[^\W\d]+\W+\d{4}$")
+"""How dates begin; pandas reads them."""
+
+_CHINESE_DATE = str.maketrans("年月", "--", "日")
+
 
 @dataclass(frozen=True, slots=True)
 class Forecaster:
@@ -188,7 +193,7 @@ class Forecaster:
         import torch
 
         horizon = whole_number(call, "horizon", MAX_HORIZON) or HORIZON
-        series = series_of(read_table(call.inputs["table"]))
+        series = series_of(call.table(), call.notes)
         contexts = [
             torch.tensor([float("nan") if cell is None else cell for cell in cells], dtype=torch.float32)
             for cells in series.values()
@@ -214,7 +219,7 @@ class ChronosBackend(FileBackend):
     """Runs Chronos models."""
 
     name = "chronos"
-    needs = ("torch", "chronos")
+    needs = ("torch", "chronos", "pandas")
     extra = "tabular"
     library = "Chronos"
     libraries = ("chronos-forecasting", "chronos")
@@ -249,20 +254,53 @@ def _is_chronos(candidate: Candidate) -> bool:
     return "chronos_config" in config or "chronos_pipeline_class" in config
 
 
-def series_of(columns: Columns) -> dict[str, list[Any]]:
-    """Return the columns to forecast: numeric ones that do not hold times.
+def series_of(table: Table, notes: list[str]) -> dict[str, list[Any]]:
+    """Return the columns to forecast: numbers that are no times and change. Their rows are in order of time.
 
     Raises:
         BadInputError: there are none.
     """
-    numeric = {
-        name: cells for name, cells in columns.items() if _is_numeric(cells) and not _TIME.fullmatch(name)
+    time, order = _find_order(table)
+    if order:
+        notes.append(f"the rows were ordered by the dates in the column {time}")
+    others = {
+        name: cells for name, cells in table.columns.items() if name != time and not _TIME.fullmatch(name)
     }
+    numeric = {name: cells for name, cells in others.items() if _is_numeric(cells)}
     if not numeric:
-        raise BadInputError(
-            "the table has no column of numbers to forecast; its columns are " + ", ".join(map(repr, columns))
-        )
-    return numeric
+        listed = ", ".join(map(repr, table.columns))
+        raise BadInputError(f"the table has no column of numbers to forecast; its columns are {listed}")
+    changing = {name: cells for name, cells in numeric.items() if len(set(cells)) > 1} or numeric
+    for name, cells in others.items():
+        if name in numeric.keys() - changing.keys():
+            notes.append(f"the column {name} was not forecast: its numbers are all equal")
+        elif name not in numeric and all(re.search(r"\d", str(cell or 0)) for cell in cells):
+            notes.append(
+                f"the column {name} was not forecast: it holds text, such as {brief_text(str(cells[0]), 40)}"
+            )
+    return {name: [cells[row] for row in order] if order else cells for name, cells in changing.items()}
+
+
+def _find_order(table: Table) -> tuple[str | None, list[int]]:
+    """Return the first column of dates, and its rows in order of time; [] if they are in order."""
+    import pandas
+
+    for name, cells in table.cells.items():
+        texts = [cell.strip().translate(_CHINESE_DATE) for cell in cells]
+        if not _DATED.match(texts[0]) and not (_TIME.fullmatch(name) and texts[0][:4].isdecimal()):
+            continue
+        readings: list[Any] = []
+        for is_day_first in (False, True) if "." not in texts[0] else (True, False):
+            with suppress(ValueError, OverflowError), warnings.catch_warnings(action="ignore"):
+                readings.append(pandas.to_datetime(pandas.Series(texts), dayfirst=is_day_first, utc=True))
+        dates = [dates for dates in readings if not dates.hasnans]
+        if any(one.is_monotonic_increasing for one in dates):
+            return name, []
+        if any(one.is_monotonic_decreasing for one in dates):
+            return name, list(range(len(cells)))[::-1]
+        if dates:
+            return name, dates[0].argsort(kind="stable").tolist()
+    return None, []
 
 
 def _is_numeric(cells: list[Cell]) -> bool:

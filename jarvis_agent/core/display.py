@@ -6,6 +6,7 @@ to_html(Path("sales.csv"), "table")     # a <table> of the first rows, and the p
 from __future__ import annotations
 
 import base64
+import codecs
 import csv
 import html
 import itertools
@@ -14,6 +15,8 @@ from pathlib import Path
 ROWS, COLUMNS = 10, 12
 """Limits of a table that is shown."""
 _MAX_CELL_CHARS = 80
+_PREVIEW = 65_536
+"""Bytes of a table that are read to show it."""
 
 MAX_EMBEDDED_BYTES = 20_000_000
 """Of a larger file only the path is shown."""
@@ -32,7 +35,7 @@ def to_html(path: Path | None, kind: str, *, mime: str | None = None, label: str
         return f"<pre>{html.escape(text)}</pre>"
     caption = f"<figcaption><code>{html.escape(str(path))}</code></figcaption>"
     if kind == "table":
-        return f"<figure>{_table(path, mime or '')}{caption}</figure>"
+        return f"<figure>{_table(path)}{caption}</figure>"
     if kind not in _ELEMENTS or path.stat().st_size > MAX_EMBEDDED_BYTES:
         return f"<figure>{caption}</figure>"
     content = base64.b64encode(path.read_bytes()).decode()
@@ -44,12 +47,20 @@ def to_html(path: Path | None, kind: str, *, mime: str | None = None, label: str
     return f"<figure>{element}{caption}</figure>"
 
 
-def _table(path: Path, mime: str) -> str:
+def _table(path: Path) -> str:
     """The header and first rows of a CSV file; "" if it cannot be read."""
-    delimiter = "\t" if mime.endswith("tab-separated-values") else ","
+    from charset_normalizer import from_bytes
+
     try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            lines = list(itertools.islice(csv.reader(file, delimiter=delimiter), ROWS + 2))
+        with path.open("rb") as file:
+            content = file.read(_PREVIEW)
+        try:
+            text = codecs.getincrementaldecoder("utf-8-sig")().decode(content)
+        except UnicodeDecodeError:
+            text = str(from_bytes(content).best() or "")
+        delimiter = max(",;\t|", key=text.partition("\n")[0].count)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        lines = list(itertools.islice(filter(None, reader), ROWS + 2))
     except (OSError, csv.Error):
         return ""
     if len(lines) > ROWS + 1:

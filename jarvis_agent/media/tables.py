@@ -1,30 +1,28 @@
-"""Tables as columns by name, read from CSV dialects and written as plain CSV.
+"""Tables as columns by name, read from CSV files and workbooks as people have them, and written as plain CSV.
 
-columns = read_table(resource)            # {"month": [1, 2], "city": ["Oslo", None], "sales": [3.5, 4.0]}
-rows, names = table_shape(path)           # (2, ["month", "city", "sales"])
-write_table(Path("forecast.csv"), columns)
+table = read_table(path)
+table.columns            # {"zip": ["01234", "00501"], "sales": [1234, None]}
+table.cells              # {"zip": ["01234", "00501"], "sales": ["1,234", "n/a"]}, as they were written
+table.notes              # ["1,234 in the column sales was read as 1234"]
+rows, names = table_shape(path)           # (2, ["zip", "sales"])
+write_table(Path("forecast.csv"), table.columns)
 
-The delimiter (comma, semicolon, tab or bar) is detected, and so is the encoding: UTF-8, UTF-16 with a byte
-order mark, else Windows-1252. A column is numeric if every cell is a number or missing ("", "NA", "null", …).
+A column is numeric if every cell is a number or missing ("", "NA", "null", …). Identifiers stay text: numbers
+with leading zeros, of more than 15 digits, or with the plus sign of a telephone number.
 """
 
 from __future__ import annotations
 
 import csv
-import io
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import islice
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
 
 from jarvis_agent.core.errors import BadInputError
-
-if TYPE_CHECKING:
-    from jarvis_agent.core.types import Resource
+from jarvis_agent.media.table_rows import Row, TableRows, is_missing
 
 Cell = str | float | int | None
 """The value of a cell; None if it is empty."""
@@ -32,107 +30,72 @@ Cell = str | float | int | None
 Columns = dict[str, list[Cell]]
 """Columns of equal length by name."""
 
-MAX_ROWS, MAX_CELLS, MAX_LINE = 1_000_000, 20_000_000, 1_000_000
-"""Maximum numbers of rows, of cells (each takes about 50 bytes of memory), and of characters in a line."""
+MAX_ROWS, MAX_CELLS = 1_000_000, 20_000_000
+"""Maximum numbers of rows and of cells; each takes about 150 bytes of memory."""
 
-_DELIMITERS = ",;\t|"
-_SAMPLE = 20
-_START = 8192
-"""Bytes that tell the encoding."""
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_MISSING = frozenset({"", "-", "n/a", "na", "nan", "none", "null"})
+_SIMPLE = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_MARKS = str.maketrans("\u00a0\u202f\u2009\u2212\u2019", "   -'")
+"""Other spaces, the minus sign, and the apostrophe of Swiss numbers."""
+
+_GROUPS = {".": ", '", ",": ". '"}
+"""What separates thousands, by decimal sign."""
+
+_PLAIN = {".": str.maketrans("", "", ", '"), ",": str.maketrans(",", ".", ". '")}
 
 
-def read_table(resource: Resource) -> Columns:
-    """Read a CSV file whose first line names the columns.
+def _pattern(sign: str) -> re.Pattern[str]:
+    """Numbers with this decimal sign."""
+    decimal, group = re.escape(sign), r"(?:\.[0-9]{3})+" if sign == "," else "(?:,[0-9]{2,3})*,[0-9]{3}"
+    grouped = rf"[1-9][0-9]{{0,2}}(?:{group}|(?:[ '][0-9]{{3}})+)"
+    whole = rf"0|[1-9][0-9]{{0,14}}|{grouped}"
+    fraction = rf"(?:{grouped}|[0-9]*){decimal}[0-9]+|[0-9]+{decimal}"
+    return re.compile(rf"(?!\+[0-9 ]{{7,}}$)[+-]?(?:{whole}|{fraction})(?:[eE][+-]?[0-9]+)?")
+
+
+_NUMBERS = {sign: _pattern(sign) for sign in ".,"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: the values of its columns, its cells as they were written, and notes on what was assumed."""
+
+    columns: Columns
+    cells: dict[str, list[str]]
+    notes: list[str]
+
+
+def read_table(path: Path) -> Table:
+    """Read a CSV file, or the first sheet of a workbook that has cells.
 
     Raises:
-        BadInputError: the file is missing, empty, too large, not text, or has rows of different lengths;
-            the message names the line.
+        BadInputError: the file is missing, empty, too large, damaged, or not a table.
     """
-    path = resource.path
-    if path is None:
-        raise BadInputError("a table must be a file; give the path or URL of a CSV file")
-    rows: list[list[str]] = []
-    with _reader(path) as reader:
-        header, lines = _header(reader)
-        for row in lines:
-            if len(row) != len(header):
-                raise BadInputError(
-                    f"line {reader.line_num} of {path.name} has {len(row)} cells, but its first line names "
-                    f"{len(header)} columns"
-                )
-            rows.append(row)
-            if len(rows) > MAX_ROWS or len(rows) * len(row) > MAX_CELLS:
-                raise BadInputError(
-                    f"{path.name} has more than {MAX_ROWS:,} rows or {MAX_CELLS:,} cells; give a part of it"
-                )
-    if not header:
+    source, rows = TableRows(path, _is_sum), list[Row]()
+    for row in source:
+        rows.append(row)
+        if len(rows) > MAX_ROWS or len(rows) * len(row) > MAX_CELLS:
+            raise BadInputError(
+                f"{path.name} has more than {MAX_ROWS:,} rows or {MAX_CELLS:,} cells; give a part of it"
+            )
+    if not source.names:
         raise BadInputError(f"{path.name} is empty; its first line must name the columns")
-    if twice := [column for column, count in Counter(header).items() if count > 1]:
-        raise BadInputError(f"line 1 of {path.name} names a column twice: {', '.join(map(repr, twice))}")
     if not rows:
         raise BadInputError(f"{path.name} has no rows after its first line, which names the columns")
-    columns = zip(header, zip(*rows, strict=True), strict=True)
-    return {column: _typed(cells, reader.dialect.delimiter) for column, cells in columns}
+    names = source.unique_names()
+    columns = zip(*(row + [""] * (len(names) - len(row)) for row in rows), strict=True)
+    cells = {name: [*column] for name, column in zip(names, columns, strict=True) if name is not None}
+    values, notes = _values(cells, source.delimiter)
+    return Table(values, cells, [*source.notes, *notes])
 
 
 def table_shape(path: Path) -> tuple[int, list[str]]:
-    """The number of rows of a CSV file of any size, and the names of its columns. No table is built.
+    """The number of rows of a table of any size, and the names of its columns. No table is built.
 
     Raises:
-        BadInputError: the file is missing or not text, or has a line that is too long.
+        BadInputError: the file is missing, damaged or not text, or has a line that is too long.
     """
-    with _reader(path) as reader:
-        header, lines = _header(reader)
-        return sum(1 for _ in lines), header
-
-
-def _header(reader: Iterator[list[str]]) -> tuple[list[str], Iterator[list[str]]]:
-    """The names of the columns, and the rows after them that are not empty."""
-    lines = filter(None, reader)
-    return [name.strip() for name in next(lines, [])], lines
-
-
-@contextmanager
-def _reader(path: Path) -> Iterator[Any]:
-    """A csv.reader of a file; what is wrong with the file becomes a BadInputError."""
-    try:
-        with path.open(encoding=_encoding(path), errors="replace", newline="") as file:
-            delimiter = _delimiter(file.read(MAX_LINE))
-            file.seek(0)
-            reader = csv.reader(_lines(file, path.name), delimiter=delimiter)
-            try:
-                yield reader
-            except csv.Error as error:
-                line = f"line {reader.line_num} of {path.name}"
-                raise BadInputError(f"{line} cannot be read: {error}") from error
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _lines(file: TextIO, name: str) -> Iterator[str]:
-    while line := file.readline(MAX_LINE + 1):
-        if len(line) > MAX_LINE:
-            raise BadInputError(f"{name} has a line of more than {MAX_LINE:,} characters; it is not a table")
-        yield line
-
-
-def _encoding(path: Path) -> str:
-    with path.open("rb") as file:
-        start = file.read(_START)
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
-    if b"\0" in start:
-        raise BadInputError(f"{path.name} is not text; export the table as CSV")
-    try:
-        with path.open(encoding="utf-8-sig") as text:
-            while text.read(MAX_LINE):
-                pass
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8-sig"
+    source = TableRows(path, _is_sum)
+    return sum(1 for _ in source), [name for name in source.unique_names() if name is not None]
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
@@ -148,28 +111,66 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
         writer.writerows(zip(*columns.values(), strict=True))
 
 
-def _delimiter(text: str) -> str:
-    """The delimiter with which most of the first rows have as many cells as the header (at least two)."""
+def _values(cells: Mapping[str, Sequence[str]], delimiter: str) -> tuple[Columns, list[str]]:
+    """The values of all columns, and notes on numbers that could be read in two ways.
 
-    def fitness(delimiter: str) -> tuple[int, int]:
-        try:
-            reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-            rows = list(filter(None, islice(reader, _SAMPLE)))
-        except csv.Error:
-            return (0, 0)
-        width = len(rows[0]) if rows else 0
-        return (sum(len(row) == width for row in rows), width) if width > 1 else (0, 0)
+    A column whose numbers allow both decimal signs has that of the others, else the usual one of such files.
+    """
+    columns: Columns = {name: [cell.strip() or None for cell in column] for name, column in cells.items()}
+    numeric = {name: number for name, column in cells.items() if (number := _numbers(column))}
+    certain = {signs for _, signs in numeric.values() if len(signs) == 1}
+    usual = min(certain) if len(certain) == 1 else "," if delimiter == ";" else "."
+    notes: list[str] = []
+    for name, (bare, signs) in numeric.items():
+        sign = signs if len(signs) == 1 else usual
+        marks = set("".join(bare))
+        plain = [text.translate(_PLAIN[sign]) for text in bare] if marks & {",", *_GROUPS[sign]} else bare
+        convert = float if marks & {sign, "e", "E"} else int
+        values = [convert(text) if text else None for text in plain]
+        if not all(map(math.isfinite, filter(None, values))):
+            continue
+        columns[name] = [*values]
+        doubtful = "" if len(signs) == 1 else _GROUPS[sign] + ("," if len(certain) != 1 else "")
+        for written, text, value in zip(cells[name], bare, values, strict=True):
+            if any(mark in text for mark in doubtful) or (text != written and re.search("[%(]", written)):
+                notes.append(f"{written.strip()} in the column {name} was read as {value}")
+                break
+    return columns, notes
 
-    return max(_DELIMITERS, key=fitness)
+
+def _numbers(column: Sequence[str]) -> tuple[list[str], str] | None:
+    """A column as bare numbers, "" for a missing one, and the decimal signs that fit; None if it is text."""
+    bare, signs = list[str](), ".,"
+    for cell in column:
+        text = "" if is_missing(cell.strip()) else _bare(cell.strip())
+        bare.append(text)
+        if text:
+            signs = "".join(sign for sign in signs if _NUMBERS[sign].fullmatch(text))
+            if not signs:
+                return None
+    return (bare, signs) if any(bare) else None
 
 
-def _typed(cells: Sequence[str], delimiter: str) -> list[Cell]:
-    """The cells as numbers if all of them are numbers, else as text."""
-    texts = [cell.strip() for cell in cells]
-    present = [text for text in texts if text.lower() not in _MISSING]
-    if delimiter == ";":  # Such files may use decimal commas.
-        present = [text.replace(",", ".") for text in present]
-    if not present or not all(_NUMBER.fullmatch(text) and math.isfinite(float(text)) for text in present):
-        return [text or None for text in texts]
-    numbers = iter(map(int if all(map(_WHOLE.fullmatch, present)) else float, present))
-    return [None if text.lower() in _MISSING else next(numbers) for text in texts]
+def _bare(text: str) -> str:
+    """A number without a currency or per cent sign, and with its minus before it; other texts as they are."""
+    if _SIMPLE.fullmatch(text):
+        return text
+    bare = text.translate(_MARKS)
+    units = [mark for mark in bare if mark == "%" or unicodedata.category(mark) == "Sc"]
+    if len(units) == 1 and not re.search(rf"[0-9] ?{re.escape(units[0])} ?[0-9]", bare):
+        bare = bare.replace(units[0], "").strip()
+    if bare.startswith("(") and bare.endswith(")"):  # as accountants write negative numbers
+        bare = f"-{bare[1:-1].strip()}"
+    elif bare.endswith("-"):
+        bare = f"-{bare[:-1].strip()}"
+    return bare.replace("- ", "-", 1)
+
+
+def _is_sum(column: Sequence[str], delimiter: str) -> bool:
+    """Whether the last of these cells is the sum of the others, and more than each of them."""
+    cells = [cell for cell in _values({"": column}, delimiter)[0][""] if cell is not None]
+    numeric = [float(cell) for cell in cells if not isinstance(cell, str)]
+    if len(numeric) < 2 or len(numeric) < len(cells):
+        return False
+    *numbers, total = numeric
+    return total > max(numbers) and math.isclose(total, math.fsum(numbers), abs_tol=0.01)

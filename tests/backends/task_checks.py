@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.core.types import Resource
 from jarvis_agent.media.tables import Columns, read_table
 
 Artifact = Mapping[str, Any]
@@ -23,7 +22,7 @@ def _files(artifact: Artifact, kind: str) -> list[Path]:
 
 def _table(artifact: Artifact) -> Columns:
     (path,) = _files(artifact, "table")
-    return read_table(Resource(kind="table", path=path))
+    return read_table(path).columns
 
 
 # ---- Text and scores

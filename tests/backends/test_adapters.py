@@ -13,7 +13,7 @@ from result_bench import ARM, Adapting, a_call, a_table, joint, kinds, texts
 
 from jarvis_agent.backends.outputs.adapters import ADAPTERS, adapt
 from jarvis_agent.backends.outputs.validators import quantity
-from jarvis_agent.core.errors import InputError, UnsupportedError
+from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource
@@ -245,7 +245,7 @@ def written(resources: list[Resource]) -> dict[str, list[Any]]:
     """The one table among the resources, read back."""
     (file,) = (resource for resource in resources if resource.kind == "table")
     assert file.mime == "text/csv"
-    return read_table(file)
+    return read_table(file.path).columns
 
 
 def test_predictions_stand_beside_the_rows_that_they_belong_to(
@@ -266,6 +266,9 @@ def test_predictions_stand_beside_the_rows_that_they_belong_to(
     given = Resource(kind="table", path=old)
     resources = adapting("tabular-classification", {"predictions": ["a", "b"]}, table=given)[1]
     assert written(resources) == {"prediction": ["no", "yes"], "prediction_new": ["a", "b"]}
+    old.write_text("zip;price\n01234;1.234,50\n00501;n/a\n")
+    path = adapting("tabular-regression", {"predictions": [1, 2]}, table=given)[1][0].path
+    assert path.read_text() == 'zip,price,prediction\n01234,"1.234,50",1.0\n00501,n/a,2.0\n'
     output, resources = adapting("time-series-forecasting", FORECAST, table=table)
     assert output == [
         {"step": 1, "sales": 40.0, "sales_low": 35.0, "sales_high": 45.0, "rain": 0.5},
@@ -273,6 +276,18 @@ def test_predictions_stand_beside_the_rows_that_they_belong_to(
     ]
     assert written(resources)["sales_low"] == [35.0, 42.0]
     assert resources[-1].text == "2 steps ahead: sales from 40 to 50, rain from 0.5 to 1"
+
+
+def test_a_table_argument_is_read_with_its_notes_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Report\n\nmonth;sales\n2026-01;1.234\n2026-02;2.500\n")
+    call = a_call(TASKS["tabular-regression"], tmp_path, table=Resource(kind="table", path=path))
+    assert call.table() == call.table()
+    assert call.table().columns["sales"] == [1234, 2500]
+    assert call.notes == ["left out of the table: Report", "1.234 in the column sales was read as 1234"]
+    call = a_call(TASKS["tabular-regression"], tmp_path, table=Resource(kind="table"))
+    with pytest.raises(BadInputError, match="a table must be a file"):
+        call.table()
 
 
 def test_pages_keep_their_order_and_are_listed_best_first(adapting: Adapting, photo: Resource) -> None:

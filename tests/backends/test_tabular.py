@@ -22,6 +22,7 @@ from jarvis_agent.core.errors import BadInputError, ExpertError, UnsupportedErro
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.media.tables import Columns, Table
 
 needs("skops")
 needs("chronos")
@@ -165,11 +166,50 @@ def test_many_columns_are_forecast_in_batches(ask: Ask, monkeypatch: pytest.Monk
 
 def test_columns_of_times_are_not_forecast() -> None:
     for name in ("month", "Date", "order_date", "timestamp (UTC)", "", "Unnamed: 0", "ds"):
-        columns = {name: [1, 2], "updates": [3, 4], "time_spent": [5.0, None]}
-        assert list(series_of(columns)) == ["updates", "time_spent"]
+        columns: Columns = {name: [1, 2], "updates": [3, 4], "time_spent": [5.0, None]}
+        assert list(series_of(_table(columns), [])) == ["updates", "time_spent"]
     error = "no column of numbers to forecast; its columns are 'year', 'city'"
     with pytest.raises(BadInputError, match=error):
-        series_of({"year": [1, 2], "city": ["Oslo", None]})
+        series_of(_table({"year": [1, 2], "city": ["Oslo", None]}), [])
+
+
+def _table(columns: Columns) -> Table:
+    texts = {name: ["" if cell is None else str(cell) for cell in cells] for name, cells in columns.items()}
+    return Table(columns, texts, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "dates", "order"),
+    [
+        ("day", ["2026-01-03", "2026-01-02", "2026-01-01"], [2, 1, 0]),
+        ("Datum", ["03.02.2026", "01.03.2026", "02.02.2026"], [2, 0, 1]),
+        ("when", ["02/13/2026", "02/14/2026", "02/01/2026"], [2, 0, 1]),
+        ("m", ["Mar 2026", "Jan 2026", "Feb 2026"], [1, 2, 0]),
+        ("日期", ["2026年3月1日", "2026年1月1日", "2026年2月1日"], [1, 2, 0]),
+        ("year", [2022, 2020, 2021], [1, 2, 0]),
+        ("day", ["2026-01-02", "2026-01-02", "2026-01-01"], [2, 1, 0]),
+        ("month", ["Nov", "Dec", "Jan"], [0, 1, 2]),
+        ("time", ["22:00", "23:00", "00:00"], [0, 1, 2]),
+        ("week", [51, 52, 1], [0, 1, 2]),
+        ("month", ["01/02/2026", "01/03/2026", "01/04/2026"], [0, 1, 2]),
+    ],
+)
+def test_rows_are_forecast_in_the_order_of_their_dates(name: str, dates: list[Any], order: list[int]) -> None:
+    notes: list[str] = []
+    assert series_of(_table({name: dates, "v": [5, 6, 8]}), notes) == {"v": [[5, 6, 8][row] for row in order]}
+    note = f"the rows were ordered by the dates in the column {name}"
+    assert notes == ([] if order == [0, 1, 2] else [note])
+
+
+def test_numbers_that_are_no_series_are_left_out_by_name() -> None:
+    notes: list[str] = []
+    columns: Columns = {"shop": ["a", "b"], "zip": ["01234", "00501"], "store": [7, 7], "sales": [1234, 2500]}
+    assert series_of(_table(columns), notes) == {"sales": [1234, 2500]}
+    assert notes == [
+        "the column zip was not forecast: it holds text, such as 01234",
+        "the column store was not forecast: its numbers are all equal",
+    ]
+    assert series_of(_table({"store": [7, 7]}), notes) == {"store": [7, 7]}
 
 
 def test_what_can_be_run_is_known_before_loading(pool: ModelPool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -148,6 +149,25 @@ def test_answers_from_cells_need_pandas(bench: Bench, monkeypatch: pytest.Monkey
     monkeypatch.setattr(text_tasks, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r'org/model.*needs the extra "tabular"'):
         bench.ask("table-question-answering", "tapas", table="table", text="how many?")
+
+
+def test_of_a_long_table_the_rows_that_fit_are_read_and_counted(bench: Bench, tmp_path: Path) -> None:
+    def asked(content: str) -> list[str]:
+        path = tmp_path / "long.csv"
+        path.write_text(content)
+        call = bench.call("table-question-answering", "tapas", text="how many?", table=path)
+        rows = len(content.splitlines()) - 1
+        assert all(row < rows for row, _ in adapted(bench, call)["coordinates"])
+        return call.notes
+
+    (note,) = asked(
+        "n\n" + "".join(f"{number}\n" for number in range(300))
+    )  # more ranks than the model knows
+    assert re.fullmatch(r"the first \d+ of 300 rows were read", note)
+    assert asked("n,m\n1,2\n3,4\n") == []
+    for content in (",".join(f"c{place}" for place in range(300)) + "\n" + "1," * 299 + "1\n",):
+        with pytest.raises(UnsupportedError, match="cannot read"):
+            asked(content)
 
 
 def test_a_batch_gives_what_the_calls_give_one_by_one(bench: Bench) -> None:

@@ -114,7 +114,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "image": lambda resource: resource.to_pil().size,
     "audio": lambda resource: len(read_audio(resource.path, 16_000)),
     "video": lambda resource: (probe_video(resource.path), spread_frames(resource.path, 3)),
-    "table": read_table,
+    "table": lambda resource: read_table(resource.path),
     "3d": _solid,
     "file": lambda resource: adapting_in(resource.path.parent)("media-info", _info(resource)),
 }

@@ -39,7 +39,6 @@ from jarvis_agent.core.images import to_portable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.media.tables import read_table
 
 if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient
@@ -331,7 +330,7 @@ def _chat(call: Call) -> Mapping[str, Any]:
 
 def _table(call: Call) -> Mapping[str, Any]:
     """A table in the client's form: columns of texts by name."""
-    columns = read_table(call.inputs["table"])
+    columns = call.table().columns
     return {
         "table": {name: ["" if v is None else str(v) for v in values] for name, values in columns.items()}
     }

@@ -38,7 +38,7 @@ from jarvis_agent.backends.outputs.validators import (
 from jarvis_agent.core.errors import InputError, UnsupportedError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.tables import Columns, read_table, write_table
+from jarvis_agent.media.tables import read_table, write_table
 
 SHOWN = 5
 """Maximum number of labels in a summary; those that would have a score of 0.00 are left out."""
@@ -238,22 +238,22 @@ def labelled_rows(raw: Any, call: Call) -> Adapted:
 
     The table gets the columns `prediction`, and `probability` if known.
     """
-    columns, labels = _predictions(raw, _label, call)
+    cells, labels = _predictions(raw, _label, call)
     added: dict[str, list[Any]] = {"prediction": labels}
     if (probabilities := raw.get("probabilities")) is not None:
         rows = _sized(probabilities, len(labels))
         added["probability"] = [max(_numbers(row)) for row in rows]
     shown = ", ".join(f"{count} {label}" for label, count in Counter(sorted(labels)).most_common())
-    file = _save_with(columns, added, call)
+    file = _save_with(cells, added, call)
     return Adapted(labels, f"{quantity(len(labels), 'row')}: {shown}", (file,))
 
 
 def numbered_rows(raw: Any, call: Call) -> Adapted:
     """{predictions: a number a row}: the numbers, and the table with a column `prediction`."""
-    columns, values = _predictions(raw, _number, call)
+    cells, values = _predictions(raw, _number, call)
     mean = sum(values) / len(values)
     shown = f"from {min(values):.4g} to {max(values):.4g}, {mean:.4g} on average"
-    file = _save_with(columns, {"prediction": values}, call)
+    file = _save_with(cells, {"prediction": values}, call)
     return Adapted(values, f"{quantity(len(values), 'row')}: {shown}", (file,))
 
 
@@ -274,14 +274,14 @@ def forecast(raw: Any, call: Call) -> Adapted:
     return Adapted(rows, f"{quantity(steps, 'step')} ahead: {', '.join(shown)}", (_save(table, call),))
 
 
-def _predictions(raw: Any, convert: Callable[[Any], Any], call: Call) -> tuple[Columns, list[Any]]:
-    """The table of the call, and the prediction for each of its rows."""
+def _predictions(
+    raw: Any, convert: Callable[[Any], Any], call: Call
+) -> tuple[Mapping[str, list[str]], list[Any]]:
+    """The table of the call as it was written, and the prediction for each of its rows."""
     if not isinstance(raw, Mapping) or "predictions" not in raw:
         raise UnexpectedError("{predictions}")
-    columns = read_table(call.inputs["table"])
-    return columns, [
-        convert(value) for value in _sized(raw["predictions"], len(next(iter(columns.values()))))
-    ]
+    cells = read_table(call.inputs["table"].path).cells  # its notes were made when the model read it
+    return cells, [convert(value) for value in _sized(raw["predictions"], len(next(iter(cells.values()))))]
 
 
 def _sized(values: Any, length: int) -> list[Any]:
@@ -317,11 +317,11 @@ def _numbers(values: Any) -> list[float]:
     return [_number(value) for value in items]
 
 
-def _save_with(columns: Columns, added: Mapping[str, list[Any]], call: Call) -> Resource:
+def _save_with(cells: Mapping[str, list[str]], added: Mapping[str, list[Any]], call: Call) -> Resource:
     """Save the table with new columns, under names that it does not have yet."""
-    table = dict(columns)
+    table: dict[str, list[Any]] = dict(cells)
     for name, values in added.items():
-        while name in columns:
+        while name in cells:
             name += "_new"
         table[name] = values
     return _save(table, call)

@@ -23,7 +23,6 @@ from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, liste
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.languages import Language, find_language, language_of_script
-from jarvis_agent.media.tables import read_table
 
 MAX_LABELS = 5
 """Labels returned by a classification."""
@@ -297,9 +296,21 @@ def answer_from_cells(loaded: LoadedModel, call: Call) -> dict[str, Any]:
     """Return {answer, coordinates, cells, aggregator}: cells of a table that the model chooses (TAPAS)."""
     if find_spec("pandas") is None:
         raise MissingExtraError(f"{loaded.id}, which answers from tables,", "tabular")
-    columns = read_table(call.inputs["table"])
-    table = {name: ["" if cell is None else str(cell) for cell in cells] for name, cells in columns.items()}
-    answer = loaded.pipe(table=table, query=text_of(call))
+    import pandas
+
+    rows, query = pandas.DataFrame(call.table().cells), text_of(call)
+    # The tokenizer drops rows that do not fit, but ranks their numbers too, beyond the model's last rank.
+    table = rows.head(loaded.tokenizer.max_row_id - 1)
+    try:
+        tokens = loaded.tokenizer(table, query, truncation="drop_rows_to_fit")
+    except ValueError as error:
+        raise UnsupportedError(f"{loaded.id} cannot read this table: {error}") from error
+    read = max(row for *_, row, _, _, _, _ in tokens["token_type_ids"])
+    if not read or len(tokens["input_ids"]) > loaded.tokenizer.model_max_length:
+        raise UnsupportedError(f"{loaded.id} cannot read a row of this table at once; give fewer columns")
+    if read < len(rows):
+        call.notes.append(f"the first {read:,} of {len(rows):,} rows were read")
+    answer = loaded.pipe(table=table.head(read), query=query)
     return {
         "answer": answer["answer"],
         "coordinates": [[int(row), int(column)] for row, column in answer["coordinates"]],

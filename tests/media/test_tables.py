@@ -1,0 +1,345 @@
+"""Tables as people have them: dialects, lines around a table, numbers, workbooks, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import pytest
+
+from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.media import tables
+from jarvis_agent.media.tables import Table, read_table, table_shape, write_table
+
+
+def written(folder: Path, content: str | bytes) -> Path:
+    path = folder / "table.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def read(folder: Path, content: str | bytes) -> Table:
+    """The table in a file; its shape must be the same."""
+    path = written(folder, content)
+    table = read_table(path)
+    assert {len(cells) for cells in [*table.columns.values(), *table.cells.values()]} == {
+        table_shape(path)[0]
+    }
+    assert list(table.columns) == list(table.cells) == table_shape(path)[1]
+    return table
+
+
+def read_all(folder: Path, cases: Mapping[str, tables.Columns]) -> list[list[str]]:
+    """The notes of tables that must have these columns."""
+    found = {content: read(folder, content) for content in cases}
+    assert {content: table.columns for content, table in found.items()} == cases
+    return [table.notes for table in found.values()]
+
+
+def test_cells_are_numbers_texts_or_missing(tmp_path: Path) -> None:
+    columns = read(tmp_path, "city,people,share\nOslo,700000,0.5\nRome,-3,2e3\n").columns
+    assert columns == {"city": ["Oslo", "Rome"], "people": [700000, -3], "share": [0.5, 2000.0]}
+    assert list(columns) == ["city", "people", "share"]
+    assert all(type(cell) is int for cell in columns["people"])
+    cases: dict[str, tables.Columns] = {
+        "a,b,c\n1,,NA\n,x,2.5\nnull,NA,3\n": {
+            "a": [1, None, None],
+            "b": [None, "x", "NA"],
+            "c": [None, 2.5, 3.0],
+        },
+        "a,b\n#N/A,1\n#WERT!,2\n5,#DIV/0!\n": {"a": [None, None, 5], "b": [1, 2, None]},
+    }
+    for text in ("1_000", "1e999", "inf", "0x10", "१"):  # numbers to Python alone, or infinite
+        cases[f"a\n{text}\n"] = {"a": [text]}
+    assert not any(read_all(tmp_path, cases))
+
+
+def test_separators_and_encodings_are_detected(tmp_path: Path) -> None:
+    for delimiter in (",", ";", "\t", "|"):
+        lines = [["name", "n"], ['"Doe, Jane; x"', "1"], ["Bob", "2"]]
+        content = "\r\n".join(delimiter.join(line) for line in lines)
+        assert read(tmp_path, content).columns == {"name": ["Doe, Jane; x", "Bob"], "n": [1, 2]}, delimiter
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "cp1252"):
+        table = read(tmp_path, "Größe,n\nüber,1\n".encode(encoding))
+        assert table.columns == {"Größe": ["über"], "n": [1]}, encoding
+        assert len(table.notes) == (encoding == "cp1252")
+    cases: dict[str, tables.Columns] = {
+        "a;b\n1,5;2,25\n2;3\n": {"a": [1.5, 2.0], "b": [2.25, 3.0]},
+        "2026-01-01 10:00;21,5\n2026-01-01 11:00;21,7\n": {
+            "column 1": ["2026-01-01 10:00", "2026-01-01 11:00"],
+            "column 2": [21.5, 21.7],
+        },
+        "sep=|\r\na|b\r\nx, y|2\r\n": {"a": ["x, y"], "b": [2]},
+        "note\nx\ty\nz\n1;2\nw\n": {"note": ["x\ty", "z", "1;2", "w"]},
+        "sales\n3\n4\n": {"sales": [3, 4]},
+        'a,b\n"two\nlines",1\n\n': {"a": ["two\nlines"], "b": [1]},
+    }
+    read_all(tmp_path, cases)
+
+
+SALES: tables.Columns = {"month": ["2026-01", "2026-02", "2026-03"], "sales": [5, 6, 7]}
+ROWS = "2026-01,5\n2026-02,6\n2026-03,7\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "left_out"),
+    [
+        (f"Report 2026\n\nmonth,sales\n{ROWS}", "Report 2026"),
+        (f"Report 2026,\n,\nmonth,sales\n{ROWS}", "Report 2026"),
+        (f"Sales, by month\nmonth,sales\n{ROWS}", "Sales, by month"),
+        (f"# a tool, v1\n# Monday\nmonth,sales\n{ROWS}", "# a tool, v1; # Monday"),
+        ("month,sales\n2026-01,5\n# restarted, see log\n2026-02,6\n2026-03,7\n", "# restarted, see log"),
+        (f"month,sales\n{ROWS}Total,18\n", "Total, 18"),
+        (f"month,sales\n{ROWS}Average,6\n\nSource: till,\n,\n", "Average, 6; Source: till"),
+        (f"month,sales\n{ROWS}\n(3 rows affected)\n", "(3 rows affected)"),
+        ("month,sales\n2026-01,5\nmonth,sales\n2026-02,6\n2026-03,7\n", "month, sales"),
+    ],
+)
+def test_lines_outside_the_table_are_left_out_and_named(tmp_path: Path, content: str, left_out: str) -> None:
+    table = read(tmp_path, content)
+    assert table.columns == SALES
+    assert table.notes == [f"left out of the table: {left_out}"]
+
+
+def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
+    bank = "Tag;Zweck;Betrag\n02.01.2026;Miete;-850,00\n03.01.2026;Lohn;2.500,00\n"
+    cases: dict[str, tables.Columns] = {
+        f"Konto;DE12 3456\nZeitraum;Januar\n\n{bank}": {
+            "Tag": ["02.01.2026", "03.01.2026"],
+            "Zweck": ["Miete", "Lohn"],
+            "Betrag": [-850.0, 2500.0],
+        },
+        "year,n\n2020,5\n2021,6\n2022,9\nSumme,20\n": {"year": [2020, 2021, 2022], "n": [5, 6, 9]},
+        "city,n,m\nOslo,5,1\nRom,6,2\nBonn,9,3\nAlle,20,6\n": {
+            "city": ["Oslo", "Rom", "Bonn"],
+            "n": [5, 6, 9],
+            "m": [1, 2, 3],
+        },
+        "month,n\nQ1 2026,5\nQ2 2026,6\nQ3 2026,9\nSum,20\n": {
+            "month": ["Q1 2026", "Q2 2026", "Q3 2026"],
+            "n": [5, 6, 9],
+        },
+        "月份,销售额\n2026年1月,5\n2026年2月,6\n合计,11\n": {
+            "月份": ["2026年1月", "2026年2月"],
+            "销售额": [5, 6],
+        },
+        "t,temp\ns,°C\n0,20.5\n1,21\n2,22\n3,23\n": {"t": [0, 1, 2, 3], "temp": [20.5, 21.0, 22.0, 23.0]},
+        "People,,\nname,city,job\nAnn,Oslo,cook\nBob,Rome,poet\n": {
+            "name": ["Ann", "Bob"],
+            "city": ["Oslo", "Rome"],
+            "job": ["cook", "poet"],
+        },
+    }
+    assert all(any("left out" in note for note in notes) for notes in read_all(tmp_path, cases))
+
+
+def test_rows_that_look_like_others_stay(tmp_path: Path) -> None:
+    cases: dict[str, tables.Columns] = {
+        "name,n\nAnn,5\nBob,6\nChristopher,\n": {"name": ["Ann", "Bob", "Christopher"], "n": [5, 6, None]},
+        "id,n\nA1,5\nA2,6\nB,11\n": {"id": ["A1", "A2", "B"], "n": [5, 6, 11]},
+        "x,y\na,0\nb,0\nc,1\nd,1\n": {"x": ["a", "b", "c", "d"], "y": [0, 0, 1, 1]},
+        "code\n12\n9\nA\n": {"code": ["12", "9", "A"]},
+        "tag,n\n#sun,5\n#sea,7\n": {"tag": ["#sun", "#sea"], "n": [5, 7]},
+        "#,name\n1,Ann\n2,Bob\n": {"#": [1, 2], "name": ["Ann", "Bob"]},
+        "name,a,b\nAnn,5,1\nBob,6,2\nCy,,\n": {
+            "name": ["Ann", "Bob", "Cy"],
+            "a": [5, 6, None],
+            "b": [1, 2, None],
+        },
+    }
+    assert not any(read_all(tmp_path, cases))
+
+
+def test_rows_of_other_lengths_are_read(tmp_path: Path) -> None:
+    clean: dict[str, tables.Columns] = {
+        "a,b,,\n1,2,,\n3,4,,\n": {"a": [1, 3], "b": [2, 4]},
+        "a;b\n1;2;\n3;4;\n": {"a": [1, 3], "b": [2, 4]},
+        "|a|b|\n|1|2|\n|3|4|\n": {"a": [1, 3], "b": [2, 4]},
+        "a,b\n1,2\n\n,\n3,4\n,\n": {"a": [1, 3], "b": [2, 4]},
+        "a,b,\n1,2,x\n3,4,y\n": {"a": [1, 3], "b": [2, 4], "": ["x", "y"]},
+    }
+    assert not any(read_all(tmp_path, clean))
+    cases: dict[str, tables.Columns] = {
+        "a,b,c\n1,2,3\n4,5\n6\n": {"a": [1, 4, 6], "b": [2, 5, None], "c": [3, None, None]},
+        "a,b\n1,2\n3,4,5\n": {"a": [1, 3], "b": [2, 4], "column 3": [None, 5]},
+        '"x","y"\n"r1",5,6\n"r2",7,8\n': {"": ["r1", "r2"], "x": [5, 7], "y": [6, 8]},
+        "a,a,b\n1,2,3\n": {"a": [1], "a 2": [2], "b": [3]},
+    }
+    assert read_all(tmp_path, cases) == [
+        ["rows with fewer cells than the header, which were filled: 2"],
+        ["rows with more cells than the header: 1"],
+        ["the header has one cell fewer than the rows; the first column has no name"],
+        ["the column a occurs twice; the second is called a 2"],
+    ]
+
+
+def test_a_table_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
+    cases: dict[str, tables.Columns] = {
+        "1,2\n3,4\n": {"column 1": [1, 3], "column 2": [2, 4]},
+        "5.1,setosa\n4.9,setosa\n": {"column 1": [5.1, 4.9], "column 2": ["setosa", "setosa"]},
+        "Ann,31\nBob,28\n": {"column 1": ["Ann", "Bob"], "column 2": [31, 28]},
+    }
+    note = "no line names the columns; they are called column 1, column 2"
+    assert read_all(tmp_path, cases) == [[note]] * 3
+    named: dict[str, tables.Columns] = {
+        "land,2020,2021\nOslo,5,6\nRom,7,8\n": {"land": ["Oslo", "Rom"], "2020": [5, 7], "2021": [6, 8]},
+        "land,1/22/20\nOslo,5\nRom,7\n": {"land": ["Oslo", "Rom"], "1/22/20": [5, 7]},
+        ",0,1\n0,5,6\n1,7,8\n": {"": [0, 1], "0": [5, 7], "1": [6, 8]},
+        "0,1\n5,6\n7,8\n": {"0": [5, 7], "1": [6, 8]},
+        "name,city\nAnn,Oslo\n": {"name": ["Ann"], "city": ["Oslo"]},
+    }
+    assert not any(read_all(tmp_path, named))
+
+
+def test_identifiers_stay_text(tmp_path: Path) -> None:
+    columns = {
+        "zip": ["01234", "10115"],
+        "order": ["12345678901234567890", "12345678901234567891"],
+        "phone": ["+49301234567", "+49 30 765"],
+        "version": ["1.2.3", "1.10.0"],
+    }
+    lines = [",".join(row) for row in zip(*columns.values(), strict=True)]
+    table = read(tmp_path, "\n".join([",".join(columns), *lines]))
+    assert (table.columns, table.cells, table.notes) == (columns, columns, [])
+
+
+@pytest.mark.parametrize(
+    ("content", "value", "is_noted"),
+    [
+        ('a,b\n"1,234",x\n567,y\n', [1234, 567], True),
+        ('a,b\n"1,234.50",x\n5,y\n', [1234.5, 5.0], False),
+        ('a,b\n"12,34,567",x\n5,y\n', [1234567, 5], False),
+        ("a,b\n1.234,x\n2.500,y\n", [1.234, 2.5], False),
+        ("a;b\n1.234;x\n2.500;y\n", [1234, 2500], True),
+        ("a;b\n1.234;0,5\n2.500;1,5\n", [1234, 2500], True),
+        ("a;b\n1.234;0.5\n2.500;1.5\n", [1.234, 2.5], False),
+        ("a;b\n1.5;x\n2.25;y\n", [1.5, 2.25], False),
+        ("a;b\n1.234,50;x\n-2,5;y\n", [1234.5, -2.5], False),
+        ("a;b\n5,00-;x\n1,5E+03;y\n", [-5.0, 1500.0], False),
+        ("a,b\n1'234.5,x\n7,y\n", [1234.5, 7.0], False),
+        ("a,b\n1 234,x\n1\u00a0234,y\n1\u202f234,z\n12\u2009345,w\n", [1234, 1234, 1234, 12345], True),
+        ("a,b\n$5,x\n-$3.50,y\n\u22122 €,z\n", [5.0, -3.5, -2.0], False),
+        ("a,b\n5 %,x\n12.5%,y\n", [5.0, 12.5], True),
+        ('a,b\n(5),x\n"($1,234)",y\n', [-5, -1234], True),
+        ('a,b\n"1,5",x\n2.5,y\n', ["1,5", "2.5"], False),
+    ],
+)
+def test_numbers_are_read_as_people_write_them(
+    tmp_path: Path, content: str, value: list[Any], is_noted: bool
+) -> None:
+    table = read(tmp_path, content)
+    assert table.columns["a"] == value
+    assert [type(cell) for cell in table.columns["a"]] == [type(cell) for cell in value]
+    first = table.cells["a"][0]
+    assert table.notes == [f"{first} in the column a was read as {value[0]}"] * is_noted
+
+
+def test_the_error_of_a_file_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    cases: dict[str | bytes, str] = {
+        "": "is empty",
+        "\n\n": "is empty",
+        "a,b\n": "no rows after its first line",
+        b"\x89\0\0\0\xff\xfe\0\xdc\0\0": "is not text",
+        b"PK\x03\x04\0\0\0": "table.csv cannot be read as a workbook: it is damaged",
+        b"\xd0\xcf\x11\xe0" + bytes(2000): "table.csv cannot be read as a workbook: it is damaged",
+        "a,b\n1," + "x" * 200_000 + "\n": "line 2 of table.csv cannot be read: field larger",
+    }
+    for content, message in cases.items():
+        with pytest.raises(BadInputError, match=message):
+            read_table(written(tmp_path, content))
+    with pytest.raises(BadInputError, match=r"gone\.csv cannot be read"):
+        read_table(tmp_path / "gone.csv")
+
+
+def test_a_written_table_is_read_back(tmp_path: Path) -> None:
+    columns: tables.Columns = {"": [0, 1], "na, me": ['ü "q"', "x\ny"], "n": [1.5, None]}
+    write_table(tmp_path / "made.csv", columns)
+    assert read_table(tmp_path / "made.csv").columns == columns
+    with pytest.raises(ValueError, match="shorter"):
+        write_table(tmp_path / "made.csv", {"a": [1, 2], "b": [1]})
+
+
+def test_a_long_table_is_counted_as_it_is_read(tmp_path: Path) -> None:
+    rows = [[f"2026-01-{place % 28 + 1:02}", place, f"text {place}"] for place in range(5000)]
+    with (tmp_path / "long.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [["A title"], [], ["day", "n", "text"], *rows, ["Total", 7, ""], ["Source"]]
+        )
+    table = read_table(tmp_path / "long.csv")
+    assert table_shape(tmp_path / "long.csv") == (5000, ["day", "n", "text"])
+    assert table.columns["n"] == list(range(5000))
+    assert table.notes == ["left out of the table: A title; Total, 7; Source"]
+
+
+# ---- Workbooks
+
+
+def workbook(path: Path, *sheets: Sequence[Sequence[Any]], cell: str = "") -> Path:
+    """An XLSX file with these rows on its sheets; `cell` is the XML of one more cell on the first."""
+    kinds = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    parts = "http://schemas.openxmlformats.org/package/2006"
+    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    names = "".join(f'<sheet name="S{n}" sheetId="{n}" r:id="r{n}"/>' for n, _ in enumerate(sheets, 1))
+    links = "".join(
+        f'<Relationship Id="r{n}" Type="{kinds}/worksheet" Target="worksheets/s{n}.xml"/>'
+        for n, _ in enumerate(sheets, 1)
+    )
+    styles = f'<Relationship Id="s" Type="{kinds}/styles" Target="styles.xml"/>'
+    files = {
+        "_rels/.rels": f'<Relationships xmlns="{parts}/relationships"><Relationship Id="r" '
+        f'Type="{kinds}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook {main} xmlns:r="{kinds}"><sheets>{names}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{parts}/relationships">{links}{styles}'
+        "</Relationships>",
+        "xl/styles.xml": f'<styleSheet {main}><cellXfs count="2"><xf numFmtId="0"/>'
+        '<xf numFmtId="14"/></cellXfs></styleSheet>',
+    }
+    for number, rows in enumerate(sheets, 1):
+        lines = [f"<row>{''.join(map(_cell, row))}</row>" for row in rows]
+        lines += [cell] if number == 1 else []
+        files[f"xl/worksheets/s{number}.xml"] = (
+            f"<worksheet {main}><sheetData>{''.join(lines)}</sheetData></worksheet>"
+        )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    return path
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return f'<c t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+    if isinstance(value, tuple):  # a date, as its day since 1900
+        return f'<c s="1"><v>{value[0]}</v></c>'
+    return f"<c><v>{value}</v></c>" if value is not None else "<c/>"
+
+
+def test_the_first_sheet_with_cells_is_read(tmp_path: Path) -> None:
+    rows = [["Report"], [None], ["day", "zip", "n"], [(46023,), "01234", 5], [(46024,), "00501", 6.5]]
+    path = workbook(tmp_path / "book.xlsx", [], rows, [["other"], [1]])
+    table = read_table(path)
+    assert table.columns == {
+        "day": ["2026-01-01", "2026-01-02"],
+        "zip": ["01234", "00501"],
+        "n": [5.0, 6.5],
+    }
+    assert table.cells["n"] == ["5", "6.5"]
+    assert table.notes == ["the sheet S2 was read, the first of 2", "left out of the table: Report"]
+    assert table_shape(path) == (2, ["day", "zip", "n"])
+    assert read_table(workbook(tmp_path / "one.xlsx", rows[2:], [])).notes == []
+    with pytest.raises(BadInputError, match="is empty"):
+        read_table(workbook(tmp_path / "none.xlsx", []))
+
+
+def test_a_workbook_that_states_a_trillion_cells_is_refused(tmp_path: Path) -> None:
+    cell = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
+    path = workbook(tmp_path / "bomb.xlsx", [["a"], [1]], cell=cell)
+    for act in (read_table, table_shape):
+        with pytest.raises(BadInputError, match=r"bomb\.xlsx cannot be read as a workbook: .*too large"):
+            act(path)
+    tall = '<row r="1048576"><c r="A1048576"><v>2</v></c></row>'
+    assert read_table(workbook(tmp_path / "tall.xlsx", [["a"], [1]], cell=tall)).columns == {"a": [1, 2]}
