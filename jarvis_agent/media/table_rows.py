@@ -122,15 +122,25 @@ class TableRows:
                 if start.startswith(_WORKBOOKS):
                     yield from self._sheet()
                     return
-                encoding, self._notes = find_encoding(start + file.read())
+                content = start + file.read()
+            encoding, self._notes = find_encoding(content)
+            has_odd_quotes = content.count(b'"') % 2 == 1
+            del content
             with self.path.open(encoding=encoding, errors="replace", newline="") as text:
                 sample = text.read(MAX_LINE)
                 stated = re.match(r'"?sep=(.)"?\r?\n', sample, re.IGNORECASE)  # Excel's own line
                 self.delimiter = stated[1] if stated else _find_delimiter(sample)
                 text.seek(0)
-                reader = csv.reader(_limited(text, self.path.name), delimiter=self.delimiter)
+                escape = "\\" if re.search(r'[^\\]\\"[^,;\t|\r\n"]', sample) else None  # as databases write
+                reader = csv.reader(
+                    _limited(text, self.path.name), delimiter=self.delimiter, escapechar=escape
+                )
+                row: Row = []
                 try:
-                    yield from islice(reader, 1 if stated else 0, None)
+                    for row in islice(reader, 1 if stated else 0, None):
+                        yield row
+                    if has_odd_quotes and row and "\n" in row[-1]:
+                        raise csv.Error("a quotation mark before it is never closed")
                 except csv.Error as error:
                     line = f"line {reader.line_num} of {self.path.name}"
                     raise BadInputError(f"{line} cannot be read: {error}") from error
@@ -159,8 +169,10 @@ class TableRows:
                     self._notes += [f"the sheet {name} was read, the first of {count}"] if count > 1 else []
                     yield from csv.reader(output)
                 if process.wait():
-                    reason = "it is damaged, or too large" if process.returncode != 1 else errors.read()
-                    raise BadInputError(f"{self.path.name} cannot be read as a workbook: {reason.strip()}")
+                    reason = errors.read().strip()
+                    if process.returncode != 1 or "\n" in reason:  # it was ended, or the library broke down
+                        reason = "it is damaged, or too large"
+                    raise BadInputError(f"{self.path.name} cannot be read as a workbook: {reason}")
             finally:
                 process.kill()
 
@@ -199,10 +211,10 @@ class TableRows:
         repeated = header if any(map(_differs, header, self._forms)) else None
         for line in lines:
             row = line if len(line) <= len(self.names) else line[: max(len(self.names), len(_trimmed(line)))]
-            if row and row[0].strip() and row[0][0] != "#" and (repeated is None or row[0] != repeated[0]):
+            if row and row[0][:1].isalnum() and (repeated is None or row[0] != repeated[0]):
                 yield row, is_apart  # as most of them
                 is_apart = False
-            elif not any(map(str.strip, row)) and not (row and len(header) == 1):
+            elif not any(map(str.isalnum, "".join(row))) and (not row or len(header) > 1 or "\x1a" in row):
                 is_apart = True
             elif self._is_comment(row) or [cell.strip() for cell in row] == repeated:
                 self._left_out.append(row)
@@ -290,9 +302,9 @@ def _is_title(rows: list[Row], width: int, before_gap: bool) -> bool:
     """Whether the first of these rows stands above the header of a table of this width."""
     row, after = rows[0], rows[1:]
     cells = sum(bool(cell.strip()) for cell in row)
-    filled = cells if 2 * cells <= width else len(_trimmed(row))
+    filled = cells if row[0].strip() and 2 * cells <= width else len(_trimmed(row))
     if row[0].startswith("#") and (rest := [one for one in after if not one[0].startswith("#")]):
-        return filled != width or _names_columns(rest[0], rest[1:])
+        return filled != width or rest[0] is not after[0] or _names_columns(rest[0], rest[1:])
     if filled >= width:
         spaced = [
             any(cell[:1] == " " for cell in one[1:]) for one in (row, after[0])

@@ -77,6 +77,9 @@ def test_separators_and_encodings_are_detected(tmp_path: Path) -> None:
         "note\nx\ty\nz\n1;2\nw\n": {"note": ["x\ty", "z", "1;2", "w"]},
         "sales\n3\n4\n": {"sales": [3, 4]},
         'a,b\n"two\nlines",1\n\n': {"a": ["two\nlines"], "b": [1]},
+        'a,b\n"say \\"hi\\", Ann",1\n': {"a": ['say "hi", Ann'], "b": [1]},
+        'a,b\n"C:\\dir\\",1\n': {"a": ["C:\\dir\\"], "b": [1]},
+        "| a | b |\n|---|---|\n| 1 | x |\n": {"a": [1], "b": ["x"]},
     }
     read_all(tmp_path, cases)
 
@@ -247,6 +250,7 @@ def test_the_error_of_a_file_says_what_is_wrong_with_it(tmp_path: Path) -> None:
         b"PK\x03\x04\0\0\0": "table.csv cannot be read as a workbook: it is damaged",
         b"\xd0\xcf\x11\xe0" + bytes(2000): "table.csv cannot be read as a workbook: it is damaged",
         "a,b\n1," + "x" * 200_000 + "\n": "line 2 of table.csv cannot be read: field larger",
+        'a,b\n1,"x\n2,y\n3,z\n': "line 4 of table.csv cannot be read: a quotation mark .* never closed",
     }
     for content, message in cases.items():
         with pytest.raises(BadInputError, match=message):
