@@ -61,6 +61,9 @@ def test_a_table_shows_its_header_and_first_rows(tmp_path: Path) -> None:
 def test_tables_may_use_tabs_and_their_content_is_escaped(tmp_path: Path) -> None:
     shown = table_of(tmp_path / "t.tsv", "a\tb\n1,5\t2\n", "text/tab-separated-values")._repr_html_()
     assert "<td>1,5</td><td>2</td>" in shown
+    (tmp_path / "u.csv").write_bytes("größe;n\n1,5;2\n".encode("utf-16"))
+    shown = Resource(kind="table", path=tmp_path / "u.csv")._repr_html_()
+    assert "<th>größe</th><th>n</th></tr><tr><td>1,5</td><td>2</td>" in shown
     shown = table_of(tmp_path / "t.csv", "<script>a</script>,b\n<img src=x onerror=y>,2\n")._repr_html_()
     assert "<script>" not in shown
     assert "<img" not in shown
