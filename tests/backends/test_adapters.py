@@ -268,7 +268,7 @@ def test_predictions_stand_beside_the_rows_that_they_belong_to(
     assert written(resources) == {"prediction": ["no", "yes"], "prediction_new": ["a", "b"]}
     old.write_text("zip;price\n01234;1.234,50\n00501;n/a\n")
     path = adapting("tabular-regression", {"predictions": [1, 2]}, table=given)[1][0].path
-    assert path.read_text() == 'zip,price,prediction\n01234,"1.234,50",1.0\n00501,n/a,2.0\n'
+    assert Path(str(path)).read_text() == 'zip,price,prediction\n01234,"1.234,50",1.0\n00501,n/a,2.0\n'
     output, resources = adapting("time-series-forecasting", FORECAST, table=table)
     assert output == [
         {"step": 1, "sales": 40.0, "sales_low": 35.0, "sales_high": 45.0, "rain": 0.5},
