@@ -9,6 +9,7 @@ import base64
 import codecs
 import csv
 import html
+import io
 import itertools
 from pathlib import Path
 
