@@ -27,6 +27,7 @@ from jarvis_agent.planning.examples import adapted_args
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.normalise import shorten
 from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
+from jarvis_agent.planning.offline.rows import repeat_tasks, shorten_rows
 from jarvis_agent.planning.offline.sequences import lacks_file
 from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools
 from jarvis_agent.planning.plan import (
@@ -134,6 +135,7 @@ def plan_request(
         steps, rest = steps_of_tools(request.text, own, [*performers.values()], encode)
         request = replace(request, text=rest)
     asked, pasted = _without_pasted_texts(request)
+    asked, rows = shorten_rows(asked)
     said = f"“{shorten(request.text.strip(' .,;!?'), _MOST_QUOTED)}”"
     draft = NetworkPlan([], [], [], 1.0)
     if request.text or not steps:
@@ -147,6 +149,7 @@ def plan_request(
         notes.append(f"{said} {NO_FILE}")
     else:
         notes += [f"{NO_TASK_TYPE}: “{text}”" for text in draft.left_out]
+    tasks = repeat_tasks(tasks, rows)
     tasks = [task.model_copy(update={"args": _with_texts(task.args, pasted)}) for task in tasks]
     tasks, missing = plan_tools(steps, request.files, tasks)
     notes += missing
