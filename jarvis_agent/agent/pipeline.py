@@ -51,7 +51,6 @@ from jarvis_agent.core.errors import (
     describe_error,
     log_error,
 )
-from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
@@ -72,7 +71,7 @@ MAX_FILES = 100
 """Most files and attachments of one request."""
 
 _START = TypeAdapter(tuple[str, float])
-_FILES = TypeAdapter(list[Resource])
+_FILES = TypeAdapter(tuple[list[Resource], list[str]])
 _TIMED_PLAN = TypeAdapter(tuple[Plan, float])
 _PLANNED_TASKS = TypeAdapter(list[PlannedTask])
 _APPROVED = TypeAdapter(Approved)
@@ -116,6 +115,7 @@ class RunPipeline:
         self._deadline = self._settings.run_limit[0]
         self._emit: Emit = lambda event: None
         self._store: ResourceStore
+        self._notes: list[str] = []
         self._timings: dict[str, float] = {}
         self._remember = remember
         self._language = language
@@ -230,7 +230,7 @@ class RunPipeline:
         remembered = {(turn.request, turn.answer) for turn in self._turns}
         given = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in remembered]
         turns = [await restore_turn(turn, self._store) for turn in (*given, *self._turns)]
-        files = await self._steps.run_once(
+        files, self._notes = await self._steps.run_once(
             "files", lambda: grant_request_files(request, self._store, self._settings), _FILES
         )
         if self._steps.is_stored:
@@ -339,7 +339,7 @@ class RunPipeline:
         self, context: RunContext, start: Callable[[Task], None] | None = None
     ) -> tuple[Plan, float]:
         """The plan, as far as it was written in time, and the seconds it took."""
-        started, plan = self._clock(), Plan()
+        started, plan = self._clock(), Plan(notes=self._notes)
         inputs = _inputs(context, tools=context.specs)
         for planner in filter(None, (self._stages.planner, self._stages.fallback_planner)):
             part, is_complete = await self._ask_planner(planner, "planning", inputs, start)
@@ -513,8 +513,13 @@ def _turn_of(context: RunContext, answer: str, results: Sequence[TaskResult]) ->
     return ChatTurn(context.request, answer, tuple(files))
 
 
-async def grant_request_files(request: Request, store: ResourceStore, settings: Settings) -> list[Resource]:
-    """Open the files that a request has and names.
+async def grant_request_files(
+    request: Request, store: ResourceStore, settings: Settings
+) -> tuple[list[Resource], list[str]]:
+    """Open the files that a request has and names. A file has the name that the text has for it.
+
+    Returns:
+        The files, and notes on folders of which not all files are read.
 
     Raises:
         InputError: there are too many, or one cannot be read.
@@ -522,13 +527,17 @@ async def grant_request_files(request: Request, store: ResourceStore, settings: 
     count = len(request.files) + len(request.blocks)
     if count > MAX_FILES:
         raise InputError(f"the request has {count} files, more than {MAX_FILES}; split it")
-    files = await gather_limited(store.grant, request.files, settings.max_parallel)
+    folders = [await store.grant_folder(name, MAX_FILES) for name in request.files]
+    names = [name for name, folder in zip(request.files, folders, strict=True) if folder is None]
+    files = await gather_limited(store.grant, names, settings.max_parallel)
     files += await gather_limited(store.grant_block, request.blocks, settings.max_parallel)
-    known = {file.name for file in files}
-    for name in await asyncio.to_thread(mentions, request.text, store.access.is_known):
-        if name not in known and (file := await store.grant_mention(name)) not in files:
-            files.append(file)
-    return files
+    named, notes = await store.grant_mentions(request.text, MAX_FILES)
+    called = {file.path: file for file in reversed(named)}
+    files = [called.pop(file.path, file) for file in files]
+    files += [file for file in named if file not in files]
+    for inside, more in filter(None, folders):
+        files, notes = [*files, *(file for file in inside if file not in files)], [*notes, *more]
+    return files[: max(count, MAX_FILES)], notes
 
 
 async def restore_grants(files: Sequence[Resource], store: ResourceStore) -> None:
@@ -541,8 +550,7 @@ async def restore_grants(files: Sequence[Resource], store: ResourceStore) -> Non
 
 async def restore_turn(turn: ChatTurn, store: ResourceStore) -> ChatTurn:
     """An earlier turn with its files, which this run may read again."""
-    for name in await asyncio.to_thread(mentions, turn.request, store.access.is_known):
-        await store.grant_mention(name)
+    await store.grant_mentions(turn.request, MAX_FILES)
     store.grant_resources(turn.resources)
     if turn.resources:
         return turn

@@ -2,63 +2,200 @@
 
 mentions("What is in a.jpg and 'my photo.png'?")     # ["a.jpg", "my photo.png"]
 mentions("描述照片1.jpg")                             # ["1.jpg"]: no space separates words and name
+
+Names that are known are found by comparison, whatever letters they have (`NameIndex`), and others by
+their form. The longest known name wins.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 # Letters of the scripts in which words follow one another, or a name, without a space: 描述猫.jpg里的图.
 _EAST = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_LETTER = rf"[^\W{_EAST}]"
+LETTER = rf"[^\W{_EAST}]"
+"""A letter, digit or underscore of a script with spaces between words."""
 # Beside letters: marks of decomposed letters (NFD, as macOS writes them), of Indic scripts and of Thai.
 _IN_PATH = r"\w.~/\\@+=\-\u0300-\u036f\u0900-\u0e7f"
+_IN_NAME = rf"{_IN_PATH}#%&!,()\[\]{{}}"
 _SUFFIX = r"\.[A-Za-z][A-Za-z0-9]{1,4}"
 _NAME_ENDS = rf"{_SUFFIX}(?=[{_EAST}])"
 _IN_URL = r"[^\s\"'<>「」，。、（）【】《》；：？！“”‘’]"
-_URL = re.compile(rf"https?://(?:(?!{_NAME_ENDS}){_IN_URL})+(?:{_NAME_ENDS})?", re.IGNORECASE)
+_URL = re.compile(rf"(?:https?|file)://(?:(?!{_NAME_ENDS}){_IN_URL})+(?:{_NAME_ENDS})?", re.IGNORECASE)
 _TITLE = re.compile(r"《([^《》\n]+)》")
-_QUOTED = re.compile(rf"\"([^\"\n]+)\"|(?<!{_LETTER})'([^'\n]+)'(?!{_LETTER})|“([^“”\n]+)”|`([^`\n]+)`")
-# Letters of paths are read in runs, each once, so that a long text takes no longer than its length. A run
-# ends before a script without spaces; the name in it ends with its last suffix.
-_RUN = re.compile(
-    rf"(?:(?<![{_IN_PATH}])[A-Za-z]:)?(?:(?!{_NAME_ENDS})[{_IN_PATH}])+(?:{_NAME_ENDS})?|{_NAME_ENDS}"
+_QUOTED = re.compile(
+    rf"\"([^\"\n]+)\"|(?<!{LETTER})'([^'\n]+)'(?!{LETTER})|“([^“”\n]+)”|‘([^‘\n]+)’(?!{LETTER})|`([^`\n]+)`"
+    r"|«([^«»\n]+)»|「([^「」\n]+)」|『([^『』\n]+)』|„([^„“”\n]+)[“”]"
 )
-_PATH = re.compile(rf".*[\w~\-\u0300-\u036f\u0900-\u0e7f]{_SUFFIX}(?!\.*{_LETTER})")
+# Letters of names are read in runs, each once, so that a long text takes no longer than its length.
+_RUN = re.compile(rf"(?:(?<![{_IN_NAME}])[A-Za-z]:)?[{_IN_NAME}]+")
+_END = re.compile(rf"(?<=[\w~\-)\]}}!\u0300-\u036f\u0900-\u0e7f]){_SUFFIX}(?!\.*{LETTER})")
+_BETWEEN = re.compile(rf"[#%&!,()\[\]{{}}{_EAST}]")
 LONGEST_PATH = 1000
 """The most characters of a path; a longer text is none."""
 _ENDS_IN_SUFFIX = re.compile(rf"{_SUFFIX}\Z")
 _LAST_STRETCH = re.compile(rf"(?:[{_EAST}]+|[^{_EAST}]*)$")
+_QUOTES = frozenset("\"'“”‘’`«»「」『』„《》")
 _STOPS = ".,;:!?"
+_GOES_ON = re.compile(rf"\.*{LETTER}|[-/\\]+\w")
+"""The start of a text that is part of the name before it."""
+_JOINS = re.compile(rf"(?:{LETTER}|[#%&+~^$=/\\\u0300-\u036f\u0900-\u0e7f-]|(?<={LETTER})[,.!)\]}}])\Z")
+"""The end of a text that is part of the name after it: no space, quotation mark or opening bracket."""
+_LISTS = re.compile(rf"{_SUFFIX}[,&+!)\]}}]\Z")
+"""The end of a text that is the end of another name."""
 
 MOST_NAMES = 256
 """The most files and URLs of one text; no plan has more tasks."""
+_HEAD = 3
+"""The first letters of names, by which they are looked up."""
 
 
-def mentions(text: str, is_file: Callable[[str], bool] = lambda name: False) -> list[str]:
-    """The first `MOST_NAMES` URLs and file names in a text, in order, each once.
+class FoldedText:
+    """A text in which letters that look alike are equal: case, widths, marks, quotes, dashes and spaces.
 
-    File names are words with an extension ("e1.jpg", "./a/b.wav"), or quoted text that has one
-    ("my photo.png"). If words precede a name without a space ("描述照片1.jpg"), the longest suffix that
-    `is_file` accepts is used, else the part in the last script ("1.jpg"). The title of a work
-    (《Node.js》) is a name only if `is_file` accepts it.
+    Attributes:
+        text: as written.
+        folded: for comparison.
+        places: the place in `text` of each letter of `folded`.
+    """
+
+    def __init__(self, text: str, *, loose: bool = False) -> None:
+        """With `loose`, only letters, digits, dots and slashes count."""
+        self.text = text
+        self.folded = text.lower().replace("`", "'")
+        self.places: Sequence[int] = range(len(text))
+        if text.isascii() and "  " not in text and not loose:
+            return
+        letters, places = list[str](), list[int]()
+        for place, char in enumerate(text):
+            for letter in _fold(char):
+                if letter.isalnum() or letter in "./\n" if loose else letter != " " or letters[-1:] != [" "]:
+                    letters.append(letter)
+                    places.append(place)
+        self.folded, self.places = "".join(letters), places
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The place in the text of letters of `folded`."""
+        return self.places[start], self.places[end - 1] + 1
+
+    def is_quoted(self, start: int, end: int) -> bool:
+        """Whether this stands alone between quotation marks, or is the whole text."""
+        before, after = self.span(start, end)
+        if not before:
+            return after == len(self.text)
+        return self.text[before - 1] in _QUOTES and self.text[after : after + 1] in _QUOTES
+
+    def can_start(self, start: int) -> bool:
+        """Whether a name can start here: nothing before it is part of it."""
+        place = self.places[start]
+        before = self.text[max(0, place - 10) : place]
+        if not _JOINS.search(before) or _LISTS.search(before):
+            return True
+        return bool(re.match(rf"[{_EAST}]", self.text[place])) and before[-1].isalnum()
+
+    def can_end(self, end: int) -> bool:
+        """Whether a name can end here: nothing after it goes on with it."""
+        return not _GOES_ON.match(self.text, self.places[end - 1] + 1)
+
+
+@lru_cache(maxsize=8192)
+def _fold(char: str) -> str:
+    if char in "‘’‚‛ʼ`´′":
+        return "'"
+    if char in "“”„‟″«»":
+        return '"'
+    same = {"Zs": " ", "Pd": "-", "Cf": ""}.get(unicodedata.category(char))
+    return unicodedata.normalize("NFKD", char).casefold() if same is None else same
+
+
+class NameIndex(Generic[T]):
+    """Names, each with what it stands for, that are compared by look-alike letters."""
+
+    def __init__(self, names: Iterable[tuple[str, T]], *, loose: bool = False) -> None:
+        self._loose = loose
+        self._names: dict[str, list[tuple[str, T]]] = {}
+        self._lengths: dict[str, set[int]] = {}
+        for name, value in names:
+            folded = FoldedText(name, loose=loose).folded
+            self._names.setdefault(folded, []).append((name, value))
+            self._lengths.setdefault(folded[:_HEAD], set()).add(len(folded))
+
+    def find(self, name: str) -> list[T]:
+        """What has this name, else what has one that looks alike."""
+        alike = self._names.get(FoldedText(name, loose=self._loose).folded, [])
+        return [value for known, value in alike if known == name] or [value for _, value in alike]
+
+    def __iter__(self) -> Iterator[T]:
+        """What the names stand for."""
+        return (value for alike in self._names.values() for _, value in alike)
+
+    def starts(self, text: FoldedText) -> Iterator[int]:
+        """Where names may start."""
+        heads, folded = self._lengths, text.folded
+        sizes = {len(head) for head in heads}
+        return (at for at in range(len(folded)) if any(folded[at : at + size] in heads for size in sizes))
+
+    def ends(self, text: FoldedText, start: int) -> Iterator[int]:
+        """Where names end that start here, the longest first."""
+        heads = (text.folded[start : start + size] for size in range(1, _HEAD + 1))
+        for length in sorted({n for head in heads for n in self._lengths.get(head, ())}, reverse=True):
+            end = start + length
+            if end <= len(text.folded) and text.folded[start:end] in self._names:
+                yield end
+
+
+KnownNames = Callable[[str], Iterable[tuple[int, int]]]
+"""Finds where a text has known names: their starts and ends."""
+
+
+def mentions(text: str, known: KnownNames = lambda text: ()) -> list[str]:
+    """The first `MOST_NAMES` URLs and file names in a text, in order, each once and as the text has it.
+
+    File names are those that are known, and words with an extension ("e1.jpg", "./a/b.wav"), or quoted text
+    that has one ("my photo.png"). If words precede an unknown name without a space ("描述照片1.jpg"), the
+    part in the last script is used ("1.jpg"). A work's title (《Node.js》) is a name only if it is known.
     """
     taken = bytearray(len(text))
+    names: dict[int, str] = {}
+
+    def take(start: int, end: int, name: str) -> None:
+        if name and not any(taken[start:end]):
+            names[start] = name
+            taken[start:end] = b"\1" * (end - start)
+
+    for url in _URL.finditer(text):
+        name = _without_stops(url.group())
+        take(url.start(), url.start() + len(name), name)
+    ends, reached, within = dict[int, int](), 0, bytearray(len(text))
+    for start, end in sorted(known(text), key=lambda span: (span[0], -span[1])):
+        if start >= reached:
+            ends[start], reached = end, end
+            within[start:end] = b"\1" * (end - start)
     for title in _TITLE.finditer(text):
-        if not is_file(title[1]):
+        if ends.get(title.start(1)) != title.end(1):
             taken[title.start() : title.end()] = b"\1" * len(title.group())
-    places = [
-        (place, word, pattern is _RUN)
-        for pattern in (_URL, _QUOTED, _RUN)
-        for word, place in _words_of(pattern, text, taken).items()
-    ]
-    names: dict[str, None] = {}
-    for _, word, is_run in sorted(places):
-        if len(names) == MOST_NAMES:
-            break
-        names[_name_at_end(word, is_file) if is_run else word] = None
-    return list(names)
+    for quoted in _QUOTED.finditer(text):
+        start, end = quoted.span(quoted.lastindex or 0)
+        is_known = start in ends or within[start - 1]
+        if not is_known and end - start <= LONGEST_PATH and _ENDS_IN_SUFFIX.search(text, start, end):
+            take(start, end, text[start:end])
+    for start, end in ends.items():
+        take(start, end, text[start:end])
+    for run in _RUN.finditer(text):
+        for start, end in _names_in(run) if "." in run.group() else ():
+            take(start, end, text[start:end])
+    return list(dict.fromkeys(names[start] for start in sorted(names)))[:MOST_NAMES]
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is nothing but a file name or URL."""
+    return len(text) <= LONGEST_PATH and mentions(text) == [text]
 
 
 def split_names(text: str, names: Iterable[str]) -> list[str]:
@@ -66,56 +203,51 @@ def split_names(text: str, names: Iterable[str]) -> list[str]:
 
     A name is not part of a longer one: no letter, digit, dot, hyphen or slash joins it to another word.
     """
-    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    longest_first = "|".join(re.escape(name) for name in sorted(filter(None, names), key=len, reverse=True))
     if not longest_first:
         return [text]
     return re.split(
-        rf"(?<!{_LETTER})(?<![-./\\~@])({longest_first})(?![-/\\]|\.?{_LETTER})",
+        rf"(?<!{LETTER})(?<![-./\\~@])({longest_first})(?![-/\\]|\.?{LETTER})",
         text,
     )
 
 
-def _words_of(pattern: re.Pattern[str], text: str, taken: bytearray) -> dict[str, int]:
-    """The first `MOST_NAMES` words with a name, each with its first place; `taken` marks their letters."""
-    places: dict[str, int] = {}
-    for match in pattern.finditer(text):
-        if taken[match.start()]:
-            continue
-        words = match.group()
-        word = words if pattern is _RUN and words in places else _name_in(match, pattern)
-        if word is None:
-            continue
-        taken[match.start() : match.end()] = b"\1" * len(words)
-        places.setdefault(word, match.start())
-        if len(places) == MOST_NAMES:
+def _names_in(run: re.Match[str]) -> Iterator[tuple[int, int]]:
+    """The places of the names in a run of letters of names."""
+    text, begin = run.string, run.start()
+    suffixes = list(_END.finditer(text, begin, run.end()))
+    for number, suffix in enumerate(suffixes, 1):
+        end = suffix.end()
+        if number < len(suffixes) and not _BETWEEN.search(text, end, suffixes[number].start()):
+            continue  # a suffix within a name: "v1.final-2.png"
+        start = _start_of_name(text, begin, end) if end - begin <= LONGEST_PATH else end
+        if start < suffix.start():
+            yield start, end
+        begin = end
+
+
+def _start_of_name(text: str, start: int, end: int) -> int:
+    """Where the name at the end of a run of characters starts, that may begin with words and brackets."""
+    start += len(text[start:end]) - len(text[start:end].lstrip(",!&+()[]{}"))
+    depth = 0
+    for place in range(end - 1, start - 1, -1):
+        depth += (text[place] in ")]}") - (text[place] in "([{")
+        if depth < 0:
+            start = place + 1
             break
-    return places
-
-
-def _name_in(match: re.Match[str], pattern: re.Pattern[str]) -> str | None:
-    if pattern is _RUN:
-        path = _PATH.match(match.group()) if "." in match.group() else None
-        return path.group() if path and path.end() <= LONGEST_PATH else None
-    word = next((group for group in match.groups() if group), match.group())
-    return _without_stops(word) if pattern is _URL or _ENDS_IN_SUFFIX.search(word) else None
-
-
-def _name_at_end(run: str, is_file: Callable[[str], bool]) -> str:
-    """The file name at the end of a run of characters that may begin with other words."""
-    words = re.match(rf".*[{_EAST}]", run)
-    if words is None:
-        return run
-    known = next((run[i:] for i in range(words.end() + 1) if is_file(run[i:])), None)
-    if known is not None:
-        return known
+    if depth > 0:
+        return end
+    run = text[start:end]
+    if not re.search(rf"[{_EAST}]", run):
+        return start
     first = re.split(r"[/\\]", run, maxsplit=1)[0]
     is_bare = first == run
     if is_bare:
         first = run[: run.rindex(".")]
     stretch = _LAST_STRETCH.search(first)
     assert stretch is not None
-    cut = stretch.start() if is_bare or not re.match(rf"[{_EAST}]", stretch.group()) else len(first)
-    return run[cut:]
+    is_whole = is_bare or not re.match(rf"[{_EAST}]", stretch.group())
+    return start + (stretch.start() if is_whole else len(first))
 
 
 def _without_stops(word: str) -> str:

@@ -14,16 +14,20 @@ Names in a plan come from a language model and are not trusted. A name is readab
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
 
 from jarvis_agent.core.errors import ForbiddenError, InputError
-from jarvis_agent.core.file_mentions import LONGEST_PATH, mentions
+from jarvis_agent.core.file_mentions import LETTER, LONGEST_PATH, MOST_NAMES, FoldedText, NameIndex, is_name
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.detect import detect_media_type
@@ -41,6 +45,17 @@ _REFUSED_TO_CLIENT = (
 )
 _MOST_COMPARED = 2_000
 """Files of a folder that are compared with a name that is not in it."""
+_MOST_LISTED = 10_000
+"""Files and folders of a folder that a text may name."""
+_FOLDER = re.compile(r"(?:~[\w.-]*|[a-z]:)?[/\\]+|(?:\.\.?[/\\]+)+")
+"""Where a path starts that is not a name in the working directory."""
+_PATTERN = re.compile(
+    rf"(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*[*?](?:{LETTER}|[.*?-])*{LETTER}(?!\.?(?:{LETTER}|[*?]))"
+    rf"|(?<=[/\\])\*(?!\.?(?:{LETTER}|[*?]))"
+)
+"""A pattern for names in one folder: *.png, page?.png, or after a folder *."""
+_HAS_ENDING = re.compile(r"[^\s\"']{0,255}\.\w")
+_ENDING = re.compile(r"[^.]\.\w*[^\W\d]\w*\Z")
 QUOTES = " !'\"`<>[]()"
 """Characters that language models put around names: `a.jpg`, <a.jpg>, ![](a.jpg)."""
 
@@ -55,6 +70,7 @@ class AccessPolicy:
         working = [Path.cwd()] if for_tool and settings.allow_request_paths else []
         self._allowed = (*settings.allowed_dirs, *working)
         self._granted: dict[str, Resource] = {}
+        self._listed: dict[Path, NameIndex[os.DirEntry[str]]] = {}
 
     @cached_property
     def _roots(self) -> list[Path]:
@@ -63,43 +79,154 @@ class AccessPolicy:
     def allow(self, name: str, file: Resource) -> None:
         """Allow a file under a name."""
         self._granted[name] = file
+        self.__dict__.pop("_indexes", None)
 
     def allow_resources(self, resources: Iterable[Resource]) -> None:
         """Allow files that this chat has produced or received, by path and by name."""
         for resource in resources:
             if resource.path is not None:
-                self._granted[str(resource.path)] = resource
+                self.allow(str(resource.path), resource)
                 if resource.name:
                     self._granted.setdefault(resource.name, resource)
 
+    @cached_property
+    def _indexes(self) -> tuple[NameIndex[Resource], NameIndex[Resource]]:
+        """The allowed files by their names, which are the ends of their paths: as written, and by letters.
+
+        Clients rename the files that they send, so that "my memo#1.flac" arrives as "my-memo-1.flac".
+        """
+        names = {
+            (name, id(file)): (name, file)
+            for known, file in self._granted.items()
+            for name in _ends_of(known)
+            if "/" in known or _ENDING.search(name) or (file.path and file.path.name == name)
+        }
+        return NameIndex(names.values()), NameIndex(names.values(), loose=True)
+
     def find(self, name: str) -> Resource | None:
-        """The file allowed under this name, or under the file name at its end."""
-        return self._granted.get(name) or self._by_file_name(name)
+        """The file allowed under this name, or under one that looks alike, or the file name at its end.
+
+        Language models shorten paths and quote them.
+        """
+        if name in self._granted:
+            return self._granted[name]
+        for plain in dict.fromkeys((name, name.strip(QUOTES))):
+            for end in _ends_of(plain):
+                if file := self.find_end(end) or self.find_end(end, loose=True):
+                    return file
+        return None
+
+    def find_end(self, name: str, *, loose: bool = False) -> Resource | None:
+        """The only allowed file whose path ends with this name; `loose` compares letters and digits alone."""
+        files = {file.path or id(file): file for file in self._indexes[loose].find(name)}
+        return files.popitem()[1] if len(files) == 1 else None
+
+    def find_renamed(self, name: str) -> Resource | None:
+        """The only allowed file whose name has these letters. A client may write its own path of it."""
+        return self.find_end(name, loose=True) if self._settings.allow_request_paths else self.find(name)
 
     def find_path(self, value: str) -> Resource | None:
         """As `find`, for a value that may be a text: only a whole path is matched by its file name."""
-        return self._granted.get(value) or (self._by_file_name(value) if self._is_path(value) else None)
+        if value in self._granted or len(value) > LONGEST_PATH or "://" in value:
+            return self._granted.get(value)
+        return self.find(value) if is_name(value) or self.find_end(value) else None
 
     def named_in(self, text: str) -> dict[str, Resource]:
-        """The allowed files whose name with its extension, path or URL is in a text, by what is there."""
-        known = {name: None for key, file in self._granted.items() for name in (key, str(file.path))}
-        names = {name for key in known for name in (key, PurePosixPath(key.replace("\\", "/")).name)}
-        there = {name: self.find(name) for name in names if name in text and PurePosixPath(name).suffix}
-        return {name: file for name, file in there.items() if file is not None}
+        """The allowed files that a text names, by the names that it has for them."""
+        names = {text[start:end] for start, end in self._spans(FoldedText(text), [])}
+        return {name: file for name in names if (file := self.find(name))}
 
-    def find_bare(self, name: str) -> Resource | None:
-        """The allowed file with this file name, without a folder; None if several have it."""
-        return self._by_file_name(name) if PurePosixPath(name).name == name else None
+    def known_names(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where a text has names of allowed files, and of files, folders and patterns that it may name.
 
-    def is_known(self, name: str) -> bool:
-        """Whether a name is allowed already, or is a file that a request may name."""
-        if name in self._granted or self.find_bare(name) is not None:
-            return True
-        try:
-            path = self._locate(name)
-            return path.is_file() and (self._settings.allow_request_paths or self._is_below_roots(path))
-        except (OSError, RuntimeError, ValueError):
-            return False
+        Folders are listed instead of guessing where a name starts and ends. Blocks.
+        """
+        folders = self._roots
+        if self._settings.allow_request_paths:
+            folders = [Path.cwd(), *folders]
+        return self._spans(FoldedText(text), folders)
+
+    def _spans(self, text: FoldedText, folders: list[Path]) -> Iterator[tuple[int, int]]:
+        texts = (text, FoldedText(text.text, loose=True)) if self._granted else ()
+        for index, folded in zip(self._indexes, texts, strict=False):
+            for start in filter(folded.can_start, index.starts(folded)):
+                ends = (end for end in index.ends(folded, start) if _is_whole(folded, start, end))
+                yield from (folded.span(start, end) for end in islice(ends, 1))
+        starts = (start for folder in folders for start in self._list(folder).starts(text))
+        paths = (match.start() for form in (_FOLDER, _PATTERN) for match in form.finditer(text.folded))
+        for start in filter(text.can_start, chain(starts, paths if folders else ())):
+            yield from (text.span(start, place.end) for place in self._places(text, start, folders))
+
+    def files_in(self, name: str) -> list[str]:
+        """The names of the files in a folder, or of those that fit a pattern, sorted; none for another name.
+
+        Clients of a server cannot name folders. Blocks.
+        """
+        if not self._settings.allow_request_paths:
+            return []
+        place = self._place(name)
+        if place is None and not _ENDING.search(name):  # an attached folder may lack its slash
+            name = f"{name}/"
+            place = self._place(name)
+        if place is None or not place.is_pattern:
+            return []
+        name = name if place.name != "*" or name.endswith(("*", "/", "\\")) else f"{name}/"
+        folder = name[: max(name.rfind("/"), name.rfind("\\")) + 1]
+        shown = (each.name for each in self._list(place.folder) if each.name[0] != "." and each.is_file())
+        return sorted(folder + each for each in shown if fnmatchcase(FoldedText(each).folded, place.name))
+
+    def _list(self, folder: Path) -> NameIndex[os.DirEntry[str]]:
+        """What is in a folder; nothing if it cannot be read."""
+        if folder not in self._listed:
+            entries: list[os.DirEntry[str]] = []
+            with suppress(OSError, ValueError), os.scandir(folder) as listed:
+                if len(self._listed) < MOST_NAMES:
+                    entries += islice(listed, _MOST_LISTED)
+            self._listed[folder] = NameIndex((entry.name, entry) for entry in entries)
+        return self._listed[folder]
+
+    def _place(self, name: str) -> _Place | None:
+        """What a whole name means."""
+        text = FoldedText(name)
+        folders = [Path.cwd(), *self._roots] if self._settings.allow_request_paths else self._roots
+        return next((p for p in self._places(text, 0, folders) if p.end == len(text.folded)), None)
+
+    def _places(self, text: FoldedText, start: int, folders: list[Path]) -> Iterator[_Place]:
+        """What the name that starts here means in each folder, or as a path."""
+        prefix = _FOLDER.match(text.folded, start) if self._settings.allow_request_paths else None
+        if prefix is None:
+            found = (self._walk(folder, text, start, is_path=False) for folder in folders)
+        else:
+            written = text.text[slice(*text.span(start, prefix.end()))]
+            try:
+                folder = Path(written.replace("\\", "/")).expanduser()
+            except RuntimeError:  # there is no such user
+                return
+            found = (self._walk(folder, text, prefix.end(), is_path=written[0] in ".~") for _ in range(1))
+        yield from filter(None, found)
+
+    def _walk(self, folder: Path, text: FoldedText, at: int, *, is_path: bool) -> _Place | None:
+        """The longest name that starts here in a folder: of a file, or of a folder or pattern."""
+        start, goes_on = at, True
+        while goes_on:
+            goes_on, listed = False, self._list(folder)
+            for end in listed.ends(text, at):
+                entries = listed.find(text.text[slice(*text.span(at, end))])
+                inside = entries[0] if len(entries) == 1 and entries[0].is_dir() else None
+                if inside and text.folded[end : end + 1] in ("/", "\\"):
+                    folder, at, goes_on, is_path = Path(inside.path), end + 1, True, True
+                    break
+                if inside and is_path and text.can_end(end):
+                    return _Place(end, Path(inside.path), "*", is_pattern=True)
+                if not inside and (_is_whole(text, start, end) or (is_path and text.can_end(end))):
+                    name = entries[0].name if len(entries) == 1 else ""
+                    return _Place(end, folder, name)
+        pattern = _PATTERN.match(text.folded, at) if self._settings.allow_request_paths else None
+        if pattern and (_ENDING.search(pattern[0]) or pattern[0] == "*"):
+            return _Place(pattern.end(), folder, pattern[0], is_pattern=True)
+        if is_path and text.can_end(at) and not _HAS_ENDING.match(text.folded, at):
+            return _Place(at, folder, "*", is_pattern=True)
+        return None
 
     def open_requested(self, name: str) -> Resource:
         """Describe a file that the user names. Blocks.
@@ -144,7 +271,7 @@ class AccessPolicy:
         """The file in an allowed directory whose path the whole value is. Blocks."""
         try:
             path = Path(value).expanduser()
-            is_readable = self._is_path(value) and path.is_file() and self._is_below_roots(path)
+            is_readable = is_name(value) and path.is_file() and self._is_below_roots(path)
         except (OSError, RuntimeError, ValueError):
             return None
         return self.open_planned(value) if is_readable else None
@@ -166,36 +293,23 @@ class AccessPolicy:
             raise InputError(f"{name} has {size:,} bytes, more than {limit:,} (JARVIS_MAX_FILE_BYTES)")
         return resource
 
-    def _by_file_name(self, name: str) -> Resource | None:
-        """The only allowed file with the same file name; language models shorten paths and quote them.
-
-        Of several, as runs of a chat make them, it is the only one in a folder of the same name.
-        """
-        plain = name.replace("\\", "/")
-        for length in (1, 2):
-            wanted = {PurePosixPath(text).parts[-length:] for text in (plain, plain.strip(QUOTES))}
-            same = {
-                id(file): file
-                for known, file in self._granted.items()
-                if PurePosixPath(known.replace("\\", "/")).parts[-length:] in wanted
-            }
-            if len(same) == 1:
-                return same.popitem()[1]
-        return None
-
-    def _is_path(self, value: str) -> bool:
-        if len(value) > LONGEST_PATH or "://" in value:
-            return False
-        return mentions(value) == [value] or any(f"/{known}".endswith(f"/{value}") for known in self._granted)
-
     def _locate(self, name: str) -> Path:
         """The path of a name: relative to the working directory, else to an allowed directory."""
+        if name.lower().startswith("file://"):
+            name = unquote(name[len("file://") :])
         path = Path(name)
         if self._settings.allow_request_paths:  # To a client, "~bob" would tell who has an account here.
+            if path.exists():  # "~1.jpg" may be a name
+                return path
             path = path.expanduser()
-        if path.is_absolute() or (self._settings.allow_request_paths and path.exists()):
-            return path
-        return next((root / path for root in self._roots if (root / path).is_file()), path)
+            if path.exists():
+                return path
+        if not path.is_absolute():
+            exact = next((root / path for root in self._roots if (root / path).is_file()), None)
+            if exact is not None:
+                return exact
+        place = self._place(name)
+        return path if place is None or place.is_pattern else place.folder / place.name
 
     def _is_below_roots(self, path: Path) -> bool:
         real = path.resolve()
@@ -205,6 +319,27 @@ class AccessPolicy:
         return any(
             real.is_relative_to(root) and not (is_result and root in results.parents) for root in self._roots
         )
+
+
+class _Place(NamedTuple):
+    """Where a name in a text ends, and what it means: a name in a folder ("": several), or a pattern."""
+
+    end: int
+    folder: Path
+    name: str
+    is_pattern: bool = False
+
+
+def _ends_of(name: str) -> list[str]:
+    """A path and the ends of it: "a/b.png", "b.png"."""
+    parts = name.replace("\\", "/").split("/")
+    return [name, *("/".join(parts[first:]) for first in range(1, len(parts)) if parts[-1])]
+
+
+def _is_whole(text: FoldedText, start: int, end: int) -> bool:
+    """Whether a known name here is meant as one: it has an ending, or stands in quotation marks."""
+    has_ending = _ENDING.search(text.folded[start:end]) is not None
+    return text.can_end(end) and (has_ending or text.is_quoted(start, end))
 
 
 def describe_file(path: Path, name: str) -> Resource:

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -14,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.file_mentions import LONGEST_PATH, split_names
+from jarvis_agent.core.file_mentions import LONGEST_PATH, mentions, split_names
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.text import brief_text
@@ -88,17 +89,47 @@ class ResourceStore:
         """
         why = ""
         if not _URL.match(name):
-            try:
-                file = await self.grant(name)
-                if file.kind != "text" or kind_by_name(name) not in ("image", "audio", "video"):
-                    return file
-            except InputError as error:
-                why = str(error)
-                # "What is in cat.jpg?" means the attached file photos/cat.jpg.
-                if attached := self.access.find_bare(name):
-                    return attached
+            file = self.access.find_end(name)
+            if file is None:
+                try:
+                    file = await self.grant(name)
+                except InputError as error:
+                    why, file = str(error), self.access.find_renamed(name)
+            if file and (file.kind != "text" or kind_by_name(name) not in ("image", "audio", "video")):
+                file = file.model_copy(update={"name": name})
+                self.access.allow(name, file)
+                return file
         self._mentioned.setdefault(name, asyncio.Lock())
         return Resource(kind=kind_by_name(name), name=name, error=why)
+
+    async def grant_mentions(self, text: str, room: int) -> tuple[list[Resource], list[str]]:
+        """Allow what a text names: files, URLs, and at most `room` files of folders and patterns."""
+        files, notes = list[Resource](), list[str]()
+        for name in await asyncio.to_thread(mentions, text, self.access.known_names):
+            inside = await self.grant_folder(name, room)
+            files += [await self.grant_mention(name)] if inside is None else inside[0]
+            notes += inside[1] if inside else []
+        return files, notes
+
+    async def grant_folder(self, name: str, room: int) -> tuple[list[Resource], list[str]] | None:
+        """Allow at most `room` files of a folder, or of those that fit a pattern such as "scans/*.jpg".
+
+        Returns:
+            The files that can be read, with a note if there are others; None if there are none at all.
+        """
+        if _URL.match(name) or len(name) > LONGEST_PATH:
+            return None
+        names = await asyncio.to_thread(self.access.files_in, name)
+        if not names:
+            return None
+        files: list[Resource] = []
+        for each in names:
+            with suppress(InputError):
+                files += [await self.grant(each)] if len(files) < room else []
+        if len(files) == len(names):
+            return files, []
+        why = f"a request has at most {room}" if len(files) == room else "the others cannot be read"
+        return files, [f"{len(files)} of the {len(names)} files of “{name}” are used; {why}"]
 
     async def grant_outputs(self, answer: str) -> list[Resource]:
         """Allow the existing files of earlier runs that an answer of this chat names.

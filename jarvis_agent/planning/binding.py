@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
-from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.file_mentions import LONGEST_PATH, is_name
 from jarvis_agent.core.references import listed_refs, ref, refs_in, substitute
 from jarvis_agent.core.tasks.spec import MEDIA, Arg
 from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
@@ -35,7 +35,6 @@ from jarvis_agent.planning.normalise import TaskDraft, TaskNames, kind_of, listi
 MAX_FAN_OUT = 64
 """Maximum number of tasks that one task fans out into, in the plan or while it runs."""
 
-_LONGEST_NAME = 1000
 _KINDS = (*sorted(MEDIA), "text", "data", "any")
 _FILES = MEDIA - {"table"}
 """The kinds whose values are never objects. In a table, {"url": …} may be a column."""
@@ -149,8 +148,7 @@ class _Binding:
         if not isinstance(value, str) or self._files is None or arg is None or refs_in(value):
             return value
         is_text = arg.kind == "text" and self.spec.category != "tool"
-        is_name = len(value) <= _LONGEST_NAME and mentions(value) == [value]
-        if arg.kind not in MEDIA and not (is_text and is_name):
+        if arg.kind not in MEDIA and not (is_text and is_name(value)):
             return value
         found = self._files.find(value, arg.kind)
         if found != value:
@@ -263,7 +261,7 @@ class _Binding:
         if refs := refs_in(value):
             made = self._resolve(refs[0], "any")
             return frozenset(kind for kind in _KINDS if made and made.makes(kind))
-        kind = kind_by_name(value[-_LONGEST_NAME:].strip())
+        kind = kind_by_name(value[-LONGEST_PATH:].strip())
         if kind in MEDIA - {"file"}:
             return frozenset({kind, "file", "any", *(["text"] if " " in value.strip() else [])})
         return frozenset(_KINDS if "://" in value[:8] else ("text", "any"))
@@ -286,7 +284,7 @@ def _listed(text: str, arg: Arg) -> list[str]:
     """The parts of a list of files or references: "a.jpg and b.jpg", "<resource>-0, b.jpg"; [] for a text."""
     if arg.kind in MEDIA and refs_in(text):
         return [part.strip() for part in text.split(",") if part.strip()]
-    if arg.kind not in MEDIA or len(text) > _LONGEST_NAME:
+    if arg.kind not in MEDIA or len(text) > LONGEST_PATH:
         return []
     parts = [part.strip() for part in _LISTED.split(text)]
     return parts if len(parts) > 1 and {kind_by_name(part) for part in parts} == {arg.kind} else []

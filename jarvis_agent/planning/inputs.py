@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from jarvis_agent.core.content import is_data_url
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import InputError, PlanError
-from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.file_mentions import NameIndex, mentions
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of
@@ -244,7 +244,8 @@ class FileNames:
             raise PlanError(f'"{name}" is only the name of the {its}, and not a text')
         if name in self.kinds or _bare(name) in self.others or is_data_url(name):
             return name
-        close = [known for known in self._of_kind(kind) if _is_close(_bare(name), _bare(known))]
+        alike = NameIndex(((_bare(known), known) for known in self.kinds), loose=True).find(_bare(name))
+        close = alike or [known for known in self._of_kind(kind) if _is_close(_bare(name), _bare(known))]
         if len(close) == 1:
             return close[0]
         if not self.is_final and (kind == "text" or not self.is_closed):

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import BasePromptTemplate
 
 from jarvis_agent.core.context import messages_of
-from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Task
@@ -121,7 +121,7 @@ def _request_variables(template: BasePromptTemplate[Any], request: PlanRequest) 
 
 def _text_with_files(request: PlanRequest) -> Truncator:
     """The request, followed by the files that its text does not name."""
-    named = mentions(request.text, {name_of(file) for file in request.files}.__contains__)
+    named = split_names(request.text, map(name_of, request.files))[1::2]
     files = [file for file in request.files if name_of(file) not in named]
     shorten, listed = shorten_text(request.text), list_files(files)
 

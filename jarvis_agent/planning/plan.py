@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from jarvis_agent.core.errors import InputError, describe_error
-from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.file_mentions import is_name
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
@@ -154,7 +154,7 @@ def _replace_inputs(task: Task, replace: Callable[[str], str]) -> Task:
             return [replaced(item, is_file) for item in value]
         if not isinstance(value, str) or refs_in(value):
             return value
-        return replace(value) if is_file or mentions(value) == [value] else value
+        return replace(value) if is_file or is_name(value) else value
 
     args = {
         name: replaced(value, (arg := spec.arg(name) if spec else None) is not None and arg.kind in MEDIA)

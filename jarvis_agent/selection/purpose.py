@@ -19,7 +19,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.file_mentions import mentions, split_names
 from jarvis_agent.core.languages import LANGUAGES, detect_script, find_language
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -95,9 +95,7 @@ def purpose_of(task: Task, spec: TaskSpec, context: RunContext) -> Purpose:
     names = {file.name for file in context.files}
 
     def without_files(text: str) -> str:
-        for name in sorted(mentions(text, names.__contains__), key=len, reverse=True):
-            text = text.replace(name, " ")
-        return text
+        return " ".join(split_names(text, [*names, *mentions(text)])[::2])
 
     texts = {arg.name: _text(task.args.get(arg.name)) for arg in spec.inputs if arg.kind in ("text", "data")}
     options = " ".join(texts.pop(name) for name in sorted(_LANGUAGE_ARGS & texts.keys()))
@@ -178,7 +176,7 @@ def words_about(image: Any, request: str, known: Collection[str]) -> str:
     request only the first and last characters are read.
     """
     request = excerpt(request)
-    files = mentions(request, known.__contains__)
+    files = list(dict.fromkeys(split_names(request, [*known, *mentions(request)])[1::2]))
     named = _name_in(image, files)
     if named and len(files) == 1:
         return request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from time import thread_time
 from typing import Any
@@ -37,21 +38,31 @@ TEXTS: list[tuple[str, list[str]]] = [
     ("看https://a.com/b.jpg（第一张）", ["https://a.com/b.jpg"]),
     ("看https://a.com/b.jpg里的猫", ["https://a.com/b.jpg"]),
     ("(see https://a.org/Foo_(bar)).", ["https://a.org/Foo_(bar)"]),
+    ("How large is photo#1.png or page(1).png?", ["photo#1.png", "page(1).png"]),
+    ("[see](a.png), f(b.png), (c.png), a.png&d.png", ["a.png", "b.png", "c.png", "d.png"]),
+    ("see file:///tmp/a%20b.png.", ["file:///tmp/a%20b.png"]),
+    ("„a b.png“, «c d.png», 「e f.png」 and ‘it’s g.png’", ["a b.png", "c d.png", "e f.png", "it’s g.png"]),
     ("Version 1.2 costs 3.50, e.g. today. See you at 5 p.m.", []),
     ("I said: \"hello there\". It's 'fine'.", []),
 ]
+
+
+def places_of(*names: str) -> Callable[[str], list[tuple[int, int]]]:
+    """Finds where a text has these names."""
+    return lambda text: [(at, at + len(name)) for name in names if (at := text.find(name)) >= 0]
 
 
 def test_file_names_and_urls_in_a_text_are_found() -> None:
     assert [(text, mentions(text)) for text, _ in TEXTS] == TEXTS
     # The files that exist tell where a name without spaces around it begins.
     for known in ("照片1.jpg", "1.jpg", "片1.jpg"):
-        assert mentions("描述照片1.jpg里的图", {known}.__contains__) == [known]
+        assert mentions("描述照片1.jpg里的图", places_of(known)) == [known]
     # The title of a work is no file, unless there is one of that name.
-    assert mentions("朗读《Node.js 入门》和《a.txt》，再看 b.jpg", {"a.txt"}.__contains__) == [
-        "a.txt",
-        "b.jpg",
-    ]
+    assert mentions("朗读《Node.js 入门》和《a.txt》，再看 b.jpg", places_of("a.txt")) == ["a.txt", "b.jpg"]
+    # The longest known name wins, and quotation marks tell where a name starts.
+    assert mentions("see scan 2.png", places_of("scan 2.png", "2.png")) == ["scan 2.png"]
+    assert mentions("see 'scan 2.png'", places_of("2.png")) == ["scan 2.png"]
+    assert mentions("see '2.png, 3.png'", places_of("2.png", "3.png")) == ["2.png", "3.png"]
     many = [f"{place}.jpg" for place in range(MOST_NAMES + 10)]
     assert mentions(" ".join(many)) == many[:MOST_NAMES]
     assert mentions("a.jpg " * (MOST_NAMES + 10) + "b.jpg 'c.jpg'") == ["a.jpg", "b.jpg", "c.jpg"]
@@ -72,6 +83,8 @@ def test_file_names_and_urls_in_a_text_are_found() -> None:
         "a.ab",
         "C:/",
         "《a.b",
+        "a.b#",
+        "(a.png",
     ],
 )
 def test_the_cost_of_a_long_text_grows_as_its_length(unit: str) -> None:

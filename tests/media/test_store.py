@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from jarvis_agent.agent.pipeline import grant_request_files
 from jarvis_agent.core.errors import ForbiddenError, InputError
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.store import ResourceStore
@@ -92,7 +94,7 @@ async def test_a_server_reads_no_path_of_a_request_outside_the_allowed_directori
     tmp_path: Path, picture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = store_with(tmp_path, allow_request_paths=False)
-    assert not closed.access.is_known(str(picture))
+    assert await named(closed, f"see {picture}") == {str(picture): None}
     with pytest.raises(ForbiddenError, match="upload"):
         await closed.grant(str(picture))
     monkeypatch.chdir(tmp_path)
@@ -123,7 +125,7 @@ async def test_an_unreadable_mention_is_an_error_only_when_a_task_uses_it(store:
     with pytest.raises(InputError, match=r"notes\.txt does not exist"):
         await store.text_of("notes.txt")
     for name in ("~nouser/x.png", "a" * 300 + ".png", "a\0.png", "http://[abc/x.png"):
-        assert not store.access.is_known(name)
+        assert not list(store.access.known_names(name))
         with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
             await store.grant(name)
         if not name.startswith("http"):
@@ -327,14 +329,149 @@ async def test_a_named_text_file_that_cannot_be_read_or_is_too_long_is_an_error(
         await store.text_of("Read a.txt")
 
 
-async def test_the_store_knows_the_files_that_a_request_may_name(store: ResourceStore, picture: Path) -> None:
-    assert store.access.is_known(str(picture))
-    assert not store.access.is_known("cat.png")
-    given = await store.grant(str(picture))
-    assert store.access.is_known("cat.png")
-    assert not store.access.is_known("words/cat.png")
-    assert await store.grant_mention("cat.png") == given
-    assert (await store.grant_mention("other/cat.png")).path is None
+NAMES = (
+    "photo#1.png", "scan 2.png", "page(1).png", "照片（1）.png", "50% off, 1.png", "a & b.png", "wow!.png",
+    "dad's 1.png", "scan - copy.png", "[draft] 2.png", "【终稿】1.png", "c++ 3.png", "a.c",
+    "two  spaces 1.png", "~1.png", "日本語 1.png", "é1.png", "my photos/a b.png", "d.geojson", "x/1.png",
+)  # fmt: skip
+ALIKE = {
+    "U\u0308ber 3.png": "Über 3.png",
+    "Shot at 9.41\u202fAM.png": "Shot at 9.41 AM.png",
+    "mom’s 3.png": "mom's 3.png",
+    "2019–2020.png": "2019-2020.png",
+    "宽（3）.png": "宽(3).png",
+    "Case A.PNG": "case a.png",
+}
+
+
+async def named(store: ResourceStore, text: str, room: int = 9) -> dict[str, Path | None]:
+    """The files that a text names, by their names in it."""
+    return {file.name: file.path for file in (await store.grant_mentions(text, room))[0]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, picture: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with pictures whose names end others."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for name in ("1.png", "2.png", "3.png", "b.png", "copy.png", "t.png"):
+        (folder / name).write_bytes(picture.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize("form", ["How large is {}?", "描述{}里的猫", "Describe “{}”.", "{}", "图片「{}」"])
+async def test_the_longest_name_of_a_file_in_a_text_is_found_whatever_its_letters(
+    store: ResourceStore, folder: Path, form: str
+) -> None:
+    cases = {**{name: name for name in NAMES}, **ALIKE}
+    for file in cases:
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_bytes((folder / "2.png").read_bytes())
+    for file, written in cases.items():
+        assert await named(store, form.format(written)) == {written: folder / file}
+
+
+async def test_a_shorter_file_is_not_read_for_a_longer_name_that_is_missing(
+    store: ResourceStore, folder: Path
+) -> None:
+    for name in (
+        "photo#2.png",
+        "x+3.png",
+        "scan&3.png",
+        "page[1]2.png",
+        "sub/2.png",
+        "'scan 3.png'",
+        "《3.png",
+    ):
+        files = await named(store, f"describe {name}")
+        assert list(files.values()) == ([folder / "3.png"] if name[0] == "《" else [None]), name
+    for text in (
+        "describe 3.png",
+        "@3.png",
+        "(3.png)",
+        "**3.png**",
+        "图：3.png。",
+        "l'image 3.png",
+        "2.png,3.png",
+    ):
+        assert (await named(store, text))["3.png"] == folder / "3.png", text
+
+
+async def test_an_attached_file_is_meant_by_its_name_before_others(
+    store: ResourceStore, folder: Path, picture: Path
+) -> None:
+    attached = picture.rename(picture.with_name("2.png"))
+    await store.grant(str(attached))
+    assert await named(store, "compare 2.PNG with 3.png") == {"2.PNG": attached, "3.png": folder / "3.png"}
+    assert (await store.grant_mention("other/2.png")).path is None
+    request = Request(input="describe 2.png", files=[str(attached), str(folder / "1.png")])
+    files, _ = await grant_request_files(request, store, store.settings)
+    assert [(file.name, file.path) for file in files] == [
+        ("2.png", attached),
+        (str(folder / "1.png"), folder / "1.png"),
+    ]
+
+
+async def test_an_upload_is_meant_by_the_name_that_the_client_has_for_it(
+    tmp_path: Path, picture: Path
+) -> None:
+    uploads = tmp_path / "uploads"
+    for name in ("9f0c/my-memo-1.png", "9f0d/2.png"):
+        (uploads / name).parent.mkdir(parents=True)
+        (uploads / name).write_bytes(picture.read_bytes())
+    store = store_with(tmp_path, allow_request_paths=False, allowed_dirs=(uploads,))
+    await store.grant("9f0c/my-memo-1.png")
+    upload = uploads / "9f0c" / "my-memo-1.png"
+    for name in ("my memo#1.png", "my-memo-1.png", "My memo (1).png", r"C:\me\my-memo-1.png"):
+        assert await named(store, f"describe {name}") == {name: upload}
+        assert (await store.resolve(name, "image")).path == upload
+    for name in ("2.png", "*/2.png", "9f0d/", "~/2.png", str(picture)):
+        assert set((await named(store, f"describe {name}")).values()) <= {None}, name
+
+
+async def test_paths_and_addresses_of_files_are_found(store: ResourceStore, folder: Path) -> None:
+    (folder / "my scans").mkdir()
+    scan = (folder / "2.png").rename(folder / "my scans" / "a 2.png")
+    for name in (
+        "my scans/a 2.png",
+        r"my scans\a 2.png",
+        "./my scans/a 2.png",
+        "../work/my scans/a 2.png",
+        str(scan),
+    ):
+        assert await named(store, f"describe {name} and this") == {name: scan}
+    name = scan.as_uri()
+    assert await named(store, f"describe {name}") == {name: scan}
+    assert (await store.grant(name)).path == scan
+
+
+async def test_a_folder_or_a_pattern_stands_for_its_files(store: ResourceStore, folder: Path) -> None:
+    (folder / "in").mkdir()
+    (folder / "empty").mkdir()
+    for name in ("b.png", "a 1.png", "c.jpg", ".d.png"):
+        (folder / "in" / name).write_bytes((folder / "1.png").read_bytes())
+    (folder / "in" / "e.bin").write_bytes(bytes(range(256)))
+    inside = ["in/a 1.png", "in/b.png", "in/c.jpg"]
+    for text, names in {
+        "describe all pictures in in/": inside,
+        "描述in/里的图": inside,
+        "describe in/*.png": inside[:2],
+        "describe in/* and 3.png": [*inside, "3.png"],
+        "describe ?.png": ["1.png", "2.png", "3.png", "b.png", "t.png"],
+        "2*3, and/or, in in": [],
+        "describe in/z.png, *.gif and empty/": ["in/z.png", "*.gif", "empty/"],
+    }.items():
+        assert list(await named(store, text)) == names, text
+    for name in ("in", str(folder / "in")):
+        assert await store.grant_folder(name, 9) is not None
+    files, notes = await store.grant_mentions("in/", 2)
+    assert ([file.name for file in files], notes) == (
+        inside[:2],
+        [
+            "2 of the 4 files of “in/” are used; a request has at most 2",
+        ],
+    )
 
 
 def test_new_paths_are_unique_and_stay_in_the_directory_of_the_run(store: ResourceStore) -> None:
