@@ -49,9 +49,9 @@ _MOST_LISTED = 10_000
 """Files and folders of a folder that a text may name."""
 _FOLDER = re.compile(r"(?:~[\w.-]*|[a-z]:)?[/\\]+|(?:\.\.?[/\\]+)+")
 """Where a path starts that is not a name in the working directory."""
-_PATTERN = re.compile(
-    rf"(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*[*?](?:{LETTER}|[.*?-])*{LETTER}(?!\.?(?:{LETTER}|[*?]))"
-    rf"|(?<=[/\\])\*(?!\.?(?:{LETTER}|[*?]))"
+PATTERN = re.compile(
+    rf"(?:(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*[*?](?:{LETTER}|[.*?-])*{LETTER}|(?<=[/\\])\*)"
+    rf"(?!\.?(?:{LETTER}|\*)|\?+{LETTER})"
 )
 """A pattern for names in one folder: *.png, page?.png, or after a folder *."""
 _HAS_ENDING = re.compile(r"[^\s\"']{0,255}\.\w")
@@ -153,7 +153,7 @@ class AccessPolicy:
                 ends = (end for end in index.ends(folded, start) if _is_whole(folded, start, end))
                 yield from (folded.span(start, end) for end in islice(ends, 1))
         starts = (start for folder in folders for start in self._list(folder).starts(text))
-        paths = (match.start() for form in (_FOLDER, _PATTERN) for match in form.finditer(text.folded))
+        paths = (match.start() for form in (_FOLDER, PATTERN) for match in form.finditer(text.folded))
         for start in filter(text.can_start, chain(starts, paths if folders else ())):
             yield from (text.span(start, place.end) for place in self._places(text, start, folders))
 
@@ -221,7 +221,7 @@ class AccessPolicy:
                 if not inside and (_is_whole(text, start, end) or (is_path and text.can_end(end))):
                     name = entries[0].name if len(entries) == 1 else ""
                     return _Place(end, folder, name)
-        pattern = _PATTERN.match(text.folded, at) if self._settings.allow_request_paths else None
+        pattern = PATTERN.match(text.folded, at) if self._settings.allow_request_paths else None
         if pattern and (_ENDING.search(pattern[0]) or pattern[0] == "*"):
             return _Place(pattern.end(), folder, pattern[0], is_pattern=True)
         if is_path and text.can_end(at) and not _HAS_ENDING.match(text.folded, at):

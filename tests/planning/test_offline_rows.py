@@ -25,6 +25,7 @@ def pictures(names: list[str]) -> tuple[Resource, ...]:
         ("描述" + "、".join(NAMES), NAMES, "image-to-text"),
         ("Describe all pictures in my in/", [f"my in/{name}" for name in NAMES], "image-to-text"),
         ("Describe *.png", NAMES, "image-to-text"),
+        ("How large are *.png?", NAMES, "media-info"),
         ("Describe in/* and 1.png", [*(f"in/{name}" for name in NAMES[:3]), "1.png"], "image-to-text"),
     ],
 )
@@ -37,6 +38,8 @@ def test_every_file_gets_its_task_once(text: str, names: list[str], task: str) -
 
 def test_a_short_row_is_planned_as_it_is() -> None:
     request = PlanRequest("Describe p1.png, p2.png and p3.png", pictures(NAMES[:3]))
+    assert shorten_rows(request) == (request, {})
+    request = PlanRequest("Describe p1.png?", pictures(["p1.png", "other.png"]))
     assert shorten_rows(request) == (request, {})
 
 

@@ -11,20 +11,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any
 
 from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.media.access import PATTERN
 from jarvis_agent.planning.inputs import PlanRequest, name_of
 
 _LONGEST = 5
 _IN_ROW = re.compile(r"\W*\w{0,3}\W*")
 """What stands between two files of a row: at most one short word."""
-
-_PATTERN = r"(?:[\w*?-]|\.(?=\w))*"
-_BARE_PATTERN = re.compile(rf"(?<![\w*?.-])(?=[\w.-]*[*?]){_PATTERN}", re.ASCII)
 
 Rows = Mapping[str, Sequence[str]]
 """By the second file of each row, those that are not shown."""
@@ -70,14 +69,17 @@ def _with_files_of_folders(text: str, files: Sequence[Resource]) -> str:
         if (name := name_of(file)) not in text:
             folders.setdefault(name[: max(name.rfind("/"), name.rfind("\\")) + 1], []).append(file)
     for folder, inside in folders.items():
-        place = (
-            re.search(re.escape(folder) + _PATTERN, text, re.ASCII) if folder else _BARE_PATTERN.search(text)
-        )
-        if place is None and folder[1:-1].count("/"):
-            place = re.search(re.escape(folder[:-1]), text)
-        if place:
+        start = end = text.find(folder) if folder else -1
+        if start >= 0:
+            end = start + len(folder)
+        elif folder[1:-1].count("/"):
+            start, end = (place := text.find(folder[:-1])), place + len(folder) - 1
+        pattern = PATTERN.match(text, end) if folder else PATTERN.search(text)
+        if pattern and fnmatchcase(name_of(inside[0]).lower(), f"{folder}{pattern[0]}".lower()):
+            start, end = (start if folder else pattern.start()), pattern.end()
+        if start >= 0:
             names = ", ".join(map(name_of, sorted(inside, key=lambda file: file.kind)))
-            text = text[: place.start()] + names + text[place.end() :]
+            text = text[:start] + names + text[end:]
     return text
 
 
