@@ -93,6 +93,8 @@ def _by_ffmpeg(file: Path | BinaryIO) -> Any:
     with suppress(Exception):  # PyAV raises errors of many types, and may be missing.
         import av
 
+        if not isinstance(file, Path):
+            file.seek(0)
         pictures = ",".join(name for name in av.formats_available if name.endswith("_pipe"))
         with av.open(file, options={"format_whitelist": pictures}) as container:
             return next(container.decode(video=0)).to_image()

@@ -46,55 +46,51 @@ _SIGNATURES: tuple[tuple[bytes, Modality, str], ...] = (
 )
 """Of formats that are text, or that no library here tells."""
 
-_NAMED: dict[str, tuple[Modality, str]] = {
-    ".csv": ("table", "text/csv"),
-    ".tsv": ("table", "text/tab-separated-values"),
-    ".json": ("data", "application/json"),
-    ".md": ("text", MARKDOWN),
-    ".srt": ("text", SRT),
-    ".vtt": ("text", SRT),
-    ".html": ("text", HTML),
-    ".htm": ("text", HTML),
-    ".xhtml": ("text", HTML),
-    ".obj": ("3d", "model/obj"),
-    ".stl": ("3d", "model/stl"),
-    ".svg": ("file", "image/svg+xml"),
+_SUFFIXES = {
+    ".csv": "text/csv",
+    ".tsv": "text/tab-separated-values",
+    ".json": "application/json",
+    ".md": MARKDOWN,
+    ".vtt": SRT,
+    ".srt": SRT,
+    ".htm": HTML,
+    ".xhtml": HTML,
+    ".html": HTML,
+    ".obj": "model/obj",
+    ".stl": "model/stl",
+    ".glb": "model/gltf-binary",
+    ".ply": "model/ply",
+    ".pdf": PDF,
+    ".docx": DOCX,
+    ".pptx": PPTX,
+    ".odt": ODT,
+    ".odp": ODP,
+    ".epub": EPUB,
+    ".rtf": RTF,
+    ".xlsx": XLSX,
+    ".xls": XLS,
+    ".xlsb": XLSB,
+    ".ods": ODS,
+    ".svg": "image/svg+xml",
+    ".heic": "image/heic",
+    ".webp": "image/webp",
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".m4a": "audio/mp4",
+    ".wav": "audio/wav",
+    ".flac": "audio/flac",
+    ".ogg": "audio/ogg",
+    ".weba": "audio/webm",
+    ".mka": "audio/x-matroska",
+    ".caf": "audio/x-caf",
+    ".ogv": "video/ogg",
+    ".mkv": "video/x-matroska",
+    ".ts": "video/mp2t",
 }
-"""Formats of text by the ending of the name."""
+"""Media types by the ending of the name, where Python's own list differs between machines."""
 
-_BINARY: dict[str, tuple[Modality, str]] = {
-    ".pdf": ("text", PDF),
-    ".docx": ("text", DOCX),
-    ".pptx": ("text", PPTX),
-    ".odt": ("text", ODT),
-    ".odp": ("text", ODP),
-    ".epub": ("text", EPUB),
-    ".rtf": ("text", RTF),
-    ".xlsx": ("table", XLSX),
-    ".xls": ("table", XLS),
-    ".xlsb": ("table", XLSB),
-    ".ods": ("table", ODS),
-    ".heic": ("image", "image/heic"),
-    ".webp": ("image", "image/webp"),
-    ".png": ("image", "image/png"),
-    ".jpg": ("image", "image/jpeg"),
-    ".m4a": ("audio", "audio/mp4"),
-    ".wav": ("audio", "audio/wav"),
-    ".flac": ("audio", "audio/flac"),
-    ".ogg": ("audio", "audio/ogg"),
-    ".weba": ("audio", "audio/webm"),
-    ".mka": ("audio", "audio/x-matroska"),
-    ".caf": ("audio", "audio/x-caf"),
-    ".ogv": ("video", "video/ogg"),
-    ".mkv": ("video", "video/x-matroska"),
-    ".ts": ("video", "video/mp2t"),
-    ".glb": ("3d", "model/gltf-binary"),
-    ".ply": ("3d", "model/ply"),
-}
-"""Endings of other formats, where Python's own list differs between machines or lacks them."""
-
-SUFFIXES = {mime: suffix for suffix, (_, mime) in reversed((_NAMED | _BINARY).items())}
-"""The usual ending of file names by media type, where Python's list differs between machines."""
+SUFFIXES = {mime: suffix for suffix, mime in _SUFFIXES.items()}
+"""The usual ending of file names by media type."""
 
 _RECORDINGS = {
     "aac": "aac",
@@ -125,10 +121,20 @@ _MEMBERS = {
 
 _HTML_START = re.compile(r"\s*(?>(<\?xml[^>]*>|<!--.*?-->)\s*)*+<(!doctype\s+html|html[\s>])", re.I | re.S)
 _SRT_START = re.compile(r"\s*(WEBVTT\b|[0-9]+\s+[0-9:]+[,.][0-9]{3} --> [0-9:]+[,.][0-9]{3}\s)")
-_KIND_OF_MIME: Mapping[str, Modality] = {
+_TEXT_FORMATS = frozenset(
+    {".csv", ".tsv", ".json", ".md", ".obj", ".stl", ".svg", ".srt", ".vtt", ".htm", ".html"}
+)
+"""Endings that distinguish formats of text; a text under another name is plain text."""
+
+_KINDS: Mapping[str, Modality] = {
     **{kind: kind for kind in ("image", "audio", "video", "text")},
-    **{mime: kind for kind, mime in (*_NAMED.values(), *_BINARY.values())},
+    **dict.fromkeys((PDF, DOCX, PPTX, ODT, ODP, EPUB, RTF, SRT), "text"),
+    **dict.fromkeys((*WORKBOOKS, "text/csv", "text/tab-separated-values"), "table"),
+    "application/json": "data",
+    "model": "3d",
+    "image/svg+xml": "file",
 }
+"""By media type, or its first part."""
 
 
 def detect_media_type(path: Path) -> tuple[Modality, str]:
@@ -170,12 +176,12 @@ def _by_name(name: str) -> tuple[Modality, str]:
         suffix = PurePosixPath(urlsplit(name).path).suffix.lower()
     except ValueError:
         return "file", ""
-    mime = mimetypes.guess_type(f"a{suffix}")[0] or ""
-    return _NAMED.get(suffix) or _BINARY.get(suffix) or (_kind_of(mime), mime)
+    mime = _SUFFIXES.get(suffix) or mimetypes.guess_type(f"a{suffix}")[0] or ""
+    return _kind_of(mime), mime
 
 
 def _kind_of(mime: str) -> Modality:
-    return _KIND_OF_MIME.get(mime) or _KIND_OF_MIME.get(mime.partition("/")[0], "file")
+    return _KINDS.get(mime) or _KINDS.get(mime.partition("/")[0], "file")
 
 
 def _require_regular_file(path: Path) -> None:
@@ -214,8 +220,8 @@ def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
         return "text", HTML
     if _SRT_START.match(text):
         return "text", SRT
-    if (known := _NAMED.get(path.suffix.lower())) is not None:
-        return known
+    if path.suffix.lower() in _TEXT_FORMATS:
+        return _by_name(path.name)
     is_named_image = (mimetypes.guess_type(path.name)[0] or "").startswith("image/")
     return (_of_image(file, path) if is_named_image else None) or ("text", "text/plain")
 
@@ -274,7 +280,7 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
 
 def _of_other(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, str]:
     if path.suffix.lower() == ".stl":
-        return _NAMED[".stl"]
+        return _by_name(path.name)
     with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
         import soundfile
 

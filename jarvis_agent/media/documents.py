@@ -15,7 +15,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -37,14 +37,11 @@ MAX_MARKUP = 20_000_000
 _MAX_READ = 10_000_000
 """Maximum number of bytes that are read at once from an archive; its list of members is read at once."""
 
-_PARTS = {
-    detect.DOCX: r"word/(header|document|footnotes|endnotes|footer)[0-9]*\.xml",
-    detect.PPTX: r"ppt/slides/(slide)([0-9]+)\.xml",
-    detect.ODT: r"(content)\.xml",
-    detect.ODP: r"(content)\.xml",
-}
-"""The parts of Office files that hold text, with their order."""
-_ORDER = ("header", "document", "footnotes", "endnotes", "footer")
+_ORDER = "header document footnotes endnotes footer"
+_PART = re.compile(
+    rf"word/({_ORDER.replace(' ', '|')})([0-9]*)\.xml|ppt/slides/(slide)([0-9]+)\.xml|content\.xml"
+)
+"""The parts of Office files that hold text."""
 
 _HIDDEN = frozenset({"delText", "instrText", "Fallback", "tracked-changes", "annotation", "note-citation"})
 _SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n"}
@@ -56,11 +53,12 @@ _PDFIUM = threading.Lock()
 """PDFium does one thing at a time in a process."""
 
 
-def load_text(path: Path) -> tuple[str, list[str]]:
+def load_text(path: Path, *, with_markup: bool = False) -> tuple[str, list[str]]:
     """Read a document or a text. Blocks; stops between pages when `run_cpu_bound` is cancelled.
 
     Returns:
-        The text, without markup and time codes, and notes on what was left out or assumed.
+        The text, without markup and time codes unless those of a text are wanted, and notes on what was left
+        out or assumed.
 
     Raises:
         InputError: the file is broken, encrypted, too long, without text, or of another type.
@@ -69,6 +67,8 @@ def load_text(path: Path) -> tuple[str, list[str]]:
     if mime == detect.OLE:
         raise InputError(f"{path} is encrypted or in an old format; save it as DOCX without a password")
     name, load = _LOADERS.get(mime, ("text", _plain))
+    if with_markup and mime in (detect.MARKDOWN, detect.SRT):
+        load = _plain
     pieces, notes, size = list[str](), list[str](), 0
     try:
         with closing(load(path, notes)) as parts:
@@ -90,68 +90,55 @@ def load_text(path: Path) -> tuple[str, list[str]]:
     return text, notes
 
 
-def read_plain(path: Path) -> tuple[str, list[str]]:
-    """A file as a text with all its markup. Returns and raises as `load_text`."""
-    with path.open("rb") as file:
-        content = file.read(4 * MAX_CHARS + 1)
+@contextmanager
+def _opened_pdf(path: Path) -> Iterator[Any]:
+    """An opened PDF file; what PDFium cannot read becomes an InputError."""
+    from pypdfium2 import PdfDocument, PdfiumError
+
     try:
-        return decode_text(content)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} cannot be read as text: it is no text in a known encoding") from error
+        with _PDFIUM, closing(PdfDocument(path)) as document:
+            yield document
+    except (PdfiumError, OSError) as error:
+        if "password" in str(error):
+            raise InputError(f"{path} is encrypted; give a copy without a password") from error
+        raise InputError(f"{path} cannot be read as a PDF file: {error}; open and save it again") from error
 
 
 def count_pages(path: Path) -> int:
-    """The number of pages of a PDF file.
-
-    Raises:
-        InputError: the file is broken or encrypted.
-    """
-    from pypdfium2 import PdfDocument, PdfiumError
-
-    try:
-        with _PDFIUM, closing(PdfDocument(path)) as document:
-            return len(document)
-    except (PdfiumError, OSError) as error:
-        raise InputError(f"{path} cannot be read as a PDF file: {error}; open and save it again") from error
+    """The number of pages of a PDF file. Raises InputError: the file is broken or encrypted."""
+    with _opened_pdf(path) as document:
+        return len(document)
 
 
 def render_pages(path: Path, target: Path, limit: int) -> None:
-    """Write the pages of a PDF file as the pages of a TIFF file, in `_DPI`. At most `limit` pixels together.
+    """Write the pages of a PDF file as the pages of a TIFF file, in `_DPI`.
 
     Raises:
-        InputError: the file is broken or encrypted, or has more pixels.
+        InputError: the file is broken or encrypted, or the pages have more than `limit` pixels together.
     """
-    from pypdfium2 import PdfDocument, PdfiumError
-
-    pages, pixels = list[Any](), 0
-    try:
-        with _PDFIUM, closing(PdfDocument(path)) as document:
-            for number in range(len(document)):
-                check_cancelled()
-                width, height = (side * _DPI / 72 for side in document.get_page_size(number))
-                pixels += int(width * height)
-                if pixels > limit:
-                    raise InputError(
-                        f"{path} has more than {limit:,} pixels (JARVIS_MAX_PIXELS); give a part of it"
-                    )
-                pages.append(document[number].render(scale=_DPI / 72).to_pil())
-    except (PdfiumError, OSError) as error:
-        raise InputError(f"{path} cannot be read as a PDF file: {error}; open and save it again") from error
+    with _opened_pdf(path) as document:
+        sizes = [document.get_page_size(number) for number in range(len(document))]
+        if sum(width * height for width, height in sizes) * (_DPI / 72) ** 2 > limit:
+            raise InputError(f"{path} has more than {limit:,} pixels (JARVIS_MAX_PIXELS); give a part of it")
+        pages = [page.render(scale=_DPI / 72).to_pil() for page in document]
     pages[0].save(target, save_all=True, append_images=pages[1:], compression="tiff_deflate")
 
 
 def _plain(path: Path, notes: list[str]) -> Iterator[str]:
-    text, assumed = read_plain(path)
+    """A text as it is."""
+    with path.open("rb") as file:
+        text, assumed = decode_text(file.read(4 * MAX_CHARS + 1))
     notes += assumed
     yield text
 
 
 def _pdf(path: Path, notes: list[str]) -> Iterator[str]:
     """The text of each page. Pages without any, and damaged ones, are named."""
-    from pypdfium2 import PdfDocument, PdfiumError
+    from pypdfium2 import PdfiumError
 
-    damaged, empty = list[int](), list[int]()
-    with _PDFIUM, closing(PdfDocument(path)) as document:
+    left_out: dict[str, list[int]] = {"damaged": [], "without text, as in a scan": []}
+    damaged, empty = left_out.values()
+    with _opened_pdf(path) as document:
         for number in range(1, len(document) + 1):
             try:
                 with closing(document[number - 1]) as page, closing(page.get_textpage()) as content:
@@ -166,28 +153,30 @@ def _pdf(path: Path, notes: list[str]) -> Iterator[str]:
         count = len(document)
     if len(damaged) == count:
         raise InputError(f"{path} cannot be read as a PDF file: every page is damaged")
-    for numbers, what in ((damaged, "damaged"), (empty, "without text, as in a scan")):
+    for what, numbers in left_out.items():
         if numbers:
             places = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
             notes.append(f"left out of {count} pages: {places} ({what})")
 
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
-    pattern = re.compile(_PARTS[detect_media_type(path)[1]])
+    """The text of Office Open XML and OpenDocument; slides and parts of pages in their order."""
+
+    def place(part: re.Match[str]) -> tuple[int, int]:
+        return _ORDER.find(part[1] or ""), int(part[2] or part[4] or 0)
+
     with _Archive(path) as file, zipfile.ZipFile(file) as archive:
-        parts = [match for name in archive.namelist() if (match := pattern.fullmatch(name))]
-
-        def place(part: re.Match[str]) -> tuple[int, int]:
-            return _ORDER.index(part[1]) if part[1] in _ORDER else 0, int(
-                part[2] if part.re.groups > 1 else 0
-            )
-
-        for _, content in _unpacked(path, archive, [part[0] for part in sorted(parts, key=place)]):
+        parts = sorted(filter(None, map(_PART.fullmatch, archive.namelist())), key=place)
+        for _, content in _unpacked(path, archive, [part[0] for part in parts]):
             pieces: list[str] = []
             # Expat limits how far entities expand, and reads no external ones.
             _collect(ElementTree.fromstring(content), pieces)  # noqa: S314
-            lines = (" ".join(line.split()) for line in "".join(pieces).splitlines())
-            yield "\n".join(filter(None, lines))
+            yield _lines("".join(pieces))
+
+
+def _lines(text: str) -> str:
+    """A text without empty lines and repeated spaces."""
+    return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
 
 
 def _collect(element: ElementTree.Element, pieces: list[str]) -> None:
@@ -211,8 +200,7 @@ def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
     """The words of Markdown: no asterisks, addresses of links, or rules."""
     from markdown_it import MarkdownIt
 
-    text, assumed = read_plain(path)
-    notes += assumed
+    (text,) = _plain(path, notes)
     for block in MarkdownIt("commonmark").enable("table").parse(text):
         if block.type in ("fence", "code_block"):
             yield block.content
@@ -224,8 +212,7 @@ def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
 
 def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
     """The spoken lines of SubRip or WebVTT, without numbers, times and marks."""
-    text, assumed = read_plain(path)
-    notes += assumed
+    (text,) = _plain(path, notes)
     lines = re.sub(r"<[^<>\n]*>|\{\\[^{}\n]*\}", "", text.replace("-->", "\0")).splitlines()
     following = [*lines[1:], ""]
     yield "\n".join(
@@ -251,9 +238,7 @@ def _text_of(page: bytes) -> str:
     from bs4 import BeautifulSoup
 
     # Without a separator, the last word of a paragraph and the first of the next one become one word.
-    text = BeautifulSoup(page, "html.parser").get_text(" ")
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(filter(None, lines))
+    return _lines(BeautifulSoup(page, "html.parser").get_text(" "))
 
 
 def _epub(path: Path, notes: list[str]) -> Iterator[str]:

@@ -286,7 +286,7 @@ def test_a_table_argument_is_read_with_its_notes_once(tmp_path: Path) -> None:
     assert call.table().columns["sales"] == [1234, 2500]
     assert call.notes == ["left out of the table: Report", "1.234 in the column sales was read as 1234"]
     call = a_call(TASKS["tabular-regression"], tmp_path, table=Resource(kind="table"))
-    with pytest.raises(BadInputError, match="a table must be a file"):
+    with pytest.raises(BadInputError, match="needs a file for table"):
         call.table()
 
 

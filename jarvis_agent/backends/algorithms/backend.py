@@ -29,8 +29,8 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import count_words
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.audio import probe_audio
-from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SRT, SUFFIXES, detect_media_type
-from jarvis_agent.media.documents import count_pages, load_text, read_plain
+from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SUFFIXES, detect_media_type
+from jarvis_agent.media.documents import count_pages, load_text
 from jarvis_agent.media.limits import image_size
 from jarvis_agent.media.tables import table_shape
 from jarvis_agent.media.video import encode_sound, join_mp4, opened, probe_video, spread_frames
@@ -246,9 +246,6 @@ _FORMAT_NAMES = {
 }
 """Names of formats that are neither an ending of file names nor the end of their media type."""
 
-_PLAIN = ("text/plain", "application/json", MARKDOWN, SRT)
-"""Texts whose lines are counted as they are in the file."""
-
 _SIDEWAYS = (5, 6, 7, 8)
 """Values of the EXIF tag `Orientation` for which width and height are exchanged."""
 
@@ -277,7 +274,7 @@ def info(call: Call) -> dict[str, Any]:
             facts |= read(path)
         elif kind in ("text", "data") and facts["bytes"]:
             facts |= {"pages": count_pages(path)} if mime == PDF else {}
-            text, notes = (read_plain if mime in _PLAIN else load_text)(path)
+            text, notes = load_text(path, with_markup=True)
             call.notes.extend(notes)
             facts |= _text_facts(kind, text.strip())
     except (BadInputError, InputError, MissingExtraError) as error:
