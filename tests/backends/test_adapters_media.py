@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import wave
 from pathlib import Path
 from typing import Any
@@ -336,3 +337,22 @@ def test_the_facts_of_a_file_are_a_phrase(adapting: Adapting) -> None:
         output, resources = adapting("media-info", facts)
         assert [resource.as_text() for resource in resources] == [summary] * 2
         assert output["bytes"] == facts["bytes"]
+
+
+def test_pictures_made_from_photos_are_jpeg_files_unless_parts_are_transparent(
+    adapting: Adapting, tmp_path: Path
+) -> None:
+    Image.new("RGB", (40, 20), "grey").save(tmp_path / "photo.jpg")
+    photo = Resource(kind="image", path=tmp_path / "photo.jpg", mime="image/jpeg")
+    for task, raw, form in (
+        ("resize-image", Image.new("RGB", (8, 8)), "JPEG"),
+        ("crop-image", Image.new("RGBA", (8, 8)), "PNG"),
+        ("canny-control", Image.new("RGB", (8, 8)), "PNG"),
+        ("object-detection", [], "JPEG"),
+    ):
+        _, resources = adapting(task, raw, image=photo)
+        assert resources[0].path is not None
+        with Image.open(resources[0].path) as made:
+            assert (made.format, resources[0].mime) == (form, f"image/{form.lower()}"), task
+            origin = json.loads(made.info["comment"]) if form == "JPEG" else made.info
+            assert (origin["task"], origin["model"], origin["seed"]) == (task, "org/model", "7")

@@ -111,6 +111,51 @@ async def test_a_page_is_read_and_a_blank_one_has_no_text(run: Run, tmp_path: Pa
 
 
 @pytest.mark.starter
+@pytest.mark.parametrize("form", ["transparent.png", "deep.png", "pages.tif", "long.png", "small.png"])
+async def test_pages_are_read_in_all_forms(form: str, run: Run, tmp_path: Path) -> None:
+    import numpy as np
+    from PIL import Image, ImageOps
+
+    page, count = Image.open(PAGE).convert("L"), 1
+    path, first = tmp_path / form, "It was the best of times"
+    if form == "transparent.png":
+        image = Image.new("RGBA", page.size)
+        image.putalpha(ImageOps.invert(page))
+        image.save(path)
+    elif form == "deep.png":
+        Image.fromarray(np.asarray(page).astype(np.uint16) * 257).save(path)
+    elif form == "pages.tif":
+        count = 2
+        page.save(path, save_all=True, append_images=[page])
+    elif form == "long.png":
+        count = 8
+        image = Image.new("L", (page.width, count * page.height))
+        for number in range(count):
+            image.paste(page, (0, number * page.height))
+        image.save(path)
+    else:
+        page.crop((0, 0, page.width, 110)).save(path)
+    read = await run("image-to-text", image=path)
+    assert read["generated_text"].count(first) == count
+    if form == "long.png":
+        tops = [line["box"]["ymin"] for line in read["lines"] if line["text"].startswith(first)]
+        assert tops == [pytest.approx(tops[0] + number * page.height, abs=8) for number in range(count)]
+
+
+@pytest.mark.starter
+async def test_two_callers_are_both_transcribed(run: Run, tmp_path: Path) -> None:
+    import numpy as np
+    import soundfile
+
+    speech = read_audio(SPEECH, 16_000)[0]
+    other = np.roll(speech, 40_000)
+    soundfile.write(tmp_path / "call.wav", np.stack([speech, 0.9 * other], axis=1), 16_000)
+    heard = await run("automatic-speech-recognition", audio=tmp_path / "call.wav")
+    first, _ = heard["text"].split("\n")
+    assert similarity(SAID, first) >= 0.9
+
+
+@pytest.mark.starter
 async def test_an_uncertain_reading_is_noted(tmp_path: Path) -> None:
     async with JarvisAgent(settings=Settings(offline=True, output_dir=tmp_path)) as agent:
         photo, page = (await agent.ainvoke(f"Read the text in {CAT} and in {PAGE}")).results

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import InputError
@@ -214,3 +215,72 @@ def test_a_run_and_a_single_tool_read_documents(
     (tool,) = hf_tools(tasks=["summarization"], sources=[source], backends=[backend])
     assert tool.invoke({"text": "report.pdf"}).startswith("It grew.")
     assert backend.calls[-1].inputs["text"] == f"{WORDS}\nCosts fell."
+
+
+def test_office_files_have_their_notes_slides_and_no_deleted_words(tmp_path: Path) -> None:
+    run = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
+    body = run.format("Revenue") + "<w:p><w:del><w:r><w:delText>gone</w:delText></w:r></w:del></w:p>"
+    box = "<w:p>{}<w:r><w:t>text{}</w:t></w:r></w:p>".format("<w:tab/>", " box")
+    parts = {
+        name: f'<w:x xmlns:w="{WORD}">{text}</w:x>'
+        for name, text in {
+            "word/document.xml": body + box,
+            "word/footnotes.xml": run.format("A footnote."),
+            "word/header1.xml": run.format("A header"),
+        }.items()
+    }
+    assert load_text(archive(tmp_path / "a.docx", parts)) == ("A header\nRevenue\ntext box\nA footnote.", [])
+    slide = '<a:x xmlns:a="urn:a"><a:p><a:r><a:t>slide {}</a:t></a:r></a:p></a:x>'
+    slides = {f"ppt/slides/slide{number}.xml": slide.format(number) for number in (10, 2, 1)}
+    shown = archive(tmp_path / "a.pptx", {"ppt/presentation.xml": "<x/>", **slides})
+    assert load_text(shown)[0] == "slide 1\nslide 2\nslide 10"
+    for kind in ("text", "presentation"):
+        mime = f"application/vnd.oasis.opendocument.{kind}"
+        text = '<o xmlns:t="urn:t"><t:h>Title</t:h><t:p>two<t:s/>words<t:line-break/>more</t:p></o>'
+        made = archive(tmp_path / kind, {"mimetype": mime, "content.xml": text}, zipfile.ZIP_STORED)
+        assert detect_media_type(made) == ("text", mime)
+        assert load_text(made)[0] == "Title\ntwo words\nmore"
+
+
+def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
+    cases = {
+        "a.rtf": (r"{\rtf1\ansi Hello \b from\b0  a caf\'e9.}", "Hello from a café."),
+        "a.md": ("# Title\n\n*Two* [words](http://x.org) `code`\n\n- item\n", "Title\nTwo words code\nitem"),
+        "a.srt": (SUBTITLES, "Hello there.\nGeneral Kenobi."),
+        "a.txt": (SUBTITLES, "Hello there.\nGeneral Kenobi."),
+        "a.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.500\n<v Ann>Hi\n", "Hi"),
+    }
+    for name, (content, text) in cases.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        assert "\n".join(filter(None, load_text(tmp_path / name)[0].splitlines())) == text, name
+    assert load_text(tmp_path / "a.srt", with_markup=True)[0] == SUBTITLES.strip()
+    (tmp_path / "a.ps").write_text("%!PS-Adobe-3.0\n/Helvetica findfont\n")
+    assert detect_media_type(tmp_path / "a.ps")[0] == "file", "its source is not spoken"
+
+
+SUBTITLES = (
+    "1\n00:00:01,000 --> 00:00:02,500\nHello there.\n\n"
+    "2\n00:00:03,000 --> 00:00:04,000\n<i>General</i> Kenobi.\n"
+)
+
+
+def test_pages_without_text_and_damaged_pages_are_named(tmp_path: Path) -> None:
+    from pypdfium2 import PdfBitmap, PdfDocument, PdfImage, PdfMatrix
+
+    document = PdfDocument(pdf(tmp_path / "a.pdf", WORDS, "Costs fell."))
+    page = document.new_page(100, 100)
+    picture = PdfImage.new(document)
+    picture.set_bitmap(PdfBitmap.from_pil(Image.new("RGB", (8, 8), "red")))
+    picture.set_matrix(PdfMatrix().scale(50, 50))
+    page.insert_obj(picture)
+    page.gen_content()
+    document.save(tmp_path / "mixed.pdf")
+    text, notes = load_text(tmp_path / "mixed.pdf")
+    assert text == f"{WORDS}\nCosts fell."
+    assert notes == ["left out of 3 pages: 3 (without text, as in a scan)"]
+    content = (tmp_path / "a.pdf").read_bytes()
+    (tmp_path / "junk.pdf").write_bytes(b"\r\n\r\n" + content)
+    assert detect_media_type(tmp_path / "junk.pdf") == ("text", PDF)
+    assert WORDS in load_text(tmp_path / "junk.pdf")[0]
+    (tmp_path / "hurt.pdf").write_bytes(content.replace(b"6 0 obj<<", b"6 0 obj[["))
+    assert load_text(tmp_path / "hurt.pdf") == (WORDS, ["left out of 2 pages: 2 (damaged)"])
