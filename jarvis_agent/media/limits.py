@@ -8,7 +8,7 @@ Audio and video are not checked if soundfile or PyAV is missing; they cannot be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from importlib.util import find_spec
@@ -72,33 +72,27 @@ def check_limits(resource: Resource, settings: Settings) -> None:
     """Refuse a file that is too large for its kind. Blocks while it reads headers or packets.
 
     Raises:
-        InputError: it exceeds `max_pixels` or `max_seconds`, or is not an image or a video.
+        InputError: it exceeds `max_pixels` or `max_seconds`, or is not an image.
+        BadInputError: it is not a video.
     """
-    if resource.path is None:
-        return
-    if resource.kind == "image":
-        check_pixels(resource.path, settings.max_pixels)
-    elif resource.kind == "audio":
-        _check_seconds(resource.path, _seconds_of_sound(resource.path), settings)
-    elif resource.kind == "video":
-        _check_video(resource.path, settings)
+    width, height, seconds = _extent(resource)
+    what = "pictures of " if resource.kind == "video" else ""
+    if width * height > settings.max_pixels:
+        raise InputError(
+            f"{resource.path} has {what}{width} x {height} pixels, more than {settings.max_pixels:,} "
+            "(JARVIS_MAX_PIXELS); make it smaller"
+        )
+    if seconds > settings.max_seconds:
+        lasts, limit = (timedelta(seconds=int(min(s, MAX_SHOWN_S))) for s in (seconds, settings.max_seconds))
+        raise InputError(
+            f"{resource.path} lasts {lasts}, longer than {limit} (JARVIS_MAX_SECONDS); give a part of it"
+        )
 
 
 def check_inputs(inputs: Mapping[str, Any], settings: Settings) -> None:
     """Do so for each file among the arguments of a task."""
-    for value in _values(inputs):
-        if isinstance(value, Resource):
-            check_limits(value, settings)
-
-
-def check_pixels(path: Path, limit: int) -> None:
-    """Refuse an image with more than `limit` pixels. Only the header is read, except that of an icon.
-
-    Raises:
-        InputError: it is too large, or its header is unreadable.
-    """
-    width, height = image_size(path)
-    _check_size(path, "", width, height, limit)
+    for file in _files(inputs):
+        check_limits(file, settings)
 
 
 def image_size(path: Path) -> tuple[int, int]:
@@ -114,34 +108,19 @@ def image_size(path: Path) -> tuple[int, int]:
         raise InputError(str(error)) from error
 
 
-def _check_size(path: Path, what: str, width: int, height: int, limit: int) -> None:
-    if width * height > limit:
-        raise InputError(
-            f"{path} has {what}{width} x {height} pixels, more than {limit:,} (JARVIS_MAX_PIXELS); "
-            "make it smaller"
-        )
-
-
-def _seconds_of_sound(path: Path) -> float:
-    """The duration; 0 if no library is installed that reads it, or none can."""
-    with suppress(BadInputError, MissingExtraError):
-        return probe_audio(path).duration
-    return 0.0
-
-
-def _check_video(path: Path, settings: Settings) -> None:
-    if find_spec("av") is None:
-        return
-    with opened(path) as video:
-        stream = video.streams.video[0]
-        _check_size(path, "pictures of ", stream.width, stream.height, settings.max_pixels)
-        _check_seconds(path, measure_packets(video)[0], settings)
-
-
-def _check_seconds(path: Path, seconds: float, settings: Settings) -> None:
-    if seconds > settings.max_seconds:
-        lasts, limit = (timedelta(seconds=int(min(s, MAX_SHOWN_S))) for s in (seconds, settings.max_seconds))
-        raise InputError(f"{path} lasts {lasts}, longer than {limit} (JARVIS_MAX_SECONDS); give a part of it")
+def _extent(resource: Resource) -> tuple[int, int, float]:
+    """Width and height of pictures in pixels, and seconds; 0 for what a file lacks, or nothing reads."""
+    path = resource.path
+    if path is not None and resource.kind == "image":
+        return *image_size(path), 0.0
+    if path is not None and resource.kind == "video" and find_spec("av"):
+        with opened(path) as video:
+            stream = video.streams.video[0]
+            return stream.width, stream.height, measure_packets(video)[0]
+    if path is not None and resource.kind == "audio":
+        with suppress(BadInputError, MissingExtraError):
+            return 0, 0, probe_audio(path).duration
+    return 0, 0, 0.0
 
 
 def check_task_limits(task: str, inputs: Mapping[str, Any]) -> None:
@@ -151,11 +130,26 @@ def check_task_limits(task: str, inputs: Mapping[str, Any]) -> None:
         UnsupportedError: it is too much for a model on this machine; a hosted one may take it.
     """
     for measure, limit in TASK_LIMITS.get(task, {}).items():
-        if (size := _MEASURES[measure](inputs)) > limit:
+        if (size := max(_amounts(measure, inputs), default=0)) > limit:
             raise UnsupportedError(
                 f"{task} on this machine takes at most {limit:,} {measure}, and this input has {size:,.0f}; "
                 "give a part of it, or use a hosted model (JARVIS_POLICY=hosted-first)"
             )
+
+
+def _amounts(measure: Measure, inputs: Mapping[str, Any]) -> Iterator[float]:
+    """What inputs have of a measure. Where it is unknown, the model's own error says more."""
+    if measure == "characters":
+        yield sum(len(value) for value in _values(inputs) if isinstance(value, str))
+    elif measure in ("texts", "images"):
+        yield from (len(value) for value in inputs.values() if isinstance(value, list))
+    for file in _files(inputs):
+        with suppress(InputError, BadInputError):
+            if measure == "rows" and file.kind == "table" and file.path is not None:
+                yield table_shape(file.path)[0]
+            elif (measure, file.kind) in (("pixels", "image"), ("seconds", "audio")):
+                width, height, seconds = _extent(file)
+                yield width * height or seconds
 
 
 def _values(inputs: Mapping[str, Any]) -> Iterator[Any]:
@@ -163,46 +157,5 @@ def _values(inputs: Mapping[str, Any]) -> Iterator[Any]:
         yield from value if isinstance(value, list) else [value]
 
 
-def _paths(inputs: Mapping[str, Any], kind: str) -> Iterator[Path]:
-    for value in _values(inputs):
-        if isinstance(value, Resource) and value.kind == kind and value.path is not None:
-            yield value.path
-
-
-def _characters(inputs: Mapping[str, Any]) -> int:
-    return sum(len(value) for value in _values(inputs) if isinstance(value, str))
-
-
-def _items(inputs: Mapping[str, Any]) -> int:
-    return max((len(value) for value in inputs.values() if isinstance(value, list)), default=0)
-
-
-def _pixels(inputs: Mapping[str, Any]) -> int:
-    largest = 0
-    for path in _paths(inputs, "image"):
-        with suppress(InputError):  # the model's own error says more
-            width, height = image_size(path)
-            largest = max(largest, width * height)
-    return largest
-
-
-def _seconds(inputs: Mapping[str, Any]) -> float:
-    return max(map(_seconds_of_sound, _paths(inputs, "audio")), default=0.0)
-
-
-def _rows(inputs: Mapping[str, Any]) -> int:
-    largest = 0
-    for path in _paths(inputs, "table"):
-        with suppress(BadInputError):  # the model's own error says more
-            largest = max(largest, table_shape(path)[0])
-    return largest
-
-
-_MEASURES: Mapping[Measure, Callable[[Mapping[str, Any]], float]] = {
-    "characters": _characters,
-    "texts": _items,
-    "images": _items,
-    "pixels": _pixels,
-    "seconds": _seconds,
-    "rows": _rows,
-}
+def _files(inputs: Mapping[str, Any]) -> Iterator[Resource]:
+    return (value for value in _values(inputs) if isinstance(value, Resource))

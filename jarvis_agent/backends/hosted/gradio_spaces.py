@@ -45,7 +45,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.detect import SUFFIXES, detect_media_type
-from jarvis_agent.media.limits import check_pixels
+from jarvis_agent.media.limits import check_limits
 
 if TYPE_CHECKING:
     from gradio_client import Client
@@ -324,6 +324,6 @@ def _received(value: Any, call: Call, downloads: Path) -> Any:
 def _content(path: Path, call: Call) -> Any:
     kind, mime = detect_media_type(path)
     if kind == "image" and mime != "image/gif":
-        check_pixels(path, call.settings.max_pixels)
+        check_limits(Resource(kind="image", path=path), call.settings)
         return open_image(path)[0]
     return str(shutil.copyfile(path, call.new_path(path.suffix)))
