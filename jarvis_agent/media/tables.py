@@ -7,8 +7,9 @@ table.notes              # ["1,234 in the column sales was read as 1234"]
 rows, names = table_shape(path)           # (2, ["zip", "sales"])
 write_table(Path("forecast.csv"), table.columns)
 
-A column is numeric if every cell is a number or missing ("", "NA", "null", …). Identifiers stay text: numbers
-with leading zeros, of more than 15 digits, or with the plus sign of a telephone number.
+Titles, comments, units, totals and sources are told from rows by their form alone: by empty cells, and by
+words where the other cells of a column are numbers or dates. A column is numeric if every cell is a number or
+missing ("", "NA", "null", …). Numbers with leading zeros or over 15 digits are identifiers and stay text.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ import csv
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from jarvis_agent.core.errors import BadInputError
-from jarvis_agent.media.table_rows import Row, TableRows, is_missing
+from jarvis_agent.core.text import brief_text
+from jarvis_agent.media.table_rows import Row, read_lines
 
 Cell = str | float | int | None
 """The value of a cell; None if it is empty."""
@@ -33,26 +37,34 @@ Columns = dict[str, list[Cell]]
 MAX_ROWS, MAX_CELLS = 1_000_000, 20_000_000
 """Maximum numbers of rows and of cells; each takes about 150 bytes of memory."""
 
-_SIMPLE = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-_MARKS = str.maketrans("\u00a0\u202f\u2009\u2212\u2019", "   -'")
-"""Other spaces, the minus sign, and the apostrophe of Swiss numbers."""
+_TITLES, _FOOTER, _SAMPLE, _SUMMED = 100, 8, 200, 1000
+"""Most lines above a header, of a footer, by which the form of a column is told, and above a total."""
+
+_RULE = re.compile(r"\s+|[-=+|:\s]{3,}")
+_MISSING = re.compile(r"|[-–—]|n/?a|nan|none|null|#([A-Z0-9/ÄÖÜÉ]+[!?]|N/?[AVD]|#+)", re.IGNORECASE)
+"""No value, or an error as Excel writes it in several languages."""
+
+_DATE = re.compile(
+    r"([0-9]{4}[-/][0-9]{1,2}|[0-9]{1,2}[-/][0-9]{4}|[0-9]{1,4}([-/.])[0-9]{1,2}\2[0-9]{1,4})([T ,].*)?"
+    r"|[0-9]{4}年([0-9]{1,2}月([0-9]{1,2}日)?)?"
+)
+_FIGURES = re.compile(r"\W*[0-9]([0-9_]|[^\w;|]|[eE][+-]?[0-9])*")
+_YEAR = re.compile("[12][0-9]{3}")
 
 _GROUPS = {".": ", '", ",": ". '"}
 """What separates thousands, by decimal sign."""
 
+_NUMBERS = {
+    sign: re.compile(
+        rf"(?=[+-]?\{sign}?[0-9])(?!\+[0-9 ]{{7,}}$)[+-]?"
+        rf"([0-9]*(?=\{sign})|0|[1-9][0-9]{{0,14}}|[1-9][0-9]{{0,2}}([{marks}][0-9]{{2,3}})*[{marks}][0-9]{{3}})"
+        rf"(\{sign}[0-9]*)?([eE][+-]?[0-9]+)?"
+    )
+    for sign, marks in _GROUPS.items()
+}
 _PLAIN = {".": str.maketrans("", "", ", '"), ",": str.maketrans(",", ".", ". '")}
-
-
-def _pattern(sign: str) -> re.Pattern[str]:
-    """Numbers with this decimal sign."""
-    decimal, group = re.escape(sign), r"(?:\.[0-9]{3})+" if sign == "," else "(?:,[0-9]{2,3})*,[0-9]{3}"
-    grouped = rf"[1-9][0-9]{{0,2}}(?:{group}|(?:[ '][0-9]{{3}})+)"
-    whole = rf"0|[1-9][0-9]{{0,14}}|{grouped}"
-    fraction = rf"(?:{grouped}|[0-9]*){decimal}[0-9]+|[0-9]+{decimal}"
-    return re.compile(rf"(?!\+[0-9 ]{{7,}}$)[+-]?(?:{whole}|{fraction})(?:[eE][+-]?[0-9]+)?")
-
-
-_NUMBERS = {sign: _pattern(sign) for sign in ".,"}
+_MARKS = str.maketrans("\u00a0\u202f\u2009\u2212\u2019", "   -'")
+"""Other spaces, the minus sign, and the apostrophe of Swiss numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +82,27 @@ def read_table(path: Path) -> Table:
     Raises:
         BadInputError: the file is missing, empty, too large, damaged, or not a table.
     """
-    source, rows = TableRows(path, _is_sum), list[Row]()
-    for row in source:
-        rows.append(row)
-        if len(rows) > MAX_ROWS or len(rows) * len(row) > MAX_CELLS:
-            raise BadInputError(
-                f"{path.name} has more than {MAX_ROWS:,} rows or {MAX_CELLS:,} cells; give a part of it"
-            )
-    if not source.names:
+    cells, rest, delimiter, notes = _read(path)
+    rows = len(next(iter(cells.values()), []))
+    if rest or rows > MAX_ROWS:
+        limits = f"{MAX_ROWS:,} rows or {MAX_CELLS:,} cells"
+        raise BadInputError(f"{path.name} has more than {limits}; give a part of it")
+    if not cells:
         raise BadInputError(f"{path.name} is empty; its first line must name the columns")
     if not rows:
         raise BadInputError(f"{path.name} has no rows after its first line, which names the columns")
-    names = source.unique_names()
-    columns = zip(*(row + [""] * (len(names) - len(row)) for row in rows), strict=True)
-    cells = {name: [*column] for name, column in zip(names, columns, strict=True) if name is not None}
-    values, notes = _values(cells, source.delimiter)
-    return Table(values, cells, [*source.notes, *notes])
+    columns, doubts = _values(cells, delimiter)
+    return Table(columns, cells, [*notes, *doubts])
 
 
 def table_shape(path: Path) -> tuple[int, list[str]]:
-    """The number of rows of a table of any size, and the names of its columns. No table is built.
+    """The number of rows of a table of any size, and the names of its columns.
 
     Raises:
         BadInputError: the file is missing, damaged or not text, or has a line that is too long.
     """
-    source = TableRows(path, _is_sum)
-    return sum(1 for _ in source), [name for name in source.unique_names() if name is not None]
+    cells, rest, *_ = _read(path)
+    return len(next(iter(cells.values()), [])) + rest, [*cells]
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
@@ -111,49 +118,240 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
         writer.writerows(zip(*columns.values(), strict=True))
 
 
+def _read(path: Path) -> tuple[dict[str, list[str]], int, str, list[str]]:
+    """The columns as they were written, the number of lines beyond the limits, the delimiter, and notes."""
+    read, delimiter, notes = read_lines(path)
+    lines, cells = list[Row](), 0
+    for line in read:
+        has_words = any(map(str.isalnum, chain.from_iterable(line)))
+        if has_words or (len(line) == 1 and not _RULE.fullmatch(line[0])):
+            lines.append(line)
+            cells += len(line)
+            if len(lines) > MAX_ROWS + _TITLES or cells > MAX_CELLS:
+                break
+    rest = sum(map(any, read))
+    if not any(map(any, lines)):
+        return {}, rest, delimiter, notes
+    header, rows = _split(lines, delimiter, notes)
+    return _by_name(header, rows, notes), rest, delimiter, notes
+
+
+def _split(lines: list[Row], delimiter: str, notes: list[str]) -> tuple[Row, list[Row]]:
+    """The names of the columns, and the rows; notes say what was assumed and left out."""
+    widths = Counter(map(len, lines[:_SAMPLE]))
+    width = min(max(widths, key=lambda one: (widths[one], one)), max(map(_length, lines[:_SAMPLE])))
+    at = _find_header(lines, width)
+    header, below = [cell.strip() for cell in lines[at]], lines[at + 1 : at + 1 + _SAMPLE]
+    forms, start = _forms(below), at + 1
+    if _is_row(header, below, forms):
+        header, start = [f"column {number}" for number in range(1, width + 1)], at
+        notes.append("no line names the columns; they are called " + ", ".join(header[:3]))
+    elif len(header) == width - 1:
+        header = ["", *header]
+        notes.append("the header has one cell fewer than the rows; the first column has no name")
+    if start > at and len(below) > 3 and _names(below[0], below[1:], least=2, share=1.0):
+        start += 1  # units
+    left_out, rows = lines[:at] + lines[at + 1 : start], list[Row]()
+    repeated = lines[at] if start > at and _compare(header, forms)[0] else None
+    for row in lines[start:]:
+        is_apart = row == repeated or (row[0].startswith("#") and _is_comment(row, forms, width))
+        (left_out if is_apart else rows).append(row)
+    end = _find_footer(rows, delimiter)
+    left_out += rows[end:]
+    if left_out:
+        shown = [brief_text(", ".join(filter(None, row)), 60) for row in left_out]
+        notes.append("left out of the table: " + "; ".join([*shown[:3], *["…"][: len(shown) - 3]]))
+    return header, rows[:end]
+
+
+def _by_name(header: Row, rows: list[Row], notes: list[str]) -> dict[str, list[str]]:
+    """The cells of the columns by unique names, without columns that have neither name nor cells."""
+    columns: dict[str, list[str]] = {}
+    for number, (written, *cells) in enumerate(zip_longest(header, *rows, fillvalue=""), 1):
+        if written or any(map(str.strip, cells)):
+            name, count = written if number <= len(header) else f"column {number}", 2
+            while name in columns:
+                name, count = f"{written} {count}" if written else f"column {number}", count + 1
+            if written and name != written:
+                notes.append(f"the column {written} occurs twice; the second is called {name}")
+            columns[name] = cells
+    named = _length(header)
+    if short := sum(len(row) < named for row in rows):
+        notes.append(f"rows with fewer cells than the header, which were filled: {short:,}")
+    if long := sum(len(row) > len(header) and _length(row) > len(header) for row in rows):
+        notes.append(f"rows with more cells than the header: {long:,}")
+    return columns
+
+
+# ---- Header and footer
+
+
+def _find_header(rows: list[Row], width: int) -> int:
+    """Where the columns are named: in the first full line, or one beside it with words above numbers."""
+
+    def filled(row: Row) -> int:
+        count = sum(bool(cell.strip()) for cell in row)
+        return count if row[0].strip() and 2 * count <= width else _length(row)
+
+    lines = rows[:_TITLES]
+    spaced = [any(cell.startswith(" ") for cell in row[1:]) for row in lines]  # as in a sentence
+    counts = [0 if row[0].startswith("#") else filled(row) for row in lines]
+    full = next(at for at, count in enumerate(counts) if count >= min(width, max(counts)))
+    is_title = spaced[full : full + 2] == [True, False]
+    if full == 0 and not is_title:
+        return 0
+    naming = (at for at in range(full + is_title, -1, -1) if _names(rows[at], rows[at + 1 :]))
+    short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1))
+    return next(naming, next(short, 0 if "number" in map(_form, rows[full]) else full))
+
+
+def _is_row(header: Row, below: list[Row], forms: list[str]) -> bool:
+    """Whether the first row is one like the others: its numbers are no years, and do not count up."""
+    differing, alike = _compare(header, forms)
+    figures = [cell for cell in header if _form(cell) in ("date", "number")]
+    if differing or not alike or not figures:
+        return False
+    if all(map(_YEAR.fullmatch, figures)):
+        return any(_YEAR.fullmatch(cell.strip()) for row in below for cell in row)
+    first = 1 if 1 < len(figures) < len(header) and figures[0] == "1" else 0
+    return len(header) == 1 or figures != [str(first + place) for place in range(len(figures))]
+
+
+def _is_comment(row: Row, forms: list[str], width: int) -> bool:
+    is_sentence = row[0][1:2] == " " and forms[:1] in (["date"], ["number"])
+    return not _MISSING.fullmatch(row[0]) and (len(row) < width or is_sentence)
+
+
+def _find_footer(rows: list[Row], delimiter: str) -> int:
+    """Where those of the last rows begin that are none, such as totals and sources."""
+    for start in range(max(2, len(rows) - _FOOTER), len(rows)):
+        above = rows[max(0, start - _SUMMED) : start]
+        if all(_is_footer(row, above, delimiter) for row in rows[start:]):
+            return start
+    return len(rows)
+
+
+def _is_footer(row: Row, above: list[Row], delimiter: str) -> bool:
+    """Whether a row has words below dates or years, or one long cell, or the sums of the columns."""
+    label, others = row[0].strip(), [place for place, cell in enumerate(row) if place and cell.strip()]
+    if (form := _form(label)) in ("date", "number"):
+        return False
+    column = [line[0].strip() for line in above if line[0].strip()]
+    (kind,), width = _forms([line[:1] for line in above], 1.0), max(len(row), len(above[0]))
+    if form and (kind == "date" or (form == "text" and column and all(map(_YEAR.fullmatch, column)))):
+        return True
+    if form and width > 1 and not others:
+        is_long = len(label) > max(map(len, column), default=0) and (width > 2 or len(row) == 1)
+        return kind == "number" or is_long
+    if len(above) == _SUMMED or len(others) * len(above) < (4 if kind == "text" else 3):
+        return False
+    block = [*above, row]
+    return all(_is_sum([line[at] for line in block if at < len(line)], delimiter) for at in others)
+
+
+def _is_sum(column: Sequence[str], delimiter: str) -> bool:
+    """Whether the last of these cells is the sum of the others, and more than each of them."""
+    cells = [cell for cell in _values({"": column}, delimiter)[0][""] if cell is not None]
+    numbers = [float(cell) for cell in cells if not isinstance(cell, str)]
+    if len(numbers) < max(2, len(cells)) or numbers[-1] <= max(numbers[:-1]):
+        return False
+    return math.isclose(numbers[-1], math.fsum(numbers[:-1]), abs_tol=0.01)
+
+
+# ---- The form of cells
+
+
+def _names(row: Row, below: list[Row], least: int = 1, share: float = 0.75) -> bool:
+    """Whether a row has words above at least so many columns of numbers or dates, and none itself."""
+    differing, alike = _compare(row, _forms(below, share))
+    return differing >= least and not alike
+
+
+def _compare(row: Row, forms: list[str]) -> tuple[int, int]:
+    """How many cells have another form than their column, and how many have digits as all of it."""
+    differing = alike = 0
+    for cell, form in zip(row, forms, strict=False):
+        if form in ("date", "number", "mixed") and (own := _form(cell)):
+            alike += own == form
+            differing += own == "text" if form == "mixed" else own != form
+    return differing, alike
+
+
+def _forms(rows: Sequence[Row], share: float = 0.75) -> list[str]:
+    """The form that this share of the cells of each column has, else "text"; "" without any."""
+    forms: list[str] = []
+    for column in zip_longest(*rows[:_SAMPLE], fillvalue=""):
+        counts = Counter(filter(None, map(_form, column)))
+        (form, count), *_ = counts.most_common(1) or [("", 0)]
+        forms.append(form if count >= share * counts.total() else "text")
+    return forms
+
+
+def _form(cell: str) -> str:
+    """A "date", a "number" (no letters), "text" (no digits), "mixed" (both), or "" (neither, or missing)."""
+    text = cell.strip()[:200]
+    if _MISSING.fullmatch(text):
+        return ""
+    if _DATE.fullmatch(text):
+        return "date"
+    if _FIGURES.fullmatch(text):
+        return "number"
+    if any(map(str.isdigit, text)):
+        return "mixed"
+    return "text" if any(map(str.isalpha, text)) else ""
+
+
+def _length(row: Row) -> int:
+    """The number of cells without the empty ones at the end."""
+    return max((place for place, cell in enumerate(row, 1) if cell.strip()), default=0)
+
+
+# ---- Numbers
+
+
 def _values(cells: Mapping[str, Sequence[str]], delimiter: str) -> tuple[Columns, list[str]]:
     """The values of all columns, and notes on numbers that could be read in two ways.
 
     A column whose numbers allow both decimal signs has that of the others, else the usual one of such files.
     """
     columns: Columns = {name: [cell.strip() or None for cell in column] for name, column in cells.items()}
-    numeric = {name: number for name, column in cells.items() if (number := _numbers(column))}
-    certain = {signs for _, signs in numeric.values() if len(signs) == 1}
+    numeric = {
+        name: {sign: numbers for sign in ".," if (numbers := _numbers(column, sign))}
+        for name, column in cells.items()
+    }
+    certain = {sign for readings in numeric.values() if len(readings) == 1 for sign in readings}
     usual = min(certain) if len(certain) == 1 else "," if delimiter == ";" else "."
     notes: list[str] = []
-    for name, (bare, signs) in numeric.items():
-        sign = signs if len(signs) == 1 else usual
-        marks = set("".join(bare))
-        plain = [text.translate(_PLAIN[sign]) for text in bare] if marks & {",", *_GROUPS[sign]} else bare
-        convert = float if marks & {sign, "e", "E"} else int
-        values = [convert(text) if text else None for text in plain]
-        if not all(map(math.isfinite, filter(None, values))):
-            continue
-        columns[name] = [*values]
-        doubtful = "" if len(signs) == 1 else _GROUPS[sign] + ("," if len(certain) != 1 else "")
-        for written, text, value in zip(cells[name], bare, values, strict=True):
-            if any(mark in text for mark in doubtful) or (text != written and re.search("[%(]", written)):
-                notes.append(f"{written.strip()} in the column {name} was read as {value}")
-                break
+    for name, readings in numeric.items():
+        if readings:
+            values = columns[name] = readings.get(usual) or next(iter(readings.values()))
+            for written, value, *others in zip(cells[name], values, *readings.values(), strict=True):
+                is_doubtful = isinstance(value, int) and any(other != value for other in others)
+                if is_doubtful or (value is not None and re.search("[%(]", written)):
+                    notes.append(f"{written.strip()} in the column {name} was read as {value}")
+                    break
     return columns, notes
 
 
-def _numbers(column: Sequence[str]) -> tuple[list[str], str] | None:
-    """A column as bare numbers, "" for a missing one, and the decimal signs that fit; None if it is text."""
-    bare, signs = list[str](), ".,"
+def _numbers(column: Sequence[str], sign: str) -> list[Cell] | None:
+    """The numbers of a column with this decimal sign, and None for missing ones; None if it is text."""
+    plain: list[str] = []
     for cell in column:
-        text = "" if is_missing(cell.strip()) else _bare(cell.strip())
-        bare.append(text)
-        if text:
-            signs = "".join(sign for sign in signs if _NUMBERS[sign].fullmatch(text))
-            if not signs:
-                return None
-    return (bare, signs) if any(bare) else None
+        text = cell.strip()
+        if _MISSING.fullmatch(text):
+            plain.append("")
+        elif _NUMBERS[sign].fullmatch(bare := _bare(text)):
+            plain.append(bare.translate(_PLAIN[sign]))
+        else:
+            return None
+    convert = int if {*"".join(plain)}.isdisjoint(".eE") else float
+    values = [convert(text) if text else None for text in plain]
+    return [*values] if any(plain) and all(map(math.isfinite, filter(None, values))) else None
 
 
 def _bare(text: str) -> str:
     """A number without a currency or per cent sign, and with its minus before it; other texts as they are."""
-    if _SIMPLE.fullmatch(text):
+    if text.isdecimal():
         return text
     bare = text.translate(_MARKS)
     units = [mark for mark in bare if mark == "%" or unicodedata.category(mark) == "Sc"]
@@ -164,13 +362,3 @@ def _bare(text: str) -> str:
     elif bare.endswith("-"):
         bare = f"-{bare[:-1].strip()}"
     return bare.replace("- ", "-", 1)
-
-
-def _is_sum(column: Sequence[str], delimiter: str) -> bool:
-    """Whether the last of these cells is the sum of the others, and more than each of them."""
-    cells = [cell for cell in _values({"": column}, delimiter)[0][""] if cell is not None]
-    numeric = [float(cell) for cell in cells if not isinstance(cell, str)]
-    if len(numeric) < 2 or len(numeric) < len(cells):
-        return False
-    *numbers, total = numeric
-    return total > max(numbers) and math.isclose(total, math.fsum(numbers), abs_tol=0.01)

@@ -1,14 +1,11 @@
 """The first sheet of a workbook (XLSX, XLSB, XLS, ODS) as CSV, written by a process of its own.
 
-python -m jarvis_agent.media.workbook sales.xlsx        # ["Sheet1", 3], the number of sheets; then rows
+python workbook.py sales.xlsx   # the reason if it ends early, the sheet and how many there are; then rows
 
 A workbook of one kilobyte may state a trillion cells; the library then ends the process that reads it.
 """
 
-from __future__ import annotations
-
 import csv
-import json
 import sys
 from contextlib import suppress
 from datetime import datetime
@@ -37,24 +34,22 @@ def main(path: str) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
         resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="")  # type: ignore[union-attr]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
     try:
         book = load_workbook(path)
         described = [sheet for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
         described.sort(key=lambda sheet: sheet.visible != SheetVisibleEnum.Visible)
-        first, count = None, 0
-        for sheet in described:
-            read = book.get_sheet_by_name(sheet.name)
-            count += bool(read.height)
-            first = first or (read if read.height else None)
+        sheets = [sheet for one in described if (sheet := book.get_sheet_by_name(one.name)).height]
     except PasswordError:
-        sys.exit("it is protected by a password; save it without one")
+        writer.writerow(["it is protected by a password; save it without one"])
     except CalamineError as error:
-        sys.exit(f"it is damaged ({error})")
-    sys.stdout.write(json.dumps([first.name if first else "", count]) + "\n")
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    for row in first.iter_rows() if first else ():
-        texts = [_text(cell) for cell in row]
-        writer.writerow(texts if any(texts) else [])
+        writer.writerow([f"it is damaged ({error})"])
+    else:
+        # Should the process end, the first cell is the reason.
+        writer.writerow(["it is damaged, or too large", sheets[0].name if sheets else "", len(sheets)])
+        for row in sheets[0].iter_rows() if sheets else ():
+            texts = [_text(cell) for cell in row]
+            writer.writerow(texts if any(texts) else [])
 
 
 if __name__ == "__main__":
