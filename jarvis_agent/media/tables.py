@@ -57,7 +57,7 @@ _GROUPS = {".": ", '", ",": ". '"}
 _NUMBERS = {
     sign: re.compile(
         rf"(?=[+-]?\{sign}?[0-9])(?!\+[0-9 ]{{7,}}$)[+-]?"
-        rf"([0-9]*(?=\{sign})|0|[1-9][0-9]{{0,14}}|[1-9][0-9]{{0,2}}([{marks}][0-9]{{2,3}})*[{marks}][0-9]{{3}})"
+        rf"([0-9]*(?=\{sign})|0|[1-9][0-9]{{0,14}}|[1-9][0-9]{{0,2}}([{marks}][0-9]{{2,3}}){{0,5}}[{marks}][0-9]{{3}})"
         rf"(\{sign}[0-9]*)?([eE][+-]?[0-9]+)?"
     )
     for sign, marks in _GROUPS.items()
@@ -85,8 +85,8 @@ def read_table(path: Path) -> Table:
     cells, rest, delimiter, notes = _read(path)
     rows = len(next(iter(cells.values()), []))
     if rest or rows > MAX_ROWS:
-        limits = f"{MAX_ROWS:,} rows or {MAX_CELLS:,} cells"
-        raise BadInputError(f"{path.name} has more than {limits}; give a part of it")
+        most = f"{MAX_ROWS:,} rows or {MAX_CELLS:,} cells"
+        raise BadInputError(f"{path.name} has more than {most}; give a part of it")
     if not cells:
         raise BadInputError(f"{path.name} is empty; its first line must name the columns")
     if not rows:
@@ -183,9 +183,6 @@ def _by_name(header: Row, rows: list[Row], notes: list[str]) -> dict[str, list[s
     return columns
 
 
-# ---- Header and footer
-
-
 def _find_header(rows: list[Row], width: int) -> int:
     """Where the columns are named: in the first full line, or one beside it with words above numbers."""
 
@@ -258,9 +255,6 @@ def _is_sum(column: Sequence[str], delimiter: str) -> bool:
     return math.isclose(numbers[-1], math.fsum(numbers[:-1]), abs_tol=0.01)
 
 
-# ---- The form of cells
-
-
 def _names(row: Row, below: list[Row], least: int = 1, share: float = 0.75) -> bool:
     """Whether a row has words above at least so many columns of numbers or dates, and none itself."""
     differing, alike = _compare(row, _forms(below, share))
@@ -304,9 +298,6 @@ def _form(cell: str) -> str:
 def _length(row: Row) -> int:
     """The number of cells without the empty ones at the end."""
     return max((place for place, cell in enumerate(row, 1) if cell.strip()), default=0)
-
-
-# ---- Numbers
 
 
 def _values(cells: Mapping[str, Sequence[str]], delimiter: str) -> tuple[Columns, list[str]]:

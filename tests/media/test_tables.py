@@ -52,8 +52,17 @@ def test_cells_are_numbers_texts_or_missing(tmp_path: Path) -> None:
             "c": [None, 2.5, 3.0],
         },
         "a,b\n#N/A,1\n#WERT!,2\n5,#DIV/0!\n": {"a": [None, None, 5], "b": [1, 2, None]},
+        'a\n""\n5\n-\n': {"a": [None, 5, None]},
+        "a,b\n%,1\n5,2\n": {"a": ["%", "5"], "b": [1, 2]},
     }
-    for text in ("1_000", "1e999", "inf", "0x10", "१"):  # numbers to Python alone, or infinite
+    for text in (
+        "1_000",
+        "1e999",
+        "inf",
+        "0x10",
+        "१",
+        "1" + " 000" * 1500,
+    ):  # numbers to Python alone, or infinite
         cases[f"a\n{text}\n"] = {"a": [text]}
     assert not any(read_all(tmp_path, cases))
 
