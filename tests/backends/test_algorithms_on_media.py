@@ -222,7 +222,7 @@ ASSUMED: list[tuple[Any, str]] = [
 NO_BOXES: list[tuple[Any, str]] = [
     ([90, 90, 99, 99], r"lies outside the image \(40 × 20 pixels\)"),
     *((box, "is not a box") for box in ([], [1, 2, 3], None, 7, {"xmin": 1}, {"box": None})),
-    ([{"label": "sky", "score": 1.0}], "none of the 1 detections has a box"),
+    ([{"label": "sky", "score": 1.0}], "is not a box; give .* a detection that has a box"),
     ("the sea", "is not a box"),
     ([20, 20, 20, 10], "ends before it begins, or is empty"),
     ([0.3, 0.3, 0.3, 0.3], "ends before it begins, or is empty"),

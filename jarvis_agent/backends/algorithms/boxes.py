@@ -23,19 +23,18 @@ from jarvis_agent.core.text import read_literal
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom."""
 
-_FORMS = (
-    "[xmin, ymin, xmax, ymax] or {x, y, width, height} in pixels or in shares of the image (0 to 1), "
+_HINT = (
+    "give [xmin, ymin, xmax, ymax] or {x, y, width, height} in pixels or in shares of the image (0 to 1), "
     'a detection that has a box, or a part such as "left half"'
 )
-
-_EDGES = (
-    ("xmin", "ymin", "xmax", "ymax"),
-    ("left", "top", "right", "bottom"),
-    ("x0", "y0", "x1", "y1"),
-    ("x1", "y1", "x2", "y2"),
+_FIELDS = (
+    *(("box",), ("bbox",), ("bbox2d",), ("box2d",), ("boundingbox",)),
+    *(("xmin", "ymin", "xmax", "ymax"), ("left", "top", "right", "bottom")),
+    *(("x0", "y0", "x1", "y1"), ("x1", "y1", "x2", "y2")),
+    *(("x", "y", "width", "height"), ("x", "y", "w", "h"), ("left", "top", "width", "height")),
+    ("x", "y"),
 )
-_SIZES = (("x", "y", "width", "height"), ("x", "y", "w", "h"), ("left", "top", "width", "height"))
-_NESTED = ("box", "bbox", "bbox2d", "box2d", "boundingbox")
+"""The fields of boxes, of what holds a box, and of points; the first that fit count."""
 _OVERSHOOT = 1.02
 """Detectors and language models draw boxes a little beyond the image."""
 
@@ -46,38 +45,12 @@ _SIDES = {
     **dict.fromkeys(("bottom", "lower", "下"), (1, 1.0)),
 }
 """Axis and place of the sides in the name of a part."""
-
-_MIDDLE = frozenset({"centre", "center", "central", "middle", "中"})
+_MIDDLE = frozenset({"centre", "center", "middle", "中"})
 _SHARES = {"third": 1 / 3, "三分之一": 1 / 3, "quarter": 1 / 4, "四分之一": 1 / 4}
-_FILLERS = ("the", "of", "half", "side", "part", "corner", "hand", "image", "picture", "photo")
-_CHINESE_FILLERS = "半边部分角侧面间央的图片像"
+_FILLERS = frozenset("the of half side part corner image picture photo".split()) | set(
+    "半边部分角侧面间央的图片像"
+)
 _WORDS = re.compile(r"[a-z]+|[三四]分之一|[^\W_]")
-
-
-def _part(name: str, width: int, height: int) -> Box | None:
-    """The box of a named part in pixels; None if the name has other words or no side.
-
-    One side means its half, third or quarter; two sides mean a corner, with half of each side.
-    """
-    words = _WORDS.findall(name[:100].lower())
-    places = dict(_SIDES[word] for word in words if word in _SIDES)
-    shares = [_SHARES[word] for word in words if word in _SHARES]
-    is_centred = not _MIDDLE.isdisjoint(words)
-    known = {*_SIDES, *_MIDDLE, *_SHARES, *_FILLERS, *_CHINESE_FILLERS}
-    sides = sum(word in _SIDES for word in words)
-    if not known.issuperset(words) or sides != len(places) or len(shares) > 1 or not (places or is_centred):
-        return None
-    if is_centred:  # The middle third is as high as the image; the centre is away from all sides.
-        places = {0: 0.5} if shares and not places else {0: 0.5, 1: 0.5, **places}
-    share = shares[0] if shares and len(places) == 1 else 1 / 2
-    left, top, right, bottom = 0.0, 0.0, float(width), float(height)
-    if 0 in places:
-        left = places[0] * (1 - share) * width
-        right = left + share * width
-    if 1 in places:
-        top = places[1] * (1 - share) * height
-        bottom = top + share * height
-    return round(left), round(top), round(right), round(bottom)
 
 
 def read_box(value: Any, width: int, height: int) -> tuple[Box, list[str]]:
@@ -86,119 +59,94 @@ def read_box(value: Any, width: int, height: int) -> tuple[Box, list[str]]:
     Raises:
         BadInputError: it has none of the forms, or several meanings.
     """
-    if isinstance(value, str):
-        if part := _part(value, width, height):
-            return part, []
-        value = _parsed(value)
     notes: list[str] = []
-    rows = value if isinstance(value, list | tuple) else []
-    if any(isinstance(row, Mapping) for row in rows) and not _point(rows[0]):
-        value = _best(rows, notes)
-    numbers, form = _numbers(value)
-    if numbers is None or not all(map(math.isfinite, numbers)):
-        raise BadInputError(f"{str(value)[:80]!r} is not a box; give {_FORMS}")
-    if form == "box2d":
-        numbers = (numbers[1], numbers[0], numbers[3], numbers[2])
-    if numbers[0] >= numbers[2] or numbers[1] >= numbers[3]:  # Reversed, it may be [x, y, width, height].
-        raise BadInputError(f"the box {str(value)[:80]} ends before it begins, or is empty; give {_FORMS}")
-    fits = numbers[2] <= width * _OVERSHOOT and numbers[3] <= height * _OVERSHOOT
-    unit, across, down = _unit(numbers, form, fits, width, height)
-    if form != "box2d" and (unit != "pixels" or form == "bbox2d"):
+    numbers, form = _part(value) if isinstance(value, str) else [], "part"
+    if not numbers:
+        numbers, form = _numbers(_best(_parsed(value) if isinstance(value, str) else value, notes))
+    if len(numbers) != 4 or not all(map(math.isfinite, numbers)):
+        raise BadInputError(f"{str(value)[:80]!r} is not a box; {_HINT}")
+    left, top, right, bottom = numbers
+    if left >= right or top >= bottom:  # Reversed, it may be [x, y, width, height].
+        raise BadInputError(f"the box {str(value)[:80]} ends before it begins, or is empty; {_HINT}")
+    fits = right <= width * _OVERSHOOT and bottom <= height * _OVERSHOOT
+    # What would be a single pixel is rather a box outside the image.
+    is_visible = (right - left) * width >= 2000 and (bottom - top) * height >= 2000
+    may_count = form != "xmin" and is_visible and min(numbers) >= 0 and max(numbers) <= 1000
+    unit, across, down = "pixels", 1.0, 1.0
+    if form == "box2d" or (may_count and not fits):
+        unit, across, down = "thousandths of the sides of the image", width / 1000, height / 1000
+    elif max(numbers) < 2:
+        unit, across, down = "shares of the image", width, height
+    if form == "bbox2d" or (unit != "pixels" and form not in ("part", "box2d")):
         notes.append(f"the box was taken as {unit}")
     elif unit == "pixels" and not fits:
         notes.append("the box reaches beyond the image, and was cut off at its sides")
-    left, top, right, bottom = numbers
-    return (
-        round(left * across, 3),
-        round(top * down, 3),
-        round(right * across, 3),
-        round(bottom * down, 3),
-    ), notes
+    box = (left * across, top * down, right * across, bottom * down)
+    return (round(box[0], 3), round(box[1], 3), round(box[2], 3), round(box[3], 3)), notes
 
 
-def _unit(numbers: Box, form: str, fits: bool, width: int, height: int) -> tuple[str, float, float]:
-    """The unit of a box, and its size in pixels across and down."""
-    left, top, right, bottom = numbers
-    has_fractions = not all(number.is_integer() for number in numbers)
-    if max(numbers) <= 1 or (max(numbers) < 2 and has_fractions):
-        return "shares of the image", width, height
-    may_count = form != "xmin" and min(numbers) >= 0 and max(numbers) <= 1000
-    # What would be a single pixel is rather a box outside the image.
-    is_visible = (right - left) * width >= 2000 and (bottom - top) * height >= 2000
-    if form == "box2d" or (may_count and is_visible and not fits):
-        return "thousandths of the sides of the image", width / 1000, height / 1000
-    return "pixels", 1, 1
+def _part(name: str) -> list[float]:
+    """The box of a named part in shares of the image; [] if the name has other words or no side.
+
+    One side means its half, third or quarter; two sides mean a corner, with half of each side.
+    """
+    words = _WORDS.findall(name[:100].lower())
+    sides = [_SIDES[word] for word in words if word in _SIDES]
+    shares = [_SHARES[word] for word in words if word in _SHARES]
+    places, is_centred = dict(sides), not _MIDDLE.isdisjoint(words)
+    is_known = {*_SIDES, *_MIDDLE, *_SHARES, *_FILLERS}.issuperset(words)
+    if not is_known or len(sides) != len(places) or len(shares) > 1 or not (places or is_centred):
+        return []
+    if is_centred:  # The middle third is as high as the image; the centre is away from all sides.
+        places = {0: 0.5} if shares and not places else {0: 0.5, 1: 0.5, **places}
+    share = shares[0] if shares and len(places) == 1 else 1 / 2
+    box = [0.0, 0.0, 1.0, 1.0]
+    for axis, place in places.items():
+        box[axis] = place * (1 - share)
+        box[axis + 2] = box[axis] + share
+    return box
 
 
 def _parsed(text: str) -> Any:
-    """The JSON in a text, or its bare numbers: "10, 20, 200, 220", "<box>(10,20),(200,220)</box>"."""
-    if found := re.search(r"[\[{].*[\]}]", text[:10_000], re.DOTALL):
-        value = read_literal(found[0])
-        if value is not None:
-            return value
-    bare = re.sub(r"<[^<>]*>|px|[()<>|,;\s]", " ", text[:1000])
-    try:
-        return [float(number) for number in bare.split()]
-    except ValueError:
-        return text
+    """The JSON in a text, or its bare parts: "10, 20, 200, 220", "<box>(10,20),(200,220)</box>"."""
+    found = re.search(r"[\[{].*[\]}]", text[:10_000], re.DOTALL)
+    value = read_literal(found[0]) if found else None
+    return value if value is not None else re.sub(r"<[^<>]*>|px|[(),;]", " ", text[:1000]).split()
 
 
-def _best(rows: Any, notes: list[str]) -> Any:
-    boxed = [row for row in rows if isinstance(row, Mapping) and _numbers(row)[0]]
-    if not boxed:
-        raise BadInputError(f"none of the {len(rows)} detections has a box; give {_FORMS}")
-    if len(boxed) > 1 and not any("score" in row for row in boxed):
+def _best(value: Any, notes: list[str]) -> Any:
+    """Of a list of detections the best one, else the value."""
+    rows = [row for row in value if isinstance(row, Mapping)] if isinstance(value, list | tuple) else []
+    boxed = [row for row in rows if len(_numbers(row)[0]) == 4]
+    scores = [row.get("score") for row in boxed]
+    if len(boxed) > 1 and scores == [None] * len(boxed):
         notes.append(f"the first of {len(boxed)} boxes was taken")
-    return max(boxed, key=_score)
+    return max(boxed, key=lambda row: _numbers(row.get("score", 0))[0], default=value)
 
 
-def _score(row: Mapping[str, Any]) -> float:
-    score = row.get("score")
-    return float(score) if isinstance(score, int | float) else 0.0
-
-
-def _numbers(value: Any, form: str = "") -> tuple[Box | None, str]:
-    """The four numbers of a box, and its form: the name of its field or of its first number."""
+def _numbers(value: Any, form: str = "") -> tuple[list[float], str]:
+    """The numbers of a box or point, NaN for others, and its form: the name of the field that tells it."""
     if isinstance(value, Mapping):
         fields = {re.sub(r"[\W_]", "", str(name)).lower(): part for name, part in value.items()}
-        if nested := next((name for name in _NESTED if fields.get(name)), ""):
-            return _numbers(fields[nested], nested)
-        for names in (*_EDGES, *_SIZES):
-            if fields.keys() >= set(names) and (box := _four([fields[name] for name in names])):
-                left, top, right, bottom = box
-                if names in _SIZES:
-                    return (left, top, left + right, top + bottom), "x"
-                return _sorted(box), names[0]
-        return None, form
-    if not isinstance(value, list | tuple):
-        return None, form
-    points = [_point(item) for item in value]
-    if len(points) > 1 and all(points):
-        across, down = zip(*filter(None, points), strict=True)
-        return (min(across), min(down), max(across), max(down)), "points"
-    if len(value) == 1:
-        return _numbers(value[0], form)
-    return _four(value), form
-
-
-def _sorted(box: Box) -> Box:
-    return min(box[0], box[2]), min(box[1], box[3]), max(box[0], box[2]), max(box[1], box[3])
-
-
-def _four(numbers: Any) -> Box | None:
+        names = next((names for names in _FIELDS if fields.keys() >= set(names)), ())
+        if len(names) == 1:
+            return _numbers(fields[names[0]], names[0])
+        numbers, _ = _numbers([fields[name] for name in names])
+        if len(numbers) == 4 and names[2] in ("width", "w"):
+            numbers[2:] = numbers[0] + numbers[2], numbers[1] + numbers[3]
+        return numbers, names[0] if names else form
+    if isinstance(value, list | tuple):
+        if len(value) == 1:
+            return _numbers(value[0], form)
+        parts = [_numbers(part)[0] for part in value]
+        if len(parts) > 1 and all(len(part) == 2 for part in parts):
+            across, down = zip(*parts, strict=True)
+            parts, form = [[min(across), min(down), max(across), max(down)]], "points"
+        numbers = [number for part in parts for number in part]
+        if form == "box2d" and len(numbers) == 4:  # Gemini's begins at the top
+            numbers = [numbers[1], numbers[0], numbers[3], numbers[2]]
+        return numbers, form
     try:
-        left, top, right, bottom = (float(number) for number in numbers)
+        return [float(value)], form
     except (TypeError, ValueError, OverflowError):
-        return None
-    return left, top, right, bottom
-
-
-def _point(value: Any) -> tuple[float, float] | None:
-    """A point, written [x, y] or {x, y}."""
-    if isinstance(value, Mapping) and value.keys() == {"x", "y"}:
-        value = [value["x"], value["y"]]
-    try:
-        across, down = (float(number) for number in value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return across, down
+        return [math.nan], form
