@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import logging
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from pydantic import Field, ValidationError, field_validator
@@ -18,8 +17,6 @@ from jarvis_agent.core.errors import InputError, TooLongError, describe_error
 from jarvis_agent.core.images import is_pil_image, png_of
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Frozen
-
-logger = logging.getLogger(__name__)
 
 MAX_TEXT_BYTES = 1_000_000
 """Longest text of one request, its chat history included."""
@@ -128,34 +125,23 @@ class Request(Frozen):
 _KINDS: dict[str, type[BaseMessage]] = {
     **dict.fromkeys(("user", "human"), HumanMessage),
     **dict.fromkeys(("assistant", "ai"), AIMessage),
-    **dict.fromkeys(("system", "developer"), SystemMessage),
 }
-_UNREADABLE = (NotImplementedError, ValueError, KeyError, TypeError, AttributeError)
+"""The roles whose messages are read in a history."""
 
 
 def _message(item: Any, *, is_last: bool) -> Any:
-    """A message as LangChain reads it. Of an earlier one that it refuses, the text; None if it has no text.
+    """A message as LangChain reads it; None for an earlier one of another role, such as a tool's.
 
     One odd part must not end a chat whose messages are sent again with each request.
     """
-    if not isinstance(item, dict):
-        return convert_to_messages([item])[0]
-    if "role" not in item:
-        return item  # a dumped message, which pydantic validates
-    content = item.get("content") or item.get("refusal") or ""
-    if not isinstance(content, str):
+    if not isinstance(item, dict) or "role" not in item:  # pydantic validates dumped messages
+        return item if isinstance(item, dict) else convert_to_messages([item])[0]
+    if kind := _KINDS.get(str(item["role"])):
+        content = item.get("content") or item.get("refusal") or ""
         parts = content if isinstance(content, list) else [content]
-        content = [part for part in parts if is_last or isinstance(part, str | dict)]
-    try:
-        return convert_to_messages([{**item, "content": content}])[0]
-    except _UNREADABLE as error:
-        kind = _KINDS.get(str(item["role"]))
-        if kind is not None:
-            return kind(content)
-        if is_last:
-            raise
-        logger.warning("message of an earlier turn is left out: %s", brief_text(describe_error(error), 200))
-        return None
+        texts = [part for part in parts if is_last or isinstance(part, str | dict)]
+        return kind(content if isinstance(content, str) else texts)
+    return convert_to_messages([item])[0] if is_last else None
 
 
 def _file_name(item: Any) -> str:

@@ -196,18 +196,18 @@ BAD: dict[str, tuple[Any, int, str]] = {
     "nothing from the user": (user() | {"messages": [{"role": "system", "content": "x"}]}, 400, "is empty"),
     "not JSON": (b"{", 400, "JSON decode error"),
     "not an object": ([], 400, "Input should be a valid dictionary"),
-    "unknown role": (user() | {"messages": [{"role": "x", "content": "x"}]}, 400, "messages.0.role"),
-    "unknown part": (user({"type": "video"}), 400, "content.1: a part of the type 'video' without its"),
-    "a thought": (
-        user({"type": "thinking", "thinking": "x"}),
+    "unknown role": (user() | {"messages": [{"role": "x", "content": "x"}]}, 400, "messages: this takes"),
+    "unknown part": (user({"type": "video"}), 400, "the part 'video' of the message holds no file"),
+    "a thought": (user({"type": "thinking", "thinking": "x"}), 400, "the part 'thinking' of the message"),
+    "a stored file": (user({"type": "file", "file": {"file_id": "x"}}), 400, "attach its bytes (base64)"),
+    "empty part": (
+        user({"type": "image_url", "image_url": None}),
         400,
-        "content.1: a part of the type 'thinking'",
+        "the part 'image_url' of the message",
     ),
-    "a stored file": (user({"type": "file", "file": {"file_id": "x"}}), 400, "or file with file_data"),
-    "empty part": (user({"type": "image_url", "image_url": None}), 400, "the type 'image_url' without its"),
-    "no part": (user(None), 400, "messages.0.content.1: "),
-    "a path": (user(image_part("/etc/passwd")), 400, "content.1: the URL of a part"),
-    "a file URL": (user(image_part("file:///etc/passwd")), 400, "content.1: the URL of a part"),
+    "no part": (user(None), 400, "messages: this takes"),
+    "a path": (user(image_part("/etc/passwd")), 400, "files of this machine are not read here"),
+    "a file URL": (user(image_part("file:///etc/passwd")), 400, "files of this machine are not read here"),
     "a private URL": (user(image_part("http://127.0.0.1:9/a.jpg")), 400, "127.0.0.1"),
     "no base64": (user(AUDIO), 400, "not valid base64"),
     "no image": (user(image_part("data:image/png;base64,AAEC")), 400, "not a supported file type"),
@@ -281,12 +281,6 @@ def test_the_last_turn_is_read_in_the_forms_of_all_clients(live: Live, form: str
     live.ask([{"role": "user", "content": [{"type": "input_text", "text": QUESTION}, part]}])
     assert live.backend.calls[0].inputs["image"].path.read_bytes() == CAT.read_bytes()
     assert QUESTION in live.llm.calls[0].prompt
-
-
-def test_an_error_names_the_part_that_is_wrong(live: Live) -> None:
-    with pytest.raises(openai.BadRequestError) as refused:
-        live.ask([{"role": "system", "content": "x"}, *user({"type": "hologram"})["messages"]])
-    assert refused.value.param == "messages.1.content.1"
 
 
 def test_every_error_under_v1_has_openais_form(live: Live, tmp_path: Path) -> None:

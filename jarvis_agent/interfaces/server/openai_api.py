@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
@@ -30,7 +29,6 @@ from pydantic import BaseModel, Field
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
-from jarvis_agent.core.content import file_block, part_text
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.execution.run import Event, Run
@@ -50,10 +48,6 @@ _STATUS_WAIT_S = 5.0
 _logger = logging.getLogger(__name__)
 
 
-_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-_SENT = re.compile(r"data:|https?://", re.IGNORECASE)
-
-
 class ChatCompletionRequest(BaseModel):
     """The body of a request; other fields of OpenAI's, such as `temperature`, are ignored."""
 
@@ -61,46 +55,6 @@ class ChatCompletionRequest(BaseModel):
     messages: Annotated[list[dict[str, Any]], Field(min_length=1, fail_fast=True)]
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
-
-    def check_last_turn(self) -> None:
-        """Refuse a part of the user's last message that cannot be read. Earlier ones are read leniently.
-
-        Raises:
-            _PartError: names the part, and what can be sent.
-        """
-        if (role := self.messages[-1].get("role")) not in _ROLES:
-            place = f"messages.{len(self.messages) - 1}.role"
-            raise _PartError(place, f"{str(role)[:80]!r} is not one of {', '.join(_ROLES)}")
-        asked = [number for number, one in enumerate(self.messages) if one.get("role") == "user"][-1:]
-        for last in asked:
-            content = self.messages[last].get("content")
-            for number, part in enumerate(content if isinstance(content, list) else []):
-                if problem := _problem(part):
-                    raise _PartError(f"messages.{last}.content.{number}", problem)
-
-
-class _PartError(HTTPException):
-    """A part of a message cannot be read; `param` is its place."""
-
-    def __init__(self, param: str, problem: str) -> None:
-        super().__init__(400, f"{param}: {problem}")
-        self.param = param
-
-
-def _problem(part: Any) -> str:
-    """Why a part of the user's message cannot be read, or ""."""
-    if isinstance(part, str) or (isinstance(part, dict) and part_text(part) is not None):
-        return ""
-    block = file_block(part) if isinstance(part, dict) else {}
-    kind = block.get("type")
-    if block.get("url") and not _SENT.match(block["url"]):
-        return f"the URL of a part of the type {kind!r} begins with data:, http:// or https://"
-    if not (block.get("url") or block.get("base64") or (kind == "file" and block.get("text"))):
-        return (
-            f"a part of the type {str(kind)[:80]!r} without its text or data cannot be read; send text, "
-            "image_url (a data or http(s) URL), input_audio (data in base64), or file with file_data"
-        )
-    return ""
 
 
 class _OpenAIRoute(APIRoute):
@@ -123,7 +77,7 @@ class _OpenAIRoute(APIRoute):
 
 def _describe(error: Exception) -> tuple[int, dict[str, Any]]:
     """The HTTP status of an error, and its JSON. What is not the client's business is only logged."""
-    param: str | None = getattr(error, "param", None)
+    param: str | None = None
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         param = ".".join(map(str, first["loc"][1:])) or None
@@ -220,12 +174,9 @@ def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
         """Run the last message of the user; with `stream`, as server-sent events."""
         if body.model != MODEL:
             raise HTTPException(404, f"there is no model {body.model[:100]!r}; use {MODEL!r}")
-        body.check_last_turn()
         workspace = workspaces[request.state.owner]
         agent, urls = workspace.stateless, FileUrls(workspace.runs, request)
-        said = [message for message in body.messages if message.get("role") not in ("tool", "function")]
-        messages = to_paths(said, workspace.runs, origin_of(request))
-        asked = AgentRequest.of({"messages": messages})
+        asked = AgentRequest.of({"messages": to_paths(body.messages, workspace.runs, origin_of(request))})
         if body.stream:
             events = agent.events(asked)
             first = await _first_event(request, events)
