@@ -134,6 +134,7 @@ async def test_a_new_request_ends_the_plan_that_waits(home: Path) -> None:
         ("`<a>` and <b>", "`<a>` and &lt;b>"),
         ("```html\n<p>\n```\n<i>", "```html\n<p>\n```\n&lt;i>"),
         ("```\n<p>", "```\n<p>"),
+        (r"It reads: \#include \<iostream\> <b>", r"It reads: \#include \<iostream\> &lt;b>"),
     ],
 )
 def test_html_in_a_text_is_shown_as_text(text: str, shown: str) -> None:

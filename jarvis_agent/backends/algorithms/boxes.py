@@ -47,8 +47,17 @@ _SIDES = {
 """Axis and place of the sides in the name of a part."""
 _MIDDLE = frozenset({"centre", "center", "middle", "中"})
 _SHARES = {"third": 1 / 3, "三分之一": 1 / 3, "quarter": 1 / 4, "四分之一": 1 / 4}
-_FILLERS = frozenset("the of half side part corner image picture photo".split()) | set(
-    "半边部分角侧面间央的图片像"
+_FILLERS = (
+    "the",
+    "of",
+    "half",
+    "side",
+    "part",
+    "corner",
+    "image",
+    "picture",
+    "photo",
+    *"半边部分角侧面间央的图片像",
 )
 _WORDS = re.compile(r"[a-z]+|[三四]分之一|[^\W_]")
 

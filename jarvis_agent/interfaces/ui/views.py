@@ -262,7 +262,7 @@ class ChatView:
             messages.append(self._progress(turn))
         answer = turn.run.answer if turn.run is not None else turn.progress.answer
         results = turn.run.results if turn.run else []
-        texts = [to_markdown(self._clean(answer), results, escape)]
+        texts = [escape(to_markdown(self._clean(answer), results))]
         attachments = [attachment for result in results for attachment in self._files(result)]
         texts += [text for text, _ in attachments]
         if turn.proposal is not None:
