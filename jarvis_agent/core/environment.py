@@ -7,16 +7,16 @@ set_up_proxies()              # this machine is never asked through a proxy
 from __future__ import annotations
 
 import os
+import re
 import string
 from collections.abc import MutableMapping
-from urllib.parse import urlsplit
 
 from jarvis_agent.core.errors import ConfigError
 
 _AROUND = string.whitespace + "\"'`\ufeff\u200b\u00a0\u3000“”‘’"
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_LOOPBACK = "127.0.0.1,localhost,::1"
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-_SCHEMES = ("", "http", "https", "socks5", "socks5h")
+_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
 def clean_key(key: str) -> str:
@@ -48,19 +48,17 @@ def set_up_proxies(variables: MutableMapping[str, str] = os.environ) -> None:
 
     "socks://", as GNOME writes it, becomes "socks5://".
     """
-    proxies = [name for name in variables if name.lower() in _PROXIES and variables[name]]
-    for name in proxies:
-        if variables[name].lower().startswith("socks://"):
-            variables[name] = f"socks5{variables[name][len('socks') :]}"
+    proxies = {name: proxy for name, proxy in variables.items() if name.lower() in _PROXIES and proxy}
+    variables.update({name: re.sub("^socks:", "socks5:", proxy) for name, proxy in proxies.items()})
     name = "no_proxy" if "no_proxy" in variables else "NO_PROXY"  # the lower-case one is read first
-    known = [host.strip() for host in variables.get(name, "").split(",") if host.strip()]
-    if proxies and "*" not in known and (missing := [host for host in _LOOPBACK if host not in known]):
-        variables[name] = ",".join([*known, *missing])
+    known = variables.get(name, "")
+    if proxies and known != "*" and _LOOPBACK not in known:
+        variables[name] = f"{known},{_LOOPBACK}" if known else _LOOPBACK
 
 
 def check_proxies() -> None:
     """Raise ConfigError if a proxy of the environment is of a kind that no client knows."""
-    for name, value in os.environ.items():
-        scheme = urlsplit(value).scheme.lower() if "://" in value else ""
-        if name.lower() in _PROXIES and scheme not in _SCHEMES:
+    for name, proxy in os.environ.items():
+        scheme, separator, _ = proxy.partition("://")
+        if name.lower() in _PROXIES and separator and scheme.lower() not in _SCHEMES:
             raise ConfigError(f"{name} begins with {scheme}://; a proxy has http://, https:// or socks5://")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     ConfigDict,
@@ -30,6 +31,7 @@ from jarvis_agent.core.redaction import redact, register_secret
 logger = logging.getLogger(__name__)
 
 Policy = Literal["local-first", "hosted-first", "local-only", "hosted-only"]
+Key = Annotated[SecretStr, AfterValidator(lambda key: SecretStr(clean_key(key.get_secret_value())))]
 
 
 class EnvironmentSettings(BaseSettings):
@@ -94,7 +96,7 @@ class Settings(EnvironmentSettings):
     # The language model.
     model: str | None = Field(None, description="init_chat_model string, gguf:FILE, or a name for base_url")
     base_url: str | None = Field(None, description="an OpenAI-compatible server")
-    api_key: SecretStr | None = Field(None, description="key for base_url, if it requires one")
+    api_key: Key | None = Field(None, description="key for base_url, if it requires one")
     llm_timeout: float = Field(60.0, gt=0, description="longest wait for the LLM's next token, in seconds")
     structured_output: Literal["auto", "always", "never"] = Field(
         "auto",
@@ -151,7 +153,7 @@ class Settings(EnvironmentSettings):
         validation_alias=AliasChoices("JARVIS_OFFLINE", "HF_HUB_OFFLINE"),
         description="never ask the Hub",
     )
-    hf_token: SecretStr | None = Field(
+    hf_token: Key | None = Field(
         None,
         validation_alias=AliasChoices("JARVIS_HF_TOKEN", "HF_TOKEN"),
         description="token of the Hugging Face Hub",
@@ -183,7 +185,7 @@ class Settings(EnvironmentSettings):
         description='URL of an expert server that runs local models; "none": this process; None: the one of '
         "`jarvis experts --background`, if it runs, else this process",
     )
-    experts_key: SecretStr | None = Field(None, description="API key of the expert server")
+    experts_key: Key | None = Field(None, description="API key of the expert server")
     device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
     dtype: str = Field(
         "auto", description='data type of local models: "auto", "float32", "bfloat16", "float16"'
@@ -213,11 +215,6 @@ class Settings(EnvironmentSettings):
         seconds = self.budget.seconds or self.run_timeout
         is_lower = seconds < self.run_timeout
         return (seconds, "JARVIS_BUDGET") if is_lower else (self.run_timeout, "JARVIS_RUN_TIMEOUT")
-
-    @field_validator("api_key", "hf_token", "experts_key")
-    @classmethod
-    def _clean_key(cls, key: SecretStr | None) -> SecretStr | None:
-        return key and SecretStr(clean_key(key.get_secret_value()))
 
     @field_validator("experts")
     @classmethod
@@ -279,7 +276,7 @@ class Settings(EnvironmentSettings):
 class ServerSettings(EnvironmentSettings):
     """Settings of the server, besides those of its agent. Lists are separated by commas in a variable."""
 
-    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+    api_keys: Annotated[tuple[Key, ...], NoDecode] = Field(
         (),
         description="keys of clients, each with its own files, threads and limits; empty: none is asked for",
     )
@@ -308,11 +305,6 @@ class ServerSettings(EnvironmentSettings):
     def _from_text(cls, value: Any) -> Any:
         """Read "one,two"."""
         return _parts(value, ",") if isinstance(value, str) else value
-
-    @field_validator("api_keys")
-    @classmethod
-    def _clean_keys(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-        return tuple(SecretStr(clean_key(key.get_secret_value())) for key in keys)
 
     @field_validator("allowed_origins")
     @classmethod
