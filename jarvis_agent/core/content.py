@@ -22,12 +22,9 @@ _FIELDS = {
     **dict.fromkeys(("url", "image_url", "audio_url", "video_url", "file_url", "uri", "file_uri"), "url"),
     **dict.fromkeys(("base64", "data", "file_data", "blob", "bytes"), "base64"),
     **dict.fromkeys(("mime_type", "media_type", "mimeType"), "mime_type"),
-    **dict.fromkeys(("file_id", "filename", "format", "text"), ""),
+    **{name: name for name in ("file_id", "filename", "format", "text")},
 }
-"""The names of a file's fields in all forms, with LangChain's name; "" is the same."""
-
-_HOLDERS = frozenset({"input_audio", "file", "source", "resource", "inline_data", *_FIELDS})
-"""The names of nested objects that hold such fields."""
+"""The names of a file's fields in all forms, with LangChain's name."""
 
 _TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The types of parts that are texts, with the field that holds the text."""
@@ -111,8 +108,12 @@ def file_block(part: Mapping[str, Any]) -> dict[str, Any]:
     """
     fields: dict[str, Any] = {}
     for name, value in _leaves(part):
-        if value and (field := _FIELDS.get(name)) is not None:
-            fields.setdefault(field or name, value)
+        if value and name in _FIELDS:
+            fields.setdefault(_FIELDS[name], value)
+        elif name in ("type", "source_type") and value == "text":
+            fields["is_text"] = True
+    if fields.pop("is_text", False) and "base64" in fields:  # the data of a document is the document itself
+        fields["text"] = fields.pop("base64")
     if "mime_type" not in fields:  # then it is a thought
         fields.pop("text", None)
     if "base64" in fields:  # MCP names the file beside its bytes
@@ -123,16 +124,7 @@ def file_block(part: Mapping[str, Any]) -> dict[str, Any]:
     kind = next((kind for kind in ("image", "audio", "video") if kind in named), "file")
     if form := fields.pop("format", ""):
         fields.setdefault("mime_type", f"{kind}/{form}")
-    source = part.get("source")
-    source_type = source.get("type") if isinstance(source, Mapping) else part.get("source_type")
-    if source_type == "text":  # the data of a document is then the document itself
-        fields["text"] = fields.pop("base64", None) or fields.pop("url", "")
     return {"type": kind, **fields}
-
-
-def _parts(message: BaseMessage) -> list[dict[str, Any]]:
-    content = [message.content] if isinstance(message.content, str) else message.content
-    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
 
 
 def part_text(part: Mapping[str, Any]) -> str | None:
@@ -141,13 +133,16 @@ def part_text(part: Mapping[str, Any]) -> str | None:
     return text if isinstance(text, str) else None
 
 
+def _parts(message: BaseMessage) -> list[dict[str, Any]]:
+    content = [message.content] if isinstance(message.content, str) else message.content
+    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+
+
 def _leaves(part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The texts and bytes in nested objects with their names, the outer ones first."""
     for name, value in part.items():
-        if isinstance(value, bytes):
-            yield name, base64.b64encode(value).decode()
-        elif isinstance(value, str):
-            yield name, value
-    for name, value in part.items():
-        if isinstance(value, Mapping) and name in _HOLDERS:
+        if isinstance(value, str | bytes):
+            yield name, value if isinstance(value, str) else base64.b64encode(value).decode()
+    for value in part.values():
+        if isinstance(value, Mapping):
             yield from _leaves(value)

@@ -110,6 +110,7 @@ async def test_the_value_of_the_tasks_kind_is_taken(
         (write, ["JSON"], {"__type__": "update", "value": "hello"}, "hello"),
         (write, ["JSON"], {"caption": "hello", "score": 0.9}, "hello"),
         (write, ["JSON"], [{"role": "user", "content": "hi"}, chat], "the reply"),
+        (write, ["JSON"], [chat | {"content": [{"type": "text", "text": "the reply"}]}], "the reply"),
         (write, ["Number"], 7, "7"),
         ("token-classification", ["JSON"], named, [entity]),
     ]

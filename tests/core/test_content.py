@@ -130,7 +130,6 @@ UNREADABLE: list[dict[str, Any]] = [
     {"type": "thinking", "thinking": "hm", "signature": "x"},
     {"type": "reasoning", "text": "hm"},
     {"type": "text", "text": None},
-    {"type": "tool_use", "name": "fetch", "input": {"url": "http://a/b"}},
     {"type": "tool_result", "content": [{"type": "text", "text": "x"}]},
     {"type": "nobody-knows"},
     {},

@@ -1,4 +1,4 @@
-"""Replies of inference endpoints whose handlers do not have the Hub's forms.
+"""Replies of inference endpoints and Spaces in forms of their own.
 
 read_reply(b'"a cat"', caption)                              # "a cat"
 read_reply(b'{"data": [{"b64_json": "iVB…"}]}', draw, open)     # what `open` makes of the first picture
@@ -6,7 +6,6 @@ read_reply(b'{"data": [{"b64_json": "iVB…"}]}', draw, open)     # what `open` 
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -15,8 +14,8 @@ from typing import Any
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.chat_model import answer_output
 from jarvis_agent.backends.outputs.validators import describe_value
-from jarvis_agent.core.errors import UnsupportedError
-from jarvis_agent.core.text import brief_text
+from jarvis_agent.core.content import decode_base64
+from jarvis_agent.core.errors import InputError, UnsupportedError
 
 
 def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any] | None = None) -> Any:
@@ -28,10 +27,11 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
     Raises:
         UnsupportedError: the reply has no meaning for the task; the message describes it.
     """
-    value = _parse(reply)
-    while isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    texts = [one for one in value.values() if isinstance(one, str)] if isinstance(value, Mapping) else []
+    value: Any = reply
+    with suppress(UnicodeDecodeError):
+        value = reply.decode()
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
     if open_file is not None:
         made = []
         for content in _files_in(value):
@@ -41,43 +41,36 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
             call.notes.append(f"the first of {len(made)} results of {call.candidate.id} was taken")
         if made:
             return made[0]
-    elif isinstance(value, str) and _is_prose(value):
-        return answer_output(call.spec, value)
+    elif call.spec.outputs[0] == "text" and (text := text_in(value)) is not None:
+        return answer_output(call.spec, text)
     elif isinstance(value, Mapping | list) and "error" not in value:
-        is_text = len(texts) == 1 and call.spec.outputs[0] == "text"
-        return answer_output(call.spec, texts[0]) if is_text else value
-    raise UnsupportedError(f"{call.spec.name} cannot be read from its answer, {_describe(reply, value)}")
+        return value
+    raise UnsupportedError(f"{call.spec.name} cannot be read from its answer, {describe_value(value)}")
 
 
-def _parse(reply: bytes) -> Any:
-    """A reply as JSON, else as text, else as bytes."""
-    with suppress(ValueError):
-        return json.loads(reply)
-    with suppress(UnicodeDecodeError):
-        return reply.decode()
-    return reply
-
-
-def _is_prose(text: str) -> bool:
-    return bool(text.strip()) and not text.lstrip().lower().startswith(("<!doctype", "<html"))
+def text_in(value: Any) -> str | None:
+    """A text, a number, the only text of a dict, or the last message of a chat; None for anything else."""
+    match value:
+        case str():
+            is_page = value.lstrip()[:9].lower().startswith(("<!doctype", "<html"))
+            return value if value.strip() and not is_page else None
+        case int() | float():
+            return str(value)
+        case [{"type": "text", "text": only}] | [*_, {"role": "assistant", "content": only}] | [only]:
+            return text_in(only)
+        case Mapping() if "error" not in value:
+            texts = [part for part in value.values() if isinstance(part, str)]
+            return text_in(texts[0]) if len(texts) == 1 else None
+    return None
 
 
 def _files_in(value: Any) -> Iterator[bytes]:
-    """What may be files: bytes, and texts in base64, also in data URLs, with and without padding."""
+    """What may be files: bytes, and texts in base64, also in data URLs."""
     if isinstance(value, bytes):
         yield value
     elif isinstance(value, str):
-        text = "".join(value.rpartition("base64,")[2].split()).translate({ord("-"): "+", ord("_"): "/"})
-        with suppress(ValueError):
-            yield base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4), validate=True)
+        with suppress(InputError):
+            yield decode_base64(value.rpartition("base64,")[2])
     elif isinstance(value, Mapping | list):
         for part in value.values() if isinstance(value, Mapping) else value:
             yield from _files_in(part)
-
-
-def _describe(reply: bytes, value: Any) -> str:
-    if isinstance(value, Mapping) and "error" in value:
-        return f"the error {brief_text(str(value['error']), 200)}"
-    if isinstance(value, str) and value.strip():
-        return f"the text {brief_text(repr(value), 80)}" if _is_prose(value) else "a web page"
-    return describe_value(value) if value and not isinstance(value, bytes) else f"{len(reply):,} bytes"

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.chat_model import answer_output
+from jarvis_agent.backends.hosted.endpoint_replies import text_in
 from jarvis_agent.backends.http_errors import expert_error, reply_timeout
 from jarvis_agent.backends.outputs.validators import existing_file
 from jarvis_agent.core.concurrency import run_in_daemon_thread
@@ -137,7 +138,7 @@ def _run(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
     try:
         with _connected(str(call.candidate.metadata["space"]), settings) as (client, downloads):
             value = _result(_predict(client, call, cancelled, downloads), call)
-            if call.spec.outputs[0] == "text" and (text := _text_in(value)) is not None:
+            if call.spec.outputs[0] == "text" and not _has_file(value) and (text := text_in(value)):
                 return answer_output(call.spec, text)
             return _received(value, call, downloads)
     except (InputError, BadInputError) as error:
@@ -161,44 +162,24 @@ def _predict(client: Client, call: Call, cancelled: threading.Event, folder: Pat
 
 def _result(returned: Any, call: Call) -> Any:
     """The first value of an endpoint that is of the task's kind, else the first that is not empty."""
-    values = returned if isinstance(returned, tuple) else (returned,)
-    values = tuple(one.get("value") if _is_update(one) else one for one in values)
-    values = tuple(one for one in values if one is not None and one not in ("", []))
+    values: list[Any] = list(returned) if isinstance(returned, tuple) else [returned]
+    values = [one.get("value") if isinstance(one, Mapping) and "__type__" in one else one for one in values]
+    values = [one for one in values if one is not None and one not in ("", [])]
     if not values:
         raise UnsupportedError("the Space returned nothing")
-    wanted: list[Any] = [one for one in values if _has_file(one)]
+    wanted = [one for one in values if _has_file(one)]
+    others = [one for one in values if one not in wanted]
     if call.spec.outputs[0] == "text":
-        wanted = [one for one in values if _text_in(one) is not None]
+        wanted = [one for one in others if text_in(one)]
     elif "data" in call.spec.outputs:
-        wanted = [one for one in values if isinstance(one, Mapping | list) and not _has_file(one)] or wanted
+        wanted = [one for one in others if isinstance(one, Mapping | list)] or wanted
     return (*wanted, *values)[0]
-
-
-def _is_update(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.get("__type__") == "update"
 
 
 def _has_file(value: Any) -> bool:
     if isinstance(value, Mapping | list | tuple):
         return any(map(_has_file, value.values() if isinstance(value, Mapping) else value))
     return existing_file(value) is not None
-
-
-def _text_in(value: Any) -> str | None:
-    """A text, a number, the only text of a dict, or the last message of a chat; None for anything else."""
-    match value:
-        case str():
-            return None if existing_file(value) else value
-        case int() | float():
-            return str(value)
-        case [*_, {"role": "assistant", "content": content}]:
-            parts = content if isinstance(content, list) else [content]
-            texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
-            return "\n".join(text for text in texts if isinstance(text, str)) or None
-        case Mapping():
-            texts = [part for part in value.values() if isinstance(part, str)]
-            return texts[0] if len(texts) == 1 and "error" not in value else None
-    return None
 
 
 def _connect(space: str, settings: Settings, folder: str) -> Client:
@@ -297,14 +278,11 @@ def _received(value: Any, call: Call, downloads: Path) -> Any:
             rows = rated or [{"label": label, "confidence": 1.0}]
             return [{"label": row["label"], "score": row["confidence"]} for row in rows]
         case [{"token": _, "class_or_confidence": _}, *_]:
-            spans = accumulate((len(part["token"]) for part in value), initial=0)
-            rows = [
-                (part["token"], part["class_or_confidence"], start)
-                for part, start in zip(value, spans, strict=False)
-            ]
+            ends = accumulate(len(part["token"]) for part in value)
+            words = [(part["token"], part["class_or_confidence"]) for part in value]
             return [
-                {"word": word, "entity_group": kind, "score": None, "start": start, "end": start + len(word)}
-                for word, kind, start in rows
+                {"word": word, "entity_group": kind, "score": None, "start": end - len(word), "end": end}
+                for (word, kind), end in zip(words, ends, strict=True)
                 if kind is not None
             ]
         case {"video": file} | {"composite": file}:
