@@ -254,7 +254,7 @@ def args_schema_of(spec: TaskSpec) -> type[BaseModel]:
 class _Arguments(BaseModel):
     """The arguments of a call. LangGraph passes `runtime` beside them, and BaseTool hands it over."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -270,20 +270,13 @@ def _python_type(arg: Arg) -> Any:
         return Annotated[list[str], BeforeValidator(_as_list)]
     if arg.kind == "data":
         return Annotated[Any, WithJsonSchema({"type": arg.type})]
-    return Annotated[str, BeforeValidator(_as_text if arg.kind == "text" else _only_item)]
+    return Annotated[str, BeforeValidator(_only_item)]
 
 
 def _as_list(value: Any) -> Any:
-    """A list in one text, or a single value, as a list of texts. A text or path may contain commas."""
+    """A list in one text, or a single value, as a list. A text or path may contain commas."""
     listed = read_literal(value) if isinstance(value, str) and value.lstrip()[:1] == "[" else value
-    items = listed if isinstance(listed, list | tuple) else [value]
-    return [_as_text(item) for item in items]
-
-
-def _as_text(value: Any) -> Any:
-    """A number, or the only item of a list, as text."""
-    item = _only_item(value)
-    return str(item) if isinstance(item, int | float) else item
+    return listed if isinstance(listed, list | tuple) else [value]
 
 
 def _only_item(value: Any) -> Any:

@@ -261,7 +261,7 @@ def series_of(table: Table, notes: list[str]) -> dict[str, list[Any]]:
         BadInputError: there are none.
     """
     time, order = _find_order(table)
-    if order:
+    if order != sorted(order):
         notes.append(f"the rows were ordered by the dates in the column {time}")
     others = {
         name: cells for name, cells in table.columns.items() if name != time and not _TIME.fullmatch(name)
@@ -278,29 +278,28 @@ def series_of(table: Table, notes: list[str]) -> dict[str, list[Any]]:
             notes.append(
                 f"the column {name} was not forecast: it holds text, such as {brief_text(str(cells[0]), 40)}"
             )
-    return {name: [cells[row] for row in order] if order else cells for name, cells in changing.items()}
+    return {name: [cells[row] for row in order] for name, cells in changing.items()}
 
 
 def _find_order(table: Table) -> tuple[str | None, list[int]]:
-    """Return the first column of dates, and its rows in order of time; [] if they are in order."""
+    """Return the first column of dates, and the rows in order of time; None and all rows without one."""
     import pandas
 
+    cells: list[str] = []
     for name, cells in table.cells.items():
         texts = [cell.strip().translate(_CHINESE_DATE) for cell in cells]
         if not _DATED.match(texts[0]) and not (_TIME.fullmatch(name) and texts[0][:4].isdecimal()):
             continue
-        readings: list[Any] = []
+        dates: list[Any] = []
         for is_day_first in (False, True) if "." not in texts[0] else (True, False):
             with suppress(ValueError, OverflowError), warnings.catch_warnings(action="ignore"):
-                readings.append(pandas.to_datetime(pandas.Series(texts), dayfirst=is_day_first, utc=True))
-        dates = [dates for dates in readings if not dates.hasnans]
-        if any(one.is_monotonic_increasing for one in dates):
-            return name, []
-        if any(one.is_monotonic_decreasing for one in dates):
-            return name, list(range(len(cells)))[::-1]
-        if dates:
-            return name, dates[0].argsort(kind="stable").tolist()
-    return None, []
+                dates.append(pandas.to_datetime(pandas.Series(texts), dayfirst=is_day_first, utc=True))
+        if dates := [one for one in dates if not one.hasnans]:
+            ordered = (one for one in dates if one.is_monotonic_increasing or one.is_monotonic_decreasing)
+            days = next(ordered, dates[0]).tolist()
+            is_newest_first = days[0] > days[-1]
+            return name, sorted(range(len(days))[:: -1 if is_newest_first else 1], key=days.__getitem__)
+    return None, list(range(len(cells)))
 
 
 def _is_numeric(cells: list[Cell]) -> bool:

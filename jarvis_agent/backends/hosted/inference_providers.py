@@ -270,11 +270,13 @@ def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:
     return {**options, "extra_body": {**other, **options.get("extra_body", {})}}
 
 
-def _inputs(**names: str) -> Callable[[Call], Mapping[str, Any]]:
+def _inputs(**names: str | Callable[[Call], Any]) -> Callable[[Call], Mapping[str, Any]]:
     """The method's arguments from the task's: `_inputs(prompt="text")`; files become typed bytes."""
 
     def arguments(call: Call) -> Mapping[str, Any]:
-        values = {name: call.inputs.get(argument) for name, argument in names.items()}
+        values = {
+            name: call.inputs.get(of) if isinstance(of, str) else of(call) for name, of in names.items()
+        }
         return {
             name: _content(value) if isinstance(value, Resource) and value.path else value
             for name, value in values.items()
@@ -299,14 +301,6 @@ _IMAGE = _inputs(image="image")
 _AUDIO = _inputs(audio="audio")
 _IMAGE_QUESTION = _inputs(image="image", question="text")
 _IMAGE_PROMPT = _inputs(image="image", prompt="text")
-
-
-def _labelled(arguments: Callable[[Call], Mapping[str, Any]]) -> Callable[[Call], Mapping[str, Any]]:
-    return lambda call: {**arguments(call), "candidate_labels": labels_of(call)}
-
-
-def _sentences(call: Call) -> Mapping[str, Any]:
-    return {"sentence": call.inputs["text"], "other_sentences": sentences_of(call)}
 
 
 def _token_labels(call: Call) -> Mapping[str, Any]:
@@ -390,16 +384,22 @@ CALLS: dict[str, ProviderCall] = {
     "token-classification": ProviderCall("token_classification", _token_labels),
     "question-answering": ProviderCall("question_answering", _inputs(question="text", context="context")),
     "table-question-answering": ProviderCall("table_question_answering", _table_question),
-    "zero-shot-classification": ProviderCall("zero_shot_classification", _labelled(_TEXT)),
+    "zero-shot-classification": ProviderCall(
+        "zero_shot_classification", _inputs(text="text", candidate_labels=labels_of)
+    ),
     "fill-mask": ProviderCall("fill_mask", _TEXT),
     "translation": ProviderCall("translation", _translation),
     "summarization": ProviderCall("summarization", _TEXT),
     "text-generation": ProviderCall("text_generation", _generation),
     "conversational": _CHAT,
     "feature-extraction": ProviderCall("feature_extraction", _TEXT, needs=("numpy",)),
-    "sentence-similarity": ProviderCall("sentence_similarity", _sentences),
+    "sentence-similarity": ProviderCall(
+        "sentence_similarity", _inputs(sentence="text", other_sentences=sentences_of)
+    ),
     "image-classification": ProviderCall("image_classification", _IMAGE),
-    "zero-shot-image-classification": ProviderCall("zero_shot_image_classification", _labelled(_IMAGE)),
+    "zero-shot-image-classification": ProviderCall(
+        "zero_shot_image_classification", _inputs(image="image", candidate_labels=labels_of)
+    ),
     "object-detection": ProviderCall("object_detection", _IMAGE),
     "image-segmentation": ProviderCall("image_segmentation", _IMAGE),
     "image-to-text": ProviderCall("image_to_text", _IMAGE),

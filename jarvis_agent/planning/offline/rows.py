@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import groupby
-from typing import Any
 
 from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.references import ref, refs_in, substitute
