@@ -20,21 +20,15 @@ from typing import Any
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.text import read_literal
 
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom."""
-
 _HINT = (
     "give [xmin, ymin, xmax, ymax] or {x, y, width, height} in pixels or in shares of the image (0 to 1), "
     'a detection that has a box, or a part such as "left half"'
 )
-_FIELDS = (
-    *(("box",), ("bbox",), ("bbox2d",), ("box2d",), ("boundingbox",)),
-    *(("xmin", "ymin", "xmax", "ymax"), ("left", "top", "right", "bottom")),
-    *(("x0", "y0", "x1", "y1"), ("x1", "y1", "x2", "y2")),
-    *(("x", "y", "width", "height"), ("x", "y", "w", "h"), ("left", "top", "width", "height")),
-    ("x", "y"),
-)
-"""The fields of boxes, of what holds a box, and of points; the first that fit count."""
+_HOLDERS = ("box", "bbox", "bbox2d", "box2d", "boundingbox")
+_CORNERS = ("xmin ymin xmax ymax", "left top right bottom", "x0 y0 x1 y1", "x1 y1 x2 y2")
+_SIZES = ("x y width height", "x y w h", "left top width height")
+_FIELDS = (*_HOLDERS, *_CORNERS, *_SIZES, "x y")
+"""The fields of what holds a box, of boxes and of points; the first that fit count."""
 _OVERSHOOT = 1.02
 """Detectors and language models draw boxes a little beyond the image."""
 
@@ -47,23 +41,15 @@ _SIDES = {
 """Axis and place of the sides in the name of a part."""
 _MIDDLE = frozenset({"centre", "center", "middle", "中"})
 _SHARES = {"third": 1 / 3, "三分之一": 1 / 3, "quarter": 1 / 4, "四分之一": 1 / 4}
-_FILLERS = (
-    "the",
-    "of",
-    "half",
-    "side",
-    "part",
-    "corner",
-    "image",
-    "picture",
-    "photo",
-    *"半边部分角侧面间央的图片像",
-)
+_FILLERS = {"the", "of", "half", "side", "part", "corner", "image", "picture", "photo"}
+_KNOWN = {*_SIDES, *_MIDDLE, *_SHARES, *_FILLERS, *"半边部分角侧面间央的图片像"}
 _WORDS = re.compile(r"[a-z]+|[三四]分之一|[^\W_]")
 
 
-def read_box(value: Any, width: int, height: int) -> tuple[Box, list[str]]:
-    """A box in pixels, and notes on what was assumed. Of several detections it is that with the best score.
+def read_box(value: Any, width: int, height: int) -> tuple[list[float], list[str]]:
+    """A box as left, top, right and bottom in pixels, and notes on what was assumed.
+
+    Of several detections it is that with the best score.
 
     Raises:
         BadInputError: it has none of the forms, or several meanings.
@@ -90,8 +76,7 @@ def read_box(value: Any, width: int, height: int) -> tuple[Box, list[str]]:
         notes.append(f"the box was taken as {unit}")
     elif unit == "pixels" and not fits:
         notes.append("the box reaches beyond the image, and was cut off at its sides")
-    box = (left * across, top * down, right * across, bottom * down)
-    return (round(box[0], 3), round(box[1], 3), round(box[2], 3), round(box[3], 3)), notes
+    return [round(n * size, 3) for n, size in zip(numbers, (across, down) * 2, strict=True)], notes
 
 
 def _part(name: str) -> list[float]:
@@ -103,8 +88,8 @@ def _part(name: str) -> list[float]:
     sides = [_SIDES[word] for word in words if word in _SIDES]
     shares = [_SHARES[word] for word in words if word in _SHARES]
     places, is_centred = dict(sides), not _MIDDLE.isdisjoint(words)
-    is_known = {*_SIDES, *_MIDDLE, *_SHARES, *_FILLERS}.issuperset(words)
-    if not is_known or len(sides) != len(places) or len(shares) > 1 or not (places or is_centred):
+    is_clear = _KNOWN.issuperset(words) and len(sides) == len(places) and len(shares) <= 1
+    if not is_clear or not (places or is_centred):
         return []
     if is_centred:  # The middle third is as high as the image; the centre is away from all sides.
         places = {0: 0.5} if shares and not places else {0: 0.5, 1: 0.5, **places}
@@ -137,11 +122,11 @@ def _numbers(value: Any, form: str = "") -> tuple[list[float], str]:
     """The numbers of a box or point, NaN for others, and its form: the name of the field that tells it."""
     if isinstance(value, Mapping):
         fields = {re.sub(r"[\W_]", "", str(name)).lower(): part for name, part in value.items()}
-        names = next((names for names in _FIELDS if fields.keys() >= set(names)), ())
+        names = next((names for names in map(str.split, _FIELDS) if fields.keys() >= {*names}), [])
         if len(names) == 1:
             return _numbers(fields[names[0]], names[0])
         numbers, _ = _numbers([fields[name] for name in names])
-        if len(numbers) == 4 and names[2] in ("width", "w"):
+        if len(numbers) == 4 and " ".join(names) in _SIZES:
             numbers[2:] = numbers[0] + numbers[2], numbers[1] + numbers[3]
         return numbers, names[0] if names else form
     if isinstance(value, list | tuple):
