@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -21,10 +23,11 @@ T = TypeVar("T")
 _EAST = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 LETTER = rf"[^\W{_EAST}]"
 """A letter, digit or underscore of a script with spaces between words."""
-# Beside letters: marks of decomposed letters (NFD, as macOS writes them), of Indic scripts and of Thai.
-_IN_PATH = r"\w.~/\\@+=\-\u0300-\u036f\u0900-\u0e7f"
-_IN_NAME = rf"{_IN_PATH}#%&!,()\[\]{{}}"
+# Marks of decomposed letters (NFD, as macOS writes them), of Indic scripts and of Thai.
+_MARKS = "\u0300-\u036f\u0900-\u0e7f"
+_IN_NAME = rf"\w.~/\\@+=\-{_MARKS}#%&!,()\[\]{{}}"
 _SUFFIX = r"\.[A-Za-z][A-Za-z0-9]{1,4}"
+_ENDS_IN_SUFFIX = re.compile(rf"{_SUFFIX}\Z")
 _NAME_ENDS = rf"{_SUFFIX}(?=[{_EAST}])"
 _IN_URL = r"[^\s\"'<>「」，。、（）【】《》；：？！“”‘’]"
 _URL = re.compile(rf"(?:https?|file)://(?:(?!{_NAME_ENDS}){_IN_URL})+(?:{_NAME_ENDS})?", re.IGNORECASE)
@@ -33,27 +36,40 @@ _QUOTED = re.compile(
     rf"\"([^\"\n]+)\"|(?<!{LETTER})'([^'\n]+)'(?!{LETTER})|“([^“”\n]+)”|‘([^‘\n]+)’(?!{LETTER})|`([^`\n]+)`"
     r"|«([^«»\n]+)»|「([^「」\n]+)」|『([^『』\n]+)』|„([^„“”\n]+)[“”]"
 )
+_QUOTES = frozenset("\"'“”‘’`«»「」『』„《》")
 # Letters of names are read in runs, each once, so that a long text takes no longer than its length.
 _RUN = re.compile(rf"(?:(?<![{_IN_NAME}])[A-Za-z]:)?[{_IN_NAME}]+")
-_END = re.compile(rf"(?<=[\w~\-)\]}}!\u0300-\u036f\u0900-\u0e7f]){_SUFFIX}(?!\.*{LETTER})")
+_END = re.compile(rf"(?<=[\w~\-)\]}}!{_MARKS}]){_SUFFIX}(?!\.*{LETTER})")
 _BETWEEN = re.compile(rf"[#%&!,()\[\]{{}}{_EAST}]")
-LONGEST_PATH = 1000
-"""The most characters of a path; a longer text is none."""
-_ENDS_IN_SUFFIX = re.compile(rf"{_SUFFIX}\Z")
-_LAST_STRETCH = re.compile(rf"(?:[{_EAST}]+|[^{_EAST}]*)$")
-_QUOTES = frozenset("\"'“”‘’`«»「」『』„《》")
-_STOPS = ".,;:!?"
+_LAST_SCRIPT = re.compile(rf"(?:[{_EAST}]+|[^{_EAST}]*)\Z")
+_CLOSING = r"[,.!)\]}]"
+# Nothing before the name joins it to another word, except that this is a name, too: "a.png,b.png".
+_AFTER_NAME = "|".join(rf"(?<=\.[A-Za-z][A-Za-z0-9]{{{n}}}[,&+!)\]}}])" for n in range(1, 5))
+_START = re.compile(
+    rf"(?:(?<!{LETTER})(?<![#%&+~^$=/\\{_MARKS}-])(?<!{LETTER}{_CLOSING})|{_AFTER_NAME}|(?<=\w)(?=[{_EAST}]))(?=\S)"
+)
+_ENDING = re.compile(r"[^.]\.\w*[^\W\d]\w*\Z")
 _GOES_ON = re.compile(rf"\.*{LETTER}|[-/\\]+\w")
 """The start of a text that is part of the name before it."""
-_JOINS = re.compile(rf"(?:{LETTER}|[#%&+~^$=/\\\u0300-\u036f\u0900-\u0e7f-]|(?<={LETTER})[,.!)\]}}])\Z")
-"""The end of a text that is part of the name after it: no space, quotation mark or opening bracket."""
-_LISTS = re.compile(rf"{_SUFFIX}[,&+!)\]}}]\Z")
-"""The end of a text that is the end of another name."""
 
+LONGEST_PATH = 1000
+"""The most characters of a path; a longer text is none."""
 MOST_NAMES = 256
 """The most files and URLs of one text; no plan has more tasks."""
-_HEAD = 3
-"""The first letters of names, by which they are looked up."""
+
+_ALIKE = {**dict.fromkeys("‘’‚‛ʼ`´′", "'"), **dict.fromkeys("“”„‟″«»", '"'), "\\": "/"}
+_ALIKE_OF_CATEGORY = {"Zs": " ", "Pd": "-", "Cf": ""}
+
+
+def has_ending(name: str) -> bool:
+    """Whether a name has an ending with a letter: "a.mp3", but not "1.5"."""
+    return _ENDING.search(name) is not None
+
+
+@lru_cache(maxsize=8192)
+def _fold(char: str) -> str:
+    same = _ALIKE.get(char, _ALIKE_OF_CATEGORY.get(unicodedata.category(char)))
+    return unicodedata.normalize("NFKD", char).casefold() if same is None else same
 
 
 class FoldedText:
@@ -61,61 +77,36 @@ class FoldedText:
 
     Attributes:
         text: as written.
-        folded: for comparison.
+        folded: for comparison; with `loose`, only its letters, digits, dots and slashes.
         places: the place in `text` of each letter of `folded`.
     """
 
     def __init__(self, text: str, *, loose: bool = False) -> None:
-        """With `loose`, only letters, digits, dots and slashes count."""
-        self.text = text
-        self.folded = text.lower().replace("`", "'")
-        self.places: Sequence[int] = range(len(text))
-        if text.isascii() and "  " not in text and not loose:
-            return
         letters, places = list[str](), list[int]()
         for place, char in enumerate(text):
             for letter in _fold(char):
-                if letter.isalnum() or letter in "./\n" if loose else letter != " " or letters[-1:] != [" "]:
+                if not loose or letter.isalnum() or letter in "./\n":
                     letters.append(letter)
                     places.append(place)
-        self.folded, self.places = "".join(letters), places
+        self.text, self.folded, self.places = text, "".join(letters), places
 
-    def span(self, start: int, end: int) -> tuple[int, int]:
-        """The place in the text of letters of `folded`."""
-        return self.places[start], self.places[end - 1] + 1
-
-    def is_quoted(self, start: int, end: int) -> bool:
-        """Whether this stands alone between quotation marks, or is the whole text."""
-        before, after = self.span(start, end)
-        if not before:
-            return after == len(self.text)
-        return self.text[before - 1] in _QUOTES and self.text[after : after + 1] in _QUOTES
-
-    def can_start(self, start: int) -> bool:
-        """Whether a name can start here: nothing before it is part of it."""
-        place = self.places[start]
-        before = self.text[max(0, place - 10) : place]
-        if not _JOINS.search(before) or _LISTS.search(before):
-            return True
-        return bool(re.match(rf"[{_EAST}]", self.text[place])) and before[-1].isalnum()
+    def starts(self) -> Iterator[int]:
+        """Where names may start in the text: nothing before them is part of them."""
+        return (match.start() for match in _START.finditer(self.text))
 
     def can_end(self, end: int) -> bool:
         """Whether a name can end here: nothing after it goes on with it."""
-        return not _GOES_ON.match(self.text, self.places[end - 1] + 1)
+        return not _GOES_ON.match(self.text, end)
 
-
-@lru_cache(maxsize=8192)
-def _fold(char: str) -> str:
-    if char in "‘’‚‛ʼ`´′":
-        return "'"
-    if char in "“”„‟″«»":
-        return '"'
-    same = {"Zs": " ", "Pd": "-", "Cf": ""}.get(unicodedata.category(char))
-    return unicodedata.normalize("NFKD", char).casefold() if same is None else same
+    def is_whole(self, start: int, end: int) -> bool:
+        """Whether a known name here is meant as one: it has an ending, or stands in quotation marks."""
+        before, after = self.text[start - 1 : start], self.text[end : end + 1]
+        is_quoted = before in _QUOTES and after in _QUOTES if start else not after
+        return self.can_end(end) and (is_quoted or has_ending(self.text[start:end]))
 
 
 class NameIndex(Generic[T]):
-    """Names, each with what it stands for, that are compared by look-alike letters."""
+    """Names, each with what it stands for, that are compared as `FoldedText`."""
 
     def __init__(self, names: Iterable[tuple[str, T]], *, loose: bool = False) -> None:
         self._loose = loose
@@ -124,30 +115,30 @@ class NameIndex(Generic[T]):
         for name, value in names:
             folded = FoldedText(name, loose=loose).folded
             self._names.setdefault(folded, []).append((name, value))
-            self._lengths.setdefault(folded[:_HEAD], set()).add(len(folded))
+            self._lengths.setdefault(folded[:1], set()).add(len(folded))
 
     def find(self, name: str) -> list[T]:
         """What has this name, else what has one that looks alike."""
         alike = self._names.get(FoldedText(name, loose=self._loose).folded, [])
         return [value for known, value in alike if known == name] or [value for _, value in alike]
 
+    def closest(self, name: str) -> T | None:
+        """What has nearly this name."""
+        close = get_close_matches(FoldedText(name, loose=self._loose).folded, self._names, 1, 0.85)
+        return self._names[close[0]][0][1] if close else None
+
     def __iter__(self) -> Iterator[T]:
         """What the names stand for."""
         return (value for alike in self._names.values() for _, value in alike)
 
-    def starts(self, text: FoldedText) -> Iterator[int]:
-        """Where names may start."""
-        heads, folded = self._lengths, text.folded
-        sizes = {len(head) for head in heads}
-        return (at for at in range(len(folded)) if any(folded[at : at + size] in heads for size in sizes))
-
     def ends(self, text: FoldedText, start: int) -> Iterator[int]:
-        """Where names end that start here, the longest first."""
-        heads = (text.folded[start : start + size] for size in range(1, _HEAD + 1))
-        for length in sorted({n for head in heads for n in self._lengths.get(head, ())}, reverse=True):
-            end = start + length
-            if end <= len(text.folded) and text.folded[start:end] in self._names:
-                yield end
+        """Where names end that start at this place of a text, the longest first."""
+        first = bisect_left(text.places, start)
+        if text.places[first : first + 1] == [start]:
+            for length in sorted(self._lengths.get(text.folded[first], ()), reverse=True):
+                last = first + length - 1
+                if last < len(text.places) and text.folded[first : last + 1] in self._names:
+                    yield text.places[last] + 1
 
 
 KnownNames = Callable[[str], Iterable[tuple[int, int]]]
@@ -237,26 +228,15 @@ def _start_of_name(text: str, start: int, end: int) -> int:
             break
     if depth > 0:
         return end
-    run = text[start:end]
-    if not re.search(rf"[{_EAST}]", run):
-        return start
-    first = re.split(r"[/\\]", run, maxsplit=1)[0]
-    is_bare = first == run
-    if is_bare:
-        first = run[: run.rindex(".")]
-    stretch = _LAST_STRETCH.search(first)
-    assert stretch is not None
-    is_whole = is_bare or not re.match(rf"[{_EAST}]", stretch.group())
-    return start + (stretch.start() if is_whole else len(first))
+    first = re.split(r"[/\\]|\.\w+\Z", text[start:end], maxsplit=1)[0]
+    last_script = _LAST_SCRIPT.search(first)
+    return start + (last_script.start() if last_script else 0)
 
 
 def _without_stops(word: str) -> str:
     """A word without trailing punctuation and unbalanced brackets."""
-    end = len(word.rstrip(_STOPS))
-    surplus = word.count(")") - word.count("(")
-    while surplus > 0 and word[end - 1] == ")":
-        surplus -= 1
+    end, surplus = len(word), word.count(")") - word.count("(")
+    while word[end - 1] in ".,;:!?" or (word[end - 1] == ")" and surplus > 0):
+        surplus -= word[end - 1] == ")"
         end -= 1
-        while word[end - 1] in _STOPS:
-            end -= 1
     return word[:end]

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -15,10 +16,9 @@ from urllib.parse import quote, urlsplit
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.file_mentions import LONGEST_PATH, mentions, split_names
+from jarvis_agent.core.file_mentions import mentions, split_names
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
-from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_errors
 from jarvis_agent.media.detect import PDF, kind_by_name
@@ -66,8 +66,6 @@ class ResourceStore:
         """
         if is_data_url(name):
             return await self._decode(name, "")
-        if not _URL.match(name):
-            _check_length(name)
         with name_errors(self.access.shown(name)):
             if _URL.match(name):
                 suffix = PurePosixPath(urlsplit(name).path).suffix[:8]
@@ -75,7 +73,7 @@ class ResourceStore:
                 path = await fetch(name, path, self.settings)
                 resource = await asyncio.to_thread(describe_file, path, name)
             else:
-                resource = await asyncio.to_thread(self.access.open_requested, name)
+                resource = await asyncio.to_thread(self.access.open, name)
         self.access.allow(name, resource)
         return resource
 
@@ -87,20 +85,20 @@ class ResourceStore:
         Returns:
             The file, or a Resource without a path whose kind is guessed from the name.
         """
-        why = ""
+        why, kind = "", kind_by_name(name)
         if not _URL.match(name):
             file = self.access.find_end(name)
-            if file is None:
-                try:
-                    file = await self.grant(name)
-                except InputError as error:
-                    why, file = str(error), self.access.find_renamed(name)
-            if file and (file.kind != "text" or kind_by_name(name) not in ("image", "audio", "video")):
+            try:
+                file = file or await self.grant(name)
+            except InputError as error:
+                # A client of a server may write its own path of an upload.
+                why, file = str(error), None if self.settings.allow_request_paths else self.access.find(name)
+            if file and (file.kind != "text" or kind not in ("image", "audio", "video")):
                 file = file.model_copy(update={"name": name})
                 self.access.allow(name, file)
                 return file
         self._mentioned.setdefault(name, asyncio.Lock())
-        return Resource(kind=kind_by_name(name), name=name, error=why)
+        return Resource(kind=kind, name=name, error=why)
 
     async def grant_mentions(self, text: str, room: int) -> tuple[list[Resource], list[str]]:
         """Allow what a text names: files, URLs, and at most `room` files of folders and patterns."""
@@ -117,36 +115,33 @@ class ResourceStore:
         Returns:
             The files that can be read, with a note if there are others; None if there are none at all.
         """
-        if _URL.match(name) or len(name) > LONGEST_PATH:
-            return None
         names = await asyncio.to_thread(self.access.files_in, name)
-        if not names:
-            return None
         files: list[Resource] = []
         for each in names:
             with suppress(InputError):
                 files += [await self.grant(each)] if len(files) < room else []
         if len(files) == len(names):
-            return files, []
+            return (files, []) if names else None
         why = f"a request has at most {room}" if len(files) == room else "the others cannot be read"
         return files, [f"{len(files)} of the {len(names)} files of “{name}” are used; {why}"]
 
     async def grant_outputs(self, answer: str) -> list[Resource]:
-        """Allow the existing files of earlier runs that an answer of this chat names.
-
-        Returns:
-            The files. None without `allow_request_paths`, because clients of a server are untrusted.
-        """
+        """Allow the files of earlier runs that an answer of this chat names, but for clients of a server."""
         if not self.settings.allow_request_paths:
             return []
-        root = str(self.settings.output_dir.absolute())
-        named = re.findall(rf"{re.escape(root)}[/\\][\w-]+[/\\][\w.-]*\w", answer, re.ASCII)
+        root = re.escape(str(self.settings.output_dir.absolute()))
+        named = re.findall(rf"{root}[/\\][\w-]+[/\\][\w.-]*\w", answer, re.ASCII)
         resources = [await self.grant_mention(name) for name in dict.fromkeys(named)]
         return [file for file in resources if file.path is not None]
 
     def grant_resources(self, resources: Iterable[Resource]) -> None:
-        """Allow files that this chat has produced or received."""
-        self.access.allow_resources(resources)
+        """Allow files that this chat has produced or received, by path and by name."""
+        for resource in resources:
+            for name in filter(None, (str(resource.path or ""), resource.name)):
+                if resource.path is not None and (
+                    name != resource.name or self.access.find_end(name) is None
+                ):
+                    self.access.allow(name, resource)
 
     async def grant_block(self, block: Mapping[str, Any]) -> Resource:
         """Store a content block of a message (image, audio, video, file) as a file of this run.
@@ -160,17 +155,17 @@ class ResourceStore:
         )
         if url and not is_data_url(url):
             return await self.grant(url)
+        if not (data or url) and text and block.get("type") == "file":
+            data = f"data:{mime},{quote(text, errors='replace')}"
         if data or url:
             return await self._decode(data or url, mime)
-        if text and block.get("type") == "file":
-            return await self._decode(f"data:{mime},{quote(text, errors='replace')}", mime)
         raise InputError(
             f"the part {str(block.get('file_id') or block.get('type'))[:80]!r} of the message holds no file; "
             "attach its bytes (base64) or its URL"
         )
 
     async def grant_earlier_block(self, block: Mapping[str, Any]) -> Resource | None:
-        """Store an attachment of an earlier turn; its URL is fetched when a task first uses it.
+        """As `grant_block`, for an earlier turn: a URL is fetched when a task first uses it.
 
         Returns:
             None if it cannot be used. The reason is logged, and the turn continues.
@@ -237,7 +232,7 @@ class ResourceStore:
         self, text: str, given: Iterable[str] = (), notes: list[str] | None = None
     ) -> str:
         """A text in which the names of allowed text files are replaced by their contents. As `text_of`."""
-        others = [self.access.find_path(name.strip()) for name in given]
+        others = [self.access.find(name.strip()) for name in given]
         paths = {file.path for file in others if file is not None} | {None}
         files = {
             name: file
@@ -245,7 +240,7 @@ class ResourceStore:
             if file.kind in _TEXTS - {"file"} and file.path not in paths
         }
         parts = split_names(text, files)
-        contents = {name: await self.text_of(files[name], notes=notes) for name in dict.fromkeys(parts[1::2])}
+        contents = {name: await self.text_of(files[name], notes=notes) for name in {*parts[1::2]}}
         parts[1::2] = [contents[name] for name in parts[1::2]]
         if len(parts) > 1 and sum(map(len, parts)) > MAX_CHARS:
             raise InputError(
@@ -258,15 +253,13 @@ class ResourceStore:
 
         The planner may have shortened the name, and an attachment has only a generated one.
         """
-        file = self.access.find_path(value.strip())
+        file = self.access.find(value.strip())
         if file is None or file.path is None or await asyncio.to_thread(os.path.exists, value):
             return value
         return str(file.path)
 
     async def _find_text(self, name: str) -> Resource | None:
-        if len(name) > LONGEST_PATH:
-            return None
-        if file := self.access.find_path(name):
+        if file := self.access.find(name):
             return file
         if name in self._mentioned:
             return await self._lookup(name)
@@ -280,14 +273,11 @@ class ResourceStore:
             return await self._decode(mention, "")
         if mention in self._mentioned:
             async with self._mentioned[mention]:
-                return self.access.find_path(mention) or await self.grant(mention)
+                return self.access.find(mention) or await self.grant(mention)
         if file := self.access.find(name):
             return file
-        _check_length(name)
-        if "://" in name:
-            raise self.access.refusal(name)
         with name_errors(self.access.shown(name)):
-            return await asyncio.to_thread(self.access.open_planned, name)
+            return await asyncio.to_thread(partial(self.access.open, name, is_planned=True))
 
     async def _decode(self, data: str, mime: str) -> Resource:
         """Store base64 data or a data URL as a file; one at a time, since it may take much memory."""
@@ -300,12 +290,6 @@ class ResourceStore:
         mime, content = read_file_data(data, mime, self.settings.max_file_bytes)
         path = self.directory.save_input(content, mime)
         return describe_file(path, path.name)
-
-
-def _check_length(name: str) -> None:
-    if len(name) > LONGEST_PATH:
-        start = brief_text(name, 60)
-        raise InputError(f"{start} has {len(name):,} characters, too many for a path or URL; give one")
 
 
 def _article(kind: str) -> str:

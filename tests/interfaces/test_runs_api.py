@@ -124,7 +124,7 @@ def test_runs_of_a_thread_and_requests_that_name_it_are_one_chat(served: Served)
     name = served.uploaded_cat()
     first = ended(served.client, start(served.client, files=[name], thread="chat"))
     outline = first["run"]["results"][1]["resources"][0]["path"]
-    served.script["plan"] = plan_for(outline)
+    served.script["plan"] = plan_for(str(served.runs / Path(outline).relative_to("/outputs")))
     second = ended(served.client, start(served.client, input="And in the outline?", thread="chat"))
     assert Run.model_validate(second["run"]).ok
     assert "What animal is this?" in served.llm.calls[-1].prompt

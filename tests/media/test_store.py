@@ -60,6 +60,28 @@ async def test_a_plan_reads_only_what_the_request_the_chat_or_the_settings_allow
         await store.resolve("where/cat.png", "image")
 
 
+async def test_an_absolute_path_or_a_url_means_no_file_of_that_name_elsewhere(
+    tmp_path: Path, picture: Path
+) -> None:
+    for name in ("first/1.png", "second/1.png", "second/1#.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(picture.read_bytes())
+    first, second, alike = tmp_path / "first/1.png", tmp_path / "second/1.png", tmp_path / "second/1#.png"
+    for store in (store_with(tmp_path, allowed_dirs=(first.parent,)), store_with(tmp_path)):
+        store.grant_resources([Resource(kind="image", path=second)])
+        assert (await store.resolve("1.png", "image")).path == second
+        if store.settings.allowed_dirs:
+            assert (await store.resolve(str(first), "image")).path == first
+        for name in (str(alike), str(tmp_path / "1.png"), "https://example.org/1.png"):
+            with pytest.raises(ForbiddenError):
+                await store.resolve(name, "image")
+            assert await store.path_of(name) == name
+            assert (await store.grant_mention(name)).path in (None, alike)
+    closed = store_with(tmp_path, allow_request_paths=False)
+    closed.grant_resources([Resource(kind="image", path=second)])
+    assert await named(closed, f"describe {first}") == {str(first): None}
+
+
 async def test_allowed_directories_exclude_their_neighbours_and_links_out_of_them(
     tmp_path: Path, picture: Path
 ) -> None:
@@ -126,13 +148,13 @@ async def test_an_unreadable_mention_is_an_error_only_when_a_task_uses_it(store:
         await store.text_of("notes.txt")
     for name in ("~nouser/x.png", "a" * 300 + ".png", "a\0.png", "http://[abc/x.png"):
         assert not list(store.access.known_names(name))
-        with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
+        with pytest.raises(InputError, match=r"cannot be (read|fetched)|does not exist"):
             await store.grant(name)
         if not name.startswith("http"):
             with pytest.raises(InputError):
                 await store.resolve(name, "image")
         assert (await store.grant_mention(name)).path is None
-        with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
+        with pytest.raises(InputError, match=r"cannot be (read|fetched)|does not exist"):
             await store.resolve(name, "image")
 
 

@@ -391,7 +391,7 @@ class StartedRuns:
         for name in request.files:
             if not (name.startswith(("http:", "https:")) or is_data_url(name)):
                 with name_errors(policy.shown(name)):
-                    await asyncio.to_thread(policy.open_requested, name)
+                    await asyncio.to_thread(policy.open, name)
         asks = bool(self._workspaces[owner].agent.approve)
         values = {"approve": asks, **request.model_dump(exclude_none=True)}
         info = RunInfo.model_validate(values)
