@@ -41,6 +41,8 @@ _QUOTES = frozenset("\"'“”‘’`«»「」『』„《》")
 _RUN = re.compile(rf"(?:(?<![{_IN_NAME}])[A-Za-z]:)?[{_IN_NAME}]+")
 _END = re.compile(rf"(?<=[\w~\-)\]}}!{_MARKS}]){_SUFFIX}(?!\.*{LETTER})")
 _BETWEEN = re.compile(rf"[#%&!,()\[\]{{}}{_EAST}]")
+_BALANCED = re.compile(r"(?:[^()\[\]{}]|\([^()\[\]{}]*\)|\[[^()\[\]{}]*\]|\{[^()\[\]{}]*\})+\Z")
+_WORD = re.compile(rf"[^{_EAST}]*\Z")
 _LAST_SCRIPT = re.compile(rf"(?:[{_EAST}]+|[^{_EAST}]*)\Z")
 _CLOSING = r"[,.!)\]}]"
 # Nothing before the name joins it to another word, except that this is a name, too: "a.png,b.png".
@@ -72,23 +74,24 @@ def _fold(char: str) -> str:
     return unicodedata.normalize("NFKD", char).casefold() if same is None else same
 
 
-class FoldedText:
-    """A text in which letters that look alike are equal: case, widths, marks, quotes, dashes and spaces.
+def fold(text: str) -> str:
+    """A text in which letters that look alike are equal: case, widths, marks, quotes, dashes and spaces."""
+    return "".join(map(_fold, text))
 
-    Attributes:
-        text: as written.
-        folded: for comparison; with `loose`, only its letters, digits, dots and slashes.
-        places: the place in `text` of each letter of `folded`.
-    """
+
+class FoldedText:
+    """A text, and for comparison its `fold`, or its letters, digits, dots and slashes if `loose`."""
 
     def __init__(self, text: str, *, loose: bool = False) -> None:
-        letters, places = list[str](), list[int]()
+        self.text, letters = text, list[str]()
+        self.places: list[int] = []
+        """The place in `text` of each letter of `folded`."""
         for place, char in enumerate(text):
             for letter in _fold(char):
                 if not loose or letter.isalnum() or letter in "./\n":
                     letters.append(letter)
-                    places.append(place)
-        self.text, self.folded, self.places = text, "".join(letters), places
+                    self.places.append(place)
+        self.folded = "".join(letters)
 
     def starts(self) -> Iterator[int]:
         """Where names may start in the text: nothing before them is part of them."""
@@ -117,10 +120,12 @@ class NameIndex(Generic[T]):
             self._names.setdefault(folded, []).append((name, value))
             self._lengths.setdefault(folded[:1], set()).add(len(folded))
 
-    def find(self, name: str) -> list[T]:
-        """What has this name, else what has one that looks alike."""
+    def find(self, name: str, *, strict: bool = False) -> list[T]:
+        """What has this name, else what looks alike, else, if not `strict`, what is loosely equal."""
         alike = self._names.get(FoldedText(name, loose=self._loose).folded, [])
-        return [value for known, value in alike if known == name] or [value for _, value in alike]
+        same = [value for known, value in alike if known == name]
+        same = same or [value for known, value in alike if fold(known) == fold(name)]
+        return same if same or strict else [value for _, value in alike]
 
     def closest(self, name: str) -> T | None:
         """What has nearly this name."""
@@ -141,16 +146,15 @@ class NameIndex(Generic[T]):
                     yield text.places[last] + 1
 
 
-KnownNames = Callable[[str], Iterable[tuple[int, int]]]
-"""Finds where a text has known names: their starts and ends."""
-
-
-def mentions(text: str, known: KnownNames = lambda text: ()) -> list[str]:
+def mentions(text: str, known: Callable[[str], Iterable[tuple[int, int]]] = lambda text: ()) -> list[str]:
     """The first `MOST_NAMES` URLs and file names in a text, in order, each once and as the text has it.
 
     File names are those that are known, and words with an extension ("e1.jpg", "./a/b.wav"), or quoted text
     that has one ("my photo.png"). If words precede an unknown name without a space ("描述照片1.jpg"), the
     part in the last script is used ("1.jpg"). A work's title (《Node.js》) is a name only if it is known.
+
+    Args:
+        known: finds where a text has known names: their starts and ends.
     """
     taken = bytearray(len(text))
     names: dict[int, str] = {}
@@ -197,40 +201,33 @@ def split_names(text: str, names: Iterable[str]) -> list[str]:
     longest_first = "|".join(re.escape(name) for name in sorted(filter(None, names), key=len, reverse=True))
     if not longest_first:
         return [text]
-    return re.split(
-        rf"(?<!{LETTER})(?<![-./\\~@])({longest_first})(?![-/\\]|\.?{LETTER})",
-        text,
-    )
+    return re.split(rf"(?<!{LETTER})(?<![-./\\~@])({longest_first})(?![-/\\]|\.?{LETTER})", text)
 
 
 def _names_in(run: re.Match[str]) -> Iterator[tuple[int, int]]:
     """The places of the names in a run of letters of names."""
-    text, begin = run.string, run.start()
-    suffixes = list(_END.finditer(text, begin, run.end()))
+    text, start = run.string, run.start()
+    suffixes = list(_END.finditer(text, start, run.end()))
     for number, suffix in enumerate(suffixes, 1):
         end = suffix.end()
         if number < len(suffixes) and not _BETWEEN.search(text, end, suffixes[number].start()):
             continue  # a suffix within a name: "v1.final-2.png"
-        start = _start_of_name(text, begin, end) if end - begin <= LONGEST_PATH else end
-        if start < suffix.start():
-            yield start, end
-        begin = end
+        if end - start <= LONGEST_PATH:
+            start += _length_of_words(text[start:end])
+            if start < suffix.start():
+                yield start, end
+        start = end
 
 
-def _start_of_name(text: str, start: int, end: int) -> int:
-    """Where the name at the end of a run of characters starts, that may begin with words and brackets."""
-    start += len(text[start:end]) - len(text[start:end].lstrip(",!&+()[]{}"))
-    depth = 0
-    for place in range(end - 1, start - 1, -1):
-        depth += (text[place] in ")]}") - (text[place] in "([{")
-        if depth < 0:
-            start = place + 1
-            break
-    if depth > 0:
-        return end
-    first = re.split(r"[/\\]|\.\w+\Z", text[start:end], maxsplit=1)[0]
-    last_script = _LAST_SCRIPT.search(first)
-    return start + (last_script.start() if last_script else 0)
+def _length_of_words(run: str) -> int:
+    """The length of the words and brackets before the name at the end of a run; the whole if it has none."""
+    start = len(run) - len(run.lstrip(",!&+()[]{}"))
+    balanced = _BALANCED.search(run, start)
+    if balanced is None or (balanced.start() > start and run[balanced.start() - 1] in ")]}"):
+        return len(run)
+    first, *path = re.split(r"[/\\]", balanced.group(), maxsplit=1)
+    word = _WORD.search(first) if path else _LAST_SCRIPT.search(first[: first.rindex(".")])
+    return balanced.start() + (word.start() if word else 0)
 
 
 def _without_stops(word: str) -> str:

@@ -31,6 +31,7 @@ from jarvis_agent.core.file_mentions import (
     MOST_NAMES,
     FoldedText,
     NameIndex,
+    fold,
     has_ending,
     is_name,
 )
@@ -60,7 +61,7 @@ PATTERN = re.compile(
     rf"(?!\.?(?:{LETTER}|\*)|\?+{LETTER})"
 )
 """A pattern for names in one folder: *.png, page?.png, or after a folder *."""
-_FILE_INSIDE = re.compile(r"[^\s\"']{0,255}\.\w")
+_FILE_INSIDE = re.compile(r"[^\s\"'”’」』]{0,255}\.\w")
 QUOTES = " !'\"`<>[]()"
 """Characters that language models put around names: `a.jpg`, <a.jpg>, ![](a.jpg)."""
 
@@ -99,39 +100,36 @@ class AccessPolicy:
         Only letters and digits count: clients rename the files that they send, so that "my memo#1.flac"
         arrives as "my-memo-1.flac".
         """
-        names = ((end, name, file) for name, file in self._granted.items() for end in _ends_of(name))
-        return NameIndex(
-            ((end, file) for end, name, file in names if "/" in name or has_ending(end)), loose=True
-        )
+        names = ((name, end) for name in self._granted for end in _ends_of(name))
+        shown = ((end, self._granted[name]) for name, end in names if "/" in name or has_ending(end))
+        return NameIndex(shown, loose=True)
 
     def find(self, value: str) -> Resource | None:
         """The file allowed under this name; a shortened or quoted name counts too, as models write them.
 
         Of an absolute path, a URL, or a text that is no name, no part is looked up.
         """
-        if len(value) > LONGEST_PATH:
-            return None
-        for plain in (value, value.strip(QUOTES)):
-            is_short = is_name(plain) and "://" not in plain and not _expanded(plain).is_absolute()
-            for name in _ends_of(plain) if is_short else [plain]:
+        for plain in (value, value.strip(QUOTES)) if len(value) <= LONGEST_PATH else ():
+            if plain in self._granted:
+                return self._granted[plain]
+            is_short = is_name(plain) and not _expanded(plain).is_absolute()
+            for name in () if "://" in plain else _ends_of(plain) if is_short else (plain,):
                 if file := self.find_end(name):
                     return file
         return None
 
-    def find_end(self, name: str) -> Resource | None:
-        """The file allowed under this name, else the only one whose path ends with it."""
-        if name in self._granted or "://" in name:
-            return self._granted.get(name)
+    def find_end(self, name: str, *, strict: bool = False) -> Resource | None:
+        """The only allowed file whose path ends with this name; `strict`: that looks like it."""
         path = _expanded(name)
         same = (file for file in self._granted.values() if file.path == path)
-        alike = same if path.is_absolute() else self._index.find(name)
+        alike = same if path.is_absolute() else self._index.find(name, strict=strict)
         files = {file.path or id(file): file for file in alike}
         return files.popitem()[1] if len(files) == 1 else None
 
     def named_in(self, text: str) -> dict[str, Resource]:
         """The allowed files that a text names, by the names that it has for them."""
         names = {text[start:end] for start, end in self._allowed_in(text)}
-        return {name: file for name in names if (file := self.find_end(name))}
+        return {name: file for name in names if (file := self.find(name))}
 
     def _allowed_in(self, text: str) -> Iterator[tuple[int, int]]:
         folded = FoldedText(text, loose=True)
@@ -154,16 +152,15 @@ class AccessPolicy:
 
         Clients of a server cannot name folders. Blocks.
         """
-        if "://" in name or len(name) > LONGEST_PATH or not self._is_local:
+        if len(name) > LONGEST_PATH or not self._is_local:
             return []
         place = self._place(name) or (None if has_ending(name) else self._place(f"{name}/"))
         if place is None or not place.pattern:
             return []
-        folder = name.removesuffix(place.pattern)
-        folder += "" if folder.endswith(("/", "\\")) or folder != name else "/"
-        pattern = FoldedText(place.pattern).folded
+        folder = name.removesuffix(pattern := place.pattern)
+        folder += "" if folder != name or folder.endswith(("/", "\\")) else "/"
         shown = (each.name for each in self._list(place.path) if each.name[0] != "." and each.is_file())
-        return sorted(folder + each for each in shown if fnmatchcase(FoldedText(each).folded, pattern))
+        return sorted(folder + each for each in shown if fnmatchcase(fold(each), fold(pattern)))
 
     def _list(self, folder: Path) -> NameIndex[Path]:
         """What is in a folder; nothing if it cannot be read."""
@@ -179,7 +176,7 @@ class AccessPolicy:
         return next((place for place in self._places(FoldedText(name), 0) if place.end == len(name)), None)
 
     def _places(self, text: FoldedText, start: int) -> Iterator[_Place]:
-        """What the name that starts here means in each folder, or as a path."""
+        """What the name that starts here means in each folder, or as a path of its own."""
         folders, at, is_path = self._folders, start, False
         if self._is_local and (prefix := _FOLDER.match(text.text, start)):
             folders = [_expanded(prefix[0].replace("\\", "/"))]
@@ -212,20 +209,20 @@ class AccessPolicy:
             ForbiddenError: no allowed directory contains it, and the user may name no other, or has not.
         """
         if len(name) > LONGEST_PATH:
-            start = brief_text(name, 60)
-            raise InputError(f"{start} has {len(name):,} characters, too many for a path or URL; give one")
+            why = f"{len(name):,} characters, too many for a path or URL; give one"
+            raise InputError(f"{brief_text(name, 60)} has {why}")
         path = self._locate(name)
         if is_planned and (granted := self.find_end(str(path.absolute()))):
             return granted
-        is_open = self._is_local and not is_planned
-        if (is_planned and "://" in name) or not (is_open or self._is_below_roots(path)):
+        is_listed = self._is_below_roots(path) and not (is_planned and "://" in name)
+        if not (is_listed or (self._is_local and not is_planned)):
             refused = self._refused if is_planned else _REFUSED_IN_REQUEST
             raise ForbiddenError(refused.format(name=self.shown(name)))
         try:
             resource = describe_file(path, name)
         except InputError as error:
             # Clients of a server are not told what else is there.
-            is_missing = isinstance(error.__cause__, FileNotFoundError) and self._is_local
+            is_missing = self._is_local and isinstance(error.__cause__, FileNotFoundError)
             if not is_missing or (similar := self._list(path.parent).closest(path.name)) is None:
                 raise
             meant = Path(name).with_name(similar.name)
@@ -238,14 +235,14 @@ class AccessPolicy:
     def find_planned(self, value: str) -> Resource | None:
         """The file in an allowed directory whose path the whole value is. Blocks."""
         with suppress(OSError, RuntimeError, ValueError):
-            if is_name(value) and (path := self._locate(value)).is_file() and self._is_below_roots(path):
+            if is_name(value) and (path := _expanded(value)).is_file() and self._is_below_roots(path):
                 return self.open(value, is_planned=True)
         return None
 
     def shown(self, name: str) -> str:
         """A name as errors have it. A client of a server sees its last part alone.
 
-        A whole path would be altered by the filter of private paths only if such a path exists.
+        The filter of private paths would alter a whole path only if it exists.
         """
         return name if self._is_local else re.split(r"[/\\]", name.rstrip("/\\"))[-1]
 
@@ -254,7 +251,7 @@ class AccessPolicy:
         if name.lower().startswith("file://"):
             name = unquote(name[len("file://") :])
         path = Path(name)
-        paths = [place for root in self._roots if self._is_below_roots(place := root / path)]
+        paths = list(filter(self._is_below_roots, (root / path for root in self._roots)))
         if self._is_local:  # To a client, "~bob" would tell who has an account here.
             paths = [path, _expanded(name), *paths]  # "~1.jpg" may be a name
         exact = next((path for path in paths if path.exists()), None)
@@ -266,9 +263,8 @@ class AccessPolicy:
         # Results belong to their thread, also where their directory lies in a directory that all may read.
         results = self._settings.output_dir.expanduser().resolve()
         is_result = real.is_relative_to(results)
-        return any(
-            real.is_relative_to(root) and not (is_result and root in results.parents) for root in self._roots
-        )
+        roots = [root for root in self._roots if not (is_result and root in results.parents)]
+        return any(map(real.is_relative_to, roots))
 
 
 class _Place(NamedTuple):

@@ -44,12 +44,9 @@ class ResourceStore:
     """
 
     def __init__(self, settings: Settings, *, directory: Path | None = None, for_tool: bool = False) -> None:
-        """Create a store.
+        """`directory` is that of an interrupted run, by default a new one.
 
-        Args:
-            settings: limits and the access policy.
-            directory: the directory of an interrupted run, by default a new one.
-            for_tool: serve a tool called outside a plan. It may fetch any public URL, and read data URIs.
+        With `for_tool` it serves a tool called outside a plan, which may fetch any public URL.
         """
         self.settings = settings
         self.directory = RunDirectory(settings, directory)
@@ -80,19 +77,18 @@ class ResourceStore:
     async def grant_mention(self, name: str) -> Resource:
         """Allow a name found in the text of a request.
 
-        A URL is fetched when a task first uses it. An unreadable or misnamed file raises its error then too.
-
-        Returns:
-            The file, or a Resource without a path whose kind is guessed from the name.
+        Of a URL, and of an unreadable or misnamed file, the Resource has no path, and a kind guessed from the
+        name: when a task first uses it, it is fetched, or raises its error.
         """
         why, kind = "", kind_by_name(name)
         if not _URL.match(name):
-            file = self.access.find_end(name)
+            file = self.access.find_end(name, strict=True)
             try:
                 file = file or await self.grant(name)
             except InputError as error:
                 # A client of a server may write its own path of an upload.
-                why, file = str(error), None if self.settings.allow_request_paths else self.access.find(name)
+                find = self.access.find_end if self.settings.allow_request_paths else self.access.find
+                why, file = str(error), find(name)
             if file and (file.kind != "text" or kind not in ("image", "audio", "video")):
                 file = file.model_copy(update={"name": name})
                 self.access.allow(name, file)
@@ -112,8 +108,7 @@ class ResourceStore:
     async def grant_folder(self, name: str, room: int) -> tuple[list[Resource], list[str]] | None:
         """Allow at most `room` files of a folder, or of those that fit a pattern such as "scans/*.jpg".
 
-        Returns:
-            The files that can be read, with a note if there are others; None if there are none at all.
+        A note says that others are not used. None: there are no files.
         """
         names = await asyncio.to_thread(self.access.files_in, name)
         files: list[Resource] = []
@@ -137,11 +132,10 @@ class ResourceStore:
     def grant_resources(self, resources: Iterable[Resource]) -> None:
         """Allow files that this chat has produced or received, by path and by name."""
         for resource in resources:
-            for name in filter(None, (str(resource.path or ""), resource.name)):
-                if resource.path is not None and (
-                    name != resource.name or self.access.find_end(name) is None
-                ):
-                    self.access.allow(name, resource)
+            if resource.path is not None:
+                self.access.allow(str(resource.path), resource)
+                if resource.name and self.access.find(resource.name) is None:
+                    self.access.allow(resource.name, resource)
 
     async def grant_block(self, block: Mapping[str, Any]) -> Resource:
         """Store a content block of a message (image, audio, video, file) as a file of this run.
@@ -165,11 +159,7 @@ class ResourceStore:
         )
 
     async def grant_earlier_block(self, block: Mapping[str, Any]) -> Resource | None:
-        """As `grant_block`, for an earlier turn: a URL is fetched when a task first uses it.
-
-        Returns:
-            None if it cannot be used. The reason is logged, and the turn continues.
-        """
+        """As `grant_block`, for an earlier turn: a URL is fetched when used; None, and logged: unusable."""
         url = str(block.get("url") or "")
         try:
             return await (self.grant_mention(url) if _URL.match(url) else self.grant_block(block))
@@ -180,9 +170,8 @@ class ResourceStore:
     async def resolve(self, value: Any, kind: Modality) -> Resource:
         """The resource for an argument of the given kind.
 
-        A video stands for its sound, and a PDF file for the pictures of its pages. For "file" that is any
-        file, and a text is written to one; the limits on pixels and seconds do not apply, since its content
-        is not decoded.
+        A video stands for its sound, a PDF file for the pictures of its pages. For "file" that is any file,
+        or one with the text, without the limits on pixels and seconds, since it is not decoded.
 
         Raises:
             InputError: the file is missing, too large, or of another kind.
@@ -211,9 +200,8 @@ class ResourceStore:
     ) -> str:
         """The text of a resource, or a value in which names of text files are replaced by their contents.
 
-        A value that is only a name may be that of any readable file. In a longer text, names of allowed
-        files count, except those that the task is `given` in other arguments. What was left out or assumed is
-        added to `notes`.
+        A value that is only a name may be that of any readable file. In a longer text, those of allowed files
+        count that the task is not `given` in other arguments. What was assumed is added to `notes`.
 
         Raises:
             InputError: a file is missing, its text cannot be read, or the whole is too long.
@@ -259,11 +247,9 @@ class ResourceStore:
         return str(file.path)
 
     async def _find_text(self, name: str) -> Resource | None:
-        if file := self.access.find(name):
-            return file
         if name in self._mentioned:
             return await self._lookup(name)
-        return await asyncio.to_thread(self.access.find_planned, name)
+        return self.access.find(name) or await asyncio.to_thread(self.access.find_planned, name)
 
     async def _lookup(self, name: str) -> Resource:
         mention = name if name in self._mentioned else name.strip(QUOTES)

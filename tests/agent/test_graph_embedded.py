@@ -202,7 +202,8 @@ async def test_clients_of_the_served_graph_see_urls_and_their_uploads_once(
     with TestClient(app) as client:
         assert client.get(url).content == made.read_bytes()
         assert client.get(f"/outputs/{made.parent.name}/..").status_code == 404
-    llm._script = Script({"plan": plan(("canny-control", [], {"image": url})), "respond": "Again."})
+    again = plan(("canny-control", [], {"image": str(made)}))
+    llm._script = Script({"plan": again, "respond": "Again."})
     await graph.ainvoke({"messages": [HumanMessage(f"Draw the edges of {url}")]}, THREAD)
     state = await graph.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
     assert [result["error"] for result in state["run"]["results"]] == [None]

@@ -427,6 +427,8 @@ async def test_an_attached_file_is_meant_by_its_name_before_others(
     await store.grant(str(attached))
     assert await named(store, "compare 2.PNG with 3.png") == {"2.PNG": attached, "3.png": folder / "3.png"}
     assert (await store.grant_mention("other/2.png")).path is None
+    other = (folder / "3.png").rename(folder / "2-.png")
+    assert await named(store, "compare 2.png with 2-.png") == {"2.png": attached, "2-.png": other}
     request = Request(input="describe 2.png", files=[str(attached), str(folder / "1.png")])
     files, _ = await grant_request_files(request, store, store.settings)
     assert [(file.name, file.path) for file in files] == [
