@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,8 @@ def _find_delimiter(text: str) -> str:
         with suppress(csv.Error):
             rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
             widths.extend(map(len, islice(filter(None, rows), 100)))
-        counts = Counter(widths).most_common(1)
-        return counts[0][1] if counts and counts[0][0] > 1 else int(delimiter == ",")
+        below = [*dropwhile(lambda width: width == 1, widths)]
+        counts = Counter(width for width in below if width > 1 and 2 * below.count(1) < len(below))
+        return max([*counts.values(), 2 * (delimiter == ",")])
 
     return max("\t|;,", key=fitness)  # the comma last: it also stands in numbers and texts

@@ -121,26 +121,31 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
 def _read(path: Path) -> tuple[dict[str, list[str]], int, str, list[str]]:
     """The columns as they were written, the number of lines beyond the limits, the delimiter, and notes."""
     read, delimiter, notes = read_lines(path)
-    lines, cells = list[Row](), 0
+    lines, cells, is_apart = list[Row](), 0, False
+    apart: set[int] = set()  # the identities of the rows after an empty line
     for line in read:
         has_words = any(map(str.isalnum, chain.from_iterable(line)))
         if has_words or (len(line) == 1 and not _RULE.fullmatch(line[0])):
             lines.append(line)
             cells += len(line)
+            apart |= {id(line)} if is_apart else set()
+            is_apart = False
             if len(lines) > MAX_ROWS + _TITLES or cells > MAX_CELLS:
                 break
+        else:
+            is_apart = True
     rest = sum(map(any, read))
     if not any(map(any, lines)):
         return {}, rest, delimiter, notes
-    header, rows = _split(lines, delimiter, notes)
+    header, rows = _split(lines, apart, delimiter, notes)
     return _by_name(header, rows, notes), rest, delimiter, notes
 
 
-def _split(lines: list[Row], delimiter: str, notes: list[str]) -> tuple[Row, list[Row]]:
+def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) -> tuple[Row, list[Row]]:
     """The names of the columns, and the rows; notes say what was assumed and left out."""
     widths = Counter(map(len, lines[:_SAMPLE]))
     width = min(max(widths, key=lambda one: (widths[one], one)), max(map(_length, lines[:_SAMPLE])))
-    at = _find_header(lines, width)
+    at = _find_header(lines, apart, width)
     header, below = [cell.strip() for cell in lines[at]], lines[at + 1 : at + 1 + _SAMPLE]
     forms, start = _forms(below), at + 1
     if _is_row(header, below, forms):
@@ -156,7 +161,7 @@ def _split(lines: list[Row], delimiter: str, notes: list[str]) -> tuple[Row, lis
     for row in lines[start:]:
         is_apart = row == repeated or (row[0].startswith("#") and _is_comment(row, forms, width))
         (left_out if is_apart else rows).append(row)
-    end = _find_footer(rows, delimiter)
+    end = _find_footer(rows, apart, delimiter)
     left_out += rows[end:]
     if left_out:
         shown = [brief_text(", ".join(filter(None, row)), 60) for row in left_out]
@@ -183,7 +188,7 @@ def _by_name(header: Row, rows: list[Row], notes: list[str]) -> dict[str, list[s
     return columns
 
 
-def _find_header(rows: list[Row], width: int) -> int:
+def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     """Where the columns are named: in the first full line, or one beside it with words above numbers."""
 
     def filled(row: Row) -> int:
@@ -194,11 +199,12 @@ def _find_header(rows: list[Row], width: int) -> int:
     spaced = [any(cell.startswith(" ") for cell in row[1:]) for row in lines]  # as in a sentence
     counts = [0 if row[0].startswith("#") else filled(row) for row in lines]
     full = next(at for at, count in enumerate(counts) if count >= min(width, max(counts)))
-    is_title = spaced[full : full + 2] == [True, False]
+    gaps = [id(row) in apart for row in rows[1 : full + 2]]
+    is_title = gaps[full:] == [True] or spaced[full : full + 2] == [True, False]
     if full == 0 and not is_title:
         return 0
     naming = (at for at in range(full + is_title, -1, -1) if _names(rows[at], rows[at + 1 :]))
-    short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1))
+    short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1) and not gaps[at])
     return next(naming, next(short, 0 if "number" in map(_form, rows[full]) else full))
 
 
@@ -219,16 +225,16 @@ def _is_comment(row: Row, forms: list[str], width: int) -> bool:
     return not _MISSING.fullmatch(row[0]) and (len(row) < width or is_sentence)
 
 
-def _find_footer(rows: list[Row], delimiter: str) -> int:
+def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
     """Where those of the last rows begin that are none, such as totals and sources."""
     for start in range(max(2, len(rows) - _FOOTER), len(rows)):
         above = rows[max(0, start - _SUMMED) : start]
-        if all(_is_footer(row, above, delimiter) for row in rows[start:]):
+        if all(_is_footer(row, above, id(row) in apart, delimiter) for row in rows[start:]):
             return start
     return len(rows)
 
 
-def _is_footer(row: Row, above: list[Row], delimiter: str) -> bool:
+def _is_footer(row: Row, above: list[Row], is_apart: bool, delimiter: str) -> bool:
     """Whether a row has words below dates or years, or one long cell, or the sums of the columns."""
     label, others = row[0].strip(), [place for place, cell in enumerate(row) if place and cell.strip()]
     if (form := _form(label)) in ("date", "number"):
@@ -236,6 +242,8 @@ def _is_footer(row: Row, above: list[Row], delimiter: str) -> bool:
     column = [line[0].strip() for line in above if line[0].strip()]
     (kind,), width = _forms([line[:1] for line in above], 1.0), max(len(row), len(above[0]))
     if form and (kind == "date" or (form == "text" and column and all(map(_YEAR.fullmatch, column)))):
+        return True
+    if form and is_apart and (kind == "number" or (width > 1 and not others)):
         return True
     if form and width > 1 and not others:
         is_long = len(label) > max(map(len, column), default=0) and (width > 2 or len(row) == 1)
@@ -262,11 +270,11 @@ def _names(row: Row, below: list[Row], least: int = 1, share: float = 0.75) -> b
 
 
 def _compare(row: Row, forms: list[str]) -> tuple[int, int]:
-    """How many cells have another form than their column, and how many have digits as all of it."""
+    """How many cells have another form than their column, and how many are numbers or dates like it."""
     differing = alike = 0
     for cell, form in zip(row, forms, strict=False):
         if form in ("date", "number", "mixed") and (own := _form(cell)):
-            alike += own == form
+            alike += own == form != "mixed"
             differing += own == "text" if form == "mixed" else own != form
     return differing, alike
 

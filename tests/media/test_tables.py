@@ -140,6 +140,11 @@ def test_totals_titles_and_units_are_told_by_their_form(tmp_path: Path) -> None:
             "销售额": [5, 6],
         },
         "t,temp\ns,°C\n0,20.5\n1,21\n2,22\n3,23\n": {"t": [0, 1, 2, 3], "temp": [20.5, 21.0, 22.0, 23.0]},
+        "Report 2026\n\nn,y 2020,m\n5,A0,1\n7,A1,3\n8,A2,2\n": {
+            "n": [5, 7, 8],
+            "y 2020": ["A0", "A1", "A2"],
+            "m": [1, 3, 2],
+        },
         "People,,\nname,city,job\nAnn,Oslo,cook\nBob,Rome,poet\n": {
             "name": ["Ann", "Bob"],
             "city": ["Oslo", "Rome"],
