@@ -8,6 +8,8 @@ makes an image from such a map and a text, with a ControlNet.
 
 from __future__ import annotations
 
+from functools import partial
+
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 
 TEXT = Arg("text", "text")
@@ -18,6 +20,7 @@ SENTENCES = Arg("sentences", "text", many=True, description="list of texts to co
 IMAGE = Arg("image", "image")
 VIDEO = Arg("video", "video")
 AUDIO = Arg("audio", "audio")
+_optional = partial(Arg, required=False)
 
 HUB_TASKS = (
     TaskSpec(
@@ -73,8 +76,8 @@ HUB_TASKS = (
         "Translate a text into another language.",
         inputs=(
             TEXT,
-            Arg("src_lang", "text", required=False, description='such as "en"'),
-            Arg("tgt_lang", "text", required=False, description='such as "fr"'),
+            _optional("src_lang", "text", description='such as "en"'),
+            _optional("tgt_lang", "text", description='such as "fr"'),
         ),
         outputs=("text",),
     ),
@@ -82,7 +85,7 @@ HUB_TASKS = (
         "summarization",
         "text",
         "Shorten a text to its main points.",
-        inputs=(TEXT, Arg("length", "text", required=False, description='such as "three sentences"')),
+        inputs=(TEXT, _optional("length", "text", description='such as "three sentences"')),
         outputs=("text",),
         aliases=("summarize",),
     ),
@@ -205,10 +208,7 @@ HUB_TASKS = (
         "image-to-text",
         "vision",
         "Describe an image in a sentence, or read the text printed in it.",
-        inputs=(
-            IMAGE,
-            Arg("text", "text", required=False, description='"read" to read the text in the image'),
-        ),
+        inputs=(IMAGE, _optional("text", "text", description='"read" to read the text in the image')),
         outputs=("text",),
         aliases=("image-captioning", "captioning", "ocr", "optical-character-recognition"),
     ),
@@ -218,8 +218,8 @@ HUB_TASKS = (
         "Change an image, following a text if one is given.",
         inputs=(
             IMAGE,
-            Arg("text", "text", required=False, description="what to change"),
-            Arg("mask", "image", required=False, description="white where the image may change"),
+            _optional("text", "text", description="what to change"),
+            _optional("mask", "image", description="white where the image may change"),
         ),
         outputs=("image",),
     ),
@@ -234,14 +234,14 @@ HUB_TASKS = (
         "image-to-video",
         "vision",
         "Make a video that starts from an image, following a text if one is given.",
-        inputs=(IMAGE, Arg("text", "text", required=False, description="what happens in the video")),
+        inputs=(IMAGE, _optional("text", "text", description="what happens in the video")),
         outputs=("video",),
     ),
     TaskSpec(
         "video-to-video",
         "vision",
         "Change a video, following a text if one is given.",
-        inputs=(VIDEO, Arg("text", "text", required=False, description="what to change")),
+        inputs=(VIDEO, _optional("text", "text", description="what to change")),
         outputs=("video",),
     ),
     TaskSpec(
@@ -369,12 +369,7 @@ HUB_TASKS = (
         "any-to-any",
         "multimodal",
         "Answer a text together with an image, a recording or a video, all at once.",
-        inputs=(
-            TEXT,
-            Arg("image", "image", required=False),
-            Arg("audio", "audio", required=False),
-            Arg("video", "video", required=False),
-        ),
+        inputs=(TEXT, _optional("image", "image"), _optional("audio", "audio"), _optional("video", "video")),
         outputs=("text",),
     ),
     TaskSpec(
@@ -413,13 +408,7 @@ HUB_TASKS = (
         "Forecast how the number columns of a table, ordered by time, go on.",
         inputs=(
             TABLE,
-            Arg(
-                "horizon",
-                "data",
-                required=False,
-                type="integer",
-                description="how many rows ahead; 12 if not said",
-            ),
+            _optional("horizon", "data", type="integer", description="how many rows ahead; 12 if not said"),
         ),
         outputs=("table", "data", "text"),
         aliases=("forecasting",),
@@ -501,10 +490,7 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
         "extract-frames",
         "media",
         "Take pictures out of a video, evenly spread over its length.",
-        inputs=(
-            VIDEO,
-            Arg("count", "data", required=False, type="integer", description="how many; 8 if not said"),
-        ),
+        inputs=(VIDEO, _optional("count", "data", type="integer", description="how many; 8 if not said")),
         outputs=("image", "data"),
         aliases=("video-to-images", "video-frames"),
         needs_model=False,
@@ -516,8 +502,8 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
         "Make an image larger or smaller; with one side given, the other follows.",
         inputs=(
             IMAGE,
-            Arg("width", "data", required=False, type="integer", description="pixels"),
-            Arg("height", "data", required=False, type="integer", description="pixels"),
+            _optional("width", "data", type="integer", description="pixels"),
+            _optional("height", "data", type="integer", description="pixels"),
         ),
         outputs=("image",),
         aliases=("image-resizing",),
@@ -541,23 +527,12 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
         "Make an image greyscale, turn it, mirror it, or convert it to another file format.",
         inputs=(
             IMAGE,
-            Arg(
-                "greyscale",
-                "data",
-                required=False,
-                type="boolean",
-                description="true to take the colours away",
+            _optional("greyscale", "data", type="boolean", description="true to take the colours away"),
+            _optional("rotate", "data", type="number", description="degrees clockwise, such as 90"),
+            _optional(
+                "flip", "text", description='"horizontal" (left and right) or "vertical" (upside down)'
             ),
-            Arg("rotate", "data", required=False, type="number", description="degrees clockwise, such as 90"),
-            Arg(
-                "flip",
-                "text",
-                required=False,
-                description='"horizontal" (left and right) or "vertical" (upside down)',
-            ),
-            Arg(
-                "format", "text", required=False, description='"png", "jpeg", "webp", "gif", "bmp" or "tiff"'
-            ),
+            _optional("format", "text", description='"png", "jpeg", "webp", "gif", "bmp" or "tiff"'),
         ),
         outputs=("image",),
         aliases=("rotate-image", "flip-image", "convert-image"),
