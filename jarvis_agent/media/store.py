@@ -19,6 +19,7 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.file_mentions import mentions, split_names
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
+from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_errors
 from jarvis_agent.media.detect import PDF, kind_by_name
@@ -152,7 +153,12 @@ class ResourceStore:
         if not (data or url) and text and block.get("type") == "file":
             data = f"data:{mime},{quote(text, errors='replace')}"
         if data or url:
-            return await self._decode(data or url, mime)
+            file = await self._decode(data or url, mime)
+            # The text may name it.
+            if name := PurePosixPath(clean(str(block.get("filename") or "")).replace("\\", "/")).name[-255:]:
+                file = file.model_copy(update={"name": name})
+                self.access.allow(name, file)
+            return file
         raise InputError(
             f"the part {str(block.get('file_id') or block.get('type'))[:80]!r} of the message holds no file; "
             "attach its bytes (base64) or its URL"

@@ -91,7 +91,7 @@ def test_an_unknown_task_is_answered_with_similar_names(served: Served) -> None:
     ("args", "said"),
     [
         ({}, "Field required"),
-        ({"image": 3}, "valid string"),
+        ({"image": {"path": "a"}}, "valid string"),
         ({"image": "a", "x": "y"}, "Extra inputs are not permitted"),
     ],
 )
