@@ -113,7 +113,7 @@ def test_an_image_in_a_pose_is_generated_described_and_read_aloud(play: Play) ->
     assert generated.to_pil().size == annotated.to_pil().size
     assert [row["label"] for row in results["image-classification"].output]
     assert results["image-to-text"].resource("text") is not None
-    assert types(results["text-to-speech"]) == {"audio/x-wav"}
+    assert types(results["text-to-speech"]) == {"audio/wav"}
     assert results["text-to-speech"].output["duration"] > 0
 
 
