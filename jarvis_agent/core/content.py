@@ -30,8 +30,8 @@ _TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "re
 """The types of parts that are texts, with the field that holds the text."""
 
 # Browsers' recorders write several codecs with a comma and without quotes.
-_PARAMETER = r';(?:codecs=[^;"]*|[^;,"=]*(?:=(?:"[^"]*"|[^;,"]*))?)'
-_DATA_URL = re.compile(rf"\s*data:(?P<mime>[^;,]*)(?P<parameters>(?:{_PARAMETER})*),", re.IGNORECASE)
+_BASE64_URL = re.compile(r"\s*data:([^;,]*)((?:;[^;:]*)*);\s*base64\s*,", re.IGNORECASE)
+_TEXT_URL = re.compile(r"\s*data:([^;,]*)([^,]*),", re.IGNORECASE)
 _CHARSET = re.compile(r';\s*charset="?([\w.:-]+)', re.IGNORECASE)
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 
@@ -47,14 +47,13 @@ def read_data_url(url: str) -> tuple[str, bytes]:
     Raises:
         InputError: it has no comma, or is not valid base64.
     """
-    head = _DATA_URL.match(url)
+    head = _BASE64_URL.match(url) or _TEXT_URL.match(url)
     if head is None:
         raise InputError("the data URL has no comma before its data; write data:image/png;base64,…")
-    mime, parameters, data = head["mime"].strip().lower(), head["parameters"], url[head.end() :]
-    is_base64 = parameters.rpartition(";")[2].strip().lower() == "base64"
+    is_base64, data = head.re is _BASE64_URL, url[head.end() :]
     content = decode_base64(data) if is_base64 else unquote_to_bytes(data)
-    mime = mime or ("" if is_base64 else "text/plain")
-    if mime.startswith("text/") and (charset := _CHARSET.search(parameters)):
+    mime = head[1].strip().lower() or ("" if is_base64 else "text/plain")
+    if mime.startswith("text/") and (charset := _CHARSET.search(head[2])):
         with suppress(LookupError, UnicodeError):
             content = content.decode(charset[1]).encode()
     return mime, content

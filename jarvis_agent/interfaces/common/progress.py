@@ -13,8 +13,6 @@ characters, and rich never reads it as markup.
 from __future__ import annotations
 
 import codecs
-import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ from typing import Any, Literal
 
 import typer
 from pydantic import BaseModel
+from pydantic_core import to_json
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -69,12 +68,8 @@ def make_console(*, stderr: bool = False) -> Console:
 
 def echo_json(data: BaseModel | Mapping[str, Any]) -> None:
     """Print JSON on stdout. Control characters are escaped, and all but ASCII if stdout is not UTF-8."""
-    if isinstance(data, BaseModel):
-        text = data.model_dump_json(indent=2)
-    else:
-        text = json.dumps(data, indent=2, ensure_ascii=False)
-    if codecs.lookup(sys.stdout.encoding or "utf-8").name != "utf-8":
-        text = re.sub(r"[^\x00-\x7f]", lambda letter: json.dumps(letter[0])[1:-1], text)
+    is_utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    text = to_json(data, indent=2, ensure_ascii=not is_utf8, inf_nan_mode="null").decode()
     typer.echo(clean_json(text))
 
 
