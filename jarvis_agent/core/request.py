@@ -85,23 +85,19 @@ class Request(Frozen):
     @property
     def text(self) -> str:
         """The text of the request, from `input` or the last human message."""
-        if self.input.strip():
-            return self.input.strip()
-        last = self._last_human()
-        return message_text(self.messages[last]).strip() if last is not None else ""
+        _, asked = self._parts()
+        return (message_text(asked) if asked is not None else self.input).strip()
 
     @property
     def history(self) -> list[BaseMessage]:
         """The messages before the request."""
-        last = self._last_human() if not self.input.strip() else None
-        earlier = self.messages[:last] if last is not None else self.messages
-        return [*self.chat_history, *earlier]
+        return [*self.chat_history, *self._parts()[0]]
 
     @property
     def blocks(self) -> list[dict[str, Any]]:
         """Content blocks of the request's message other than text."""
-        last = self._last_human()
-        return [] if last is None or self.input.strip() else media_blocks(self.messages[last])
+        _, asked = self._parts()
+        return media_blocks(asked) if asked is not None else []
 
     def check_length(self) -> None:
         """Refuse more than `MAX_TEXT_BYTES` of text, earlier messages included.
@@ -117,9 +113,12 @@ class Request(Frozen):
                 f"{MAX_TEXT_BYTES:,}; attach a long text as a file"
             )
 
-    def _last_human(self) -> int | None:
+    def _parts(self) -> tuple[list[AnyMessage], BaseMessage | None]:
+        """The messages before the request, and its own, if it is not `input`."""
         places = [i for i, message in enumerate(self.messages) if isinstance(message, HumanMessage)]
-        return places[-1] if places else None
+        if self.input.strip() or not places:
+            return self.messages, None
+        return self.messages[: places[-1]], self.messages[places[-1]]
 
 
 _KINDS: dict[str, type[BaseMessage]] = {
