@@ -268,13 +268,10 @@ def _named(name: str, settings: Settings) -> BaseChatModel:
     check_proxies()
     try:
         model = init_chat_model(name)
-        secrets = {field: value.get_secret_value() for field, value in model if isinstance(value, SecretStr)}
-        keys: dict[str, Any] = {
-            field: key_of(field.upper()) for field in secrets if field.upper() in os.environ
-        }
-        if any(key != secrets[field] for field, key in keys.items()):
-            model = init_chat_model(name, **keys)
-        return _at_zero(model)
+        read = {field: value.get_secret_value() for field, value in model if isinstance(value, SecretStr)}
+        clean = {field: key_of(field.upper()) for field in read if field.upper() in os.environ}
+        changed: dict[str, Any] = {field: key for field, key in clean.items() if key != read[field]}
+        return _at_zero(init_chat_model(name, **changed) if changed else model)
     except Exception as error:
         why = _NO_PROVIDER if "infer model provider" in str(error) else str(error)
         why = f"{why.rstrip('.')}. {_OTHERWISE}" if _ABOUT_KEY.search(why) else why
