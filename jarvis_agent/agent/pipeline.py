@@ -537,7 +537,9 @@ async def grant_request_files(
     files += [file for file in named if file not in files]
     for inside, more in filter(None, folders):
         files, notes = [*files, *(file for file in inside if file not in files)], [*notes, *more]
-    return files[: max(count, MAX_FILES)], notes
+    if len(files) > (most := max(count, MAX_FILES)):
+        notes.append(f"the first {most} of {len(files)} files are used")
+    return files[:most], notes
 
 
 async def restore_grants(files: Sequence[Resource], store: ResourceStore) -> None:

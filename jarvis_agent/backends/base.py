@@ -66,7 +66,7 @@ class Call:
     trace: dict[str, str] = field(default_factory=dict)
     purpose: str = ""
 
-    def image(self, name: str = "image", frame: int = 0) -> Image:
+    def image(self, name: str = "image", frame: int | None = None) -> Image:
         """An image argument, upright, in RGB, on paper where it is transparent; notes are added.
 
         Raises:

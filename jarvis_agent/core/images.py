@@ -32,6 +32,9 @@ _PORTABLE = ("image/png", "image/jpeg", "image/webp")
 _ORIENTATION = 0x0112
 """The EXIF tag that says how a picture is to be turned; many servers ignore it."""
 
+_MOST_DECODED = 30_000_000
+"""Pixels of a picture that has to be decoded to be identified."""
+
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
 
@@ -97,7 +100,9 @@ def _by_ffmpeg(file: Path | BinaryIO) -> Any:
             file.seek(0)
         pictures = ",".join(name for name in av.formats_available if name.endswith("_pipe"))
         with av.open(file, options={"format_whitelist": pictures}) as container:
-            return next(container.decode(video=0)).to_image()
+            stream = container.streams.video[0]
+            if stream.width * stream.height <= _MOST_DECODED:
+                return next(container.decode(video=0)).to_image()
     return None
 
 
@@ -116,7 +121,7 @@ def is_heic(file: Path | BinaryIO) -> bool:
     return head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS
 
 
-def open_image(path: Path, frame: int = 0) -> tuple[Image, list[str]]:
+def open_image(path: Path, frame: int | None = None) -> tuple[Image, list[str]]:
     """A frame or page of an image, upright, in sRGB with 8 bits: RGBA if parts are transparent, else RGB.
 
     Returns:
@@ -125,14 +130,16 @@ def open_image(path: Path, frame: int = 0) -> tuple[Image, list[str]]:
     Raises:
         BadInputError: the file cannot be read as an image.
     """
-    from PIL import ImageOps
+    from PIL import Image, ImageOps
 
     with identified(path) as image:
         count, notes = count_frames(image), list[str]()
-        if count > 1 and not frame:
+        if count > 1 and frame is None:
             notes.append(f"the first of {count} frames or pages was used")
         if frame:
             image.seek(frame)
+            if image.width * image.height > (Image.MAX_IMAGE_PIXELS or 0):  # Pillow checks the first one only
+                raise ValueError(f"frame {frame + 1} has {image.width} x {image.height} pixels")
         upright = ImageOps.exif_transpose(image)
         if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
             return _to_eight_bits(upright, notes).convert("RGB"), notes
@@ -152,7 +159,7 @@ def _to_eight_bits(image: Image, notes: list[str]) -> Image:
         low, high = 0, 1
     elif low >= 0 and 32_768 <= high <= 65_535:
         low, high = 0, 65_535
-    elif low >= 0 and high <= 255:
+    elif low >= 0 and (2 if image.mode == "F" else 0) <= high <= 255:
         low, high = 0, 255
     else:
         notes.append(f"the brightness was stretched from {low:g}–{high:g}")
@@ -216,8 +223,12 @@ def to_opaque(image: Image) -> Image:
     return Images.alpha_composite(Images.new("RGBA", seen.size, paper), seen).convert("RGB")
 
 
-def to_portable(path: Path, mime: str | None, longest: int = 1_000_000) -> tuple[bytes, str]:
-    """An image as other machines and models take it: upright, in a common format, at most `longest` pixels.
+def to_portable(
+    path: Path, mime: str | None, longest: int = 1_000_000, notes: list[str] | None = None
+) -> tuple[bytes, str]:
+    """An image as other machines and models take it: upright, opaque, in a common format.
+
+    No side is longer than `longest` pixels. What was left out is added to `notes`.
 
     Returns:
         The content and its media type: those of the file itself, if it is all of that.
@@ -227,12 +238,17 @@ def to_portable(path: Path, mime: str | None, longest: int = 1_000_000) -> tuple
     """
     with identified(path) as header:
         is_turned = header.getexif().get(_ORIENTATION, 1) != 1
-        fits = max(header.size) <= longest and not header.mode.startswith(("I", "F"))
-    if mime in _PORTABLE and fits and not is_turned:
+        is_deep = header.mode.startswith(("I", "F"))
+        is_plain = not (is_deep or is_turned or header.has_transparency_data or count_frames(header) > 1)
+        fits = max(header.size) <= longest
+    if mime in _PORTABLE and fits and is_plain:
         return path.read_bytes(), mime
-    image, _ = open_image(path)
+    image, left_out = open_image(path)
+    if notes is not None:
+        notes.extend(left_out)
+    image = to_opaque(image)
     is_lossy = mime in PHOTOS or max(image.size) > longest
     image.thumbnail((longest, longest))
-    content, name = io.BytesIO(), "jpeg" if is_lossy and image.mode == "RGB" else "png"
+    content, name = io.BytesIO(), "jpeg" if is_lossy else "png"
     image.save(content, name, quality=95)
     return content.getvalue(), f"image/{name}"

@@ -134,7 +134,8 @@ def _message(item: Any, *, is_last: bool) -> Any:
     One odd part must not end a chat whose messages are sent again with each request.
     """
     if not isinstance(item, dict) or "role" not in item:  # pydantic validates dumped messages
-        return item if isinstance(item, dict) else convert_to_messages([item])[0]
+        is_odd = isinstance(item, dict) and "type" not in item and not is_last
+        return None if is_odd else item if isinstance(item, dict) else convert_to_messages([item])[0]
     if kind := _KINDS.get(str(item["role"])):
         content = item.get("content") or item.get("refusal") or ""
         parts = content if isinstance(content, list) else [content]

@@ -171,7 +171,7 @@ class _Binder:
         parts = split_refs(value) if self.results and isinstance(value, str) else [value]
         if self.kind in MEDIA:
             named = next((self._resource(*part) for part in parts if isinstance(part, tuple)), value)
-            return await self.store.resolve(named, self.kind)  # type: ignore[arg-type]
+            return await self.store.resolve(named, self.kind, self.notes)  # type: ignore[arg-type]
         bound = [await self._bind_part(part, whole=len(parts) == 1) for part in parts]
         return bound[0] if len(bound) == 1 else "".join(map(str, bound))
 

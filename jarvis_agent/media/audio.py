@@ -29,6 +29,9 @@ _KEPT_ENERGY = 0.55
 _UNRELATED = 0.3
 """Correlation of channels below which each is a signal of its own."""
 
+_LOUDEST = 4.0
+"""Largest sample of a recording that is only too loud; in larger ones, full scale is not 1."""
+
 _STRONGEST = "the strongest of {} channels was used"
 
 
@@ -105,7 +108,7 @@ def probe_audio(path: Path) -> AudioFacts:
             stream = file.streams.audio[0]
             return AudioFacts(round(measure_packets(file)[0], 3), stream.rate, stream.layout.nb_channels)
     except (BadInputError, MissingExtraError):
-        with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
+        with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
             import soundfile
 
             known = soundfile.info(path)
@@ -127,7 +130,7 @@ def decode_audio(path: Path) -> tuple[NDArray[np.float32], int, list[str]]:
     try:
         samples, rate = _decode_by_av(path, notes)
     except (BadInputError, MissingExtraError):
-        with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
+        with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
             import soundfile
 
             known = soundfile.info(path)
@@ -150,6 +153,9 @@ def _numbers(path: Path, samples: NDArray[np.float32], notes: list[str]) -> NDAr
             raise BadInputError(f"{path} holds no sound: its samples are not numbers")
         notes.append(f"{(~is_number).sum():,} samples are not numbers, and were taken as silence")
         samples = np.where(is_number, samples, np.float32(0))
+    if (peak := np.abs(samples).max()) > _LOUDEST:
+        notes.append(f"the samples reach {peak:.3g} instead of 1, and were scaled")
+        samples = samples / peak
     return samples
 
 
@@ -173,7 +179,11 @@ def _decode_by_av(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], in
             parts += [part.to_ndarray().reshape(-1, count) for part in resampler.resample(frame)]
             size += parts[-1].size
             _check_samples(path, size)
-        return np.concatenate(parts), stream.rate
+        samples = np.concatenate(parts)
+        seconds, stated = len(samples) / (stream.rate or 1), (file.duration or 0) / 1e6
+        if seconds * 1.05 + 0.5 < stated < seconds * 20:
+            notes.append(f"the recording breaks off after {seconds:.1f} of {stated:.1f} s")
+        return samples, stream.rate
 
 
 def write_audio(path: Path, samples: Any, rate: int) -> float:

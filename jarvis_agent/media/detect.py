@@ -38,9 +38,10 @@ OLE = "application/x-ole-storage"
 
 _HEAD_BYTES, _TAIL_BYTES, _SEARCHED_BYTES = 8192, 1_000_000, 50_000_000
 _SIGNATURES: tuple[tuple[bytes, Modality, str], ...] = (
-    (b"glTF", "3d", "model/gltf-binary"),
-    (b"ply\n", "3d", "model/ply"),
-    (b"ply\r", "3d", "model/ply"),
+    (b"glTF\1\0", "3d", "model/gltf-binary"),
+    (b"glTF\2\0", "3d", "model/gltf-binary"),
+    (b"ply\nformat ", "3d", "model/ply"),
+    (b"ply\r\nformat ", "3d", "model/ply"),
     (b"{\\rtf", "text", RTF),
     (b"%!PS", "file", "application/postscript"),
 )
@@ -50,6 +51,7 @@ _SUFFIXES = {
     ".csv": "text/csv",
     ".tsv": "text/tab-separated-values",
     ".json": "application/json",
+    ".markdown": MARKDOWN,
     ".md": MARKDOWN,
     ".vtt": SRT,
     ".srt": SRT,
@@ -120,9 +122,9 @@ _MEMBERS = {
 """The member that every archive of a type has."""
 
 _HTML_START = re.compile(r"\s*(?>(<\?xml[^>]*>|<!--.*?-->)\s*)*+<(!doctype\s+html|html[\s>])", re.I | re.S)
-_SRT_START = re.compile(r"\s*(WEBVTT\b|[0-9]+\s+[0-9:]+[,.][0-9]{3} --> [0-9:]+[,.][0-9]{3}\s)")
+_SRT_START = re.compile(r"\s*(WEBVTT\b(?=[^>]*-->)|[0-9]+\s+[0-9:]+[,.][0-9]{3} --> [0-9:]+[,.][0-9]{3}\s)")
 _TEXT_FORMATS = frozenset(
-    {".csv", ".tsv", ".json", ".md", ".obj", ".stl", ".svg", ".srt", ".vtt", ".htm", ".html"}
+    {".csv", ".tsv", ".json", ".md", ".markdown", ".obj", ".stl", ".svg", ".srt", ".vtt", ".htm", ".html"}
 )
 """Endings that distinguish formats of text; a text under another name is plain text."""
 
@@ -199,7 +201,7 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
     if not head:
         raise InputError(f"{path} is empty (0 bytes)")
     for signature, kind, mime in _SIGNATURES:
-        if head.startswith(signature):
+        if head.lstrip(b"\r\n\t \x04").startswith(signature):
             return kind, mime
     encoding = certain_encoding(head)
     # A PDF file may begin with other bytes, and may be text.
@@ -281,7 +283,7 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
 def _of_other(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, str]:
     if path.suffix.lower() == ".stl":
         return _by_name(path.name)
-    with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
+    with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
         import soundfile
 
         file.seek(0)

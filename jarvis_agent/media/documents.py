@@ -8,6 +8,7 @@ to `MAX_MARKUP` bytes, whatever sizes the archive states.
 
 from __future__ import annotations
 
+import html
 import io
 import posixpath
 import re
@@ -15,7 +16,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -23,6 +24,7 @@ from xml.etree import ElementTree
 
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import InputError, describe_error
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.text import clean
 from jarvis_agent.media import detect
 from jarvis_agent.media.detect import detect_media_type
@@ -49,7 +51,7 @@ _SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n"}
 _DPI = 150
 """Dots per inch of rendered pages; a page of A4 has two million pixels."""
 
-_PDFIUM = threading.Lock()
+_PDFIUM = fork_safe(threading.Lock())
 """PDFium does one thing at a time in a process."""
 
 
@@ -110,18 +112,30 @@ def count_pages(path: Path) -> int:
         return len(document)
 
 
-def render_pages(path: Path, target: Path, limit: int) -> None:
-    """Write the pages of a PDF file as the pages of a TIFF file, in `_DPI`.
+def render_pages(path: Path, target: Path, limit: int) -> list[str]:
+    """Write the pages of a PDF file as the pages of a TIFF file, in `_DPI`; return notes on damaged pages.
 
     Raises:
         InputError: the file is broken or encrypted, or the pages have more than `limit` pixels together.
     """
+    from pypdfium2 import PdfiumError
+
+    pages, pixels = list[Any](), 0.0
     with _opened_pdf(path) as document:
-        sizes = [document.get_page_size(number) for number in range(len(document))]
-        if sum(width * height for width, height in sizes) * (_DPI / 72) ** 2 > limit:
-            raise InputError(f"{path} has more than {limit:,} pixels (JARVIS_MAX_PIXELS); give a part of it")
-        pages = [page.render(scale=_DPI / 72).to_pil() for page in document]
+        count = len(document)
+        for number in range(count):
+            check_cancelled()
+            with suppress(PdfiumError), closing(document[number]) as page:
+                pixels += page.get_width() * page.get_height() * (_DPI / 72) ** 2
+                if pixels > limit:
+                    raise InputError(
+                        f"{path} has more than {limit:,} pixels (JARVIS_MAX_PIXELS); give a part of it"
+                    )
+                pages.append(page.render(scale=_DPI / 72).to_pil())
+    if not pages:
+        raise InputError(f"{path} cannot be read as a PDF file: every page is damaged")
     pages[0].save(target, save_all=True, append_images=pages[1:], compression="tiff_deflate")
+    return [f"left out of {count} pages: {count - len(pages)} (damaged)"] if len(pages) < count else []
 
 
 def _plain(path: Path, notes: list[str]) -> Iterator[str]:
@@ -216,7 +230,7 @@ def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
     lines = re.sub(r"<[^<>\n]*>|\{\\[^{}\n]*\}", "", text.replace("-->", "\0")).splitlines()
     following = [*lines[1:], ""]
     yield "\n".join(
-        line.strip()
+        html.unescape(line.strip())
         for line, after in zip(lines, following, strict=True)
         if line.strip() and "\0" not in line + after and not line.startswith(("WEBVTT", "NOTE"))
     )

@@ -43,13 +43,16 @@ def find_encoding(content: bytes) -> tuple[str, list[str]]:
     """Python's name of the encoding of a text, and a note unless that is certain. As `decode_text`."""
     if (certain := certain_encoding(content)) is not None:
         return certain, []
+    damaged = 0 if b"\0" in content else (text := content.decode("utf-8", "replace")).count("\ufffd")
+    if damaged and 20 * damaged < len(text) - len(text.encode("ascii", "ignore")):
+        return "utf-8", [f"damaged characters were replaced: {damaged}"]
     return _guess(content[:_SAMPLE])
 
 
 def certain_encoding(content: bytes) -> str | None:
     """The encoding that a mark states, or UTF-8 if it fits; the content may be the beginning of a text."""
     marked = next((encoding for mark, encoding in MARKS if content.startswith(mark)), None)
-    if marked is not None or b"\0" in content:
+    if marked is not None or b"\0" in content or b"\x1b$" in content:  # ISO-2022 has escape sequences
         return marked
     try:
         content.decode("utf-8")
@@ -67,7 +70,7 @@ def _guess(sample: bytes) -> tuple[str, list[str]]:
     def rank(match: CharsetMatch) -> tuple[float, bool, float, int]:
         is_common = match.encoding in _COMMON
         place = _COMMON.index(match.encoding) if is_common else 0
-        return round(match.chaos, 1), not is_common, -round(match.coherence, 2), place
+        return round(match.chaos, 1), not is_common, -round(match.coherence, 1), place
 
     whole = sample[: len(sample) // 2 * 2] if is_wide else sample
     matches = [match for match in from_bytes(whole) if match.encoding.startswith("utf") == is_wide]

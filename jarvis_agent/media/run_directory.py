@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jarvis_agent.core.errors import AttemptTimeoutError, InputError, describe_error
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.detect import detect_suffix
 
@@ -32,7 +33,7 @@ class RunDirectory:
         self._taken: set[str] = set()
         self._is_prepared = False
         self._is_closed = False
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
 
     def prepare(self) -> None:
         """Create the directory, so that a wrong output directory is reported before any work is done.
@@ -104,7 +105,7 @@ class AttemptFiles:
         self._new_path = new_path
         self._paths: list[Path] = []
         self._is_over = False
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     def new_path(self, suffix: str) -> Path:
         """A path for a file of this attempt.

@@ -173,7 +173,7 @@ class ResourceStore:
             logger.warning("an attachment of an earlier turn is left out: %s", error)
             return None
 
-    async def resolve(self, value: Any, kind: Modality) -> Resource:
+    async def resolve(self, value: Any, kind: Modality, notes: list[str] | None = None) -> Resource:
         """The resource for an argument of the given kind.
 
         A video stands for its sound, a PDF file for the pictures of its pages. For "file" that is any file,
@@ -188,7 +188,9 @@ class ResourceStore:
             resource = resource.model_copy(update={"kind": "audio"})
         if kind == "image" and resource.mime == PDF and resource.path is not None:
             pages = await asyncio.to_thread(self.directory.new_path, ".tiff", resource.path.stem)
-            await run_cpu_bound(render_pages, resource.path, pages, self.settings.max_pixels)
+            left_out = await run_cpu_bound(render_pages, resource.path, pages, self.settings.max_pixels)
+            if notes is not None:
+                notes.extend(left_out)
             resource = Resource(kind="image", path=pages, mime="image/tiff", name=resource.name)
         if resource.kind != kind and kind in MEDIA - {"file"}:
             wrong = f"{resource.path or value} is {_article(resource.kind)}"

@@ -110,4 +110,6 @@ def _find_delimiter(text: str) -> str:
         counts = Counter(width for width in below if width > 1 and 2 * below.count(1) < len(below))
         return max([*counts.values(), 2 * (delimiter == ",")])
 
+    if "," not in text.partition("\n")[0] and not re.search(r",(?! )|[\t|;]", text):
+        return "\t"  # one column of sentences
     return max("\t|;,", key=fitness)  # the comma last: it also stands in numbers and texts

@@ -4,7 +4,7 @@ table = read_table(path)
 table.columns            # {"zip": ["01234", "00501"], "sales": [1234, None]}
 table.cells              # {"zip": ["01234", "00501"], "sales": ["1,234", "n/a"]}, as they were written
 table.notes              # ["1,234 in the column sales was read as 1234"]
-rows, names = table_shape(path)           # (2, ["zip", "sales"])
+rows, names, notes = table_shape(path)           # (2, ["zip", "sales"])
 write_table(Path("forecast.csv"), table.columns)
 
 Titles, comments, units, totals and sources are told from rows by their form alone: by empty cells, and by
@@ -58,7 +58,7 @@ _NUMBERS = {
     sign: re.compile(
         rf"(?=[+-]?\{sign}?[0-9])(?!\+[0-9 ]{{7,}}$)[+-]?"
         rf"([0-9]*(?=\{sign})|0|[1-9][0-9]{{0,14}}|[1-9][0-9]{{0,2}}([{marks}][0-9]{{2,3}}){{0,5}}[{marks}][0-9]{{3}})"
-        rf"(\{sign}[0-9]*)?([eE][+-]?[0-9]+)?"
+        rf"(\{sign}[0-9]*([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?"
     )
     for sign, marks in _GROUPS.items()
 }
@@ -95,14 +95,14 @@ def read_table(path: Path) -> Table:
     return Table(columns, cells, [*notes, *doubts])
 
 
-def table_shape(path: Path) -> tuple[int, list[str]]:
-    """The number of rows of a table of any size, and the names of its columns.
+def table_shape(path: Path) -> tuple[int, list[str], list[str]]:
+    """The number of rows of a table of any size, the names of its columns, and notes on what is no row.
 
     Raises:
         BadInputError: the file is missing, damaged or not text, or has a line that is too long.
     """
-    cells, rest, *_ = _read(path)
-    return len(next(iter(cells.values()), [])) + rest, [*cells]
+    cells, rest, _, notes = _read(path)
+    return len(next(iter(cells.values()), [])) + rest, [*cells], notes
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
@@ -241,14 +241,14 @@ def _is_footer(row: Row, above: list[Row], is_apart: bool, delimiter: str) -> bo
         return False
     column = [line[0].strip() for line in above if line[0].strip()]
     (kind,), width = _forms([line[:1] for line in above], 1.0), max(len(row), len(above[0]))
-    if form and (kind == "date" or (form == "text" and column and all(map(_YEAR.fullmatch, column)))):
+    is_dated = kind == "date" or (column and all(map(_YEAR.fullmatch, column)))
+    if is_dated and (form == "text" or (form and is_apart)):
         return True
     if form and is_apart and (kind == "number" or (width > 1 and not others)):
         return True
     if form and width > 1 and not others:
-        is_long = len(label) > max(map(len, column), default=0) and (width > 2 or len(row) == 1)
-        return kind == "number" or is_long
-    if len(above) == _SUMMED or len(others) * len(above) < (4 if kind == "text" else 3):
+        return len(label) > max(map(len, column), default=0) and (width > 2 or len(row) == 1)
+    if len(above) == _SUMMED or len(above) < 3 or len(others) * len(above) < (4 if kind == "text" else 3):
         return False
     block = [*above, row]
     return all(_is_sum([line[at] for line in block if at < len(line)], delimiter) for at in others)
@@ -334,6 +334,8 @@ def _values(cells: Mapping[str, Sequence[str]], delimiter: str) -> tuple[Columns
 
 def _numbers(column: Sequence[str], sign: str) -> list[Cell] | None:
     """The numbers of a column with this decimal sign, and None for missing ones; None if it is text."""
+    if len({*re.findall("[$€£¥₹₩₽]", " ".join(column))}) > 1:  # amounts that cannot be compared
+        return None
     plain: list[str] = []
     for cell in column:
         text = cell.strip()
@@ -358,6 +360,6 @@ def _bare(text: str) -> str:
         bare = bare.replace(units[0], "").strip()
     if bare.startswith("(") and bare.endswith(")"):  # as accountants write negative numbers
         bare = f"-{bare[1:-1].strip()}"
-    elif bare.endswith("-"):
+    elif bare.endswith("-") and ("." in bare or "," in bare):  # "5-" may be a grade
         bare = f"-{bare[:-1].strip()}"
     return bare.replace("- ", "-", 1)

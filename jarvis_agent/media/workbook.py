@@ -17,7 +17,7 @@ MAX_MEMORY, MAX_SECONDS = 4 << 30, 120
 
 def _text(cell: Any) -> str:
     """A cell as Excel writes it to a CSV file, with dates in the form of ISO 8601."""
-    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15:
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) <= 2**53:
         return str(int(cell))
     if isinstance(cell, datetime):
         return cell.isoformat(" ").removesuffix(" 00:00:00")

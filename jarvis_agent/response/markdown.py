@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import TaskResult
 
 CODE = r"""
@@ -31,15 +33,26 @@ def to_markdown(answer: str, results: Sequence[TaskResult]) -> str:
 
     A text that was read in a picture or heard may be anything.
     """
-    texts = [[[part.text for part in result.resources], result.output] for result in results]
-    lines = {line.strip() for text in _strings(texts) for line in text.splitlines()}
-    found = [one for one in lines if len(one) >= _MIN_CHARS and _MARKUP.search(one) and one in answer]
+    found = [line for line in lines_with_markup(results) if line in answer]
     if not found:
         return answer
     # The ends of a line are no part of a word or a path. The longest line is tried first.
     read = "|".join(map(re.escape, sorted(found, key=len, reverse=True)))
     pattern = re.compile(rf"(?<![\w/])(?P<text>{read})(?![\w/])|(?x:{CODE})", re.DOTALL | re.MULTILINE)
     return pattern.sub(lambda one: _MARKUP.sub(r"\1\\", one[0]) if one["text"] else one[0], answer)
+
+
+def lines_with_markup(results: Sequence[TaskResult]) -> set[str]:
+    """The lines that tasks read or heard and that Markdown would change."""
+    texts = [[[part.text for part in one.resources], one.output] for one in results if _is_read(one)]
+    lines = {line.strip() for text in _strings(texts) for line in text.splitlines()}
+    return {line for line in lines if len(line) >= _MIN_CHARS and _MARKUP.search(line)}
+
+
+def _is_read(result: TaskResult) -> bool:
+    """Whether a task read or heard its text; a text that a model writes may be Markdown."""
+    spec = TASKS.get(result.task.task)
+    return spec is None or any(arg.kind in MEDIA for arg in spec.inputs)
 
 
 def _strings(value: Any) -> Iterator[str]:

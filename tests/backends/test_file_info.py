@@ -80,7 +80,7 @@ def test_rows_are_counted_in_a_table_that_is_too_large_to_be_read(
     names = ["stadt", "größe"]
     for encoding in ("cp1252", "utf-16", "utf-8"):
         path.write_bytes(("stadt;größe\n" + '"Köln\nam Rhein";1\n\n' * 60).encode(encoding))
-        assert tables.table_shape(path) == (60, names)
+        assert tables.table_shape(path)[:2] == (60, names)
     assert info_of(path) == ({"format": "CSV", "rows": 60, "columns": names}, [])
     path.write_text('a,b\n1,2\n3,"' + "4" * 200_000)
     info, (note,) = info_of(path)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from hosting import LABELS, call_of, candidate, png, run, wav
+from PIL import Image
 
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media.video import write_video
 from jarvis_agent.testing import HubDouble
 
 B64_MASK = base64.b64encode(png(mode="L")).decode()
@@ -115,11 +117,13 @@ async def test_images_and_sounds_in_replies_are_read(
 
 async def test_videos_are_written_to_files(hub: HubDouble, tmp_path: Path) -> None:
     hub.answer("/novita/", body={"video": {"video_url": f"{hub.url}/files/v.mp4"}})
-    hub.answer("/files/v.mp4", body=b"mp4 data")
+    write_video(tmp_path / "sent.mp4", [Image.new("RGB", (32, 24))] * 2, 8.0)
+    sent = (tmp_path / "sent.mp4").read_bytes()
+    hub.answer("/files/v.mp4", body=sent)
     model = candidate("text-to-video", "novita")
     raw = await run(call_of("text-to-video", tmp_path, model, text="waves"))
     assert raw == {"path": str(tmp_path / "out-0.mp4")}
-    assert (tmp_path / "out-0.mp4").read_bytes() == b"mp4 data"
+    assert (tmp_path / "out-0.mp4").read_bytes() == sent
 
 
 CHAT = {

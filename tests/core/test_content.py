@@ -161,3 +161,16 @@ def test_texts_of_other_interfaces_are_texts() -> None:
     ]
     assert message_text(AIMessage(parts)) == "abcde"
     assert message_text(HumanMessage("hi")) == "hi"
+
+
+@pytest.mark.parametrize(
+    "head", ["data:" + ";codecs=a" * 20_000, "data:" + " " * 100_000, "data:text/plain" + "; base64" * 20_000]
+)
+def test_a_long_head_is_refused_at_once(head: str) -> None:
+    with pytest.raises(InputError, match="no comma"):
+        read_data_url(f"{head};base64")
+
+
+def test_codecs_that_are_no_encodings_are_not_used() -> None:
+    assert read_data_url("data:text/plain;charset=punycode,Mnchen-3ya") == ("text/plain", b"Mnchen-3ya")
+    assert read_data_url("data:text/plain;charset=iso-8859-1,caf%e9") == ("text/plain", "café".encode())

@@ -73,6 +73,7 @@ def test_an_opaque_image_has_no_alpha(tmp_path: Path) -> None:
         (np.array([[0, 4_095], [2_048, 0]], np.uint16), [[0, 255], [127, 0]], "0–4095"),
         (np.array([[0, 255], [128, 7]], np.uint16), [[0, 255], [128, 7]], None),
         (np.array([[0.0, 1.0], [0.5, 0.1]], np.float32), [[0, 255], [127, 25]], None),
+        (np.array([[0.0, 1.001], [0.5, 0.0]], np.float32), [[0, 255], [127, 0]], "0–1.001"),
         (np.array([[-5.0, 5.0], [0.0, 0.0]], np.float32), [[0, 255], [127, 127]], "-5–5"),
         (np.array([[0, 65_535], [32_896, 257]], np.int32), [[0, 255], [128, 1]], None),
     ],
@@ -154,5 +155,19 @@ def test_an_image_for_other_machines_is_upright_and_in_a_common_format(tmp_path:
         content, mime = to_portable(tmp_path / name, "image/jpeg" if form == "jpeg" else "image/tiff")
         assert (Image.open(io.BytesIO(content)).size, mime) == (size, f"image/{form}")
     written(tmp_path).save(tmp_path / "a.bmp")
+    written(tmp_path).save(tmp_path / "clear.png")
+    notes: list[str] = []
+    content, mime = to_portable(tmp_path / "clear.png", "image/png", notes=notes)
+    opaque = Image.open(io.BytesIO(content))
+    assert (opaque.mode, opaque.getpixel((0, 0)), mime, notes) == ("RGB", (255, 255, 255), "image/png", [])
     small, mime = to_portable(tmp_path / "plain.jpg", "image/jpeg", 10)
     assert (Image.open(io.BytesIO(small)).size, mime) == ((10, 5), "image/jpeg")
+
+
+def test_later_frames_are_measured_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = [Image.new("1", size) for size in ((1, 1), (50, 50))]
+    pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
+    assert open_image(tmp_path / "a.tif", 1)[0].size == (50, 50)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2_000)
+    with pytest.raises(BadInputError, match="frame 2 has 50 x 50 pixels"):
+        open_image(tmp_path / "a.tif", 1)

@@ -186,7 +186,7 @@ def test_a_thread_has_a_memory_that_others_cannot_read(served: Served) -> None:
     request = {"input": "What animal is this?", "files": [served.uploaded_cat()]}
     first = Run.model_validate(served.remote("one").invoke(request))
     (outline,) = first.results[1].paths()
-    served.script["plan"] = plan_for(str(outline))
+    served.script["plan"] = plan_for(str(served.runs / outline.relative_to("/outputs")))
 
     second = Run.model_validate(served.remote("one").invoke("And in the outline?"))
     assert second.ok

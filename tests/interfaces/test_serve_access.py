@@ -256,7 +256,8 @@ def test_threads_of_the_same_name_are_not_shared(guarded: Guarded) -> None:
     ada, bob = (guarded.remote(key, **{"X-Thread-Id": "one"}) for key in (ADA, BOB))
     run = Run.model_validate(ada.invoke({"input": "What animal is this?", "files": [name]}))
     (outline,) = run.results[1].paths()
-    guarded.script["plan"] = plan_for(str(outline))
+    (made,) = guarded.outputs.rglob(f"{outline.parent.name}/{outline.name}")
+    guarded.script["plan"] = plan_for(str(made))
     mine, theirs = (Run.model_validate(client.invoke("And in the outline?")) for client in (ada, bob))
     assert mine.ok
     assert theirs.results == []

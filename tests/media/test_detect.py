@@ -22,6 +22,12 @@ def test_the_content_decides_the_type(tmp_path: Path) -> None:
         ("a.obj", b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n", "3d", "model/obj"),
         ("a.csv", b"a,b\n1,2\n", "table", "text/csv"),
         ("a.mp4", b"no video at all", "text", "text/plain"),
+        ("a.txt", b"glTF is a format", "text", "text/plain"),
+        ("a.txt", b"ply\nwood is wood", "text", "text/plain"),
+        ("a.txt", b"WEBVTT is a format\nwhich we use", "text", "text/plain"),
+        ("a.csv", b"BMI,Age\n33.6,50\n", "table", "text/csv"),
+        ("a.csv", b"MZ,Age\n33.6,50\n", "table", "text/csv"),
+        ("a.txt", b"\n{\\rtf1\\ansi Hello}", "text", "application/rtf"),
         ("a.txt", b"<!-- x -->" * 400 + b"<b>no page", "text", "text/plain"),
     ]
     for name, head, kind, mime in cases:

@@ -283,4 +283,8 @@ def test_pages_without_text_and_damaged_pages_are_named(tmp_path: Path) -> None:
     assert detect_media_type(tmp_path / "junk.pdf") == ("text", PDF)
     assert WORDS in load_text(tmp_path / "junk.pdf")[0]
     (tmp_path / "hurt.pdf").write_bytes(content.replace(b"6 0 obj<<", b"6 0 obj[["))
+    left_out = documents.render_pages(tmp_path / "hurt.pdf", tmp_path / "pages.tif", 10_000_000)
+    assert left_out == ["left out of 2 pages: 1 (damaged)"]
+    with pytest.raises(InputError, match="more than 1,000 pixels"):
+        documents.render_pages(tmp_path / "hurt.pdf", tmp_path / "pages.tif", 1_000)
     assert load_text(tmp_path / "hurt.pdf") == (WORDS, ["left out of 2 pages: 2 (damaged)"])

@@ -45,3 +45,14 @@ def test_the_beginning_of_a_text_may_end_within_a_character() -> None:
 def test_bytes_that_are_no_text_are_refused(content: bytes) -> None:
     with pytest.raises(UnicodeDecodeError):
         decode_text(content)
+
+
+def test_damaged_characters_of_utf_8_are_replaced_with_a_note() -> None:
+    text = "これは日本語のテキストです。" * 20
+    content = text.encode() + b"\xff" + "終わり".encode()
+    assert decode_text(content) == (f"{text}\ufffd終わり", ["damaged characters were replaced: 1"])
+
+
+def test_escape_sequences_of_other_encodings_are_no_utf_8() -> None:
+    text = "これは日本語のテキストです。よろしくお願いします。"
+    assert decode_text(text.encode("iso2022_jp"))[0] == text

@@ -194,3 +194,30 @@ def test_lists_of_other_files_are_not_opened(film: Path, tmp_path: Path) -> None
         detect_media_type(tmp_path / "b.m3u8")
     with pytest.raises(BadInputError, match=r"b\.m3u8 cannot be read as a video"):
         probe_video(tmp_path / "b.m3u8")
+
+
+def test_samples_far_beyond_full_scale_are_scaled(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", TONE * 30_000, RATE, subtype="FLOAT")
+    samples, notes = read_audio(tmp_path / "a.wav", RATE)
+    assert np.abs(samples).max() == pytest.approx(1)
+    assert notes == ["the samples reach 9e+03 instead of 1, and were scaled"]
+
+
+def test_a_header_that_states_more_than_there_is_is_noted(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.tile(OTHER, 4), RATE)
+    content = (tmp_path / "a.wav").read_bytes()
+    (tmp_path / "a.wav").write_bytes(content[: len(content) // 2])
+    facts, (samples, _, notes) = probe_audio(tmp_path / "a.wav"), decode_audio(tmp_path / "a.wav")
+    assert len(samples) == pytest.approx(2 * RATE, rel=0.01)
+    assert facts.duration == pytest.approx(2.0, abs=0.1)
+    assert len(notes) <= 1
+
+
+@pytest.mark.parametrize("name", ["camera.raw", "a.bin", "a.mp3"])
+def test_other_bytes_are_refused_in_words(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(bytes(range(256)) * 20)
+    with pytest.raises(InputError, match="is damaged, or not a supported file type"):
+        detect_media_type(tmp_path / name)
+    for read in (decode_audio, probe_audio):
+        with pytest.raises(BadInputError, match=f"{name} "):
+            read(tmp_path / name)

@@ -41,7 +41,7 @@ def read_all(folder: Path, cases: Mapping[str, tables.Columns]) -> list[list[str
 
 
 def test_cells_are_numbers_texts_or_missing(tmp_path: Path) -> None:
-    columns = read(tmp_path, "city,people,share\nOslo,700000,0.5\nRome,-3,2e3\n").columns
+    columns = read(tmp_path, "city,people,share\nOslo,700000,0.5\nRome,-3,2e+3\n").columns
     assert columns == {"city": ["Oslo", "Rome"], "people": [700000, -3], "share": [0.5, 2000.0]}
     assert list(columns) == ["city", "people", "share"]
     assert all(type(cell) is int for cell in columns["people"])
@@ -239,7 +239,10 @@ def test_identifiers_stay_text(tmp_path: Path) -> None:
         ("a;b\n5,00-;x\n1,5E+03;y\n", [-5.0, 1500.0], False),
         ("a,b\n1'234.5,x\n7,y\n", [1234.5, 7.0], False),
         ("a,b\n1 234,x\n1\u00a0234,y\n1\u202f234,z\n12\u2009345,w\n", [1234, 1234, 1234, 12345], False),
-        ("a,b\n$5,x\n-$3.50,y\n\u22122 €,z\n", [5.0, -3.5, -2.0], False),
+        ("a,b\n5 €,x\n-€3.50,y\n\u22122 €,z\n", [5.0, -3.5, -2.0], False),
+        ("a,b\n$5,x\n€7,y\n8,z\n", ["$5", "€7", "8"], False),
+        ("a,b\n1E5,x\n2E3,y\n", ["1E5", "2E3"], False),
+        ("a,b\n5-,x\n4-,y\n", ["5-", "4-"], False),
         ("a,b\n5 %,x\n12.5%,y\n", [5.0, 12.5], True),
         ('a,b\n(5),x\n"($1,234)",y\n', [-5, -1234], True),
         ('a,b\n"1,5",x\n2.5,y\n', ["1,5", "2.5"], False),
@@ -288,7 +291,7 @@ def test_a_long_table_is_counted_as_it_is_read(tmp_path: Path) -> None:
             [["A title"], [], ["day", "n", "text"], *rows, ["Total", 7, ""], ["Source"]]
         )
     table = read_table(tmp_path / "long.csv")
-    assert table_shape(tmp_path / "long.csv") == (5000, ["day", "n", "text"])
+    assert table_shape(tmp_path / "long.csv")[:2] == (5000, ["day", "n", "text"])
     assert table.columns["n"] == list(range(5000))
     assert table.notes == ["left out of the table: A title; Total, 7; Source"]
 
@@ -347,7 +350,7 @@ def test_the_first_sheet_with_cells_is_read(tmp_path: Path) -> None:
     }
     assert table.cells["n"] == ["5", "6.5"]
     assert table.notes == ["the sheet S2 was read, the first of 2", "left out of the table: Report"]
-    assert table_shape(path) == (2, ["day", "zip", "n"])
+    assert table_shape(path)[:2] == (2, ["day", "zip", "n"])
     assert read_table(workbook(tmp_path / "one.xlsx", rows[2:], [])).notes == []
     with pytest.raises(BadInputError, match="is empty"):
         read_table(workbook(tmp_path / "none.xlsx", []))

@@ -270,7 +270,10 @@ def info(call: Call) -> dict[str, Any]:
     name = _FORMAT_NAMES.get(mime) or ending.upper()
     facts = {"name": file.name or path.name, "format": name, "bytes": path.stat().st_size}
     try:
-        if read := _READERS.get(kind):
+        if kind == "table":
+            facts["rows"], facts["columns"], notes = table_shape(path)
+            call.notes.extend(notes)
+        elif read := _READERS.get(kind):
             facts |= read(path)
         elif kind in ("text", "data") and facts["bytes"]:
             facts |= {"pages": count_pages(path)} if mime == PDF else {}
@@ -291,11 +294,6 @@ def _image_facts(path: Path) -> dict[str, Any]:
     return {"width": width, "height": height, **({"frames": frames} if frames > 1 else {})}
 
 
-def _table_facts(path: Path) -> dict[str, Any]:
-    rows, columns = table_shape(path)
-    return {"rows": rows, "columns": columns}
-
-
 def _text_facts(kind: str, text: str) -> dict[str, Any]:
     if kind == "text":
         return {"words": count_words(text), "lines": len(text.splitlines()), "characters": len(text)}
@@ -310,7 +308,6 @@ _READERS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
     "image": _image_facts,
     "audio": lambda path: asdict(probe_audio(path)),
     "video": lambda path: asdict(probe_video(path)),
-    "table": _table_facts,
 }
 """By kind."""
 

@@ -16,6 +16,7 @@ from jarvis_agent.backends.chat_model import answer_output
 from jarvis_agent.backends.outputs.validators import describe_value
 from jarvis_agent.core.content import decode_base64
 from jarvis_agent.core.errors import InputError, UnsupportedError
+from jarvis_agent.core.text import brief_text
 
 
 def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any] | None = None) -> Any:
@@ -32,6 +33,8 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
         value = reply.decode()
         with suppress(ValueError, RecursionError):
             value = json.loads(value)
+    if isinstance(value, Mapping) and "error" in value:
+        raise UnsupportedError(f"{call.spec.name} failed there: {brief_text(str(value['error']), 200)}")
     if open_file is not None:
         made = []
         for content in _files_in(value):
@@ -43,7 +46,7 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
             return made[0]
     elif call.spec.outputs[0] == "text" and (text := text_in(value)) is not None:
         return answer_output(call.spec, text)
-    elif isinstance(value, Mapping | list) and "error" not in value:
+    elif isinstance(value, Mapping | list):
         return value
     raise UnsupportedError(f"{call.spec.name} cannot be read from its answer, {describe_value(value)}")
 

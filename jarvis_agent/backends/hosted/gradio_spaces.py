@@ -250,24 +250,28 @@ def _arguments(call: Call, folder: Path) -> dict[str, Any]:
     if metadata.get("strict") and (lost := sorted({*call.inputs} - {*inputs.values()})):
         raise UnsupportedError(f"the Space {metadata['space']} takes no {', '.join(lost)}")
     values = {parameter: call.inputs.get(argument) for parameter, argument in inputs.items()}
-    sent = {parameter: _sent(value, folder) for parameter, value in values.items() if value is not None}
+    sent = {
+        parameter: _sent(value, folder, call.notes)
+        for parameter, value in values.items()
+        if value is not None
+    }
     return {**sent, **(metadata.get("options") or {})}
 
 
-def _sent(value: Any, folder: Path) -> Any:
+def _sent(value: Any, folder: Path, notes: list[str]) -> Any:
     """An argument for gradio_client. A list of texts is sent as one text with commas."""
     from gradio_client import handle_file
 
     if isinstance(value, Resource) and value.path is not None:
         path = value.path
         if value.kind == "image":
-            content, mime = to_portable(path, value.mime)
+            content, mime = to_portable(path, value.mime, notes=notes)
             path = folder / f"{path.stem}{SUFFIXES[mime]}"
             path.write_bytes(content)
         return handle_file(str(path))
     if isinstance(value, list | tuple):
         is_text = all(isinstance(item, str) for item in value)
-        return ", ".join(value) if is_text else [_sent(item, folder) for item in value]
+        return ", ".join(value) if is_text else [_sent(item, folder, notes) for item in value]
     return value
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -39,6 +40,7 @@ from jarvis_agent.core.images import to_portable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.media.detect import detect_content
 
 if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient
@@ -278,7 +280,7 @@ def _inputs(**names: str | Callable[[Call], Any]) -> Callable[[Call], Mapping[st
             name: call.inputs.get(of) if isinstance(of, str) else of(call) for name, of in names.items()
         }
         return {
-            name: _content(value) if isinstance(value, Resource) and value.path else value
+            name: _content(value, call.notes) if isinstance(value, Resource) and value.path else value
             for name, value in values.items()
             if value is not None
         }
@@ -286,13 +288,13 @@ def _inputs(**names: str | Callable[[Call], Any]) -> Callable[[Call], Mapping[st
     return arguments
 
 
-def _content(file: Resource) -> Any:
+def _content(file: Resource, notes: list[str]) -> Any:
     """A file as typed bytes; a picture upright, since boxes that come back have to fit what is shown."""
     from huggingface_hub.inference._common import MimeBytes
 
     assert file.path is not None
     if file.kind == "image":
-        return MimeBytes(*to_portable(file.path, file.mime))
+        return MimeBytes(*to_portable(file.path, file.mime, notes=notes))
     return MimeBytes(file.path.read_bytes(), file.mime)
 
 
@@ -369,7 +371,7 @@ def _picture(reply: bytes, call: Call) -> Any:
 
 
 def _video(reply: bytes, call: Call) -> dict[str, str]:
-    if reply[:1] in (b"{", b"[", b'"', b"<"):
+    if detect_content(io.BytesIO(reply), Path("reply"))[0] not in ("video", "image"):
         raise UnsupportedError("it sent no video")
     path = call.new_path(".mp4")
     path.write_bytes(reply)

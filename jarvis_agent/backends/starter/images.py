@@ -111,6 +111,7 @@ _DETECTOR = ("models/PP-OCRv6_det_small.onnx", "090f04abcd9d9a74")
 _DIRECTION = ("models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "e47acedf663230f8")
 _SURE = 0.8
 """The mean score that the lines of a printed text have at least; what has less is often no text."""
+_MOST_PAGES = 100
 _LONGEST = 2000
 """Pixels of the longest side of what is read at once."""
 _CJK = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
@@ -155,11 +156,13 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
 
     def expert(call: Call) -> dict[str, Any]:
         texts, lines = list[str](), list[dict[str, Any]]()
-        for frame in range(_count_pages(call)):
+        for frame in range(min(count := _count_pages(call), _MOST_PAGES)):
             page = [line for part in _parts(call.image(frame=frame)) for line in _read(engine, *part)]
             rows = _rows(page)
             texts.append(running_text(_page(rows)))
             lines += [line for row in rows for line in row]
+        if count > _MOST_PAGES:
+            call.notes.append(f"the first {_MOST_PAGES} of {count} pages were read")
         if lines and sum(line["score"] for line in lines) / len(lines) < _SURE:
             call.notes.append("the reading is uncertain: the image may have no text")
         return {"generated_text": "\n\n".join(filter(None, texts)), "lines": lines}
@@ -173,26 +176,29 @@ def _count_pages(call: Call) -> int:
         return count_frames(image) if image.format == "TIFF" else 1
 
 
-def _parts(image: Image) -> Iterator[tuple[int, Any]]:
-    """The parts of an image with their places from the top, in pixels. Long pictures are cut between lines.
+def _parts(image: Image) -> Iterator[tuple[tuple[int, int], Any]]:
+    """The parts of an image with their places (left, top) in pixels. Long ones are cut between lines.
 
     The reader shrinks an image to `_LONGEST` pixels, which makes the letters of a long one illegible.
     """
     import numpy as np
 
-    pixels, top = np.asarray(image), 0
-    height = max(_LONGEST, 2 * image.width) if image.height > 2 * image.width else image.height
-    while image.height - top > height:
-        # Of the last quarter, the row with the least change from left to right.
-        earliest = top + 3 * height // 4
-        last = pixels[earliest : top + height].astype(np.int16)
+    is_wide = image.width > 4 * image.height
+    pixels, start = np.asarray(image).swapaxes(0, 1) if is_wide else np.asarray(image), 0
+    size = max(_LONGEST, 2 * min(image.size))
+    while max(image.size) > 2 * min(image.size) and len(pixels) - start > size:
+        # Of the last quarter, the row or column with the least change along it.
+        earliest = start + 3 * size // 4
+        last = pixels[earliest : start + size].astype(np.int16)
         end = earliest + int(np.abs(np.diff(last, axis=1)).sum(axis=(1, 2)).argmin())
-        yield top, pixels[top:end]
-        top = end
-    yield top, pixels[top:]
+        part = pixels[start:end]
+        yield ((start, 0), part.swapaxes(0, 1)) if is_wide else ((0, start), part)
+        start = end
+    rest = pixels[start:]
+    yield ((start, 0), rest.swapaxes(0, 1)) if is_wide else ((0, start), rest)
 
 
-def _read(engine: Any, top: int, rgb: Any) -> list[dict[str, Any]]:
+def _read(engine: Any, place: tuple[int, int], rgb: Any) -> list[dict[str, Any]]:
     """The lines of a part of an image."""
     import numpy as np
 
@@ -200,7 +206,7 @@ def _read(engine: Any, top: int, rgb: Any) -> list[dict[str, Any]]:
     if reading.txts is None:
         return []
     rows = zip(reading.txts, reading.scores, reading.boxes, strict=True)
-    return [_line(text, score, corners + np.array((0, top))) for text, score, corners in rows]
+    return [_line(text, score, corners + np.array(place)) for text, score, corners in rows]
 
 
 def _rows(lines: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -38,7 +38,7 @@ from jarvis_agent.interfaces.common.progress import format_event
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls, origin_of, to_paths
 from jarvis_agent.interfaces.server.errors import STATUSES, describe_error
 from jarvis_agent.interfaces.server.workspaces import Workspace
-from jarvis_agent.response.markdown import to_markdown
+from jarvis_agent.response.markdown import lines_with_markup, to_markdown
 
 MODEL = "jarvis"
 """The only model."""
@@ -128,7 +128,7 @@ async def _stream(
     first: asyncio.Task[Event], events: AsyncGenerator[Event, None], urls: FileUrls, *, with_usage: bool
 ) -> AsyncIterator[str]:
     """The data of the server-sent events of a run; an error ends them, without "[DONE]"."""
-    head, answered, results = _head("chat.completion.chunk"), False, list[TaskResult]()
+    head, answered, results, line = _head("chat.completion.chunk"), False, list[TaskResult](), ""
 
     def chunk(finish: str | None = None, **delta: str) -> str:
         return json.dumps({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
@@ -145,10 +145,17 @@ async def _stream(
                 results += [event.result] if event.result is not None else []
                 if event.kind == "token":
                     answered = True
-                    yield chunk(content=urls.to_urls(to_markdown(event.text, results)))
-                elif line := format_event(event):
-                    yield chunk(reasoning_content=urls.to_urls(f"{line}\n"))
+                    # Texts that were read are escaped in whole lines.
+                    line += event.text
+                    end = line.rfind("\n") + 1 if lines_with_markup(results) else len(line)
+                    if end:
+                        yield chunk(content=urls.to_urls(to_markdown(line[:end], results)))
+                    line = line[end:]
+                elif shown := format_event(event):
+                    yield chunk(reasoning_content=urls.to_urls(f"{shown}\n"))
                 event = await anext(events)
+            if line:
+                yield chunk(content=urls.to_urls(to_markdown(line, results)))
         answer = "" if answered else urls.to_urls(to_markdown(event.run.answer, event.run.results))
         yield chunk(content=answer + urls.markdown(event.run))
         yield chunk(finish="stop")
