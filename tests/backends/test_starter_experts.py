@@ -111,7 +111,7 @@ async def test_a_page_is_read_and_a_blank_one_has_no_text(run: Run, tmp_path: Pa
 
 
 @pytest.mark.starter
-@pytest.mark.parametrize("form", ["transparent.png", "deep.png", "pages.tif", "long.png", "small.png"])
+@pytest.mark.parametrize("form", ["transparent.png", "deep.png", "pages.tif", "long.png", "wide.png"])
 async def test_pages_are_read_in_all_forms(form: str, run: Run, tmp_path: Path) -> None:
     import numpy as np
     from PIL import Image, ImageOps
@@ -134,7 +134,12 @@ async def test_pages_are_read_in_all_forms(form: str, run: Run, tmp_path: Path) 
             image.paste(page, (0, number * page.height))
         image.save(path)
     else:
-        page.crop((0, 0, page.width, 110)).save(path)
+        count = 8
+        line = page.crop((0, 40, page.width, 96))
+        image = Image.new("L", (count * line.width, line.height))
+        for number in range(count):
+            image.paste(line, (number * line.width, 0))
+        image.save(path)
     read = await run("image-to-text", image=path)
     assert read["generated_text"].count(first) == count
     if form == "long.png":

@@ -286,7 +286,7 @@ def test_the_last_turn_is_read_in_the_forms_of_all_clients(live: Live, form: str
 def test_every_error_under_v1_has_openais_form(live: Live, tmp_path: Path) -> None:
     keyed = create_app(agent_of(tmp_path, {"plan": "[]"}), ServerSettings(api_keys=["secret-key-1"]))
     with TestClient(keyed) as client, httpx.Client(base_url=live.url) as open_client:
-        answers = {
+        answers: dict[int, Any] = {
             404: open_client.post("/v1/embeddings", json={}),
             405: open_client.get("/v1/chat/completions"),
             413: open_client.post("/v1/chat/completions", content=b"x" * 1_000_000),

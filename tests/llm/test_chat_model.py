@@ -49,7 +49,8 @@ def test_keys_of_providers_are_sent_without_what_copying_adds(monkeypatch: pytes
         xyz_api_key: SecretStr = Field(default_factory=lambda: SecretStr(os.environ["XYZ_API_KEY"]))
 
     monkeypatch.setenv("XYZ_API_KEY", "sk-abc\n")
-    monkeypatch.setattr("langchain.chat_models.init_chat_model", lambda name, **keys: Chat([], **keys))
+    chat: Any = Chat
+    monkeypatch.setattr("langchain.chat_models.init_chat_model", lambda name, **keys: chat([], **keys))
     made: Any = resolve_model("groq:some-model", Settings())
     assert made.xyz_api_key.get_secret_value() == "sk-abc"
     monkeypatch.setenv("XYZ_API_KEY", "sk-a bc")

@@ -122,7 +122,8 @@ _LIST = {"type": "array", "items": {"type": "string"}}
 def test_each_argument_has_one_type_that_every_api_of_tools_knows(strict: bool) -> None:
     """Gemini's converter makes objects of an `anyOf` with more than one type beside null."""
     wrong = []
-    for tool in hf_tools(available_only=False):
+    tools: list[Any] = hf_tools(available_only=False)
+    for tool in tools:
         schema = convert_to_openai_tool(tool, strict=strict)["function"]["parameters"]
         Draft202012Validator.check_schema(schema)
         for name, about in schema["properties"].items():

@@ -111,7 +111,8 @@ _DETECTOR = ("models/PP-OCRv6_det_small.onnx", "090f04abcd9d9a74")
 _DIRECTION = ("models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "e47acedf663230f8")
 _SURE = 0.8
 """The mean score that the lines of a printed text have at least; what has less is often no text."""
-_MOST_PAGES = 100
+_MOST_PAGES, _GAP = 100, 15
+"""Pages that are read, and pixels between the lines or words where a long image is cut."""
 _LONGEST = 2000
 """Pixels of the longest side of what is read at once."""
 _CJK = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
@@ -187,10 +188,11 @@ def _parts(image: Image) -> Iterator[tuple[tuple[int, int], Any]]:
     pixels, start = np.asarray(image).swapaxes(0, 1) if is_wide else np.asarray(image), 0
     size = max(_LONGEST, 2 * min(image.size))
     while max(image.size) > 2 * min(image.size) and len(pixels) - start > size:
-        # Of the last quarter, the row or column with the least change along it.
+        # Of the last quarter, the middle of the rows or columns with the least change along them.
         earliest = start + 3 * size // 4
         last = pixels[earliest : start + size].astype(np.int16)
-        end = earliest + int(np.abs(np.diff(last, axis=1)).sum(axis=(1, 2)).argmin())
+        changes = np.abs(np.diff(last, axis=1)).sum(axis=(1, 2))
+        end = earliest + int(np.convolve(changes, np.ones(_GAP), "valid").argmin()) + _GAP // 2
         part = pixels[start:end]
         yield ((start, 0), part.swapaxes(0, 1)) if is_wide else ((0, start), part)
         start = end
