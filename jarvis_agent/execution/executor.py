@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
 from time import perf_counter
@@ -39,6 +40,8 @@ from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.binding import MAX_FAN_OUT
 
 logger = logging.getLogger(__name__)
+
+_READING = "image-to-text"
 
 Emit = Callable[[Event], None]
 
@@ -154,6 +157,7 @@ class Executor:
         began = perf_counter()
         self._runners = runners
         self._store = store
+        store.read_page = self._read_page
         self._context = context
         self._settings = settings
         self._emit = emit
@@ -355,6 +359,21 @@ class Executor:
         if not isinstance(result, TaskResult):
             raise TypeError(f"the runner of {task.task} returned no TaskResult: {result!r}")
         return result
+
+    async def _read_page(self, page: Resource) -> str:
+        """The printed text of a page; "" without a model that reads it."""
+        if (runner := self._runners.get(_READING)) is None:
+            return ""
+        task = Task(task=_READING, id=0, args={"text": "read"})
+        with suppress(NoCandidateError):
+            selection = await runner.select(task, self._context)
+            if selection is not None and "ocr" in selection.candidates[0].traits:
+                inputs = {"image": page, "text": "read"}
+                new_path = partial(self._store.directory.new_path, stem="page")
+                call = TaskCall(task, inputs, self._context, new_path, self._clock, self._settings)
+                found = (await runner.run(selection, call)).resource("text")
+                return (found.text if found else None) or ""
+        return ""
 
     async def _limited(self, work: Coroutine[Any, Any, Any], name: str) -> Any:
         """Await `work` for at most `task_timeout`."""

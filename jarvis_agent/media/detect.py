@@ -95,19 +95,15 @@ SUFFIXES = {mime: suffix for suffix, mime in _SUFFIXES.items()}
 """The usual ending of file names by media type."""
 
 _RECORDINGS = {
-    "aac": "aac",
-    "aiff": "x-aiff",
+    **{name: name for name in ("aac", "flac", "mpeg", "ogg", "wav")},
     "asf": "x-ms-asf",
     "au": "basic",
     "avi": "x-msvideo",
-    "caf": "x-caf",
-    "matroska": "x-matroska",
     "mov": "mp4",
     "mp3": "mpeg",
-    "mpeg": "mpeg",
     "mpegts": "mp2t",
 }
-"""Subtypes of media types by FFmpeg's name of the container, where they differ."""
+"""Subtypes of media types by FFmpeg's name of the container; of others it is the name after "x-"."""
 
 _SIGNED = frozenset({"aiff", "asf", "au", "avi", "caf", "flac", "flv", "matroska", "mov", "ogg", "wav"})
 """Containers with a signature. Any bytes may look like other formats until they are decoded."""
@@ -272,7 +268,7 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
         return known if (known := _by_name(path.name))[0] in ("audio", "video") else None
     except Exception:  # PyAV raises errors of many types for what is no recording.
         return None
-    subtype = _RECORDINGS.get(name, name if name in ("flac", "ogg", "wav") else f"x-{name}")
+    subtype = _RECORDINGS.get(name, f"x-{name}")
     if name == "matroska" and b"webm" in head[:64]:
         subtype = "webm"
     if kind == "video" and head.startswith(b"ftypqt  ", 4):

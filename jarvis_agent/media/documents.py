@@ -8,6 +8,7 @@ to `MAX_MARKUP` bytes, whatever sizes the archive states.
 
 from __future__ import annotations
 
+import csv
 import html
 import io
 import posixpath
@@ -17,18 +18,21 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from jarvis_agent.core.concurrency import check_cancelled
-from jarvis_agent.core.errors import InputError, describe_error
+from jarvis_agent.core.errors import BadInputError, InputError, describe_error
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.text import clean
 from jarvis_agent.media import detect
 from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.media.encodings import decode_text
+from jarvis_agent.media.tables import read_table
 
 MAX_CHARS = 5_000_000
 """Maximum length of a text; a long novel has 3 million characters."""
@@ -55,8 +59,13 @@ _PDFIUM = fork_safe(threading.Lock())
 """PDFium does one thing at a time in a process."""
 
 
-def load_text(path: Path, *, with_markup: bool = False) -> tuple[str, list[str]]:
+def load_text(
+    path: Path, *, with_markup: bool = False, scanned: Mapping[int, str] = MappingProxyType({})
+) -> tuple[str, list[str]]:
     """Read a document or a text. Blocks; stops between pages when `run_cpu_bound` is cancelled.
+
+    Args:
+        scanned: the texts of pages of a PDF file that have none themselves, by number from 1.
 
     Returns:
         The text, without markup and time codes unless those of a text are wanted, and notes on what was left
@@ -71,6 +80,8 @@ def load_text(path: Path, *, with_markup: bool = False) -> tuple[str, list[str]]
     name, load = _LOADERS.get(mime, ("text", _plain))
     if with_markup and mime in (detect.MARKDOWN, detect.SRT):
         load = _plain
+    if mime == detect.PDF:
+        load = partial(_pdf, scanned=scanned)
     pieces, notes, size = list[str](), list[str](), 0
     try:
         with closing(load(path, notes)) as parts:
@@ -80,7 +91,7 @@ def load_text(path: Path, *, with_markup: bool = False) -> tuple[str, list[str]]
                 if size > MAX_CHARS:
                     raise InputError(f"{path} has more than {MAX_CHARS:,} characters; give a part of it")
                 pieces.append(piece)
-    except (InputError, CancelledError):
+    except (InputError, BadInputError, CancelledError):
         raise
     except Exception as error:  # The parsers raise errors of any type for broken files.
         if "password" in str(error).lower():
@@ -112,8 +123,8 @@ def count_pages(path: Path) -> int:
         return len(document)
 
 
-def render_pages(path: Path, target: Path, limit: int) -> list[str]:
-    """Write the pages of a PDF file as the pages of a TIFF file, in `_DPI`; return notes on damaged pages.
+def render_pages(path: Path, target: Path, limit: int, only: int | None = None) -> list[str]:
+    """Write pages of a PDF file, or `only` one, as a TIFF file in `_DPI`; return notes on damaged pages.
 
     Raises:
         InputError: the file is broken or encrypted, or the pages have more than `limit` pixels together.
@@ -122,8 +133,8 @@ def render_pages(path: Path, target: Path, limit: int) -> list[str]:
 
     pages, pixels = list[Any](), 0.0
     with _opened_pdf(path) as document:
-        count = len(document)
-        for number in range(count):
+        count = len(document) if only is None else 1
+        for number in range(count) if only is None else [only - 1]:
             check_cancelled()
             with suppress(PdfiumError), closing(document[number]) as page:
                 pixels += page.get_width() * page.get_height() * (_DPI / 72) ** 2
@@ -146,31 +157,54 @@ def _plain(path: Path, notes: list[str]) -> Iterator[str]:
     yield text
 
 
-def _pdf(path: Path, notes: list[str]) -> Iterator[str]:
-    """The text of each page. Pages without any, and damaged ones, are named."""
+def find_scans(path: Path) -> list[int]:
+    """The numbers of the pages of a PDF file that show something, but have no text. Raises InputError."""
     from pypdfium2 import PdfiumError
 
-    left_out: dict[str, list[int]] = {"damaged": [], "without text, as in a scan": []}
-    damaged, empty = left_out.values()
+    numbers: list[int] = []
     with _opened_pdf(path) as document:
         for number in range(1, len(document) + 1):
+            with suppress(PdfiumError):
+                numbers += [number] if _page_text(document, number) is None else []
+    return numbers
+
+
+def _page_text(document: Any, number: int) -> str | None:
+    """The text of a page; None if it shows something else. Raises PdfiumError if it is damaged."""
+    with closing(document[number - 1]) as page, closing(page.get_textpage()) as content:
+        # PDFium marks a hyphen that only the line break needs.
+        text = re.sub("[\x02\ufffe]\\s*", "", content.get_text_range())
+        text = clean(text.replace("\r\n", "\n")).strip()
+        return None if not text and any(page.get_objects()) else text
+
+
+def _pdf(path: Path, notes: list[str], scanned: Mapping[int, str]) -> Iterator[str]:
+    """The text of each page. Scanned and damaged ones are named."""
+    from pypdfium2 import PdfiumError
+
+    kinds: dict[str, list[int]] = {"damaged": [], "without text, as in a scan": [], "": []}
+    damaged, empty, read = kinds.values()
+    with _opened_pdf(path) as document:
+        count = len(document)
+        for number in range(1, count + 1):
             try:
-                with closing(document[number - 1]) as page, closing(page.get_textpage()) as content:
-                    # PDFium marks a hyphen that only the line break needs.
-                    text = re.sub("[\x02\ufffe]\\s*", "", content.get_text_range())
-                    if not (text := clean(text.replace("\r\n", "\n")).strip()) and any(page.get_objects()):
-                        empty.append(number)
+                text = _page_text(document, number)
             except PdfiumError:
                 damaged.append(number)
-            else:
-                yield text
-        count = len(document)
+                continue
+            if text is None:
+                (read if scanned.get(number) else empty).append(number)
+            yield text or scanned.get(number, "")
     if len(damaged) == count:
         raise InputError(f"{path} cannot be read as a PDF file: every page is damaged")
-    for what, numbers in left_out.items():
+    for what, numbers in kinds.items():
+        places = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
         if numbers:
-            places = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
-            notes.append(f"left out of {count} pages: {places} ({what})")
+            notes.append(
+                f"left out of {count} pages: {places} ({what})"
+                if what
+                else f"scanned pages were read: {places}"
+            )
 
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
@@ -202,6 +236,17 @@ def _collect(element: ElementTree.Element, pieces: list[str]) -> None:
             _collect(child, pieces)
             pieces.append("\n" if name in ("p", "h") else "")
         pieces.append(child.tail or "")
+
+
+def _workbook(path: Path, notes: list[str]) -> Iterator[str]:
+    """The first sheet as CSV."""
+    table = read_table(path)
+    notes += table.notes
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows(
+        [table.cells, *zip(*table.cells.values(), strict=True)]
+    )
+    yield written.getvalue()
 
 
 def _rtf(path: Path, notes: list[str]) -> Iterator[str]:
@@ -302,7 +347,8 @@ def _unpacked(path: Path, archive: zipfile.ZipFile, names: Iterable[str]) -> Ite
 
 
 _LOADERS: Mapping[str, tuple[str, Callable[[Path, list[str]], Any]]] = {
-    detect.PDF: ("a PDF file", _pdf),
+    detect.PDF: ("a PDF file", _plain),
+    **dict.fromkeys(detect.WORKBOOKS, ("a workbook", _workbook)),
     detect.DOCX: ("a Word document", _office),
     detect.PPTX: ("a PowerPoint file", _office),
     **dict.fromkeys((detect.ODT, detect.ODP), ("an OpenDocument file", _office)),

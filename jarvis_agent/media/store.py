@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -23,7 +23,7 @@ from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_errors
 from jarvis_agent.media.detect import PDF, kind_by_name
-from jarvis_agent.media.documents import MAX_CHARS, load_text, render_pages
+from jarvis_agent.media.documents import MAX_CHARS, find_scans, load_text, render_pages
 from jarvis_agent.media.download import fetch
 from jarvis_agent.media.limits import check_limits
 from jarvis_agent.media.run_directory import RunDirectory
@@ -31,6 +31,8 @@ from jarvis_agent.media.run_directory import RunDirectory
 logger = logging.getLogger(__name__)
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
+_MOST_SCANS = 50
+"""Scanned pages of a document that are read."""
 _TEXTS = frozenset({"text", "table", "data", "file"})
 """Kinds of files that stand for their text in an argument that is a text."""
 
@@ -52,6 +54,8 @@ class ResourceStore:
         self.settings = settings
         self.directory = RunDirectory(settings, directory)
         self.access = AccessPolicy(settings, for_tool=for_tool)
+        self.read_page: Callable[[Resource], Awaitable[str]] | None = None
+        """Reads the picture of a page; "" if nothing here can."""
         self._mentioned: dict[str, asyncio.Lock] = {}
         self._decoding = asyncio.Lock()
 
@@ -216,13 +220,26 @@ class ResourceStore:
         """
         file = value if isinstance(value, Resource) else await self._find_text(value.strip())
         if file is not None and file.path is not None and file.text is None and file.kind in _TEXTS:
-            text, read = await run_cpu_bound(load_text, file.path)
+            scanned = await self._read_scans(file.path) if file.mime == PDF else {}
+            text, read = await run_cpu_bound(partial(load_text, file.path, scanned=scanned))
             if notes is not None:
                 notes.extend(note for note in read if note not in notes)
             return text
         if isinstance(value, Resource):
             return value.as_text()
         return value if file is not None else await self.with_contents(value, given, notes)
+
+    async def _read_scans(self, path: Path) -> dict[int, str]:
+        """The texts of the scanned pages of a PDF file by number, if something here reads them."""
+        if self.read_page is None:
+            return {}
+        texts: dict[int, str] = {}
+        for number in (await run_cpu_bound(find_scans, path))[:_MOST_SCANS]:
+            page = await asyncio.to_thread(self.directory.new_path, ".tiff", f"page-{number}")
+            await run_cpu_bound(render_pages, path, page, self.settings.max_pixels, number)
+            texts[number] = await self.read_page(Resource(kind="image", path=page, mime="image/tiff"))
+            await asyncio.to_thread(page.unlink, missing_ok=True)
+        return texts
 
     async def with_contents(
         self, text: str, given: Iterable[str] = (), notes: list[str] | None = None

@@ -295,3 +295,48 @@ def test_tags_that_never_end_are_left_out_at_once(tmp_path: Path) -> None:
         f"{WORDS} More.",
         [],
     )
+
+
+def scan(path: Path, *, text: str = "") -> Path:
+    """A PDF file with a page that is a picture, after a page with text if there is any."""
+    from pypdfium2 import PdfBitmap, PdfDocument, PdfImage, PdfMatrix
+
+    document = PdfDocument(pdf(path, text)) if text else PdfDocument.new()
+    page = document.new_page(100, 100)
+    picture = PdfImage.new(document)
+    picture.set_bitmap(PdfBitmap.from_pil(Image.new("RGB", (8, 8), "red")))
+    picture.set_matrix(PdfMatrix().scale(50, 50))
+    page.insert_obj(picture)
+    page.gen_content()
+    document.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("traits", "text", "spoken", "note"),
+    [
+        (("ocr",), WORDS, f"{WORDS}\nas read", "scanned pages were read: 2"),
+        (("ocr",), "", "as read", "scanned pages were read: 1"),
+        (("caption",), WORDS, WORDS, "left out of 2 pages: 2 (without text, as in a scan)"),
+    ],
+)
+def test_scanned_pages_are_read_where_something_reads_them(
+    traits: tuple[str, ...],
+    text: str,
+    spoken: str,
+    note: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scan(Path("scan.pdf"), text=text)
+    reader = fake_candidate("image-to-text").model_copy(update={"traits": traits})
+    source = FakeSource([reader, fake_candidate("text-to-speech")])
+    backend = FakeBackend({**EXPERTS, "image-to-text": {"generated_text": "as read"}})
+    plan = json.dumps([{**PLAN[1], "id": 0, "dep": [-1], "args": {"text": "scan.pdf"}}])
+    llm = ScriptedLLM({"plan": plan, "select": first_candidate, "respond": "Done."})
+    with JarvisAgent(model=llm, sources=[source], backends=[backend]) as agent:
+        (result,) = agent.invoke("Read scan.pdf aloud").results
+    assert (result.status, result.notes) == ("ok", [note])
+    assert backend.calls[-1].inputs["text"] == spoken
+    assert not list(tmp_path.rglob("page-*.tiff"))

@@ -13,6 +13,7 @@ import pytest
 
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.media import tables
+from jarvis_agent.media.documents import load_text
 from jarvis_agent.media.tables import Table, read_table, table_shape, write_table
 
 
@@ -364,3 +365,8 @@ def test_a_workbook_that_states_a_trillion_cells_is_refused(tmp_path: Path) -> N
             act(path)
     tall = '<row r="1048576"><c r="A1048576"><v>2</v></c></row>'
     assert read_table(workbook(tmp_path / "tall.xlsx", [["a"], [1]], cell=tall)).columns == {"a": [1, 2]}
+
+
+def test_a_workbook_is_its_first_sheet_where_a_text_is_needed(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "book.xlsx", [["city", "n"], ["Oslo", 1], ["Rome", 2]])
+    assert load_text(path) == ("city,n\nOslo,1\nRome,2", [])
