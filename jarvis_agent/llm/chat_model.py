@@ -251,7 +251,7 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
         return openai_model((name or "default").removeprefix("openai:"), settings, settings.base_url, key)
     if name:
         return _named(name, settings)
-    if os.environ.get("OPENAI_API_KEY"):
+    if os.environ.get("OPENAI_API_KEY", "").strip():
         return openai_model(OPENAI_MODEL, settings)
     if settings.hf_token and not settings.offline:
         return openai_model(ROUTER_MODEL, settings, ROUTER_URL, settings.hf_token.get_secret_value())

@@ -25,6 +25,12 @@ _COMMON = (  # noqa: SIM905
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
+_EBCDIC = ["cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140"]
+"""Encodings of mainframes, in which any bytes are letters."""
+
+_SHORTEST = 8
+"""Fewest characters of a text in UTF-16 without a mark: a few bytes may be anything."""
+
 _SAMPLE = 65_536
 """Bytes by which an encoding is guessed."""
 
@@ -73,7 +79,11 @@ def _guess(sample: bytes) -> tuple[str, list[str]]:
         return round(match.chaos, 1), not is_common, -round(match.coherence, 1), place
 
     whole = sample[: len(sample) // 2 * 2] if is_wide else sample
-    matches = [match for match in from_bytes(whole) if match.encoding.startswith("utf") == is_wide]
+    matches = [
+        match
+        for match in from_bytes(whole, cp_exclusion=_EBCDIC)
+        if match.encoding.startswith("utf") == is_wide
+    ]
     if not matches or not _is_plausible(str(best := min(matches, key=rank)), is_wide):
         raise UnicodeDecodeError("text", sample[:16], 0, 1, "no known encoding fits")
     return best.encoding, [f"the encoding {_label(best.encoding)} was assumed"]
@@ -88,4 +98,4 @@ def _label(encoding: str) -> str:
 def _is_plausible(text: str, is_wide: bool) -> bool:
     """Whether a decoded text has no control characters, and zero bytes where UTF-16 has them."""
     swapped, plain = sum(ord(char) % 256 == 0 for char in text), sum(ord(char) < 256 for char in text)
-    return not _CONTROL.search(text) and (not is_wide or swapped < plain)
+    return not _CONTROL.search(text) and (not is_wide or (swapped < plain and len(text) >= _SHORTEST))

@@ -111,9 +111,7 @@ def test_a_pdf_has_pages_and_words(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     info, (note,) = info_of(tmp_path / "scan.pdf")
     assert info == {"format": "PDF", "pages": 3}
     assert "holds no text" in note
-    monkeypatch.setitem(
-        documents._LOADERS, "application/pdf", ("a PDF file", lambda *_: (word for word in ["two words"]))
-    )
+    monkeypatch.setattr(documents, "_page_text", lambda _, number: "two words" if number == 1 else "")
     assert info_of(tmp_path / "scan.pdf") == (
         {"format": "PDF", "pages": 3, "words": 2, "lines": 1, "characters": 9},
         [],
