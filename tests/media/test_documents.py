@@ -265,20 +265,11 @@ SUBTITLES = (
 
 
 def test_pages_without_text_and_damaged_pages_are_named(tmp_path: Path) -> None:
-    from pypdfium2 import PdfBitmap, PdfDocument, PdfImage, PdfMatrix
-
-    document = PdfDocument(pdf(tmp_path / "a.pdf", WORDS, "Costs fell."))
-    page = document.new_page(100, 100)
-    picture = PdfImage.new(document)
-    picture.set_bitmap(PdfBitmap.from_pil(Image.new("RGB", (8, 8), "red")))
-    picture.set_matrix(PdfMatrix().scale(50, 50))
-    page.insert_obj(picture)
-    page.gen_content()
-    document.save(tmp_path / "mixed.pdf")
+    content = pdf(tmp_path / "a.pdf", WORDS, "Costs fell.").read_bytes()
+    scan(tmp_path / "mixed.pdf", WORDS, "Costs fell.")
     text, notes = load_text(tmp_path / "mixed.pdf")
     assert text == f"{WORDS}\nCosts fell."
     assert notes == ["left out of 3 pages: 3 (without text, as in a scan)"]
-    content = (tmp_path / "a.pdf").read_bytes()
     (tmp_path / "junk.pdf").write_bytes(b"\r\n\r\n" + content)
     assert detect_media_type(tmp_path / "junk.pdf") == ("text", PDF)
     assert WORDS in load_text(tmp_path / "junk.pdf")[0]
@@ -297,11 +288,11 @@ def test_tags_that_never_end_are_left_out_at_once(tmp_path: Path) -> None:
     )
 
 
-def scan(path: Path, *, text: str = "") -> Path:
-    """A PDF file with a page that is a picture, after a page with text if there is any."""
+def scan(path: Path, *pages: str) -> Path:
+    """A PDF file with these pages, and one that is a picture."""
     from pypdfium2 import PdfBitmap, PdfDocument, PdfImage, PdfMatrix
 
-    document = PdfDocument(pdf(path, text)) if text else PdfDocument.new()
+    document = PdfDocument(pdf(path, *pages)) if pages else PdfDocument.new()
     page = document.new_page(100, 100)
     picture = PdfImage.new(document)
     picture.set_bitmap(PdfBitmap.from_pil(Image.new("RGB", (8, 8), "red")))
@@ -329,7 +320,7 @@ def test_scanned_pages_are_read_where_something_reads_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    scan(Path("scan.pdf"), text=text)
+    scan(Path("scan.pdf"), *filter(None, [text]))
     reader = fake_candidate("image-to-text").model_copy(update={"traits": traits})
     source = FakeSource([reader, fake_candidate("text-to-speech")])
     backend = FakeBackend({**EXPERTS, "image-to-text": {"generated_text": "as read"}})
