@@ -255,7 +255,7 @@ def _is_chronos(candidate: Candidate) -> bool:
 
 
 def series_of(table: Table, notes: list[str]) -> dict[str, list[Any]]:
-    """Return the columns to forecast: numbers that are no times and change. Their rows are in order of time.
+    """Return the columns to forecast: numbers that change, without times. Their rows are in order of time.
 
     Raises:
         BadInputError: there are none.

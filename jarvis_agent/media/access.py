@@ -107,7 +107,7 @@ class AccessPolicy:
     def find(self, value: str) -> Resource | None:
         """The file allowed under this name; a shortened or quoted name counts too, as models write them.
 
-        Of an absolute path, a URL, or a text that is no name, no part is looked up.
+        An absolute path, a URL and a text other than a name are looked up whole.
         """
         for plain in (value, value.strip(QUOTES)) if len(value) <= LONGEST_PATH else ():
             if plain in self._granted:

@@ -142,7 +142,7 @@ def decode_audio(path: Path) -> tuple[NDArray[np.float32], int, list[str]]:
 
 
 def _numbers(path: Path, samples: NDArray[np.float32], notes: list[str]) -> NDArray[np.float32]:
-    """The samples with silence for what is no number."""
+    """The samples, with silence in place of NaN and infinity."""
     import numpy as np
 
     if not len(samples):

@@ -259,14 +259,15 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
                 stream.disposition & stream.disposition.attached_pic for stream in container.streams.video
             ]
             kind: Modality = "audio" if all(covers) else "video"
-            if not (container.streams.audio or container.streams.video):
+            # A picture that is too large to be identified must not count as a video.
+            if name.endswith("_pipe") or not (container.streams.audio or container.streams.video):
                 return None
             if name not in _SIGNED:
                 for packet in islice(container.demux(), 3):
                     packet.decode()
     except MissingExtraError:
         return known if (known := _by_name(path.name))[0] in ("audio", "video") else None
-    except Exception:  # PyAV raises errors of many types for what is no recording.
+    except Exception:  # PyAV raises errors of many types for other files.
         return None
     subtype = _RECORDINGS.get(name, f"x-{name}")
     if name == "matroska" and b"webm" in head[:64]:

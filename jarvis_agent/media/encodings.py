@@ -39,7 +39,7 @@ def decode_text(content: bytes) -> tuple[str, list[str]]:
     """A text, and a note on its encoding unless that is certain.
 
     Raises:
-        UnicodeDecodeError: it is no text in a known encoding.
+        UnicodeDecodeError: no known encoding fits.
     """
     encoding, notes = find_encoding(content)
     return content.decode(encoding, errors="replace"), notes

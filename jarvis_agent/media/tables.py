@@ -96,7 +96,7 @@ def read_table(path: Path) -> Table:
 
 
 def table_shape(path: Path) -> tuple[int, list[str], list[str]]:
-    """The number of rows of a table of any size, the names of its columns, and notes on what is no row.
+    """The number of rows of a table of any size, the names of its columns, and notes on lines left out.
 
     Raises:
         BadInputError: the file is missing, damaged or not text, or has a line that is too long.

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms, ImageDraw
 
-from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core import images
+from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.images import identified, open_image, to_opaque, to_portable
+from jarvis_agent.media.detect import detect_media_type
+
+av = pytest.importorskip("av")
 
 
 def written(path: Path, size: tuple[int, int] = (60, 20)) -> Image.Image:
@@ -171,3 +175,19 @@ def test_later_frames_are_measured_too(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2_000)
     with pytest.raises(BadInputError, match="frame 2 has 50 x 50 pixels"):
         open_image(tmp_path / "a.tif", 1)
+
+
+def test_a_picture_that_is_too_large_to_be_decoded_at_once_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FFmpeg alone reads this format; a picture in it has to be decoded to be identified."""
+    with av.open(tmp_path / "a.hdr", "w", format="image2") as made:
+        stream = made.add_stream("hdr", rate=1)
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "gbrpf32le"
+        made.mux(stream.encode(av.VideoFrame.from_image(Image.new("RGB", (32, 16), "red"))))
+        made.mux(stream.encode(None))
+    assert open_image(tmp_path / "a.hdr")[0].size == (32, 16)
+    assert detect_media_type(tmp_path / "a.hdr")[0] == "image"
+    monkeypatch.setattr(images, "_MOST_DECODED", 100)
+    with pytest.raises(InputError, match="is damaged, or not a supported file type"):
+        detect_media_type(tmp_path / "a.hdr")
