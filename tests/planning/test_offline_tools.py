@@ -38,6 +38,10 @@ KIT = {
         described("t9", "Answers a question about a picture.", "image text", "text"),
         described("t10", "Compares two sentences: how similar are they?", "text text", "text"),
         described("t11", "Edits a picture as the instruction says.", "image text", "image"),
+        described(
+            "t12", "A language task in which a label is given to the tokens of a text.", "text", "text"
+        ),
+        described("t13", "Divides a picture into segments, one for each object.", "image", "image"),
     )
 }
 
@@ -53,6 +57,8 @@ def test_tools_are_recognised_and_chained_whatever_their_names() -> None:
         "I have a picture a.jpg. Detect the objects in it, then estimate its depth.": "t6 t8",
         "How similar are 'The sky is blue' and 'The sky is azure'?": "t10",
         "Summarize a.wav": "t1 t2<0",
+        "Which people and places are in 'Ada Byron lived in Turin.'?": "t12",
+        "Segment a.jpg": "t13",
     }
     wrong = {}
     for request, wanted in rows.items():

@@ -4,7 +4,7 @@ recognise({"my_captioner": spec}, encode)["my_captioner"].aliases      # ("image
 steps, rest = steps_of_tools("Describe a.jpg and refund order 4711", tools, others, encode)
 plan_tools(steps, files, tasks)        # ([…, Task(task="refund_order", …)], [])
 
-Names play no role in recognition: types and descriptions decide. Arguments are never guessed.
+A tool's name plays no role in recognition: types and descriptions decide. Arguments are never guessed.
 """
 
 from __future__ import annotations
@@ -61,8 +61,11 @@ def recognise(specs: Mapping[str, TaskSpec], encode: Encode) -> dict[str, TaskSp
     pairs = [(tool, task) for tool in tools for task in hub if _fits(tool, task)]
     if not pairs:
         return dict(specs)
-    names = {spec.name: spec for pair in pairs for spec in pair}
-    vectors = dict(zip(names, encode([_about(spec) for spec in names.values()]), strict=True))
+    # A task's name says as much as its description: people describe their tools by the names of the field.
+    texts: dict[str, Sequence[str]] = {tool.name: (_about(tool),) for tool, _ in pairs}
+    texts |= {task.name: (_words(task.name), task.description) for _, task in pairs}
+    rows = iter(encode([text for both in texts.values() for text in both]))
+    vectors = {name: sum(next(rows) for _ in both) / len(both) for name, both in texts.items()}
     scored = [(float(vectors[tool.name] @ vectors[task.name]), tool.name, task.name) for tool, task in pairs]
     found, taken = dict(specs), set[str]()
     for score, tool, task in sorted(scored, reverse=True):
@@ -124,7 +127,11 @@ def _fits(tool: TaskSpec, task: TaskSpec) -> bool:
 
 
 def _about(spec: TaskSpec) -> str:
-    return spec.description or re.sub(r"[-_]+", " ", spec.name)
+    return spec.description or _words(spec.name)
+
+
+def _words(name: str) -> str:
+    return re.sub(r"[-_]+", " ", name)
 
 
 def _arguments(spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequence[Task]) -> dict[str, Any]:
