@@ -24,6 +24,7 @@ from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.evaluation.requests import Kind, OwnRequest, Turn
 from jarvis_agent.media.detect import kind_by_name
+from jarvis_agent.planning.offline.sequences import NOT_GIVEN
 
 FILES = Path(__file__).parent / "requests"
 
@@ -239,6 +240,8 @@ def _one_value(spec: TaskSpec, arg: Arg, written: str, record: Record) -> Any:
         kind = kind_by_name(written)
         if arg.kind not in (kind, "file") and "://" not in written:
             _fail(f"it takes {arg.kind}, and this is {kind}")
+        return written
+    if arg.kind in MEDIA and written == NOT_GIVEN and not any(one.files for one in chat):
         return written
     if arg.kind in MEDIA:
         _fail(f"it takes {arg.kind}, and this is no file of the record")
