@@ -94,13 +94,14 @@ def test_a_follow_up_takes_files_and_answers_of_earlier_turns(tmp_path: Path) ->
 def test_a_part_is_named_and_an_edit_has_its_own_words(tmp_path: Path) -> None:
     (record,) = read(
         tmp_path,
-        "> keep the left half of a.jpg, mirrored and without colour; how long is b.wav?\n"
-        "crop-image a.jpg | left half\nedit-image #0 | greyscale=1 | flip=horizontal\nmedia-info b.wav\n",
+        "> keep the left half of a.jpg, mirrored and without colour; b.wav as a small file\n"
+        "crop-image a.jpg | left half\nedit-image #0 | greyscale=1 | flip=horizontal\n"
+        "extract-audio b.wav | mp3\n",
     )
     assert [task.args for task in record.plans[0]] == [
         {"image": "a.jpg", "box": "left half"},
         {"image": "<resource>-0", "greyscale": 1, "flip": "horizontal"},
-        {"file": "b.wav"},
+        {"video": "b.wav", "format": "mp3"},
     ]
 
 

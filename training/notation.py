@@ -20,24 +20,16 @@ from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind
 from jarvis_agent.core.types import Task
 from jarvis_agent.evaluation.requests import Kind, OwnRequest, Turn
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.offline.sequences import NOT_GIVEN
+from jarvis_agent.planning.offline.sequences import NOT_GIVEN, WORDS
 
 FILES = Path(__file__).parent / "requests"
 
 _SUFFIXES = {"image": ".png", "audio": ".wav", "video": ".mp4", "table": ".csv", "3d": ".glb"}
 _LANGUAGES = {language.name for language in LANGUAGES}
-_OWN_WORDS = {
-    "image-to-text": ("read",),
-    "edit-image": ("horizontal", "vertical", "png", "jpeg", "webp", "gif", "bmp", "tiff"),
-    **dict.fromkeys(
-        ("image-text-to-text", "video-text-to-text", "audio-text-to-text", "any-to-any"), ("describe",)
-    ),
-}
-"""Texts that need not be words of the request, by task type."""
 
 _TWINS = {
     "object-detection": "zero-shot-object-detection",
@@ -238,7 +230,7 @@ def _one_value(spec: TaskSpec, arg: Arg, written: str, record: Record) -> Any:
     chat = (*record.turns, record)
     if written in {name for one in chat for name in one.files}:
         kind = kind_by_name(written)
-        if arg.kind not in (kind, "file") and "://" not in written:
+        if kind not in split_kind(arg.kind) and arg.kind != "file" and "://" not in written:
             _fail(f"it takes {arg.kind}, and this is {kind}")
         return written
     if arg.kind in MEDIA and written == NOT_GIVEN and not any(one.files for one in chat):
@@ -250,7 +242,7 @@ def _one_value(spec: TaskSpec, arg: Arg, written: str, record: Record) -> Any:
         return numbers if len(numbers) > 1 else numbers[0]
     if arg.kind == "data" and not arg.many and arg.name != "box":
         _fail("it takes a number")
-    own_words = _LANGUAGES if arg.name in ("src_lang", "tgt_lang") else _OWN_WORDS.get(spec.name, ())
+    own_words = _LANGUAGES if arg.name in ("src_lang", "tgt_lang") else WORDS.get(spec.name, ())
     if written not in own_words:
         _require_said(written, [text for one in chat for text in (one.request, *one.answers)])
     written = re.sub(r"\s*…\s*", " ", written)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
 from jarvis_agent.core.errors import BadInputError
-from jarvis_agent.core.tasks.spec import Modality
+from jarvis_agent.core.tasks.spec import Modality, split_kind
 from jarvis_agent.core.text import replace_surrogates_in
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class TaskResult(Frozen):
 
         A "file" is any file, else a text, which can be written as one.
         """
-        fitting = [r for r in self.resources if r.kind == kind]
+        fitting = [r for r in self.resources if r.kind in split_kind(kind)]
         for field in {"file": ("path", "text"), "text": ("text",), "data": ("data",)}.get(kind, ()):
             fitting = fitting or [r for r in self.resources if getattr(r, field) is not None]
         return fitting

@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.registry import find_task
-from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
+from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec, split_kind
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.evaluation.predict import Prediction, invalid_fields, named_files, read_records
 from jarvis_agent.evaluation.report import (
@@ -149,7 +149,8 @@ def spec_of(tool: Tool) -> TaskSpec:
     """
     takes = [kind.lower() for kind in tool.takes]
     known = find_task(tool.id)
-    if known is not None and Counter(arg.kind for arg in known.inputs if arg.required) == Counter(takes):
+    needed = [split_kind(arg.kind)[0] for arg in known.inputs if arg.required] if known else []
+    if known is not None and Counter(needed) == Counter(takes):
         inputs = tuple(arg for arg in known.inputs if arg.required or arg.kind == "text")
     else:
         inputs = tuple(_arguments(takes))

@@ -18,7 +18,7 @@ from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.file_mentions import mentions, split_names
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.spec import MEDIA, Modality
+from jarvis_agent.core.tasks.spec import MEDIA, ArgKind, split_kind
 from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_errors
@@ -177,7 +177,7 @@ class ResourceStore:
             logger.warning("an attachment of an earlier turn is left out: %s", error)
             return None
 
-    async def resolve(self, value: Any, kind: Modality, notes: list[str] | None = None) -> Resource:
+    async def resolve(self, value: Any, kind: ArgKind, notes: list[str] | None = None) -> Resource:
         """The resource for an argument of the given kind.
 
         A video stands for its sound, a PDF file for the pictures of its pages. For "file" that is any file,
@@ -196,7 +196,7 @@ class ResourceStore:
             if notes is not None:
                 notes.extend(left_out)
             resource = Resource(kind="image", path=pages, mime="image/tiff", name=resource.name)
-        if resource.kind != kind and kind in MEDIA - {"file"}:
+        if resource.kind not in split_kind(kind) and kind in MEDIA - {"file"}:
             wrong = f"{resource.path or value} is {_article(resource.kind)}"
             raise InputError(f"{wrong}, and {_article(kind)} is needed")
         if kind != "file":

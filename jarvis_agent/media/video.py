@@ -248,7 +248,7 @@ def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
                 raise BadInputError(f"{pictures.name} has no frames that can be decoded")
             video = _add_h264(output, first.width, first.height, rate)
             video.codec_context.time_base = source.time_base
-        audio = None if sound is None else _add_aac(output, sound.streams.audio[0])
+        audio = None if sound is None else _add_sound(output, "aac", sound.streams.audio[0])
         if copied:
             for packet in pictures.demux(source):
                 if packet.dts is not None:
@@ -257,7 +257,7 @@ def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
         else:
             _encode(chain([first], frames), output, video)
         if sound is not None:
-            encode_sound(sound, output, audio)
+            _encode_sound(sound, output, audio)
 
 
 def _upright(frame: Any) -> Any:
@@ -280,12 +280,28 @@ def is_mp4(video: Any) -> bool:
     return is_container and pictures.name == "h264" and pictures.pix_fmt == "yuv420p"
 
 
-def _add_aac(output: Any, source: Any) -> Any:
-    rate = source.rate if source.rate in _load_av().Codec("aac", "w").audio_rates else 48_000
-    return output.add_stream("aac", rate=rate, layout="mono" if source.layout.nb_channels == 1 else "stereo")
+def _add_sound(output: Any, codec: str, source: Any) -> Any:
+    """A stream with the rate and channels of the source; if the codec compresses, of at most two channels."""
+    rates = _load_av().Codec(codec, "w").audio_rates
+    rate = source.rate if rates is None or source.rate in rates else 48_000
+    is_exact = codec in ("pcm_s16le", "flac")
+    mixed = "mono" if source.layout.nb_channels == 1 else "stereo"
+    return output.add_stream(codec, rate=rate, layout=source.layout.name if is_exact else mixed)
 
 
-def encode_sound(source: Any, output: Any, stream: Any) -> None:
+SOUND_CODECS = {"wav": "pcm_s16le", "mp3": "libmp3lame", "flac": "flac", "ogg": "libopus", "m4a": "aac"}
+"""By ending of the file's name."""
+
+
+def write_sound(source: Any, target: Path) -> None:
+    """Write the first audio stream of an opened file, in the format of the target's ending."""
+    suffix = target.suffix[1:]
+    with _load_av().open(target, "w", options=_FASTSTART if suffix == "m4a" else {}) as output:
+        stream = _add_sound(output, SOUND_CODECS[suffix], source.streams.audio[0])
+        _encode_sound(source, output, stream)
+
+
+def _encode_sound(source: Any, output: Any, stream: Any) -> None:
     """Encode the first audio stream of an opened file into a stream of an output."""
 
     def unstamped() -> Iterator[Any]:

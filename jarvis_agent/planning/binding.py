@@ -25,7 +25,7 @@ from typing import Any
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.file_mentions import LONGEST_PATH, is_name
 from jarvis_agent.core.references import listed_refs, ref, refs_in, substitute
-from jarvis_agent.core.tasks.spec import MEDIA, Arg
+from jarvis_agent.core.tasks.spec import MEDIA, Arg, split_kind
 from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
 from jarvis_agent.core.types import Task
 from jarvis_agent.media.detect import kind_by_name
@@ -244,7 +244,11 @@ class _Binding:
         for name, value in self._draft.unassigned:
             kinds = self._kinds(value)
             free = [arg for arg in self.spec.inputs if arg.name not in args]
-            fitting = [arg for arg in free if arg.kind in kinds and (arg.required or not name)]
+            fitting = [
+                arg
+                for arg in free
+                if not kinds.isdisjoint(split_kind(arg.kind)) and (arg.required or not name)
+            ]
             if target := min(fitting, key=lambda arg: not arg.required, default=None):
                 args[target.name] = self._values(value, target)
                 self.notes.append(f'{listing([name or value])} was taken as its "{target.name}"')
@@ -287,7 +291,7 @@ def _listed(text: str, arg: Arg) -> list[str]:
     if arg.kind not in MEDIA or len(text) > LONGEST_PATH:
         return []
     parts = [part.strip() for part in _LISTED.split(text)]
-    return parts if len(parts) > 1 and {kind_by_name(part) for part in parts} == {arg.kind} else []
+    return parts if len(parts) > 1 and {*map(kind_by_name, parts)} <= {*split_kind(arg.kind)} else []
 
 
 def _as_text(value: Any) -> str:

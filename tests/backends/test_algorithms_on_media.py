@@ -18,7 +18,7 @@ from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.audio import write_audio
+from jarvis_agent.media.audio import decode_audio, write_audio
 from jarvis_agent.media.detect import detect_media_type
 
 av = pytest.importorskip("av")
@@ -96,6 +96,11 @@ def test_media_without_the_needed_streams_are_refused(
         ("combine-video-audio", {"video": film, "audio": film}, r"film\.mp4 has no sound"),
         ("extract-audio", {"video": film}, r"film\.mp4 has no sound"),
         ("extract-audio", {"video": broken}, r"broken\.mp4 cannot be read as audio"),
+        (
+            "extract-audio",
+            {"video": tone, "format": "doc"},
+            "recordings cannot be written as 'doc'; give one of wav",
+        ),
         ("extract-frames", {"video": broken}, r"broken\.mp4 cannot be read as a video"),
     ):
         with subtests.test(task, message=message), pytest.raises(BadInputError, match=message):
@@ -111,6 +116,23 @@ def test_the_sound_of_a_video_becomes_a_wav_file(run_tool: RunTool, film: Resour
         samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2")
     assert len(samples) / 16_000 == pytest.approx(1.0, abs=0.2)
     assert np.abs(samples).max() == pytest.approx(16_384, rel=0.2)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 6])
+@pytest.mark.parametrize("wanted", ["mp3", "WAV", ".flac", "audio/ogg", "m4a"])
+def test_a_recording_is_converted(run_tool: RunTool, tmp_path: Path, wanted: str, channels: int) -> None:
+    """What compresses has two channels at most; rates that a codec lacks are resampled."""
+    path = tmp_path / "memo.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((channels, 2, 11_111, 0, "NONE", ""))
+        sine = (np.sin(np.arange(11_111) / 10) * 16_384).astype("<i2")
+        file.writeframes(sine.repeat(channels).tobytes())
+    made = run_tool("extract-audio", video=Resource(kind="audio", path=path), format=wanted)["path"]
+    kind, mime = detect_media_type(made)
+    assert (kind, made.suffix) == ("audio", f".{wanted.lower().rpartition('/')[2].strip('.')}"), mime
+    samples, rate, _ = decode_audio(made)
+    assert len(samples) / rate == pytest.approx(1.0, abs=0.1)
+    assert np.abs(samples).max() > 0.4
 
 
 def test_frames_are_spread_over_a_video(run_tool: RunTool, film: Resource, subtests: pytest.Subtests) -> None:
@@ -150,11 +172,14 @@ def test_an_image_is_resized(
         ({"width": 100}, (100, 50)),
         ({"height": "25 px"}, (50, 25)),
         ({"width": "30", "height": 40.0}, (30, 40)),
+        ({"scale": 50}, (photo.to_pil().width // 2, photo.to_pil().height // 2)),
     ):
         with subtests.test(**asked):
             assert run_tool("resize-image", image=photo, **asked).size == size
     refused: list[tuple[dict[str, Any], str]] = [
-        ({}, "needs a width or a height"),
+        ({}, "needs either a width or a height in pixels, such as 512, or a scale in percent"),
+        ({"scale": 50, "width": 10}, "needs either a width or a height"),
+        ({"scale": 0.5}, "needs scale as a number from 1 to 10000 in percent, not '0.5'"),
         ({"width": 0}, "whole number from 1 to 100000000 for width"),
         ({"height": "tall"}, "whole number from .* for height, not 'tall'"),
         ({"width": 2.5}, "whole number"),
@@ -231,13 +256,21 @@ NO_BOXES: list[tuple[Any, str]] = [
     ("[" * 100_000, "is not a box"),
     ([0, 0, float("nan"), 9], "is not a box"),
     ([0, 0, 10**400, 9], "is not a box"),
-    *((part, "is not a box") for part in ("the cat on the left", "left and right", "half", "")),
+    *(
+        (part, "is not a box")
+        for part in ("the cat on the left", "left and right", "half", "left square", "")
+    ),
 ]
 NO_EDITS: list[tuple[dict[str, Any], str]] = [
-    ({}, "needs one of rotate, flip, greyscale, format"),
+    ({}, "needs one of greyscale, rotate, flip, brightness, border, format"),
     *(({"rotate": turn}, "is not a rotation") for turn in ("sideways", "①", True, "9" * 1000, [90], "nan")),
     ({"flip": "diagonally"}, "is not a way to flip"),
     ({"format": "docx"}, "cannot be written as 'docx'; give one of png"),
+    *(
+        ({"brightness": b}, "needs brightness as a number from 1 to 1000 in percent")
+        for b in (0, 1001, "more", True, "nan")
+    ),
+    ({"border": -1}, "whole number from 1 to 10000 for border"),
 ]
 PARTS: list[tuple[str, tuple[int, int, int, int]]] = [
     ("left half", (0, 0, 20, 20)),
@@ -247,6 +280,10 @@ PARTS: list[tuple[str, tuple[int, int, int, int]]] = [
     ("lower right quarter", (20, 10, 40, 20)),
     ("middle third", (13, 0, 27, 20)),
     ("centre", (10, 5, 30, 15)),
+    ("square", (10, 0, 30, 20)),
+    ("the middle square of the picture", (10, 0, 30, 20)),
+    ("正方形", (10, 0, 30, 20)),
+    ("方形", (10, 0, 30, 20)),
     ("top centre", (10, 0, 30, 10)),
     ("左半部分", (0, 0, 20, 20)),
     ("图片的右上角", (20, 0, 40, 10)),
@@ -321,6 +358,11 @@ EDITS: list[tuple[dict[str, Any], tuple[int, int], list[Any]]] = [
     ({"rotate": 90, "flip": "horizontal"}, (20, 40), [R, B, G, W]),
     ({"greyscale": 1}, (40, 20), [76, 75, 29, 255]),
     ({"greyscale": False, "rotate": 0}, (40, 20), [R, G, B, W]),
+    ({"brightness": 50}, (40, 20), [(127, 0, 0), (0, 64, 0), (0, 0, 127), (127, 127, 127)]),
+    ({"brightness": "150%"}, (40, 20), [R, (0, 192, 0), B, W]),
+    ({"border": "2 px"}, (44, 24), [W, W, W, W]),
+    ({"rotate": 90, "border": 1}, (22, 42), [W, W, W, W]),
+    ({"greyscale": 1, "border": 1}, (42, 22), [255, 255, 255, 255]),
 ]
 
 

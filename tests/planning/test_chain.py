@@ -422,7 +422,7 @@ class TestPrompts:
             llm = ScriptedLLM("[]")
             planning_chain(llm, settings=Settings(context_window=window)).invoke(ASK)
             assert ("Take the sound out of a video" in prompt_of(llm)) is described
-            assert "extract-audio(video)" in prompt_of(llm)
+            assert "combine-video-audio(video, audio)" in prompt_of(llm)
 
     @pytest.mark.parametrize(
         ("name", "count"), [("gpt-5-mini", 0), ("qwen-7b", 9), ("qwen-0.5b", 9), ("q-70b", 0)]

@@ -17,6 +17,7 @@ from PIL import Image
 
 from jarvis_agent import Settings, TaskSpec, hf_tools
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import split_kind
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 from jarvis_agent.tools.hf_task_tool import HFTaskTool, args_schema_of
 
@@ -34,7 +35,8 @@ EXAMPLE_OF = {
 
 def example_args(spec: TaskSpec) -> dict[str, Any]:
     """All arguments of a task, also the optional ones."""
-    return {arg.name: [EXAMPLE_OF[arg.kind]] if arg.many else EXAMPLE_OF[arg.kind] for arg in spec.inputs}
+    examples = {arg: EXAMPLE_OF[split_kind(arg.kind)[0]] for arg in spec.inputs}
+    return {arg.name: [example] if arg.many else example for arg, example in examples.items()}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -33,7 +33,7 @@ from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SUFFIXES, detect_media
 from jarvis_agent.media.documents import count_pages, load_text
 from jarvis_agent.media.limits import image_size
 from jarvis_agent.media.tables import table_shape
-from jarvis_agent.media.video import encode_sound, join_mp4, opened, probe_video, spread_frames
+from jarvis_agent.media.video import SOUND_CODECS, join_mp4, opened, probe_video, spread_frames, write_sound
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -61,20 +61,14 @@ def combine(call: Call) -> dict[str, Any]:
 
 
 def extract_audio(call: Call) -> dict[str, Any]:
-    """The sound of a video: {path} of a WAV file, 16-bit, with the rate and channels of the video's sound.
+    """The sound of a video or recording: {path} of a file in a `format`; WAV, 16-bit, if none is given.
 
     Raises:
-        BadInputError: the video cannot be read, or has no sound.
+        BadInputError: the file cannot be read, or has no sound; or the format is unknown.
     """
-    import av
-
-    source = call.inputs["video"].path
-    target = call.new_path(".wav")
-    with opened(source, "audio") as video:
-        stream = video.streams.audio[0]
-        with av.open(target, "w") as output:
-            written = output.add_stream("pcm_s16le", rate=stream.rate, layout=stream.layout.name)
-            encode_sound(video, output, written)
+    target = call.new_path(f".{_suffix(call.inputs.get('format') or 'wav', SOUND_CODECS, 'recordings')}")
+    with opened(call.inputs["video"].path, "audio") as source:
+        write_sound(source, target)
     return {"path": target}
 
 
@@ -107,22 +101,49 @@ _COUNTERCLOCKWISE = frozenset(
 
 
 def resize(call: Call) -> Image:
-    """Resize an image to `width` and `height` in pixels; a missing side keeps the aspect ratio.
+    """Resize an image to `width` and `height` in pixels, or to a `scale` in percent.
+
+    A missing side keeps the aspect ratio.
 
     Raises:
-        BadInputError: no side is given, one is not a positive whole number, or the image would be too large.
+        BadInputError: no size or two are given, one is no positive number, or the image would be too large.
     """
     from PIL import Image as Images
 
     limit = call.settings.max_pixels
     wide, high = whole_number(call, "width", limit), whole_number(call, "height", limit)
-    if wide is None and high is None:
-        raise BadInputError("resize-image needs a width or a height in pixels, such as 512")
+    scale = _percent(call, "scale", 10_000)
+    if (scale is None) == (wide is None and high is None):
+        raise BadInputError(
+            "resize-image needs either a width or a height in pixels, such as 512, or a scale in percent"
+        )
     image = call.editable_image()
+    if scale is not None:
+        wide, high = (max(1, round(side * scale)) for side in image.size)
     width = wide or max(1, round(image.width * (high or 0) / image.height))
     height = high or max(1, round(image.height * width / image.width))
     _check_pixels(width, height, limit)
     return image.resize((width, height), Images.Resampling.LANCZOS)
+
+
+def _percent(call: Call, name: str, most: int) -> float | None:
+    """An argument in percent as a share, also from text ("50%"); None if it is missing.
+
+    Raises:
+        BadInputError: it is not a number from 1 to `most`.
+    """
+    value = call.inputs.get(name)
+    if value is None or value == "":
+        return None
+    try:
+        percent = math.nan if isinstance(value, bool) else float(str(value).strip().removesuffix("%"))
+    except ValueError:
+        percent = math.nan
+    if not 1 <= percent <= most:
+        raise BadInputError(
+            f"{call.spec.name} needs {name} as a number from 1 to {most} in percent, not {str(value)[:80]!r}"
+        )
+    return percent / 100
 
 
 def _check_pixels(width: int, height: int, limit: int) -> None:
@@ -149,18 +170,21 @@ def crop(call: Call) -> Image:
 
 
 def edit(call: Call) -> Image | dict[str, Any]:
-    """Turn, mirror and convert an image, in this order; {path} of a file for a `format` other than PNG.
+    """Turn, mirror, colour, frame and convert an image, in this order; {path} of a file for a `format`.
 
     Inputs: `rotate`, degrees clockwise or a text such as "90 degrees to the left"; `flip`, "horizontal" or
-    "vertical"; `greyscale`, true or 1; `format`, one of `_FORMATS`.
+    "vertical"; `brightness`, percent; `greyscale`, true or 1; `border`, pixels; `format`, one of `_FORMATS`.
 
     Raises:
         BadInputError: no edit or an unknown one is named, or the image would be too large.
     """
-    edits = {name: call.inputs.get(name) for name in ("rotate", "flip", "greyscale", "format")}
+    from PIL import ImageEnhance, ImageOps
+
+    edits = {arg.name: call.inputs.get(arg.name) for arg in call.spec.inputs[1:]}
     if all(value in (None, "") for value in edits.values()):
         raise BadInputError(f"edit-image needs one of {', '.join(edits)}, such as rotate: 90")
     source: Resource = call.inputs["image"]
+    brightness, border = _percent(call, "brightness", 1000), whole_number(call, "border", 10_000) or 0
     degrees = 0.0 if edits["rotate"] in (None, "") else _degrees(edits["rotate"])
     if source.path is not None and degrees:
         with suppress(InputError):  # that of `to_pil` is a BadInputError
@@ -170,8 +194,13 @@ def edit(call: Call) -> Image | dict[str, Any]:
         image = _rotated(image, degrees)
     if edits["flip"] not in (None, ""):
         image = image.transpose(_flip(edits["flip"]))
+    if brightness is not None:
+        image = ImageEnhance.Brightness(image).enhance(brightness)
     if str(edits["greyscale"] or "").strip().lower() not in ("", "0", "false", "no", "none"):
         image = _grey(image)
+    if border:
+        _check_pixels(image.width + 2 * border, image.height + 2 * border, call.settings.max_pixels)
+        image = ImageOps.expand(image, border, "white")
     return image if edits["format"] in (None, "") else _converted(image, str(edits["format"]), call)
 
 
@@ -221,9 +250,7 @@ def _grey(image: Image) -> Image:
 def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
     from PIL import Image as Images
 
-    suffix = wanted.strip().lower().removeprefix("image/").removeprefix(".")
-    if suffix not in _FORMATS:
-        raise BadInputError(f"images cannot be written as {wanted[:80]!r}; give one of {', '.join(_FORMATS)}")
+    suffix = _suffix(wanted, _FORMATS, "images")
     name = Images.registered_extensions()[f".{suffix}"]
     if name in ("JPEG", "BMP"):  # They have no transparency, or none that programs show.
         image = image if image.mode == "L" else to_opaque(image)
@@ -233,6 +260,16 @@ def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
     except (ValueError, OSError) as error:
         raise BadInputError(f"the image cannot be written as {name}: {error}") from error
     return {"path": path}
+
+
+def _suffix(wanted: Any, known: Iterable[str], what: str) -> str:
+    """The ending of file names of a format ("PNG", ".png", "image/png"). Raises BadInputError."""
+    suffix = str(wanted).strip().lower().rpartition("/")[2].removeprefix(".")
+    if suffix not in known:
+        raise BadInputError(
+            f"{what} cannot be written as {str(wanted)[:80]!r}; give one of {', '.join(known)}"
+        )
+    return suffix
 
 
 _FORMAT_NAMES = {
@@ -337,7 +374,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "mlsd-control": Algorithm("opencv/lines", "cv2", "Straight lines.", control_map(lines)),
     "scribble-control": Algorithm("opencv/scribble", "cv2", "Bold strokes.", control_map(scribble)),
     "combine-video-audio": Algorithm("pyav/combine", "av", "Replaces a video's sound.", combine),
-    "extract-audio": Algorithm("pyav/audio", "av", "Extracts the sound.", extract_audio),
+    "extract-audio": Algorithm("pyav/audio", "av", "Extracts or converts sound.", extract_audio),
     "extract-frames": Algorithm("pyav/frames", "av", "Extracts frames.", extract_frames),
     "resize-image": Algorithm("pillow/resize", "PIL", "Resizes an image.", resize),
     "crop-image": Algorithm("pillow/crop", "PIL", "Crops an image.", crop),

@@ -22,7 +22,7 @@ from jarvis_agent.core.text import read_literal
 
 _HINT = (
     "give [xmin, ymin, xmax, ymax] or {x, y, width, height} in pixels or in shares of the image (0 to 1), "
-    'a detection that has a box, or a part such as "left half"'
+    'a detection that has a box, or a part such as "left half" or "square"'
 )
 _HOLDERS = ("box", "bbox", "bbox2d", "box2d", "boundingbox")
 _CORNERS = ("xmin ymin xmax ymax", "left top right bottom", "x0 y0 x1 y1", "x1 y1 x2 y2")
@@ -41,8 +41,9 @@ _SIDES = {
 """Axis and place of the sides in the name of a part."""
 _MIDDLE = frozenset({"centre", "center", "middle", "中"})
 _SHARES = {"third": 1 / 3, "三分之一": 1 / 3, "quarter": 1 / 4, "四分之一": 1 / 4}
+_SQUARE = frozenset({"square", *"正方形"})
 _FILLERS = {"the", "of", "half", "side", "part", "corner", "image", "picture", "photo"}
-_KNOWN = {*_SIDES, *_MIDDLE, *_SHARES, *_FILLERS, *"半边部分角侧面间央的图片像"}
+_KNOWN = {*_SIDES, *_MIDDLE, *_SHARES, *_SQUARE, *_FILLERS, *"半边部分角侧面间央的图片像"}
 _WORDS = re.compile(r"[a-z]+|[三四]分之一|[^\W_]")
 
 
@@ -55,7 +56,7 @@ def read_box(value: Any, width: int, height: int) -> tuple[list[float], list[str
         BadInputError: it has none of the forms, or several meanings.
     """
     notes: list[str] = []
-    numbers, form = _part(value) if isinstance(value, str) else [], "part"
+    numbers, form = _part(value, width / height) if isinstance(value, str) else [], "part"
     if not numbers:
         numbers, form = _numbers(_best(_parsed(value) if isinstance(value, str) else value, notes))
     if len(numbers) != 4 or not all(map(math.isfinite, numbers)):
@@ -79,17 +80,22 @@ def read_box(value: Any, width: int, height: int) -> tuple[list[float], list[str
     return [round(n * size, 3) for n, size in zip(numbers, (across, down) * 2, strict=True)], notes
 
 
-def _part(name: str) -> list[float]:
-    """The box of a named part in shares of the image; [] if the name has other words or no side.
+def _part(name: str, aspect: float) -> list[float]:
+    """The box of a named part in shares of the image; [] if the name has other words or no part.
 
-    One side means its half, third or quarter; two sides mean a corner, with half of each side.
+    One side means its half, third or quarter; two sides mean a corner, with half of each side. A square is
+    the largest one in the middle of an image with this ratio of width and height.
     """
     words = _WORDS.findall(name[:100].lower())
     sides = [_SIDES[word] for word in words if word in _SIDES]
     shares = [_SHARES[word] for word in words if word in _SHARES]
     places, is_centred = dict(sides), not _MIDDLE.isdisjoint(words)
     is_clear = _KNOWN.issuperset(words) and len(sides) == len(places) and len(shares) <= 1
-    if not is_clear or not (places or is_centred):
+    is_square = not _SQUARE.isdisjoint(words)
+    if is_clear and is_square and not (places or shares):
+        across, down = (1 - 1 / max(aspect, 1)) / 2, (1 - min(aspect, 1)) / 2
+        return [across, down, 1 - across, 1 - down]
+    if not is_clear or is_square or not (places or is_centred):
         return []
     if is_centred:  # The middle third is as high as the image; the centre is away from all sides.
         places = {0: 0.5} if shares and not places else {0: 0.5, 1: 0.5, **places}

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import get_args
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.tasks.spec import Category, Modality, TaskSpec
+from jarvis_agent.core.tasks.spec import ArgKind, Category, Modality, TaskSpec
 from jarvis_agent.core.tasks.table import EXTRA_TASKS, HUB_TASKS, NOT_CALLABLE
 
 TASKS: dict[str, TaskSpec] = {}
@@ -43,7 +43,11 @@ def register_task(spec: TaskSpec) -> TaskSpec:
         raise ValueError(f"the name of a task has up to 64 letters (a-z), digits, - and _, not {spec.name!r}")
     for what, names, known in (
         ("category", [spec.category], get_args(Category)),
-        ("kind of input", [arg.kind for arg in spec.inputs], (*get_args(Modality), "any")),
+        (
+            "kind of input",
+            [arg.kind for arg in spec.inputs],
+            tuple(name for each in get_args(ArgKind) for name in get_args(each)),
+        ),
         ("kind of output", spec.outputs, get_args(Modality)),
     ):
         if strange := [name for name in names if name not in known]:

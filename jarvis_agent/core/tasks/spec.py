@@ -8,13 +8,19 @@ from typing import Literal
 Modality = Literal["text", "image", "audio", "video", "table", "3d", "data", "file"]
 """A kind of resource. `data` is JSON without a file, `file` anything else."""
 
-ArgKind = Modality | Literal["any"]
+ArgKind = Modality | Literal["any", "video or audio"]
 """The kind of an argument or output; `any` is one of a tool that is not of the Hub: every kind fits."""
 
 Category = Literal["text", "vision", "audio", "multimodal", "tabular", "control", "media", "tool"]
 
-MEDIA: frozenset[str] = frozenset({"image", "audio", "video", "table", "3d", "file"})
+MEDIA: frozenset[str] = frozenset({"image", "audio", "video", "video or audio", "table", "3d", "file"})
 """The kinds that are files."""
+
+
+def split_kind(kind: str) -> list[str]:
+    """The kinds of files that a kind of argument stands for, the main one first."""
+    return kind.split(" or ")
+
 
 _ALIASES = {
     "text": "question query prompt input inputs sentence source_sentence",
@@ -112,5 +118,5 @@ class TaskSpec:
         return tuple(arg.name for arg in self.inputs if arg.required)
 
     def makes(self, kind: str) -> bool:
-        """Whether it may make a resource of this kind."""
-        return kind in self.outputs or "any" in self.outputs
+        """Whether it may make a resource of this kind, or of one of several."""
+        return not {*split_kind(kind), "any"}.isdisjoint(self.outputs)

@@ -480,8 +480,11 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
     TaskSpec(
         "extract-audio",
         "media",
-        "Take the sound out of a video, as a sound file.",
-        inputs=(VIDEO,),
+        "Take the sound out of a video, or convert sound.",
+        inputs=(
+            Arg("video", "video or audio"),
+            _optional("format", "text", description='"mp3", "wav", "flac", "ogg", "m4a"'),
+        ),
         outputs=("audio",),
         aliases=("video-to-audio",),
         needs_model=False,
@@ -489,7 +492,7 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
     TaskSpec(
         "extract-frames",
         "media",
-        "Take pictures out of a video, evenly spread over its length.",
+        "Take pictures out of a video.",
         inputs=(VIDEO, _optional("count", "data", type="integer", description="how many; 8 if not said")),
         outputs=("image", "data"),
         aliases=("video-to-images", "video-frames"),
@@ -499,11 +502,12 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
     TaskSpec(
         "resize-image",
         "media",
-        "Make an image larger or smaller; with one side given, the other follows.",
+        "Make an image larger or smaller.",
         inputs=(
             IMAGE,
             _optional("width", "data", type="integer", description="pixels"),
             _optional("height", "data", type="integer", description="pixels"),
+            _optional("scale", "data", type="number", description="percent"),
         ),
         outputs=("image",),
         aliases=("image-resizing",),
@@ -512,10 +516,14 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
     TaskSpec(
         "crop-image",
         "media",
-        "Cut a part out of an image: a box, such as that of a detected object, or a half, third or corner.",
+        "Cut a part out of an image: a box, half, third, corner or square.",
         inputs=(
             IMAGE,
-            Arg("box", "data", description='[xmin, ymin, xmax, ymax] in pixels, a detection, or "left half"'),
+            Arg(
+                "box",
+                "data",
+                description='[xmin, ymin, xmax, ymax] in pixels, a detection, or "left half"',
+            ),
         ),
         outputs=("image",),
         aliases=("image-cropping",),
@@ -524,15 +532,15 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
     TaskSpec(
         "edit-image",
         "media",
-        "Make an image greyscale, turn it, mirror it, or convert it to another file format.",
+        "Make an image greyscale, turn it, mirror it, or change its file format.",
         inputs=(
             IMAGE,
-            _optional("greyscale", "data", type="boolean", description="true to take the colours away"),
-            _optional("rotate", "data", type="number", description="degrees clockwise, such as 90"),
-            _optional(
-                "flip", "text", description='"horizontal" (left and right) or "vertical" (upside down)'
-            ),
-            _optional("format", "text", description='"png", "jpeg", "webp", "gif", "bmp" or "tiff"'),
+            _optional("greyscale", "data", type="boolean", description="true"),
+            _optional("rotate", "data", type="number", description="degrees clockwise"),
+            _optional("flip", "text", description='"horizontal" or "vertical"'),
+            _optional("brightness", "data", type="number", description="percent"),
+            _optional("border", "data", type="integer", description="pixels"),
+            _optional("format", "text", description='"png", "jpeg", "webp", "gif", "bmp", "tiff"'),
         ),
         outputs=("image",),
         aliases=("rotate-image", "flip-image", "convert-image"),
@@ -541,9 +549,8 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
     TaskSpec(
         "media-info",
         "media",
-        "Look up facts of a file: format, size, width and height, duration, number of frames, pages, words "
-        "or rows.",
-        inputs=(Arg("file", "file", description="a file of any kind, or a text that a task made"),),
+        "Look up facts of a file: format, size, width, duration, frames, pages, words or rows.",
+        inputs=(Arg("file", "file", description="any, or a text that a task made"),),
         outputs=("data", "text"),
         aliases=("file-info",),
         needs_model=False,

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from jarvis_agent.core.languages import LANGUAGES, find_language
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.inputs import PlanRequest, name_of
 
@@ -48,10 +48,12 @@ NUMBERS = (
     50,
     60,
     64,
+    70,
     90,
     100,
     120,
     128,
+    130,
     180,
     200,
     256,
@@ -67,6 +69,7 @@ NUMBERS += (600, 640, 720, 768, 800, 1000, 1024, 1080, 1200, 1280, 1920, 2048)
 WORDS = {
     "image-to-text": ("read",),
     "edit-image": ("horizontal", "vertical", "png", "jpeg", "webp", "gif", "bmp", "tiff"),
+    "extract-audio": ("mp3", "wav", "flac", "ogg", "m4a"),
     **dict.fromkeys(
         ("image-text-to-text", "video-text-to-text", "audio-text-to-text", "any-to-any"), ("describe",)
     ),
@@ -486,7 +489,7 @@ class TokenizedRequest:
         return not self.files and NOT_GIVEN in self._code
 
     def _files(self, arg: Arg) -> list[int]:
-        kinds = KINDS if arg.kind == "file" else (arg.kind,)
+        kinds = KINDS if arg.kind == "file" else split_kind(arg.kind)
         return [place for place, (kind, _) in self.targets.items() if kind in kinds]
 
     def _has_values(self, arg: Arg, steps: Sequence[Step]) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, Arg, TaskSpec
+from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, Arg, TaskSpec, split_kind
 from jarvis_agent.core.types import Resource, Task
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _is_typed(spec: TaskSpec) -> bool:
 
 def _fits(tool: TaskSpec, task: TaskSpec) -> bool:
     """Whether a tool takes and makes what a task does."""
-    takes = (Counter(arg.kind for arg in spec.inputs if arg.required) for spec in (tool, task))
+    takes = (Counter(split_kind(arg.kind)[0] for arg in spec.inputs if arg.required) for spec in (tool, task))
     return next(takes) == next(takes) and (not tool.outputs or tool.outputs[0] in task.outputs)
 
 
@@ -143,7 +143,7 @@ def _arguments(spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequ
     args: dict[str, Any] = {}
     named = [file for file in files if file.name and file.name in step]
     for arg in spec.inputs:
-        makers = [task for task in tasks if arg.kind in MEDIA and arg.kind in _made_by(task)]
+        makers = [task for task in tasks if arg.kind in MEDIA and _made_by(task) in split_kind(arg.kind)]
         if makers and not named:  # a step that names no file goes on with what was made
             args[arg.name] = ref(makers[-1].id)
         elif (value := _value(arg, step, named or files)) is not None:
@@ -170,14 +170,14 @@ def _arguments(spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequ
     return args
 
 
-def _made_by(task: Task) -> Sequence[str]:
-    return TASKS[task.task].outputs[:1] if task.task in TASKS else ()
+def _made_by(task: Task) -> str:
+    return TASKS[task.task].outputs[0] if task.task in TASKS else ""
 
 
 def _value(arg: Arg, step: str, files: Sequence[Resource]) -> str | None:
     """The file of the argument's kind, or the word with a digit after its name ("order 4711")."""
     if arg.kind in MEDIA:
-        fitting = [file.name for file in files if arg.kind in (file.kind, "file")]
+        fitting = [file.name for file in files if file.kind in split_kind(arg.kind) or arg.kind == "file"]
         return fitting[0] if len(fitting) == 1 else None
     word = re.escape(arg.name.split("_")[0])
     pattern = rf"\b{word}\s*(?:id|number|no\.?|#|:|=)?\s*#?([\w-]*\d[\w-]*)"
