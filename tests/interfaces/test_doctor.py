@@ -33,7 +33,7 @@ def offline(folder: Path, **fields: Any) -> Settings:
 @pytest.fixture
 def no_starters(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without any starter package."""
-    monkeypatch.setattr(starter, "packaged_file", lambda *_: None)
+    monkeypatch.setattr(starter, "_places", lambda model: iter(()))
 
 
 @pytest.fixture

