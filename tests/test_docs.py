@@ -34,6 +34,7 @@ from jarvis_agent.agent.pipeline import MAX_FILES
 from jarvis_agent.core import plugins
 from jarvis_agent.core.request import MAX_TEXT_BYTES
 from jarvis_agent.core.settings import ServerSettings
+from jarvis_agent.interfaces.cli import demo
 from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.selection import model_registry
 from jarvis_agent.selection.sources.registered import Registration
@@ -254,11 +255,10 @@ def test_commands_print_their_documented_output(
     assert not missing, printed
 
 
-def test_the_first_command_is_the_demo_of_the_makefile() -> None:
+def test_the_first_command_is_the_demo_and_make_has_the_others() -> None:
+    request = re.sub("|".join(demo.FILES), r"examples/\g<0>", demo.REQUEST)
+    assert COMMANDS[0].words == ["jarvis", request]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    demo = re.search(r"^DEMO := (.*?[^\\])$", makefile, re.MULTILINE | re.DOTALL)
-    assert demo is not None
-    assert COMMANDS[0].words == ["jarvis", " ".join(demo[1].replace("\\\n", "").split())]
     for command in (command for command in COMMANDS if command.words[0] == "make"):
         assert re.search(rf"^{command.words[1]}:", makefile, re.MULTILINE)
 

@@ -3,7 +3,7 @@
     jarvis "Transcribe speech.wav"                        the same as: jarvis ask "…"
     jarvis "Describe it" --file a.jpg --json
     jarvis - < request.txt
-    jarvis setup | chat | tasks | models TASK | doctor | serve | ui | mcp | experts | eval
+    jarvis demo | setup | chat | tasks | models TASK | doctor | serve | ui | mcp | experts | eval
 
 Exit codes: 0 answered, 1 nothing could be done, 2 usage error, 130 interrupted.
 """
@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
@@ -296,6 +297,22 @@ def doctor(as_json: AsJson = False) -> None:
     report = checks.examine(_settings())
     _print(report, checks.report_text, as_json)
     _exit_unless(report.ready)
+
+
+@app.command()
+def demo() -> None:
+    """Run a request on two example files, which are copied here; no key, no network."""
+    from jarvis_agent.interfaces.cli import ask as terminal
+    from jarvis_agent.interfaces.cli.demo import NEXT, REQUEST, check_starters, copy_files
+
+    check_starters()
+    for line in copy_files(Path.cwd()):
+        typer.echo(line)
+    typer.echo(f'Running, without a language model and the network:\n  jarvis "{REQUEST}"\n')
+    settings = _settings("local-only").model_copy(update={"offline": True})
+    succeeded = terminal.one_shot(_agent("none", settings), {"input": REQUEST, "files": []}, as_json=False)
+    typer.echo(NEXT)
+    _exit_unless(succeeded)
 
 
 @app.command()

