@@ -64,7 +64,7 @@ class ChatMemory:
 
 
 def _length(turn: ChatTurn) -> int:
-    return len(turn.request) + len(turn.answer)
+    return len(turn.request) + len(turn.answer) + len(turn.made or "")
 
 
 async def read_history(value: Any) -> tuple[Any, BaseChatMessageHistory | None]:

@@ -187,11 +187,11 @@ class RunPipeline:
 
     def _finish(self, context: RunContext, plan: Plan, results: list[TaskResult], answer: str) -> None:
         """Remember the run as a chat turn, and emit it."""
-        if self._remember is not None:
-            self._remember(_turn_of(context, answer, results))
         now, usage = self._clock(), self._steps.meter.usage
         timings = {**self._timings, "execute": _seconds(results), "total": now}
         run = Run(answer=answer, plan=plan, results=results, usage=usage, timings=timings)
+        if self._remember is not None:
+            self._remember(_turn_of(context, run))
         self._emit(Event(kind="done", seconds=now, run=run))
 
     async def _start(self, request: Request) -> None:
@@ -506,11 +506,10 @@ def _seconds(results: Sequence[TaskResult]) -> float:
     return max((r.ended for r in results), default=0.0) - min((r.started for r in results), default=0.0)
 
 
-def _turn_of(context: RunContext, answer: str, results: Sequence[TaskResult]) -> ChatTurn:
+def _turn_of(context: RunContext, run: Run) -> ChatTurn:
     """The run as a chat turn, with the files that it was given or produced."""
-    produced = [resource for result in results for resource in result.resources]
-    files = [resource for resource in (*context.files, *produced) if resource.path is not None]
-    return ChatTurn(context.request, answer, tuple(files))
+    files = [resource for resource in (*context.files, *run.resources) if resource.path is not None]
+    return ChatTurn(context.request, run.answer, tuple(files), made=run.made)
 
 
 async def grant_request_files(

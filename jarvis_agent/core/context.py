@@ -17,15 +17,28 @@ from jarvis_agent.core.content import media_blocks, message_text
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
 
+MADE = "made"
+"""The key of `ChatTurn.made` in the message of an answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """An earlier turn of the chat; `blocks` are content blocks that are not stored as files yet."""
+    """An earlier turn of the chat.
+
+    `blocks` are content blocks that are not stored as files yet. `made` is what its tasks made in words; None
+    if only the answer is known. What a later turn calls "it" is a result, never a report on it.
+    """
 
     request: str
     answer: str
     resources: tuple[Resource, ...] = ()
     blocks: tuple[Mapping[str, Any], ...] = ()
+    made: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text that a later turn may refer to."""
+        return self.answer if self.made is None else self.made
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -64,7 +77,9 @@ def turns_of(messages: Iterable[BaseMessage | ChatTurn]) -> tuple[ChatTurn, ...]
             turns.append(ChatTurn(message_text(message), "", blocks=tuple(media_blocks(message))))
         elif isinstance(message, AIMessage):
             asked = turns.pop() if turns and not turns[-1].answer else ChatTurn("", "")
-            turns.append(replace(asked, answer=message_text(message)))
+            made = message.additional_kwargs.get(MADE)
+            made = made if isinstance(made, str) else None
+            turns.append(replace(asked, answer=message_text(message), made=made))
     return tuple(turns)
 
 

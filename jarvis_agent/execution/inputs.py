@@ -148,8 +148,8 @@ async def bind_inputs(
     bound = {}
     for name, value in task.args.items():
         given = [text for other, text in texts.items() if other != name]
-        kind = (spec.arg(name) or _UNKNOWN).kind
-        bound[name] = await _Binder(kind, results, store, given, notes).bind(value)
+        arg = spec.arg(name) or _UNKNOWN
+        bound[name] = await _Binder(arg.kind, results, store, given, notes, arg.is_text).bind(value)
     return bound
 
 
@@ -162,6 +162,7 @@ class _Binder:
     store: ResourceStore
     given: Sequence[str]
     notes: list[str]
+    is_text: bool = False
 
     async def bind(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -182,6 +183,8 @@ class _Binder:
         if isinstance(part, str) and self.kind == "text":
             read = self.store.text_of if whole else self.store.with_contents
             return await read(part, self.given, self.notes)
+        if self.is_text and isinstance(part, str) and whole:
+            part = await self.store.text_in(part, self.notes)
         return await self.store.path_of(part) if isinstance(part, str) and whole else part
 
     async def _referenced(self, task_id: int, place: int) -> Any:
@@ -189,6 +192,8 @@ class _Binder:
         result = self.results[task_id]
         if self.kind == "any" and not result.resources:
             return "" if result.output is None else result.output
+        if self.is_text and not place and (text := result.resource("text")):
+            return text.text
         resource = self._resource(task_id, place)
         if self.kind == "data":
             return resource.data

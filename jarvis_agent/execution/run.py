@@ -11,6 +11,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage
 from pydantic import Field
 
+from jarvis_agent.core.context import MADE
 from jarvis_agent.core.references import ref, split_refs
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import map_texts
@@ -80,10 +81,22 @@ class Run(Frozen):
         files = [r.model_dump(mode="json", exclude_none=True) for r in self.resources if r.path is not None]
         kinds = frozenset({"image"}) if content == "auto" else visible_kinds(content, None)
         shown = message_content(self.answer, self.resources, kinds)
-        known: dict[str, Any] = {"artifacts": files}
+        known: dict[str, Any] = {"artifacts": files, **({} if self.made is None else {MADE: self.made})}
         if content == "auto" and isinstance(shown, list):
             shown, known["blocks"] = self.answer, shown[1:]
         return AIMessage(shown, additional_kwargs=known, response_metadata={"model_provider": PROVIDER})
+
+    @property
+    def made(self) -> str | None:
+        """What the tasks made in words, and no other task turned into words.
+
+        None if there were no tasks, and a language model answered.
+        """
+        if not self.plan.tasks and any(one.calls + one.cached for one in self.usage.values()):
+            return None
+        texts = {one.task.id: part.text for one in self.results if (part := one.resource("text"))}
+        used = {dep for result in self.results if result.task.id in texts for dep in result.task.deps}
+        return "\n".join(text for place, text in texts.items() if text and place not in used)
 
     @property
     def resources(self) -> list[Resource]:

@@ -261,6 +261,11 @@ class ResourceStore:
             )
         return "".join(parts)
 
+    async def text_in(self, value: str, notes: list[str] | None = None) -> str:
+        """The text of the allowed text file that a value names; else the value."""
+        file = self.access.find(value.strip())
+        return value if file is None or file.kind != "text" else await self.text_of(file, notes=notes)
+
     async def path_of(self, value: str) -> str:
         """The path of the allowed file that a value names, for tools that open files; else the value.
 

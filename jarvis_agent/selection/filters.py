@@ -22,7 +22,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.selection.placement import Placement, place, prefers_hosted
 from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, missing_language
-from jarvis_agent.selection.ranking import GENERALIST, CardVectors, Factors, score_candidates
+from jarvis_agent.selection.ranking import BY_SIMILARITY, GENERALIST, CardVectors, Factors, score_candidates
 from jarvis_agent.selection.sources.language_model import LanguageModelSource
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.selection.store import Experience
@@ -145,6 +145,8 @@ def make_shortlist(
         for one, price in zip(primaries, prices, strict=True)
     }
     placements.sort(key=lambda placement: _rank(placement, query, factors[placement.primary.id]))
+    if any(one.source == LanguageModelSource.name for one in primaries):
+        placements.sort(key=lambda placement: BY_SIMILARITY in placement.primary.traits)
     return Shortlist(placements, rejected, factors, facts)
 
 

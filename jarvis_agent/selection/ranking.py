@@ -78,6 +78,8 @@ OWN_MODEL, OWN_MODEL_BONUS = "own-model", 2.0
 It is in memory anyway, so its size counts nothing; on a server, it counts as if it were here."""
 GENERALIST = "generalist"
 """The trait of a model for tasks that dedicated models do better: being on this machine brings no points."""
+BY_SIMILARITY = "by-similarity"
+"""The trait of a model that compares labels with a text: a language model, which reads it, comes first."""
 
 PRICE = -10.0
 """Points of each unit of currency that a hosted call costs: 0.05 weighs as much as loading a gigabyte."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.tools import tool
 
+from jarvis_agent import JarvisAgent, Plan, Settings, Task
 from jarvis_agent.agent.memory import ChatMemory
 from jarvis_agent.core.context import ChatTurn, turns_of
 
@@ -43,3 +48,32 @@ def test_messages_become_turns_of_a_request_and_an_answer_which_may_be_empty() -
     assert [(turn.request, turn.answer) for turn in turns_of(messages)] == [("q1", "a1"), ("q2", "a2")]
     turns = turns_of([AIMessage("hello"), HumanMessage("q1"), HumanMessage("q2")])
     assert [(turn.request, turn.answer) for turn in turns] == [("", "hello"), ("q1", ""), ("q2", "")]
+
+
+@tool
+def letters(text: str) -> str:
+    """Spell a text."""
+    return " ".join(text)
+
+
+def test_later_turns_refer_to_results_and_never_to_reports(tmp_path: Path) -> None:
+    """A result that another task has turned into words is no result of the turn."""
+    asked: list[list[str]] = []
+    chain = [
+        Task(task="letters", id=0, args={"text": "ab"}),
+        Task(task="letters", id=1, dep=[0], args={"text": "<resource>-0"}),
+    ]
+
+    def planner(given: Any) -> Plan:
+        asked.append([turn.text for turn in turns_of(given["chat_history"])])
+        return Plan(tasks=chain if given["input"] == "spell" else [], notes=["“hi” is not understood"])
+
+    settings = Settings(offline=True, model="none", output_dir=tmp_path)
+    with JarvisAgent(planner=planner, tools=[letters], settings=settings) as agent:
+        thread: Any = {"configurable": {"thread_id": "1"}}
+        runs = [agent.invoke(request, thread) for request in ("spell", "hi", "again")]
+        asked_again = [HumanMessage("hi"), *runs[0].messages, HumanMessage("hi"), *runs[1].messages]
+        agent.invoke({"messages": [*asked_again, HumanMessage("?")]})
+    spelt = "a   b"
+    assert spelt in runs[0].answer != spelt
+    assert asked == [[], [spelt], [spelt, ""], [spelt, ""]]

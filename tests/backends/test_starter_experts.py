@@ -286,7 +286,7 @@ def test_phonemes_are_cut_at_punctuation_then_at_spaces_then_anywhere() -> None:
 
 @pytest.mark.starter
 async def test_labels_keep_their_order_and_vectors_have_length_one(run: Run) -> None:
-    """Labels get similarities, which are not made to look like probabilities."""
+    """Labels get similarities, which do not look like probabilities; there are none if none clearly fits."""
     for labels in (["politics", "sport", "cooking"], "politics, sport, cooking"):
         text = "Simmer the onions until they are golden."
         found = await run("zero-shot-classification", text=text, labels=labels)
@@ -295,6 +295,9 @@ async def test_labels_keep_their_order_and_vectors_have_length_one(run: Run) -> 
         assert max(similarities) == similarities[2]
         assert sum(similarities) != pytest.approx(1, abs=0.05)
         assert all(row.keys() == {"label", "similarity"} for row in found)
+    for labels in (["question", "order", "thank-you"], ["sport"]):
+        text = "The parcel arrived broken. I want my money back."
+        assert await run("zero-shot-classification", text=text, labels=labels) == []
     ((vector,),) = await run("feature-extraction", text="hello")
     assert sum(number**2 for number in vector) == pytest.approx(1, abs=1e-4)
 

@@ -228,11 +228,19 @@ async def test_a_language_model_sorts_texts_where_no_specialist_fits(tmp_path: P
         finally:
             await registry.aclose()
 
+    by_similarity = Candidate(
+        id="org/similar", task=SORT, backend="fake", traits=("by-similarity",), **fields
+    )
+    others.append(by_similarity)
     english, chinese = {"text": "I like it."}, {"text": "我喜欢它。"}
     assert await chosen("Is it positive?", MOOD, **english) == [f"org/{MOOD}", "large-1.5b.gguf"]
     assert await chosen("Is it spam?", MOOD, **english) == [f"org/{MOOD}"]
     assert await chosen("这是好评吗？", MOOD, **chinese) == ["large-1.5b.gguf"]
-    assert await chosen("Sort it", SORT, **english, labels=["a", "b"]) == [f"org/{SORT}", "large-1.5b.gguf"]
+    assert await chosen("Sort it", SORT, **english, labels=["a", "b"]) == [
+        f"org/{SORT}",
+        "large-1.5b.gguf",
+        "org/similar",
+    ]
     assert await chosen("Sort it", SORT, **chinese, labels=["天", "地"]) == ["large-1.5b.gguf"]
     assert await chosen("Is it positive?", MOOD, "small-0.5b", **english) == [f"org/{MOOD}"]
     with pytest.raises(NoCandidateError, match="tells the sentiment alone"):

@@ -106,6 +106,12 @@ def count_words(text: str) -> str:
 
 
 @tool
+def spell(item: str) -> str:
+    """Spell out the letters of a text."""
+    return item
+
+
+@tool
 def weather(city: str) -> str:
     """Tell the weather forecast for a city."""
     return city
@@ -167,6 +173,23 @@ def test_only_tasks_on_offer_are_planned_and_missing_ones_are_named() -> None:
         assert [task.task for task in made.tasks] == wanted, request
         assert note in " ".join(made.notes), request
     assert made.tasks[1].args == {"text": "<resource>-0"}
+
+
+def test_a_text_of_a_tool_is_a_file_or_a_result_and_never_the_words_that_ask_for_it() -> None:
+    offered = ["automatic-speech-recognition", "image-to-text", "text-to-speech", count_words, spell]
+    rows: list[tuple[str, list[Any], str]] = [
+        ("Count the words of story.txt", [{"text": "story.txt"}], ""),
+        ("transcribe speech.wav and count the words", ["speech.wav", {"text": "<resource>-0"}], ""),
+        ("Transcribe a.wav, then count the words of b.txt", ["a.wav", {"text": "b.txt"}], ""),
+        ("Count the words", [], "count_words needs text"),
+        ("Count the words in a.wav", [], "count_words needs text"),
+        ("Spell out the letters of b.txt", [{"item": "b.txt"}], ""),
+    ]
+    for request, wanted, note in rows:
+        made = plan(request, offered)
+        args = [task.args.get("audio") or task.args for task in made.tasks]
+        assert args == wanted, request
+        assert note in " ".join(made.notes), request
 
 
 def test_a_step_that_may_mean_the_result_of_a_tool_is_a_guess() -> None:

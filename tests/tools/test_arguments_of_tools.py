@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, ToolException, tool
 from pydantic import BaseModel
 from small_agents import plan
 
-from jarvis_agent import JarvisAgent, Run, Settings
+from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 from jarvis_agent.testing import ScriptedLLM
 
 
@@ -120,3 +120,43 @@ def test_an_invalid_argument_is_reported_in_one_line(tmp_path: Path) -> None:
         run = agent.invoke("Add the numbers")
     assert [(result.error or "").splitlines()[0] for result in run.results] == [why for _, why in calls]
     assert "\n" not in "".join(result.error or "" for result in run.results)
+
+
+@tool
+def count_words(text: str) -> int:
+    """Count the words."""
+    return len(text.split())
+
+
+@tool
+def shout(line: str) -> str:
+    """Write a text in capital letters."""
+    return line.upper()
+
+
+@tool
+def name_of(path: str) -> str:
+    """Tell the name of a text file."""
+    return Path(path).name
+
+
+@tool
+def look_up(query: str) -> str:
+    """Look up texts."""
+    return query
+
+
+def test_a_text_argument_gets_the_text_of_a_file_and_others_its_name(tmp_path: Path) -> None:
+    story = tmp_path / "story.txt"
+    story.write_text("Once upon a time")
+    tools = [count_words, shout, name_of, look_up]
+    args = [{name: story.name} for name in ("text", "line", "path", "query")]
+    tasks = [
+        Task(task=one.name, id=n, args=each) for n, (one, each) in enumerate(zip(tools, args, strict=True))
+    ]
+    settings = Settings(offline=True, model="none", output_dir=tmp_path / "out")
+    with JarvisAgent(planner=lambda _: Plan(tasks=tasks), tools=tools, settings=settings) as agent:
+        run = agent.invoke({"input": "Do it", "files": [str(story)]})
+    outputs = [str(result.output) for result in run.results]
+    assert outputs[:3] == ["4", "ONCE UPON A TIME", "story.txt"]
+    assert "Once" not in outputs[3]

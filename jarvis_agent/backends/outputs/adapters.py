@@ -85,13 +85,15 @@ def classes(raw: Any, call: Call) -> Adapted:
     """[{label, score}], best first; also from zero-shot classification's {labels, scores}.
 
     A chat model knows no score: None. Embeddings give [{label, similarity}] instead: a similarity is no
-    probability, and is not shown as one.
+    probability, and is not shown as one; and no label if none fits.
     """
     if isinstance(raw, Mapping) and {"labels", "scores"} <= raw.keys():
         if len(raw["labels"]) != len(raw["scores"]):
             raise UnexpectedError("a score for each label")
         pairs = zip(raw["labels"], raw["scores"], strict=True)
         raw = [{"label": name, "score": value} for name, value in pairs]
+    if isinstance(raw, list) and not raw and call.notes:  # they say why there is none
+        return Adapted([], "")
     first = raw[0] if isinstance(raw, list) and raw else raw
     measure = "similarity" if isinstance(first, Mapping) and "similarity" in first else "score"
     return _scored_rows(read_rows(raw, {"label": text, measure: _score_or_none}), "label", measure)

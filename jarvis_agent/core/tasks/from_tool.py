@@ -9,6 +9,7 @@ result to any task. A wrong guess is reported when the result is used.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
@@ -18,7 +19,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.tasks.spec import Arg, ArgKind, TaskSpec
+from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, Arg, ArgKind, TaskSpec
 
 _UNKNOWN: tuple[ArgKind, ...] = ("text", "any")
 _TEXT: tuple[ArgKind, ...] = ("text", "data")
@@ -46,12 +47,30 @@ def spec_of(tool: BaseTool) -> TaskSpec:
                 required=name in required,
                 many=_takes_a_list(about),
                 description=about.get("description", ""),
+                is_text=_takes_text(name, about, tool.description if len(required) == 1 else ""),
             )
             for name, about in schema.get("properties", {}).items()
         ),
         outputs=_outputs(tool),
         needs_model=False,
     )
+
+
+_SAYS_TEXT = re.compile(r"(^|[\W_])(texts?|content|body|sentences?|document|passage)($|[\W_])", re.IGNORECASE)
+REQUEST_NAMES = frozenset({
+    "query", "question", "prompt", "input", "inputs", "instruction", "request", "search", "q", "topic",
+    "message", "description", "task",
+})  # fmt: skip
+"""Names of arguments that can hold any words, also those of the request itself."""
+_SAYS_FILE = re.compile(r"path|file|folder|url|attach", re.IGNORECASE)
+
+
+def _takes_text(name: str, about: Mapping[str, Any], purpose: str) -> bool:
+    """Whether an argument takes a text: by its name and description, else by what the tool is for."""
+    said = f"{name} {about.get('description', '')}"
+    purpose = "" if name in REQUEST_NAMES or ARG_ALIASES.get(name, name) in MEDIA else purpose
+    is_text = about.get("type") == "string" and not _SAYS_FILE.search(said)
+    return is_text and bool(_SAYS_TEXT.search(f"{said} {purpose}"))
 
 
 def _outputs(tool: BaseTool) -> tuple[ArgKind, ...]:

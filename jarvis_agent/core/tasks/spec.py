@@ -48,7 +48,8 @@ ARG_ALIASES = {alias: name for name, aliases in _ALIASES.items() for alias in al
 class Arg:
     """One argument of a task; with `many` the task takes a list, else a list fans out into several tasks.
 
-    `type` is what a tool's schema tells language models to send; a task reads other forms too.
+    `type` is what a tool's schema tells language models to send; a task reads other forms too. `is_text` says
+    that an argument of the kind "any" takes a text: the name of a text file then stands for its text.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Arg:
     many: bool = False
     description: str = ""
     type: Literal["string", "integer", "number", "boolean"] = "string"
+    is_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

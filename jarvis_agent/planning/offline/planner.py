@@ -151,7 +151,7 @@ def plan_request(
         notes += [f"{NO_TASK_TYPE}: “{text}”" for text in draft.left_out]
     tasks = repeat_tasks(tasks, rows)
     tasks = [task.model_copy(update={"args": _with_texts(task.args, pasted)}) for task in tasks]
-    tasks, missing = plan_tools(steps, request.files, tasks)
+    tasks, missing = plan_tools(steps, request.files, tasks, specs)
     notes += missing
     if not tasks and not notes:
         notes.append(f"{said} {NOTHING_ASKED if draft.probability >= SURE else NOT_UNDERSTOOD}")

@@ -229,9 +229,9 @@ class TokenizedRequest:
             most = LAST_TURN if ago == 1 else OLDER_TURN
             self._target("turn", ago)
             self._add_text(turn.request, ago, most, 0)
-            if turn.answer:
-                self._target("answer", ago, ("answer", turn.answer))
-                self._add_text(turn.answer, ago, most, 0)
+            if turn.text:
+                self._target("answer", ago, ("answer", turn.text))
+                self._add_text(turn.text, ago, most, 0)
         self._target("request", 0)
         self.body = len(self.texts)
         self._add_text(request.text, 0, MOST_BEGIN, MOST_END)

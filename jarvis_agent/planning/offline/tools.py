@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.references import ref, refs_in
+from jarvis_agent.core.tasks.from_tool import REQUEST_NAMES
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, Arg, TaskSpec, split_kind
+from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind
 from jarvis_agent.core.types import Resource, Task
 
 if TYPE_CHECKING:
@@ -44,10 +45,6 @@ _IDENTIFIER = re.compile(
     r"(?:^|_)(?:id|ids|number|no|code|key|to|email|address|phone|url|path|file|date|time|amount|price|count)$"
 )
 """Names of arguments that hold one exact value."""
-_FREE_TEXT = frozenset({name for name, canon in ARG_ALIASES.items() if canon == "text"}) | {
-    "text", "content", "message", "instruction", "request", "search", "q", "topic", "description", "task",
-}  # fmt: skip
-"""Names of arguments that can hold any words."""
 _PROPER_NAME = re.compile(r"\b(?:in|for|of|at|about|to)\s+((?:[A-Z][\w'’-]*)(?:\s+[A-Z][\w'’-]*){0,3})\W*$")
 
 
@@ -101,14 +98,17 @@ def steps_of_tools(
 
 
 def plan_tools(
-    steps: Sequence[tuple[str, TaskSpec]], files: Sequence[Resource], tasks: Sequence[Task]
+    steps: Sequence[tuple[str, TaskSpec]],
+    files: Sequence[Resource],
+    tasks: Sequence[Task],
+    specs: Mapping[str, TaskSpec],
 ) -> tuple[list[Task], list[str]]:
     """The tasks of tools, after those of the rest of a request; and a note for each that lacks a value."""
     planned = list(tasks)
     notes: list[str] = []
     for step, spec in steps:
         try:
-            args = _arguments(spec, step, files, planned)
+            args = _arguments(spec, step, files, planned, specs)
         except PlanError as error:
             notes.append(f"“{step.strip(' .,!?')}”: {error}")
         else:
@@ -134,7 +134,13 @@ def _words(name: str) -> str:
     return re.sub(r"[-_]+", " ", name)
 
 
-def _arguments(spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequence[Task]) -> dict[str, Any]:
+def _arguments(
+    spec: TaskSpec,
+    step: str,
+    files: Sequence[Resource],
+    tasks: Sequence[Task],
+    specs: Mapping[str, TaskSpec],
+) -> dict[str, Any]:
     """The required arguments of a tool.
 
     Raises:
@@ -157,17 +163,32 @@ def _arguments(spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequ
         quoted = _QUOTED.search(step)
         if quoted:
             args[arg.name] = quoted["double"] or quoted["single"]
-        elif arg.kind == "any" and len(named) == 1 and (name not in _FREE_TEXT or named[0].kind == "text"):
+        elif arg.is_text or arg.kind == "text":
+            texts = [file.name for file in named or files if file.kind == "text"]
+            makers = [task for task in tasks if specs[task.task].makes("text")]
+            if named:  # and not another result than theirs
+                makers = [task for task in makers if {file.name for file in named} & {*task.args.values()}]
+            if len(texts) == 1 and (named or not makers):
+                args[arg.name] = texts[0]
+            elif makers:
+                args[arg.name] = ref(makers[-1].id)
+            else:
+                raise _lacking(spec, arg)
+        elif arg.kind == "any" and len(named) == 1 and (name not in REQUEST_NAMES or named[0].kind == "text"):
             args[arg.name] = named[0].name
         elif tasks and REFERS_BACK.search(step) and not _IDENTIFIER.search(name):
             args[arg.name] = ref(tasks[-1].id)
-        elif name in _FREE_TEXT and not named:
+        elif name in REQUEST_NAMES and not named:
             args[arg.name] = step.strip(" .!?")
         elif proper and not _IDENTIFIER.search(name):
             args[arg.name] = proper[1]
         else:
-            raise PlanError(f"{spec.name} needs {arg.name}, which a language model must fill in")
+            raise _lacking(spec, arg)
     return args
+
+
+def _lacking(spec: TaskSpec, arg: Arg) -> PlanError:
+    return PlanError(f"{spec.name} needs {arg.name}, which a language model must fill in")
 
 
 def _made_by(task: Task) -> str:

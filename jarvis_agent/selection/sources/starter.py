@@ -12,6 +12,7 @@ from jarvis_agent.backends.starter.backend import STARTERS, StarterModel, find_w
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.selection.ranking import BY_SIMILARITY
 
 
 class StarterSource:
@@ -59,6 +60,6 @@ class StarterSource:
             size=model.size,
             license=model.license,
             languages=model.languages,
-            traits=model.traits,
+            traits=(*model.traits, *([BY_SIMILARITY] if spec.name == "zero-shot-classification" else [])),
             metadata={"downloadable": may_download(model, self.settings)},
         )
