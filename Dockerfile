@@ -4,7 +4,7 @@
 #     docker run -p 8000:8000 -e JARVIS_API_KEYS=$(openssl rand -hex 32) -v jarvis:/data langchain-hugginggpt
 
 FROM python:3.11-slim-bookworm AS build
-# Extras to install: "starter-tts" adds the voice (GPL-3), "local" models of the Hub.
+# Extras to install: "local" adds models of the Hub.
 ARG EXTRAS=starter,serve,postgres,mcp
 # Without a GPU, the CPU index that pytorch.org names: torch from PyPI brings gigabytes of CUDA.
 ARG PIP_EXTRA_INDEX_URL

@@ -1,7 +1,7 @@
 """Runs whose models are loaded while their tasks wait, over the same runs without that.
 
 One has five experts in a row that sleep. The other is the request of the README with the starter models, in a
-new process (extras "starter" and "starter-tts"); it gains only on a machine that has a CPU core to spare.
+new process (extra "starter"); it gains only on a machine that has a CPU core to spare.
 """
 
 from __future__ import annotations

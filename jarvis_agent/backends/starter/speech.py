@@ -1,10 +1,8 @@
-"""Starter models for speech: Piper speaks, Whisper transcribes, Silero finds it."""
+"""Starter models for speech: Hibari speaks, Whisper transcribes, Silero finds it, GTCRN cleans it."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -16,66 +14,44 @@ from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.languages import find_language, language_of_script
 from jarvis_agent.core.settings import Settings
 
-PAUSE = 0.25
-"""Seconds of silence between sentences."""
-
 MAX_PHONEMES = 300
-"""Most phonemes spoken at once: the memory that they need grows with the square of their number."""
+"""Most phonemes spoken at once: the memory that they need grows with their number."""
 
 _CUTS = (set(".?!,;:"), {" "})
 
 
 def load_voice(weights: Path, settings: Settings) -> Expert:
-    """A Piper voice: text-to-speech, from an ONNX file with its configuration beside it.
+    """The voice Hibari: text-to-speech. Its package reads the other files beside `weights` itself.
 
-    Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": Hz of the voice}.
-
-    piper-tts is under the GPL, version 3: it has its own extra ("starter-tts") and is imported only here.
+    Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": 24000}.
     """
-    import onnxruntime
-    from piper import PiperConfig, PiperVoice
+    from hibari import Hibari
 
-    # The voice uses random numbers; a session takes the seed when it is created.
-    onnxruntime.set_seed(settings.seed)
-    # Optimising this graph takes a second, longer than it saves on a page.
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
-    config = PiperConfig.from_dict(json.loads(Path(f"{weights}.json").read_text(encoding="utf-8")))
-
-    class Voice(PiperVoice):  # type: ignore[misc]
-        def phonemize(self, text: str) -> list[list[str]]:
-            known = self.config.phoneme_id_map
-            sentences = ([symbol for symbol in each if symbol in known] for each in super().phonemize(text))
-            return [part for sentence in sentences for part in cut_phonemes(sentence)]
-
-    voice = Voice(session, config)
+    voice = Hibari(model=str(weights))
+    _ = voice.g2p.oov  # it would be read at the first unknown word, long after the files were checked
 
     def expert(call: Call) -> dict[str, Any]:
         import numpy as np
 
-        # Piper interprets text in double brackets as phonemes.
-        text = " ".join(re.sub(r"\[(?=\[)", "[ ", call.inputs["text"]).split())
+        # Hibari takes what follows a text in brackets, as in a link of Markdown, for its phonemes.
+        text = " ".join(call.inputs["text"].replace("](", "] (").split())
         if (code := language_of_script(text)) != "en":
             language = find_language(code)
             name = "another language" if language is None else language.name
             raise UnsupportedError(f"the voice speaks English alone, and the text is in {name}")
         if any(letter.isalpha() and not letter.isascii() for letter in text):
             add_note("the voice speaks English alone; other languages sound wrong")
-        # Sentences are synthesised lazily.
-        sentences = takewhile(lambda _: not is_cancelled(), voice.synthesize(text))
-        spoken = [chunk.audio_float_array for chunk in sentences]
-        if not spoken:
+        if not any(letter.isalnum() for letter in text):
             raise BadInputError("there is nothing to speak: the text has no words")
-        rate = voice.config.sample_rate
-        pause = np.zeros(int(PAUSE * rate), np.float32)
-        pieces = [piece for sentence in spoken for piece in (sentence, pause)][:-1]
-        return {"audio": np.concatenate(pieces).astype(np.float32), "sampling_rate": rate}
+        parts = (part for sentence in voice.phonemize(text) for part in cut_phonemes(sentence))
+        parts = takewhile(lambda _: not is_cancelled(), parts)
+        spoken = [voice.from_phonemes(part, seed=settings.seed) for part in parts]
+        return {"audio": np.concatenate(spoken), "sampling_rate": voice.sample_rate}
 
     return expert
 
 
-def cut_phonemes(sentence: Sequence[str], most: int = MAX_PHONEMES) -> Iterator[list[str]]:
+def cut_phonemes(sentence: str, most: int = MAX_PHONEMES) -> Iterator[str]:
     """Parts of at most `most` phonemes, cut after punctuation, else after a space, else anywhere."""
     start = 0
     while len(sentence) - start > most:
@@ -85,9 +61,9 @@ def cut_phonemes(sentence: Sequence[str], most: int = MAX_PHONEMES) -> Iterator[
             if places := [place for place, phoneme in enumerate(window, 1) if phoneme in marks]:
                 end = places[-1]
                 break
-        yield list(window[:end])
+        yield window[:end]
         start += end
-    yield list(sentence[start:])
+    yield sentence[start:]
 
 
 SPEECH_RATE = 16_000
@@ -163,5 +139,45 @@ def load_speech_detector(weights: Path, settings: Settings) -> Expert:
     def expert(call: Call) -> list[dict[str, float]]:
         stretches = get_speech_timestamps(call.sound(SPEECH_RATE), options)
         return [{side: segment[side] / SPEECH_RATE for side in ("start", "end")} for segment in stretches]
+
+    return expert
+
+
+HOP = 256
+"""Samples between the beginnings of two frames, which are twice as long."""
+
+
+def load_denoiser(weights: Path, settings: Settings) -> Expert:
+    """GTCRN (Rong et al., 2024): audio-to-audio, noise reduction of speech.
+
+    Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": 16000}.
+
+    The network takes the spectrum of a frame (1, 257, 1, 2), real and imaginary parts, and its states.
+    """
+    import numpy as np
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # a frame is too small for several
+    network = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+    window = np.sin(np.pi / (2 * HOP) * np.arange(2 * HOP, dtype=np.float32))
+
+    def expert(call: Call) -> dict[str, Any]:
+        recording = call.sound(SPEECH_RATE)
+        states = {each.name: np.zeros(each.shape, np.float32) for each in network.get_inputs()[1:]}
+        noisy = np.zeros(HOP * (2 - -len(recording) // HOP), np.float32)
+        noisy[HOP : HOP + len(recording)] = recording
+        clean = np.zeros_like(noisy)
+        for start in range(0, len(noisy) - HOP, HOP):
+            if is_cancelled():
+                break
+            frame = slice(start, start + 2 * HOP)
+            spectrum = np.fft.rfft(noisy[frame] * window)
+            mix = np.stack([spectrum.real, spectrum.imag], -1).astype(np.float32)[None, :, None]
+            output, *after = network.run(None, {"mix": mix, **states})
+            states = dict(zip(states, after, strict=True))
+            real, imaginary = output[0, :, 0].T
+            clean[frame] += np.fft.irfft(real + 1j * imaginary) * window
+        return {"audio": clean[HOP : HOP + len(recording)].clip(-1, 1), "sampling_rate": SPEECH_RATE}
 
     return expert

@@ -186,7 +186,7 @@ def examine(settings: Settings) -> Report:
         hub,
         check("Hugging Face token", token, "found" if token else "none", HOSTED_ADVICE),
         check("starter models", not absent, found, "; ".join(installs)),
-        check("experts", bool(experts), experts, install_command("starter,starter-tts"), needed=True),
+        check("experts", bool(experts), experts, install_command("starter"), needed=True),
         _output_directory(settings),
     ]
     return Report(ready=all(each.state != "problem" for each in checks), checks=checks)
