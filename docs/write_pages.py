@@ -1,4 +1,4 @@
-"""Write docs/settings.md, docs/tasks.md and docs/prompts.md from the code: python docs/write_pages.py
+"""Write docs/settings.md, docs/tasks.md, docs/prompts.md and a table: python docs/write_pages.py
 
 A test compares the pages with the output of this script.
 """
@@ -72,7 +72,7 @@ model, on your own server, or in a Gradio Space. [Selection](selection.md) expla
 
 | backend | runs | requires |
 |---|---|---|
-| starter | the starter models, without the Hub | extras `starter`, `starter-tts` |
+| starter | the starter models, without the Hub | extra `starter` |
 | algorithm | OpenCV, PyAV and Pillow, without a model | extra `starter` or `local` |
 | transformers, diffusers, sentence-transformers | models of the Hub on this machine | extra `local` |
 | skops, chronos | models for tables and time series | extra `tabular` |
@@ -199,6 +199,26 @@ def _suggested(model: RecommendedModel | None) -> tuple[str, str]:
     return shown, "yes" if model.size and model.safetensors else "unknown"
 
 
+def security_page() -> str:
+    """The page as it stands, with the table of the starter models' files made anew."""
+    page = (Path(__file__).parent / "security.md").read_text(encoding="utf-8")
+    titles = ("model", "author, licence", "package", "commit on the Hub", "file", "SHA-256")
+    head = f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n"
+    before, _, after = page.partition(head)
+    _, end, after = after.partition("\n\n")
+    return f"{before}{head}{chr(10).join(_weight_rows())}{end}{after}"
+
+
+def _weight_rows() -> Iterator[str]:
+    for model in STARTERS.values():
+        commit = f"`{model.revision[:12]}`" if model.revision else "–"
+        made_by = f"{model.author}; {model.license}"
+        cells = [f"[{model.id}]({model.source})", made_by, f"`{model.package}`", commit]
+        for file in model.files:
+            yield f"| {' | '.join([*cells, f'`{file.name}`', f'`{file.sha256[:12]}`'])} |"
+            cells = ["″"] * len(cells)
+
+
 _PROMPTS = """\
 # Prompts
 
@@ -266,7 +286,12 @@ def _conversations() -> Iterator[tuple[str, Sequence[BaseMessage]]]:
         yield names[call.stage], call.messages
 
 
-PAGES = {"settings.md": settings_page, "tasks.md": tasks_page, "prompts.md": prompts_page}
+PAGES = {
+    "settings.md": settings_page,
+    "tasks.md": tasks_page,
+    "prompts.md": prompts_page,
+    "security.md": security_page,
+}
 
 if __name__ == "__main__":
     for name, write in PAGES.items():

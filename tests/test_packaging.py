@@ -88,6 +88,11 @@ def test_every_requirement_is_pinned_in_the_constraints() -> None:
         (pin,) = pins[canonicalize_name(requirement.name)].specifier
         assert pin.operator == "=="
         assert requirement.specifier.contains(pin.version), f"{requirement} excludes the pin {pin.version}"
+    for line in (ROOT / "weights.txt").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            weights, _, digest = line.partition(" --hash=sha256:")
+            assert Requirement(weights).specifier == pins[Requirement(weights).name].specifier
+            assert re.fullmatch("[0-9a-f]{64}", digest)
 
 
 def test_the_extra_all_is_every_extra_without_gpl_programs() -> None:
@@ -95,7 +100,7 @@ def test_the_extra_all_is_every_extra_without_gpl_programs() -> None:
 
     extras = PROJECT["project"]["optional-dependencies"]
     (everything,) = [Requirement(text) for text in extras["all"]]
-    assert everything.extras == set(extras) - {"all", "dev", "starter-tts", "ray"}
+    assert everything.extras == set(extras) - {"all", "dev", "ray"}
 
 
 LIGHT = {
@@ -189,7 +194,10 @@ def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> N
     )
     files = {path for folder in folders for path in (clone / folder).rglob("*") if path.is_file()}
     needed = {path.relative_to(clone).as_posix() for path in files if path.suffix != ".pyc"}
-    assert needed | {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "Makefile"} <= names
+    assert (
+        needed | {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "weights.txt", "Makefile"}
+        <= names
+    )
     (wheel,) = (clone / "dist").glob("*.whl")
     assert wheel.name.split("-")[:2] == ["langchain_hugginggpt", jarvis_agent.__version__]
     with zipfile.ZipFile(wheel) as zipped:
