@@ -20,12 +20,12 @@ from typing import Any
 
 import mcp.client.stdio  # noqa: F401  it keeps sys.stderr at its import, and pytest's has no file descriptor
 import pytest
+from command_line import jarvis
 from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
 from doubles.openai_server import OpenAIDouble, ToolUse
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from served import listening
 from small_agents import plan
-from typer.testing import CliRunner
 
 import jarvis_agent.testing
 import jarvis_agent.tools
@@ -384,7 +384,6 @@ def _of_package(lang: str) -> str:
 def test_an_installed_package_adds_its_backend_and_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jarvis_agent.interfaces.cli.app import app
 
     groups = tomllib.loads(_of_package("toml"))["project"]["entry-points"]
     (tmp_path / "my_experts.py").write_text(_of_package("python"), encoding="utf-8")
@@ -400,7 +399,7 @@ def test_an_installed_package_adds_its_backend_and_source(
     monkeypatch.syspath_prepend(tmp_path)
     _forget_plugins()
     try:
-        listed = CliRunner().invoke(app, ["models", "text-generation", "--json"])
+        listed = jarvis("models", "text-generation", "--json")
     finally:
         sys.modules.pop("my_experts", None)
         _forget_plugins()

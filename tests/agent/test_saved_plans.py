@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import jarvis
 from small_agents import CAPTION, DESCRIBE, picture, plan, small_agent
-from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent, Plan, Run
 from jarvis_agent.core.errors import InputError
@@ -86,9 +86,9 @@ def test_the_command_runs_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "_agent", make)
     picture(Path("other.jpg"))
     Path("plan.json").write_text(agent.plan("What is in a.jpg?").model_dump_json())
-    result = CliRunner().invoke(cli.app, ["run", "plan.json", "--file", "other.jpg", "--json"])
+    result = jarvis("run", "plan.json", "--file", "other.jpg", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["plan"]["tasks"][0]["args"] == {"image": "other.jpg"}
     assert (made, backend.calls[0].inputs["image"].path.name) == (["none"], "other.jpg")
     for args in (["no.json"], ["plan.json", "--file", "a", "--file", "b"], ["other.jpg"]):
-        assert CliRunner().invoke(cli.app, ["run", *args]).exit_code == 2
+        assert jarvis("run", *args).exit_code == 2

@@ -13,12 +13,11 @@ from fake_agent import CAPTION, SPEECH, FakeAgent, a_run, done, failed
 from rich.console import Console
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.types import Selection, TaskResult, Usage
+from jarvis_agent.core.types import Resource, Selection, TaskResult, Usage
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
-from jarvis_agent.interfaces.cli.ask import AnswerPrinter
-from jarvis_agent.interfaces.common.progress import answered, make_console
-from jarvis_agent.planning.plan import Plan
+from jarvis_agent.interfaces.common.progress import answered
+from jarvis_agent.planning.plan import NO_FILE, Plan
 from jarvis_agent.response.chain import template_responder
 
 Captured = pytest.CaptureFixture[str]
@@ -54,7 +53,7 @@ def test_the_answer_goes_to_stdout_and_the_progress_to_stderr(tmp_path: Path, ca
     agent = FakeAgent(a_run(tmp_path / "a.wav"))
     assert terminal.one_shot(agent, {"input": "x"}, as_json=False)
     out, err = capsys.readouterr()
-    assert out == f"A cat. I spoke it.\nfile: {tmp_path / 'a.wav'}\n"
+    assert out == "A cat. I spoke it.\n"
     assert "1 text-to-speech: running" in err
     assert "A cat" not in err
     assert agent.closed
@@ -113,64 +112,50 @@ def test_in_a_terminal_the_plan_is_a_tree_that_ends_before_the_answer(
     assert "✓ 0 image-to-text  ok 0.5 s" in last
     assert "✓ 1 text-to-speech  after 0  ok" in last
     assert "org/model: most downloaded" in last
-    assert last.endswith("\n\x1b[?25h\nA cat. I spoke it.\n"), "a blank line is between them"
+    assert last.split("\x1b[?25h\n")[1].startswith("\x1b[?25lA cat."), "a blank line is between them"
 
 
-def printed(screen: io.StringIO, answer: str, model_name: str | None = None) -> list[str]:
+def printed(screen: io.StringIO, run: Run) -> list[str]:
     """The rows of an answer in a terminal."""
-    terminal.one_shot(FakeAgent(Run(answer=answer), model_name=model_name), {"input": "x"}, as_json=False)
-    rows = screen.getvalue().rpartition("\x1b[?25h")[2].splitlines()
-    return [row.rstrip() for row in rows][1:]
+    terminal.one_shot(FakeAgent(run), {"input": "x"}, as_json=False)
+    rows = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue().rpartition("\x1b[?25l")[2]).splitlines()
+    return [row.strip() for row in rows if row.strip()]
 
 
-def test_a_terminal_wraps_a_report_at_words_with_hanging_indents(screen: io.StringIO) -> None:
-    path = f"/elsewhere/{'long-name/' * 5}a.png"
+def test_a_terminal_shows_markdown_with_its_line_breaks(screen: io.StringIO) -> None:
     answer = (
-        f"Here is what came out:\n- a task: one two three four five six seven eight: {path}\n"
-        "  and below it **nine** ten eleven twelve\n\n"
-        "The end. 这张图片里有一只猫和一只狗，它们在草地上玩得很开心。"
+        "There is **one cat** in `a.jpg`.\nThe end. 这张图片里有一只猫和一只狗，它们在草地上玩得很开心。\n\n"
+        "1. It sleeps on the warm window sill of the house.\n\n2. It is grey.\n\n"
+        "```\na = 1\n\nb = 2\n```\n\n![edges](outputs/edges.png) <b>"
     )
-    assert printed(screen, answer) == [
-        "Here is what came out:",
-        "- a task: one two three four five six",
-        "  seven eight:",
-        f"  {path}",
-        "  and below it **nine** ten eleven",
-        "  twelve",
-        "",
-        "The end. 这张图片里有一只猫和一只狗，它们在草地上玩得很开心。",
-    ]
-
-
-def test_a_terminal_renders_the_markdown_of_a_language_model(screen: io.StringIO) -> None:
-    answer = (
-        "There is **one cat** in `a.jpg`.\n\n1. It sleeps on the warm window sill of the house.\n\n2. It is "
-        "grey.\n\n```\na = 1\n\nb = 2\n```\n\n![edges](outputs/edges.png)"
-    )
-    rows = printed(screen, answer, model_name="gpt-x")
-    assert [row.strip() for row in rows if row.strip()] == [
-        "There is one cat in a.jpg.",
+    rows = printed(screen, Run(answer=answer))
+    assert rows[:2] == ["There is one cat in a.jpg.", "The end."]
+    assert "".join(rows[2:4]).startswith("这张图片里有一只猫")
+    assert rows[rows.index("1 It sleeps on the warm window sill of") :] == [
         "1 It sleeps on the warm window sill of",
         "the house.",
         "2 It is grey.",
         "a = 1",
         "b = 2",
-        "edges (outputs/edges.png)",
+        "edges (outputs/edges.png) <b>",
     ]
-    assert rows[3].startswith("   the"), "an item has a hanging indent"
 
 
-def test_paths_below_the_working_directory_are_relative(
-    home: Path, screen: io.StringIO, capsys: Captured
-) -> None:
+def test_a_text_that_was_read_is_shown_as_it_is_written(screen: io.StringIO) -> None:
+    read = "#include <a_b_c.h> // **not bold**"
+    run = Run(
+        answer=f"The text reads:\n{read}",
+        plan=Plan(tasks=[CAPTION]),
+        results=[done(CAPTION, Resource(kind="text", text=read))],
+    )
+    assert printed(screen, run)[-2:] == ["The text reads:", read]
+
+
+def test_paths_below_the_working_directory_are_relative(home: Path, capsys: Captured) -> None:
     made = home / "outputs" / "a.wav"
     answer = f"It is in {made}, not in /other{made}."
     terminal.one_shot(FakeAgent(a_run(made, answer)), {"input": "x"}, as_json=False)
-    assert "It is in outputs/a.wav, not in" in screen.getvalue()
-    assert f"/other{made}" in screen.getvalue()
-    say_nothing = FakeAgent(a_run(made, "Done."))
-    terminal.one_shot(say_nothing, {"input": "x"}, as_json=False)
-    assert capsys.readouterr().out == "file: outputs/a.wav\n"
+    assert capsys.readouterr().out == f"It is in outputs/a.wav, not in /other{made}.\n"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +165,9 @@ def test_paths_below_the_working_directory_are_relative(
         (Run(plan=Plan(tasks=[CAPTION]), answer="Sorry", usage={"respond": Usage(calls=1)}), False),
         (Run(), False),
         (Run(answer="Hello!", usage={"chat": Usage(calls=1)}), True),
-        (Run(answer="Certainly!", plan=Plan(notes=["the reply contains no plan: <code>"])), False),
+        (Run(answer="Paris.", plan=Plan(notes=["a note"]), usage={"chat": Usage(output_tokens=2)}), True),
+        (Run(answer="Sorry.", plan=Plan(notes=["planning failed"]), usage={"chat": Usage(calls=1)}), False),
+        (Run(answer="Sorry.", plan=Plan(notes=[NO_FILE]), usage={"chat": Usage(output_tokens=2)}), False),
         (
             Run(
                 plan=Plan(tasks=[CAPTION, SPEECH]),
@@ -199,7 +186,7 @@ async def test_a_report_that_nothing_was_understood_is_no_answer(request_text: s
     plan = Plan(notes=["no task fits"])
     report = await template_responder().ainvoke({"input": request_text, "plan": plan})
     assert "no task fits" in report
-    assert not answered(request_text, Run(answer=report, plan=plan))
+    assert not answered(Run(answer=report, plan=plan))
 
 
 def test_a_chat_reads_one_request_a_line_from_a_pipe(
@@ -227,18 +214,6 @@ def test_ctrl_c_stops_the_request_and_not_the_chat(
     assert out.startswith("0 image-to-text: a cat\n")
     assert "Done." in out
     assert "Ctrl-D or /quit ends the chat." in err
-
-
-@pytest.mark.parametrize(
-    ("streamed", "printed"), [("Half an ", "answer. Report.\n"), ("Another", "\nHalf an answer. Report.\n")]
-)
-def test_only_the_part_of_an_answer_that_was_not_streamed_is_printed(
-    capsys: Captured, streamed: str, printed: str
-) -> None:
-    printer = AnswerPrinter(make_console(), is_markdown=False)
-    printer.feed(streamed)
-    terminal._print_rest(Run(answer="Half an answer. Report."), streamed, printer)
-    assert capsys.readouterr().out == f"{streamed}{printed}"
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -274,16 +249,13 @@ def test_an_interrupted_run_is_still_json(tmp_path: Path, capsys: Captured) -> N
     assert ([result.status for result in run.results], len(run.plan.tasks)) == (["ok"], 2)
 
 
-def test_chat_commands(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    for word in ("/quit", "quit", "/exit", "exit"):
-        say(monkeypatch, f"/help\n/nonsense\n{word}\nnever asked\n")
-        agent = FakeAgent(model_name="gpt-x")
-        assert terminal.chat(agent)
-        out, err = capsys.readouterr()
-        assert terminal.CHAT_HELP in out
-        assert "There is no command /nonsense" in err
-        assert "gpt-x" in err
-        assert agent.requests == []
+@pytest.mark.parametrize("word", ["/quit", "quit", "/exit", "exit"])
+def test_a_chat_can_be_quit(capsys: Captured, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    say(monkeypatch, f"{word}\nnever asked\n")
+    agent = FakeAgent(model_name="gpt-x")
+    assert terminal.chat(agent)
+    assert "gpt-x" in capsys.readouterr().err
+    assert agent.requests == []
 
 
 def test_a_chat_continues_after_an_error(

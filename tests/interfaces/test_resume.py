@@ -14,17 +14,17 @@ import typer
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
+from command_line import jarvis
 from durable_agents import ONE_BY_ONE, counting_agent
 from filelock import FileLock
 from rich.console import Console
-from typer.testing import CliRunner, Result
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, MissingExtraError
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
-from jarvis_agent.interfaces.cli.app import app
-from jarvis_agent.interfaces.cli.resume import RUNS_FILE, ResumableAgent, ask_for_approval, open_runs
+from jarvis_agent.interfaces.cli import resume
+from jarvis_agent.interfaces.cli.resume import RUNS_FILE, ask_for_approval, open_runs, run_stored
 
 Captured = pytest.CaptureFixture[str]
 
@@ -48,8 +48,7 @@ async def run_named(
     decide: Callable[[dict[str, Any]], Any] | None = None,
 ) -> Run:
     """What `jarvis REQUEST --resume NAME` does, with a new agent as in a new process."""
-    agent = ResumableAgent(counting_agent(folder, calls), name, decide)
-    return await last(agent.events({"input": request}))
+    return await run_stored(counting_agent(folder, calls), {"input": request}, last, name, decide)
 
 
 async def leave_unfinished(folder: Path, request: str = "count") -> None:
@@ -102,20 +101,27 @@ async def test_an_unfinished_run_continues_with_its_own_request(tmp_path: Path, 
     assert "Continuing the unfinished run talk" in capsys.readouterr().err
 
 
-async def test_an_interrupted_run_says_so_above_the_live_display(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=200)
-    monkeypatch.setattr(terminal, "make_console", lambda stderr=False: console)
-
+async def test_an_interrupted_run_says_how_it_is_continued(tmp_path: Path, capsys: Captured) -> None:
     def run(agent: JarvisAgent, request: str = "count") -> Any:
-        return terminal._run(ResumableAgent(agent, "talk"), {"input": request}, None, as_json=False)
+        return run_stored(agent, {"input": request}, last, "talk", None)
 
     await interrupted(tmp_path, run)
-    assert "The run is stored: jarvis --resume talk continues it" in screen.getvalue()
+    assert "The run is stored: jarvis --resume talk continues it" in capsys.readouterr().err
     await run(counting_agent(tmp_path, [], *ONE_BY_ONE), "")
-    assert "Continuing the unfinished run talk." in screen.getvalue()
+    assert "Continuing the unfinished run talk." in capsys.readouterr().err
+
+
+def test_a_plan_that_waits_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=200)
+    for module in (terminal, resume):
+        monkeypatch.setattr(module, "make_console", lambda stderr=False: console)
+    type_in(monkeypatch, "y")
+    agent = counting_agent(tmp_path, [])
+    assert terminal.one_shot(agent, {"input": "count"}, as_json=False, decide=ask_for_approval)
+    before, _, after = screen.getvalue().partition("○ 0 count")
+    assert before.count("\x1b[1A\x1b[2K") == before.count("Planning …\x1b[0m\n"), "the display is erased"
+    assert "✓ 0 count" in after
 
 
 async def test_a_run_is_locked_while_another_process_works_on_it(tmp_path: Path) -> None:
@@ -238,10 +244,6 @@ def test_ctrl_c_at_the_question_interrupts(monkeypatch: pytest.MonkeyPatch, caps
 
 
 # The command
-
-
-def jarvis(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
 
 
 def test_the_command_stores_runs_and_continues_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

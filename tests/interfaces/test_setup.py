@@ -12,13 +12,12 @@ from threading import Barrier
 from typing import NamedTuple
 
 import pytest
+from command_line import jarvis
 from small_llm import INSTALL, WEIGHTS
-from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.interfaces.cli.doctor import check_model
 from jarvis_agent.interfaces.cli.setup import MODELS, LocalModel, Machine, set_up
 from jarvis_agent.llm.chat_model import config_file, installed_model, resolve_model
@@ -128,7 +127,7 @@ def test_a_new_user_gets_a_model_that_everything_uses(
 ) -> None:
     monkeypatch.setattr(set_up, "__kwdefaults__", {**set_up.__kwdefaults__, "models": (model(NAME),)})
     monkeypatch.setenv("JARVIS_OFFLINE", "0")
-    result = CliRunner().invoke(app, ["setup", "--yes"])
+    result = jarvis("setup", "--yes")
     assert result.exit_code == 0, result.output
     assert "tokens a second" in result.output
     chosen = resolve_model(None, Settings())
@@ -289,7 +288,7 @@ def test_nothing_is_downloaded_without_consent(hub: HubDouble, install: Installe
     assert not install(agrees=False)
     assert NAME in install.shown.asked[0]
     assert "apache-2.0" in install.shown.asked[0]
-    result = CliRunner().invoke(app, ["setup", "--model", NAME])
+    result = jarvis("setup", "--model", NAME)
     assert (result.exit_code, "--yes" in result.output) == (2, True)
     assert downloads(hub) == 0
     assert installed_model() is None

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import jarvis
 from libraries import needs
 from served import CAT, agent_of
 from starlette.testclient import TestClient
-from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
-from jarvis_agent.interfaces.cli.app import app as cli
 from jarvis_agent.interfaces.ui import create_ui, run_ui
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
 
@@ -159,7 +158,7 @@ def test_a_request_after_the_end_of_its_session_starts_a_chat(agent: JarvisAgent
 def test_other_machines_need_a_key(agent: JarvisAgent) -> None:
     with pytest.raises(ConfigError, match="JARVIS_API_KEYS"):
         run_ui(agent, host="0.0.0.0")
-    result = CliRunner().invoke(cli, ["ui", "--host", "0.0.0.0", "--model", "none"])
+    result = jarvis("ui", "--host", "0.0.0.0", "--model", "none")
     assert result.exit_code == 2
     assert "--insecure" in result.stderr
 

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 from jarvis_agent.core.errors import ExpertError, InputError
-from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.interfaces.cli.listing import list_models
 from jarvis_agent.selection.purpose import NO_PURPOSE
 from jarvis_agent.selection.ranking import score_candidates
@@ -112,15 +110,6 @@ async def test_models_are_listed_with_their_experience(file: Path) -> None:
         first, second = (await list_models(TASK, by.registry)).models
     assert (first.experience, second.experience) == ("3 calls, 100 % ok, 1.0 s", "")
     assert first.factors["experience"] > 0
-
-
-def test_the_command_rates_a_model(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JARVIS_SELECTION_FILE", str(file))
-    done = CliRunner().invoke(app, ["rate", "Summarization", "org/a", "--bad", "--note", "late"])
-    assert (done.exit_code, done.stdout) == (0, "org/a for summarization: -1\n")
-    assert CliRunner().invoke(app, ["rate", "sumarize-it", "org/a", "--good"]).exit_code == 2
-    monkeypatch.setenv("JARVIS_SELECTION_FILE", "off")
-    assert CliRunner().invoke(app, ["rate", TASK, "org/a", "--good"]).exit_code == 1
 
 
 def test_few_calls_change_little_and_slow_or_badly_rated_models_lose() -> None:

@@ -13,15 +13,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.main import get_command
 
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError
-from jarvis_agent.interfaces.cli import FAILED, INTERRUPTED, USAGE_ERROR
+from jarvis_agent.interfaces.cli import FAILED, USAGE_ERROR
 from jarvis_agent.interfaces.cli.evaluate import eval_app
 
 if TYPE_CHECKING:
@@ -30,63 +31,31 @@ if TYPE_CHECKING:
 
     from jarvis_agent.agent.agent import JarvisAgent
     from jarvis_agent.core.settings import Settings
+    from jarvis_agent.interfaces.cli.doctor import Check
     from jarvis_agent.selection.model_registry import ModelRegistry
 T = TypeVar("T", bound="BaseModel")
 
 
 def fail(message: str, code: int) -> NoReturn:
     """Print a message on stderr as one line, and exit."""
+    raise typer.Exit(_say(message, code))
+
+
+def _say(message: str, code: int) -> int:
     from jarvis_agent.core.text import clean
 
     typer.echo(f"jarvis: {' '.join(clean(message).split())}", err=True)
-    raise typer.Exit(code)
-
-
-class DefaultCommandGroup(TyperGroup):
-    """A command group with a default command: `jarvis "request" --json`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default command before what is not a command, and --debug first, wherever it stands."""
-        end = args.index("--") if "--" in args else len(args)
-        shared = [arg for arg in args[:end] if arg == "--debug"]
-        args = [arg for arg in args[:end] if arg != "--debug"] + args[end:]
-        if args and args[0] not in {*self.commands, "--help", "-h", "--version"}:
-            self._reject_command_name(args)
-            args = ["ask", *args]
-        return super().parse_args(ctx, [*shared, *args])
-
-    def _reject_command_name(self, args: list[str]) -> None:
-        """Fail at a misspelt command, or one that stands after its options."""
-        from difflib import get_close_matches
-
-        words = [arg for arg in args if not arg.startswith("-")]
-        if args[0] != "--" and len(words) == 1:
-            for close in get_close_matches(words[0], self.commands, n=1, cutoff=0.75):
-                advice = f'did you mean "jarvis {close} …"? As a request: jarvis -- "{words[0]}"'
-                fail(f'"{words[0]}" is not a request; {advice}', USAGE_ERROR)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command. A JarvisError becomes one line on stderr and an exit code."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
-        except JarvisError as error:
-            if ctx.params.get("debug"):
-                raise
-            fail(str(error), USAGE_ERROR if isinstance(error, ConfigError | InputError) else FAILED)
+    return code
 
 
 _EPILOG = """\b
 Examples:
   jarvis "Transcribe speech.wav"
   jarvis "What animal is in this picture?" --file cat.jpg --json
-  jarvis ask --help            all options of a request
-  jarvis -- tasks              "tasks" as a request, not as a command"""
+  jarvis ask --help            all options of a request"""
 
 
 app = typer.Typer(
-    cls=DefaultCommandGroup,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -138,12 +107,9 @@ def shared(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", envvar="JARVIS_DEBUG", help="Show tracebacks and logs.")
-    ] = False,
 ) -> None:
     """Plan a request, run its tasks on expert models, and answer."""
-    _set_up_output(debug, shows_downloads=context.invoked_subcommand == "setup")
+    _set_up_output(shows_downloads=context.invoked_subcommand == "setup")
 
 
 @app.command()
@@ -179,15 +145,18 @@ def ask(
         fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
     if resume is not None and not resume.strip():
         fail("--resume needs a name for the run", USAGE_ERROR)
-    agent: Any = _agent(model, _settings(policy, out), context, mcp)
+    agent, asked = (
+        _agent(model, _settings(policy, out), context, mcp),
+        {"input": request, "files": file or []},
+    )
     from jarvis_agent.interfaces.cli import ask as terminal
+    from jarvis_agent.interfaces.cli.resume import ask_for_approval
 
-    if resume or approve:
-        from jarvis_agent.interfaces.cli.resume import ResumableAgent, ask_for_approval
-
-        agent = ResumableAgent(agent, resume, ask_for_approval if approve else None)
-    run = terminal.plan_only if plan_only else terminal.one_shot
-    _exit_unless(run(agent, {"input": request, "files": file or []}, as_json=as_json))
+    if plan_only:
+        _exit_unless(terminal.plan_only(agent, asked, as_json=as_json))
+        return
+    decide = ask_for_approval if approve else None
+    _exit_unless(terminal.one_shot(agent, asked, as_json=as_json, name=resume, decide=decide))
 
 
 @app.command()
@@ -245,11 +214,8 @@ def tasks(
 ) -> None:
     """List the task types and what can run them here."""
     from jarvis_agent.interfaces.cli import listing
-    from jarvis_agent.interfaces.cli.doctor import check_hub
 
-    hub = check_hub(settings := _settings())
-    if hub.state != "ok":
-        settings = settings.model_copy(update={"offline": True})
+    settings, hub = _reachable(_settings())
     listed = _ask_registry(lambda registry: listing.list_tasks(registry, task), settings)
     notes = [] if hub.state == "ok" else [f"{hub.name}: {hub.found}"]
     table = listing.task_details if task else listing.task_table
@@ -273,28 +239,13 @@ def models(
 
 
 @app.command()
-def rate(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="A task type.")],
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model that made the result.")],
-    good: Annotated[bool, typer.Option("--good/--bad", help="How the result was.")],
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why.")] = "",
-) -> None:
-    """Rate a result of a model, for later selections."""
-    from jarvis_agent.core.tasks.registry import known_task
-    from jarvis_agent.selection.store import open_store
-
-    store, name = open_store(_settings()), known_task(task).name
-    if not store.rate(model, name, good, note):
-        fail("ratings are not kept: see JARVIS_SELECTION_FILE", FAILED)
-    typer.echo(f"{model} for {name}: {store.experience(name).get(model, '')}")
-
-
-@app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Check the installation and say how to fix what is missing."""
     from jarvis_agent.interfaces.cli import doctor as checks
 
-    report = checks.examine(_settings())
+    settings = _settings()
+    reachable, hub = _reachable(settings)
+    report = _ask_registry(lambda registry: checks.examine(settings, registry, hub), reachable)
     _print(report, checks.report_text, as_json)
     _exit_unless(report.ready)
 
@@ -434,25 +385,41 @@ def _listen(run: Callable[..., None], host: str, port: int) -> None:
 
 
 def main() -> None:
-    """Entry point of the command `jarvis`."""
+    """Entry point of the command `jarvis`. An error is one line on stderr, and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        app(prog_name="jarvis")
+        app(_with_command(sys.argv[1:]), prog_name="jarvis")
     except Exception as error:
-        if "--debug" in sys.argv or os.environ.get("JARVIS_DEBUG"):
+        if _is_debugging():
             raise
-        typer.echo(f"jarvis: unexpected {type(error).__name__}: {error}; use --debug for details", err=True)
-        sys.exit(FAILED)
+        if not isinstance(error, JarvisError):
+            problem = f"unexpected {type(error).__name__}: {error}; JARVIS_DEBUG=1 shows details"
+            sys.exit(_say(problem, FAILED))
+        sys.exit(_say(str(error), USAGE_ERROR if isinstance(error, ConfigError | InputError) else FAILED))
 
 
-def _set_up_output(debug: bool, shows_downloads: bool = False) -> None:
-    """Silence the warnings and progress bars of libraries, except with --debug."""
+def _with_command(words: list[str]) -> list[str]:
+    """The words with `ask` before those of a request. One that is almost a command is refused as such."""
+    first, names = next(iter(words), "--help"), get_command(app).commands  # type: ignore[attr-defined]
+    is_misspelt = " " not in first and get_close_matches(first, names, n=1, cutoff=0.8)
+    if is_misspelt or first in ("--help", "-h", "--version"):
+        return words
+    return ["ask", *words]
+
+
+def _is_debugging() -> bool:
+    return bool(os.environ.get("JARVIS_DEBUG"))
+
+
+def _set_up_output(shows_downloads: bool = False) -> None:
+    """Silence the warnings and progress bars of libraries, except with JARVIS_DEBUG."""
     import logging
     import warnings
 
-    logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR, format="%(name)s: %(message)s")
-    if debug:
+    level = logging.DEBUG if _is_debugging() else logging.ERROR
+    logging.basicConfig(level=level, format="%(name)s: %(message)s")
+    if _is_debugging():
         return
     warnings.filterwarnings("ignore")
     quiet = {"TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
@@ -460,6 +427,14 @@ def _set_up_output(debug: bool, shows_downloads: bool = False) -> None:
         quiet |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
     for name, value in quiet.items():
         os.environ.setdefault(name, value)
+
+
+def _reachable(settings: Settings) -> tuple[Settings, Check]:
+    """The settings, offline if the Hub does not answer, and the check of it."""
+    from jarvis_agent.interfaces.cli.doctor import check_hub
+
+    hub = check_hub(settings)
+    return (settings if hub.state == "ok" else settings.model_copy(update={"offline": True})), hub
 
 
 def _ask_registry(ask: Callable[[ModelRegistry], Awaitable[T]], settings: Settings) -> T:

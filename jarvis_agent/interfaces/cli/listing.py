@@ -7,7 +7,7 @@ console.print(model_table(await list_models("object-detection", registry)))
 
 from __future__ import annotations
 
-import re
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -30,13 +30,6 @@ from jarvis_agent.selection.sources.base import RemoteSource
 from jarvis_agent.selection.store import open_store
 
 NO_PURPOSE_NAMED = "The request names no purpose beyond the task, so that general models come first."
-
-_HOW_WIDTH = 38
-"""Characters of a model or reason for which 80 columns have room."""
-
-_EXTRA = re.compile(r'.*needs the extra "([\w-]+)".*')
-_COPIED_COLUMNS = {"task", "where", "model"}
-"""Columns that are not wrapped in a narrow terminal, so that their words can be copied."""
 
 
 class TaskLine(Frozen):
@@ -198,20 +191,17 @@ def _model(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> Mod
 
 
 def task_table(listing: TaskList) -> RenderableType:
-    """Return the task types by category, in 80 columns."""
-    table = _table("", "task", "where", "model")
-    table.padding = (0, 1, 0, 0)
-    category = ""
+    """Return the task types that can be run here, and below, the others by the reason why not."""
+    table, others = _table("", "task", "where", "model"), defaultdict[str, list[str]](list)
     for line in listing.tasks:
-        if line.category != category:
-            category = line.category
-            table.add_row(Text(shorten(category, 30), "bold"))
-        mark = Text("✓ " if line.available else "✗ ", "green" if line.available else "red")
-        how = shorten(_EXTRA.sub(r'needs the extra "\1"', line.how), _HOW_WIDTH)
-        table.add_row(mark + _cell(line.name), _cell(line.where), _cell(how))
-    count = sum(line.available for line in listing.tasks)
-    total = f"{count} of {len(listing.tasks)} task types can be run here. `jarvis tasks TASK` says more."
-    return Group(table, Text(total), *(Text(shorten(note, 300)) for note in listing.notes))
+        if line.available:
+            table.add_row(_cell(line.name), _cell(line.where), _cell(line.how))
+        else:
+            others[line.how].append(line.name)
+    total = f"{table.row_count} of {len(listing.tasks)} task types can be run here."
+    reasons = [f"Not here ({reason}): {', '.join(names)}" for reason, names in others.items()]
+    lines = [f"{total} `jarvis tasks TASK` says more.", *reasons, *listing.notes]
+    return Group(table, *map(_line, lines))
 
 
 def task_details(listing: TaskList) -> RenderableType:
@@ -229,7 +219,7 @@ def task_details(listing: TaskList) -> RenderableType:
         }
         for name, text in rows.items():
             table.add_row(Text(name, "dim"), _cell(text))
-    return Group(table, *(Text(shorten(note, 300)) for note in listing.notes))
+    return Group(table, *map(_line, listing.notes))
 
 
 def model_table(listing: ModelList) -> RenderableType:
@@ -238,24 +228,30 @@ def model_table(listing: ModelList) -> RenderableType:
     For a request, they have the points of each factor, and the first one its reason. Otherwise the rejected
     models follow.
     """
-    factors = list(dict.fromkeys(name for line in listing.models for name in line.factors))
-    columns = [*factors, "total"] if listing.reason else ["source", "size", "licence", "downloads"]
-    table = _table(f"Models for {listing.task}", "", "model", *columns, "runs on")
+    table = _table(f"Models for {listing.task}", "model", "points" if listing.reason else "about", "runs on")
     for rank, line in enumerate(listing.models, start=1):
-        points = [line.factors.get(name, 0.0) for name in factors]
-        size = decimal(line.size) if line.size is not None else "?"
-        facts = [line.source, size, line.license or "?", str(line.downloads or "")]
-        cells = [f"{number:+.1f}" for number in (*points, sum(points))] if listing.reason else facts
+        about = _points(line) if listing.reason else _facts(line)
         place = f"{line.runs_on or 'nothing here'}{', installed' if line.local else ''}"
-        table.add_row(*map(_cell, (str(rank), line.id, *cells, place)))
+        table.add_row(_cell(f"{rank}  {line.id}"), _cell(about), _cell(place))
     if listing.reason:
-        return Group(table, *(Text(shorten(note, 1000)) for note in _reasons(listing)))
+        return Group(table, *map(_line, _reasons(listing)))
     rejected = _table("Rejected", "model", "reason")
     for model, reason in listing.rejected.items():
         rejected.add_row(_cell(model), _cell(reason))
-    tables = [one for one in (table, rejected) if one.row_count]
-    notes = [*_experience(listing), *listing.notes]
-    return Group(*tables, *(Text(shorten(note, 1000)) for note in notes))
+    tables = [each for each in (table, rejected) if each.row_count]
+    return Group(*tables, *map(_line, [*_experience(listing), *listing.notes]))
+
+
+def _facts(line: ModelLine) -> str:
+    size = decimal(line.size) if line.size is not None else "size unknown"
+    downloads = f"{line.downloads:,} downloads" if line.downloads else ""
+    return ", ".join(filter(None, (line.source, size, line.license or "licence unknown", downloads)))
+
+
+def _points(line: ModelLine) -> str:
+    """The sum of the points, and what gave them."""
+    factors = [f"{name} {points:+.1f}" for name, points in line.factors.items() if abs(points) >= 0.05]
+    return f"{sum(line.factors.values()):+.1f}: {', '.join(factors)}"
 
 
 def _reasons(listing: ModelList) -> Iterator[str]:
@@ -275,9 +271,14 @@ def _experience(listing: ModelList) -> list[str]:
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=_cell(title) if title else None, title_justify="left", box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in _COPIED_COLUMNS, header_style="dim")
+        # What can be copied is not wrapped.
+        table.add_column(column, overflow="fold", no_wrap=column in ("task", "model"), header_style="dim")
     return table
 
 
 def _cell(text: str) -> Text:
     return Text(shorten(text, 300))
+
+
+def _line(text: str) -> Text:
+    return Text(shorten(text, 2000))

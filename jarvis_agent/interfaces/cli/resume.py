@@ -14,20 +14,19 @@ import hashlib
 import json
 import signal
 import sqlite3
-import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from langgraph.types import Command
 
-from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
-from jarvis_agent.execution.run import Event
+from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.common.progress import make_console, plan_tree
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.planning.plan import Plan
@@ -35,93 +34,73 @@ from jarvis_agent.planning.plan import Plan
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
+    from jarvis_agent.agent.agent import JarvisAgent
 
 RUNS_FILE = "runs.sqlite"
 
 Decide = Callable[[dict[str, Any]], Any]
 """Takes the payload of the interrupt ("request", "plan"); returns True, False, or another plan."""
 
+Show = Callable[[AsyncGenerator[Event, None]], Awaitable[Run]]
+"""Shows the events of a run, and returns the Run."""
 
-class ResumableAgent:
-    """Runs an agent with a checkpointer; it has the methods of JarvisAgent that the terminal uses.
+
+async def run_stored(
+    agent: JarvisAgent, request: dict[str, Any], show: Show, name: str | None, decide: Decide | None
+) -> Run:
+    """Run a request with a checkpointer, or continue its run if that is unfinished.
 
     Args:
-        name: the name of the stored run; None: the run is kept in memory.
+        name: of the stored run; None: it is kept in memory.
         decide: asked before a plan runs; None: plans run without approval.
+
+    Raises:
+        ConfigError: there is nothing to continue, the unfinished run has another request, or another
+            process works on it.
+        MissingExtraError: the run has a name, and the checkpointer for SQLite is not installed.
     """
+    thread: Any = {"configurable": {"thread_id": name or "unnamed"}}
+    async with open_runs(agent.settings, name) as saver:
+        durable = agent.with_checkpointer(saver, approve=decide is not None)
+        start: Any = await _start(durable, thread, request)
+        try:
+            while True:
+                shown = await durable.waiting(thread) if start is None else None
+                if shown is not None and decide is None:
+                    raise ConfigError(f"the plan of the run {name} waits for approval: add --approve")
+                if shown is not None and decide is not None:
+                    with _immediate_ctrl_c():  # the event loop has nothing else to do
+                        start = Command(resume=decide(shown))
+                run = await show(durable.events(start, thread))
+                if await durable.waiting(thread) is None:
+                    return run
+                start = None
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
+            is_named = name is not None and not isinstance(error, ConfigError)
+            if is_named and await durable.unfinished(thread) is not None:
+                again = f"jarvis --resume {name}" + (" --approve" if decide else "")
+                typer.echo(f"The run is stored: {clean(again)} continues it.", err=True)
+            raise
 
-    def __init__(self, agent: JarvisAgent, name: str | None, decide: Decide | None = None) -> None:
-        self._agent = agent
-        self._name = name
-        self._decide = decide
-        self._thread: Any = {"configurable": {"thread_id": name or "unnamed"}}
-        self.model_name = agent.model_name
-        self.aplan = agent.aplan
-        self.aclose = agent.aclose
 
-    async def events(self, request: Any, config: Any = None) -> AsyncGenerator[Event, None]:
-        """Yield the events of the run; continue it if it is unfinished.
-
-        Raises:
-            ConfigError: there is nothing to continue, the unfinished run has another request, or another
-                process works on it.
-            MissingExtraError: the run has a name, and the checkpointer for SQLite is not installed.
-        """
-        async with open_runs(self._agent.settings, self._name) as saver:
-            durable = self._agent.with_checkpointer(saver, approve=self._decide is not None)
-            start = await self._input(durable, request)
-            try:
-                async with aclosing(self._until_decided(durable, start)) as events:
-                    async for event in events:
-                        yield event
-            except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
-                is_named = self._name is not None and not isinstance(error, ConfigError)
-                if is_named and await durable.unfinished(self._thread) is not None:
-                    again = f"jarvis --resume {self._name}" + (" --approve" if self._decide else "")
-                    _note(f"The run is stored: {again} continues it.")
-                raise
-
-    async def _input(self, durable: JarvisAgent, request: Any) -> Request | None:
-        """Return the request to start with; None continues the stored run."""
-        stored = await durable.unfinished(self._thread)
-        new = Request.of(request) if request.get("input") else None
-        if stored is None:
-            if new is None and not (await durable.graph.aget_state(self._thread)).values:
-                raise ConfigError(
-                    f"there is no run named {self._name} in {self._agent.settings.output_dir}; start one "
-                    f'with jarvis "…" --resume {self._name}, or give its directory with --out'
-                )
-            return new
-        if new is not None and new != stored:
+async def _start(durable: JarvisAgent, thread: Any, request: dict[str, Any]) -> Request | None:
+    """The request to start with; None continues the stored run."""
+    name, stored = thread["configurable"]["thread_id"], await durable.unfinished(thread)
+    new = Request.of(request) if request.get("input") else None
+    if stored is None:
+        if new is None and not (await durable.graph.aget_state(thread)).values:
             raise ConfigError(
-                f'the unfinished run {self._name} has another request ("{stored.text}"): continue it with '
-                f"jarvis --resume {self._name}, or choose another name"
+                f"there is no run named {name} in {durable.settings.output_dir}; start one "
+                f'with jarvis "…" --resume {name}, or give its directory with --out'
             )
-        _note(f"Continuing the unfinished run {self._name}.")
-        return None
-
-    async def _until_decided(self, durable: JarvisAgent, start: Any) -> AsyncGenerator[Event, None]:
-        """Yield the events up to the end of the run, asking for each decision about its plan."""
-        from langgraph.types import Command
-
-        while True:
-            shown = await durable.waiting(self._thread) if start is None else None
-            if shown is not None:
-                yield Event(kind="note", text="the plan waits for approval")
-                start = Command(resume=self._decision(shown))
-            async with aclosing(durable.events(start, self._thread)) as events:
-                async for event in events:
-                    yield event
-            if await durable.waiting(self._thread) is None:
-                return
-            start = None
-
-    def _decision(self, shown: dict[str, Any]) -> Any:
-        """Ask. This blocks the event loop, which has nothing else to do."""
-        if self._decide is None:
-            raise ConfigError(f"the plan of the run {self._name} waits for approval: add --approve")
-        with _immediate_ctrl_c():
-            return self._decide(shown)
+        return new
+    if new is not None and new != stored:
+        raise ConfigError(
+            f'the unfinished run {name} has another request ("{stored.text}"): continue it with '
+            f"jarvis --resume {name}, or choose another name"
+        )
+    typer.echo(f"Continuing the unfinished run {clean(name)}.", err=True)
+    return None
 
 
 @asynccontextmanager
@@ -167,11 +146,6 @@ def _lock(folder: Path, name: str) -> AbstractContextManager[Any]:
         ) from error
     except OSError as error:
         raise ConfigError(f"{locks} cannot be written ({error}); choose another --out") from error
-
-
-def _note(line: str) -> None:
-    """Write a line to the current stderr, which a live display redirects to above itself."""
-    sys.stderr.write(f"{clean(line)}\n")
 
 
 @contextmanager

@@ -28,11 +28,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from jarvis_agent.backends.jobs import Activity
-from jarvis_agent.core.messages import ENGLISH, Phrases, phrases
+from jarvis_agent.core.messages import ENGLISH, Phrases
 from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.planning.plan import Plan
+from jarvis_agent.response.report import is_unavailable
 
 PIPE_WIDTH = 10_000
 """Columns of output to a pipe or file, so that no line is wrapped."""
@@ -251,20 +252,14 @@ def _outcome(result: TaskResult, words: Phrases) -> str:
     return f"{result.status} in {_seconds(result)}{model}{f': {error}' if error else ''}"
 
 
-def answered(request: str, run: Run) -> bool:
-    """Whether a task succeeded, or the language model answered a request that has no tasks."""
+def answered(run: Run) -> bool:
+    """Whether a task succeeded, or the language model answered a request that needs none."""
     if run.plan.tasks:
         return any(result.status == "ok" for result in run.results)
-    if run.plan.notes:
-        return False  # Planning failed.
-    # The report on an empty plan suggests other requests.
-    return bool(run.answer) and phrases(request).examples[0] not in run.answer
-
-
-def unmentioned_files(run: Run) -> list[str]:
-    """Return the full paths of files that the run made and its answer does not name."""
-    paths = dict.fromkeys(str(resource.path) for resource in run.resources if resource.path is not None)
-    return [path for path in paths if path not in run.answer]
+    chat = run.usage.get("chat")
+    # Tokens tell an answer from a failed call, but not every model reports them.
+    has_chatted = chat is not None and (chat.output_tokens > 0 or chat.cached > 0 or not run.plan.notes)
+    return has_chatted and not is_unavailable(run.plan)
 
 
 def finished_work(run: Run) -> str:

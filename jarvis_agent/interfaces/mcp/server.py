@@ -255,7 +255,7 @@ async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -
     return types.CallToolResult(
         content=[_text(run.answer), *files],
         structuredContent={"answer": run.answer, "ok": run.ok},
-        isError=not answered(request["input"], run),
+        isError=not answered(run),
     )
 
 
