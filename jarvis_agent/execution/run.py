@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 from typing import Any, Literal
@@ -15,12 +14,10 @@ from jarvis_agent.core.context import MADE
 from jarvis_agent.core.references import ref, split_refs
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import map_texts
-from jarvis_agent.core.types import Frozen, Resource, Selection, Status, Task, TaskResult, Usage
+from jarvis_agent.core.types import Frozen, Resource, Selection, Task, TaskResult, Usage
 from jarvis_agent.execution.inputs import resources_for
 from jarvis_agent.llm.content import PROVIDER, ContentForm, message_content, visible_kinds
 from jarvis_agent.planning.plan import Plan
-
-_GANTT_TAGS: dict[Status, str] = {"ok": "done", "failed": "crit", "skipped": "milestone"}
 
 
 class Run(Frozen):
@@ -142,22 +139,13 @@ class Run(Frozen):
 
         return Plan(tasks=[repeated(task) for task in tasks.values()])
 
-    def to_gantt(self) -> str:
-        """A Mermaid `gantt` chart of the tasks: when each ran, and with which model."""
-        lines = ["gantt", "    dateFormat x", "    axisFormat %M:%S.%L"]
-        for result in self.results:
-            start, end = round(result.started * 1000), round(result.ended * 1000)
-            lines.append(f"    section {_gantt_text(f'{result.task.id} {result.task.task}')}")
-            name = _gantt_text(result.model or result.status)
-            lines.append(f"    {name} :{_GANTT_TAGS[result.status]}, {start}, {max(end, start + 1)}")
-        return "\n".join(lines)
-
     def _repr_html_(self) -> str:
-        """The answer, the plan as a diagram, a table of the tasks, and the files."""
+        """The answer, a table of the tasks, the notes of the plan, and the files."""
         media = "".join(r._repr_html_() for r in self.resources if r.path is not None)
-        rows = "".join(_html_row(result) for result in self.results)
-        table = f"{self.plan._repr_html_()}<table>{rows}</table>" if rows else ""
-        return f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>{table}{media}"
+        table = f"<table>{''.join(map(_html_row, self.results))}</table>" if self.results else ""
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.plan.notes)
+        listed = f"<ul>{notes}</ul>" if notes else ""
+        return f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>{table}{listed}{media}"
 
 
 def _input_of(result: TaskResult, kind: str, place: int) -> Any:
@@ -167,11 +155,6 @@ def _input_of(result: TaskResult, kind: str, place: int) -> Any:
         return result.output
     resource = found[max(0, place - 1)]
     return str(resource.path) if resource.path is not None and kind != "text" else resource.as_text()
-
-
-def _gantt_text(text: str) -> str:
-    """Text without the characters that have a meaning in a Mermaid gantt chart."""
-    return " ".join(re.sub(r"[^\w./@ -]+", " ", text).split()) or "-"
 
 
 def _html_row(result: TaskResult) -> str:

@@ -1,4 +1,4 @@
-"""A Run as text, messages, a gantt chart, HTML and JSON."""
+"""A Run as text, messages, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -29,23 +29,12 @@ def with_image(path: Path) -> Run:
     )
 
 
-def test_the_gantt_chart_has_a_section_and_a_bar_for_each_task() -> None:
-    assert RUN.to_gantt().splitlines()[3:] == [
-        "    section 0 openpose-control",
-        "    org/model :done, 0, 1000",
-        "    section 2 object-detection",
-        "    failed :crit, 1000, 3500",
-    ]
-    task = Task(task="odd: name\n    click x href \x1b[31m;", id=0)
-    assert len(Run(results=[result(task, 0, 1)]).to_gantt().splitlines()) == 5
-
-
 def test_html_escapes_what_models_wrote_and_shows_files(tmp_path: Path) -> None:
     made = tmp_path / "0-pose.png"
     made.write_bytes(b"a picture")
     shown = with_image(made)._repr_html_()
     assert "It is &lt;done&gt;." in shown
-    assert RUN.plan._repr_html_() in shown
+    assert "<td>0</td><td>openpose-control</td><td>ok</td>" in shown
     assert "a &lt; b" in shown
     assert "data:image/png;base64," in shown
 

@@ -2,7 +2,6 @@
 
 import json
 from typing import Any
-from xml.etree.ElementTree import fromstring
 
 import pytest
 from langchain_core.tools import tool
@@ -235,19 +234,12 @@ def test_a_plan_is_json_and_a_flowchart() -> None:
         plan.task(2)
 
 
-def test_a_plan_is_a_diagram_in_a_notebook_without_javascript() -> None:
-    tasks = [Task(task=name, id=number) for number, name in enumerate(("a<b", "see", "say", "hear"))]
-    joined = [tasks[0], tasks[1], *(one.model_copy(update={"dep": [0, 1]}) for one in tasks[2:])]
-    shown = Plan(tasks=joined, notes=["it was <odd>"])._repr_html_()
-    drawing, _, notes = shown.partition("</svg>")
-    root = fromstring(f"{drawing}</svg>")
-    assert [text.text for text in root.findall(".//{*}text")] == ["0: a<b", "1: see", "2: say", "3: hear"]
-    lefts = [box.get("x") for box in root.findall(".//{*}rect")]
-    assert lefts[0] == lefts[1] != lefts[2] == lefts[3]
-    assert len([line for line in root.findall(".//{*}path") if line.get("marker-end")]) == 4
-    assert notes == "<ul><li>it was &lt;odd&gt;</li></ul>"
-    assert "script" not in shown
-    assert Plan()._repr_html_() == "<p>no tasks</p>"
+def test_a_notebook_draws_a_plan_and_shows_its_notes_as_they_are_written() -> None:
+    plan = Plan(tasks=[Task(task="```\nsee", id=0)], notes=["`![it](http://x)` was\n<odd>"])
+    shown = plan._repr_markdown_()
+    assert shown == f"```mermaid\n{plan.to_mermaid()}\n```\n\n- `'![it](http://x)' was <odd>`"
+    assert shown.count("```") == 2, "a name does not end the block"
+    assert Plan()._repr_markdown_().strip() == "no tasks"
 
 
 def test_a_known_task_that_is_not_offered_is_not_a_misspelling_of_an_offered_one() -> None:

@@ -27,7 +27,6 @@ from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.interfaces.common.progress import STYLES, RunProgress, TaskProgress, shorten
 from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor, models_of
-from jarvis_agent.planning.plan import levels_of
 from jarvis_agent.response.markdown import CODE, to_markdown
 
 ICONS: dict[str, str] = {state: icon for state, (icon, _) in STYLES.items()} | {"stopped": "■"}
@@ -115,7 +114,7 @@ class PlanView:
         return f'{self._graph(number, turn, list(rows.values()))}<ul class="notes">{listed}</ul>{details}'
 
     def _graph(self, number: int, turn: PageTurn, rows: Sequence[TaskProgress]) -> str:
-        levels = levels_of([row.task for row in rows])
+        levels = _levels([row.task for row in rows])
         place = {
             task: ((index + 0.5) / len(level) * 100, depth)
             for depth, level in enumerate(levels)
@@ -204,6 +203,17 @@ class PlanView:
 
     def _escape(self, text: str) -> str:
         return html.escape(self._clean(text[:_MAX_CHARS]))
+
+
+def _levels(tasks: Sequence[Task]) -> list[list[int]]:
+    """The ids of the tasks by level; each task is one level after the last of its dependencies."""
+    levels: list[list[int]] = []
+    level_of: dict[int, int] = {}
+    for task in tasks:
+        level = level_of[task.id] = 1 + max((level_of.get(dep, -1) for dep in task.deps), default=-1)
+        levels += [[]] if level == len(levels) else []
+        levels[level].append(task.id)
+    return levels
 
 
 def _model(row: TaskProgress) -> str:
