@@ -52,7 +52,7 @@ from jarvis_agent.llm.chat_model import (
     transport_options,
 )
 from jarvis_agent.llm.errors import RejectedRequestError, UnavailableModelError, describe_model, explain
-from jarvis_agent.llm.thinking import ThinkingFilter
+from jarvis_agent.llm.replies import ThinkingFilter
 from jarvis_agent.llm.usage import STAGE_KEY, UsageMeter
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Binding: turn a draft into tasks once everything that it refers to is known.
 
-    notes = bind(task, pending, fresh_id, room)    # what was repaired
+    notes = bind(task, labelled, fresh_id, room)    # what was repaired
     task.tasks                                     # one task; several where a list fans out
 
 - A reference must point to a task with an output of the argument's kind. Otherwise it is replaced by the
@@ -17,9 +17,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
@@ -40,10 +39,13 @@ _FILES = MEDIA - {"table"}
 """The kinds whose values are never objects. In a table, {"url": …} may be a column."""
 _LISTED = re.compile(r"[,;]|\band\b")
 
+Labelled = Mapping[int, Sequence["PendingTask"]]
+"""The tasks of a plan by label, in the order of the text."""
+
 
 def bind(
     task: PendingTask,
-    pending: PendingTasks,
+    labelled: Labelled,
     fresh_id: Callable[[], int],
     room: int,
     files: FileNames | None = None,
@@ -53,13 +55,13 @@ def bind(
     If a reference cannot be repaired, a required argument is missing or a file does not exist, set its error.
 
     Args:
-        task: has a draft, and its targets are final or will never be.
-        pending: the tasks of its plan.
+        task: has a draft, and its targets are final, or need it.
+        labelled: the tasks of its plan by label.
         fresh_id: returns ids for further tasks where a list fans out.
         room: maximum number of tasks; at least 1.
         files: the files that the plan may name; None: any.
     """
-    binding, limit = _Binding(task, pending, files), min(room, MAX_FAN_OUT)
+    binding, limit = _Binding(task, labelled, files), min(room, MAX_FAN_OUT)
     try:
         rows = list(fan_out(binding.choices(), limit + 1))
     except PlanError as wrong:
@@ -89,13 +91,13 @@ def bind(
 class _Binding:
     """What the references and dependencies of one draft mean."""
 
-    def __init__(self, task: PendingTask, pending: PendingTasks, files: FileNames | None) -> None:
+    def __init__(self, task: PendingTask, labelled: Labelled, files: FileNames | None) -> None:
         assert task.draft is not None
         self.spec = task.draft.spec
         self.notes = list(task.draft.notes)
         self._task = task
         self._draft = task.draft
-        self._resolve = partial(pending.resolve, task)
+        self._labelled = labelled
         self._files = files
         self._deps: dict[int, PendingTask] = {}
         self._targets: dict[tuple[int, str], PendingTask] = {}
@@ -280,8 +282,17 @@ class _Binding:
         self.notes.append(f'its missing "{arg.name}" was taken from {self._deps[makers[0]]}')
         return ref(makers[0])
 
+    def _resolve(self, n: int, kind: str) -> PendingTask | None:
+        """The task that an id means, if it is final."""
+        target = self._task.target(self._labelled.get(n, ()), kind)
+        return target if target and target.tasks else None
+
     def _reason(self, n: int) -> str:
-        return self._task.invalid_refs.get(n, "means no task of the plan")
+        """Why an id means no final task."""
+        target = self._task.target(self._labelled.get(n, ()), "any")
+        if target is self._task:
+            return "means the task itself"
+        return f"means {target}, which depends on this task" if target else "means no task of the plan"
 
 
 def _listed(text: str, arg: Arg) -> list[str]:
@@ -319,32 +330,28 @@ def fan_out(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, A
 class PendingTask:
     """A task of the plan that is not final yet, or its final tasks.
 
-    `read` sets raw, draft and error; `bind` tasks, needs, cut and error; PendingTasks sets the rest.
+    `read` sets raw, draft and error; `bind` tasks, needs, cut and error.
 
     Attributes:
-        raw: the object that the planner wrote.
         label: the id that other tasks use for it: the written one, or else its index.
         id: its final id; the label unless that is taken.
+        index: its place in the plan.
+        raw: the object that the planner wrote.
         draft: None if `raw` is invalid.
         error: why it is invalid, or "".
-        invalid_refs: ids that it cannot refer to, with the reasons.
-        targets: by id and kind of argument, the task that it refers to; None while unknown.
         needs: the tasks that it was bound to.
         tasks: empty until it is final; several if it fanned out.
-        index: its place in the plan.
         cut: which of the tasks that its lists make were left out, or "".
     """
 
     label: int
     id: int
+    index: int
     raw: dict[str, Any] = field(default_factory=dict)
     draft: TaskDraft | None = None
     error: str = ""
-    invalid_refs: dict[int, str] = field(default_factory=dict)
-    targets: dict[int, dict[str, PendingTask | None]] = field(default_factory=dict)
     needs: tuple[PendingTask, ...] = ()
     tasks: tuple[Task, ...] = ()
-    index: int = -1
     cut: str = ""
 
     def __str__(self) -> str:
@@ -381,105 +388,13 @@ class PendingTask:
             return True
         return kind == "file" and not {*MEDIA, "text"}.isdisjoint(spec.outputs)
 
-    def all_targets(self) -> Iterator[PendingTask | None]:
-        return (target for by_kind in self.targets.values() for target in by_kind.values())
+    def target(self, labelled: Sequence[PendingTask], kind: str) -> PendingTask | None:
+        """The task that an id means in an argument of this kind, of those with that id.
 
-    def invalidate(self, label: int, reason: str) -> None:
-        """Make an id meaningless in this task."""
-        self.invalid_refs[label] = reason
-        self.targets.pop(label, None)
-
-
-class PendingTasks:
-    """The tasks of one plan, in the order of the text.
-
-        pending = PendingTasks()
-        pending.add(task)
-        pending.resolve(task, 0, "image")    # the task that `<resource>-0` means in an image of `task`
-        pending.ready(ended=False)           # the tasks that can be bound now
-
-    An id means the last earlier task with that id; among several, the last that makes the argument's kind.
-    Without an earlier one, it means the first later task. So duplicate ids and forward references are
-    resolved independently of chunking.
-    """
-
-    def __init__(self) -> None:
-        self.all: list[PendingTask] = []
-        self._by_label: dict[int, list[PendingTask]] = {}
-
-    def add(self, task: PendingTask) -> None:
-        """Append a task. References to itself are invalid, and so are those that close a cycle."""
-        task.index = len(self.all)
-        if not self.with_label(task.label):
-            task.invalid_refs[task.label] = "means the task itself"
-        self.all.append(task)
-        self._by_label.setdefault(task.label, []).append(task)
-        self.update(task)
-
-    def update(self, task: PendingTask) -> None:
-        """Resolve the references of a task that was read, and those of others to its id."""
-        task.targets = {}
-        for label, kind in task.draft.mentions if task.draft else ():
-            if label not in task.invalid_refs:
-                task.targets.setdefault(label, {})[kind] = self.resolve(task, label, kind)
-        referrers = []
-        for other in self.all:
-            if other.is_blocked and task.label in other.targets:
-                targets = {kind: self.resolve(other, task.label, kind) for kind in other.targets[task.label]}
-                other.targets[task.label] = targets
-                if task in targets.values():
-                    referrers.append(other)
-        self._break_cycles(task, referrers)
-
-    def with_label(self, label: int) -> list[PendingTask]:
-        return self._by_label.get(label, [])
-
-    def resolve(self, task: PendingTask, label: int, kind: str) -> PendingTask | None:
-        """The task that an id means in an argument of `task` of this kind; None while unknown."""
-        if label in task.invalid_refs:
-            return None
-        others = self.with_label(label)
-        earlier = [other for other in others if other.index < task.index]
-        if earlier:
+        It is the last earlier one; among several, the last that makes the kind. Without an earlier one, it is
+        this task itself or the first later one.
+        """
+        if earlier := [other for other in labelled if other.index < self.index]:
             fitting = (other for other in reversed(earlier) if other.draft is None or other.makes(kind))
             return next(fitting, earlier[-1])
-        return next((other for other in others if other is not task), None)
-
-    def ready(self, *, ended: bool) -> list[PendingTask]:
-        """The blocked tasks with final targets; once the plan has `ended`, unknown ids do not block."""
-        return [task for task in self.all if task.is_blocked and _is_ready(task, ended)]
-
-    def _break_cycles(self, task: PendingTask, referrers: Iterable[PendingTask]) -> None:
-        """Invalidate the forward references that would make a task wait for itself."""
-        earlier = {other for other in referrers if other.index < task.index}
-        later = {other for other in task.all_targets() if other and other.index > task.index}
-        for other in earlier and earlier & _reachable(task, _awaited):
-            other.invalidate(task.label, f"means {task}, which depends on this task")
-        for other in later and later & _reachable(task, self._dependants().__getitem__):
-            task.invalidate(other.label, f"means {other}, which depends on this task")
-
-    def _dependants(self) -> dict[PendingTask, list[PendingTask]]:
-        dependants: dict[PendingTask, list[PendingTask]] = {task: [] for task in self.all}
-        for task in self.all:
-            for other in _awaited(task):
-                dependants[other].append(task)
-        return dependants
-
-
-def _is_ready(task: PendingTask, ended: bool) -> bool:
-    return all(ended if target is None else target.tasks for target in task.all_targets())
-
-
-def _awaited(task: PendingTask) -> list[PendingTask]:
-    return [target for target in task.all_targets() if target and not target.tasks]
-
-
-def _reachable(
-    start: PendingTask, neighbours: Callable[[PendingTask], Iterable[PendingTask]]
-) -> set[PendingTask]:
-    seen, stack = {start}, [start]
-    while stack:
-        new = set(neighbours(stack.pop())) - seen
-        seen |= new
-        stack.extend(new)
-    return seen
+        return labelled[0] if labelled else None

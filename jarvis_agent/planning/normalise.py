@@ -29,7 +29,7 @@ from jarvis_agent.core.references import is_nameless, normalise_references, refs
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
 from jarvis_agent.core.tasks.table import EXTRA_TASKS, NOT_CALLABLE
-from jarvis_agent.llm.json_stream import read_json
+from jarvis_agent.llm.replies import read_json
 from jarvis_agent.planning.inputs import FileNames
 
 MAX_TASKS = 256

@@ -25,8 +25,8 @@ from typing import Any
 
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
-from jarvis_agent.llm.json_stream import JsonReader, ParsedValue, read_json
-from jarvis_agent.planning.binding import PendingTask, PendingTasks, bind
+from jarvis_agent.llm.replies import JsonPart, JsonReader, read_json
+from jarvis_agent.planning.binding import PendingTask, bind
 from jarvis_agent.planning.inputs import FileNames
 from jarvis_agent.planning.normalise import (
     MAX_TASKS,
@@ -58,8 +58,8 @@ class PlanParseError:
 class StreamingPlanParser:
     """Reads a plan in pieces and returns each task as soon as it is final.
 
-    A task is final when everything that it refers to is final. It waits for tasks that are not written yet,
-    and for broken ones.
+    A task is final when everything that it refers to is final. One that refers to a later task waits for the
+    end of the text, and one that refers to a broken task for its repair.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class StreamingPlanParser:
         self._names = TaskNames(specs)
         self._files: FileNames | None = None
         self._reader = JsonReader()
-        self._pending = PendingTasks()
+        self._pending: list[PendingTask] = []
+        self._by_label: dict[int, list[PendingTask]] = {}
         self._tasks: list[Task] = []
         self._done = self._emitted = 0
         self._ids: set[int] = set()
@@ -94,7 +95,7 @@ class StreamingPlanParser:
         self._ended = False
         for task in done:
             self._add(task.model_dump(), "")
-        self._done = len(self._pending.all)
+        self._done = len(self._pending)
         self._notes.clear()
         self._emitted = len(self._tasks)
         self._ids.update(taken)
@@ -110,7 +111,7 @@ class StreamingPlanParser:
         if not self._ended:
             self._read(self._reader.close())
             self._ended = True
-            self._bind_ready()
+            self._bind_waiting()
         return self._emit()
 
     def apply_repair(self, reply: str) -> list[Task]:
@@ -119,16 +120,16 @@ class StreamingPlanParser:
         Tasks are matched by id, and those without one by order. Valid tasks stay. After an empty list, the
         broken tasks beside them are not wanted: they are noted, but are nothing that the plan lacks.
         """
-        values = read_json(reply)
+        parts = read_json(reply)
         if self._is_blank:
             self._ended = False
-            self._read(values)
+            self._read(parts)
             self._ended = True
         else:
-            written = [each.value for each in values if each.complete and isinstance(each.value, dict)]
-            self._is_unwanted = bool(values and self._tasks) and not any(map(is_task, written))
+            written = [part.value for part in parts if part.is_complete and isinstance(part.value, dict)]
+            self._is_unwanted = bool(parts and self._tasks) and not any(map(is_task, written))
             self._replace(written)
-        self._bind_ready()
+        self._bind_waiting()
         return self._emit()
 
     def note(self, text: str, *, is_removal: bool = False) -> None:
@@ -155,7 +156,7 @@ class StreamingPlanParser:
         closing: list[str] = []
         if self._reader.note:
             closing.append(self._reader.note)
-        if self._other_object and self._pending.all:
+        if self._other_object and self._pending:
             closing.append(f"this is not a task and was left out: {shorten(self._other_object)}")
         return list(dict.fromkeys([*self._notes, *closing, *self._removed, *self._removals()]))
 
@@ -181,7 +182,7 @@ class StreamingPlanParser:
     @property
     def _new(self) -> list[PendingTask]:
         """The tasks of the text, without those that existed."""
-        return self._pending.all[self._done :]
+        return self._pending[self._done :]
 
     @property
     def _is_blank(self) -> bool:
@@ -193,20 +194,19 @@ class StreamingPlanParser:
         self._emitted = len(self._tasks)
         return new
 
-    def _read(self, values: Iterable[ParsedValue]) -> None:
-        """Add the values that are tasks."""
-        for parsed in values:
-            value, path = parsed.value, parsed.path
+    def _read(self, parts: Iterable[JsonPart]) -> None:
+        """Add the parts that are tasks."""
+        for value, path, is_complete in parts:
             if not in_a_plan(path):
                 continue
             if not value:
-                self._has_empty_list |= parsed.complete
+                self._has_empty_list |= is_complete
             elif isinstance(value, dict) and is_task(value):
-                if path and written_id(value) is None and _ID_KEY.fullmatch(path[-1]):
-                    value = {"id": path[-1], **value}
-                self._add(value, "" if parsed.complete else "the text ends in the middle of it")
+                has_key = path and written_id(value) is None and _ID_KEY.fullmatch(path[-1])
+                raw = {"id": path[-1], **value} if has_key else value
+                self._add(raw, "" if is_complete else "the text ends in the middle of it")
             elif isinstance(value, dict) and not (
-                self._pending.all and (self._other_object or _is_wrapper(value))
+                self._pending and (self._other_object or _is_wrapper(value))
             ):
                 self._other_object = value
 
@@ -215,23 +215,25 @@ class StreamingPlanParser:
             self._dropped += 1
             return
         written = written_id(raw)
-        if written is not None and any(task.raw == raw for task in self._pending.with_label(written)):
+        if written is not None and any(task.raw == raw for task in self._by_label.get(written, ())):
             self.note(f"task {written} was written twice and is done once")
             return
-        label = len(self._pending.all) if written is None else written
+        index = len(self._pending)
+        label = index if written is None else written
         free = None if written in self._ids else written
-        task = PendingTask(label, self._fresh_id() if free is None else free)
+        task = PendingTask(label, self._fresh_id() if free is None else free, index)
         self._ids.add(task.id)
         task.read(raw, self._names, self._files, error)
-        self._pending.add(task)
+        self._pending.append(task)
+        self._by_label.setdefault(label, []).append(task)
         if task.id != written and not task.error:
             reason = "it had no id" if written is None else f"its id {written} was taken"
             self.note(f"{task}: {reason} and it got {task.id}")
-        self._bind_ready()
+        self._bind_if_ready(task)
 
     def _replace(self, values: Iterable[dict[str, Any]]) -> None:
         """Replace broken tasks by repaired ones: those with their ids, then the others in order."""
-        broken = [task for task in self._pending.all if task.error]
+        broken = [task for task in self._pending if task.error]
         pairs: list[tuple[PendingTask, dict[str, Any]]] = []
         unmatched: list[dict[str, Any]] = []
         for raw in filter(is_task, values):
@@ -239,24 +241,54 @@ class StreamingPlanParser:
             if match := next((task for task in broken if task.label == label), None):
                 broken.remove(match)
                 pairs.append((match, raw))
-            elif label is None or not self._pending.with_label(label):
+            elif label is None or label not in self._by_label:
                 unmatched.append(raw)
         for task, raw in [*pairs, *zip(broken, unmatched, strict=False)]:
             task.read(raw, self._names, self._files)
-            self._pending.update(task)
             self.note(f"{task}: it was repaired by its planner")
 
-    def _bind_ready(self) -> None:
-        """Bind every task that can be bound."""
-        while ready := self._pending.ready(ended=self._ended):
-            for task in ready:
-                for note in bind(task, self._pending, self._fresh_id, self._room() + 1, self._files):
-                    self.note(f"{task}: {note}")
-                self._tasks.extend(task.tasks)
+    def _targets(self, task: PendingTask) -> list[PendingTask | None]:
+        """The tasks that a task refers to; None for ids without one."""
+        mentions = task.draft.mentions if task.draft else ()
+        return [task.target(self._by_label.get(label, ()), kind) for label, kind in mentions]
+
+    def _bind_if_ready(self, task: PendingTask) -> None:
+        targets = self._targets(task)
+        if task.is_blocked and all(target.tasks if target else self._ended for target in targets):
+            self._bind(task)
+
+    def _bind_waiting(self) -> None:
+        """Bind the tasks that waited for the end, each after those that it refers to.
+
+        Of those that wait for each other, the last one is bound last: so forward references are given up.
+        """
+        visited, begun = set[PendingTask](), set[PendingTask]()
+
+        def visit(task: PendingTask) -> None:
+            if not task.is_blocked or task in visited:
+                return
+            visited.add(task)
+            begun.add(task)
+            targets = [target for target in self._targets(task) if target]
+            for target in targets:
+                visit(target)
+            if all(target.tasks or target in begun for target in targets):
+                self._bind(task)
+            begun.remove(task)
+
+        for task in self._pending:
+            self._bind_if_ready(task)
+        for task in reversed(self._pending):
+            visit(task)
+
+    def _bind(self, task: PendingTask) -> None:
+        for note in bind(task, self._by_label, self._fresh_id, self._room() + 1, self._files):
+            self.note(f"{task}: {note}")
+        self._tasks.extend(task.tasks)
 
     def _room(self) -> int:
         """How many more tasks fit; each unbound one counts as one."""
-        return MAX_TASKS - len(self._tasks) - sum(not task.tasks for task in self._pending.all)
+        return MAX_TASKS - len(self._tasks) - sum(not task.tasks for task in self._pending)
 
     def _fresh_id(self) -> int:
         fresh = next(i for i in self._fresh_ids if i not in self._ids)

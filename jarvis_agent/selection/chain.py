@@ -34,8 +34,8 @@ from jarvis_agent.llm.budget import (
     truncate_json,
 )
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
-from jarvis_agent.llm.json_stream import read_json
 from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
+from jarvis_agent.llm.replies import read_json
 from jarvis_agent.selection.ranking import datasets_of, is_subject
 
 _MAX_REASON_CHARS = 400

@@ -20,7 +20,7 @@ from jarvis_agent.core.types import Usage
 from jarvis_agent.llm.budget import DEFAULT_WINDOW, count_tokens
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
-from jarvis_agent.llm.thinking import ThinkingFilter
+from jarvis_agent.llm.replies import ThinkingFilter
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.testing import ScriptedLLM
 

@@ -135,10 +135,11 @@ def test_tasks_are_returned_while_the_plan_streams() -> None:
     assert parser.feed('[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}') == []
     assert [t.id for t in parser.feed("}, ")] == [0]
     assert parser.feed(json.dumps(speak(1, "<resource>-2")) + ",") == []
-    assert [t.id for t in parser.feed(json.dumps(look(2)))] == [2, 1]
+    assert [t.id for t in parser.feed(json.dumps(look(2)) + ",")] == [2]
+    assert [t.id for t in parser.feed(json.dumps(speak(3, "<resource>-2")))] == [3]
+    assert [t.id for t in parser.finish()] == [1]
     assert parser.finish() == []
-    assert parser.finish() == []
-    assert [t.id for t in parser.tasks] == [0, 2, 1]
+    assert [t.id for t in parser.tasks] == [0, 2, 3, 1]
 
 
 def test_a_broken_task_has_an_error_and_can_be_repaired() -> None:
