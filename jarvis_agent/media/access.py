@@ -52,8 +52,7 @@ _REFUSED_TO_TOOL = (
 _REFUSED_TO_CLIENT = (
     "the tool may not read {name!r}; give an http(s) URL, a data URI, an upload or an earlier result"
 )
-_MOST_LISTED = 10_000
-"""Files and folders of a folder that a text may name."""
+_MOST_LISTED = 10_000  # files and folders of a folder that a text may name
 _FOLDER = re.compile(r"(?:~[\w.-]*|[A-Za-z]:)?[/\\]+|(?<!\.)(?:\.\.?[/\\]+)+")
 """Where a path starts that is not a name in the working directory."""
 PATTERN = re.compile(
@@ -204,9 +203,8 @@ class AccessPolicy:
     def open(self, name: str, *, is_planned: bool = False) -> Resource:
         """Describe a file that the user names, or that only the plan, or a tool's caller, names. Blocks.
 
-        Raises:
-            InputError: it is missing, unreadable or too large.
-            ForbiddenError: no allowed directory contains it, and the user may name no other, or has not.
+        Raises InputError: it is missing, unreadable or too large. ForbiddenError: no allowed directory
+        contains it, and the user may name no other, or has not.
         """
         if len(name) > LONGEST_PATH:
             why = f"{len(name):,} characters, too many for a path or URL; give one"
@@ -289,11 +287,7 @@ def _expanded(name: str) -> Path:
 
 
 def describe_file(path: Path, name: str) -> Resource:
-    """A file as a Resource with this name. Blocks.
-
-    Raises:
-        InputError: the file cannot be read, or its type is not supported.
-    """
+    """A file as a Resource with this name. Blocks. Raises InputError: it is unreadable, or of no kind."""
     kind, mime = detect_media_type(path)
     # The file system resolves ".." behind a link, so the path is that of the file that was inspected.
     place = path.resolve() if ".." in path.parts else path.absolute()

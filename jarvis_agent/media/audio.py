@@ -2,6 +2,9 @@
 
 samples, notes = read_audio(Path("clip.wav"), 16_000)   # float32, mono, in [-1, 1]
 probe_audio(Path("clip.wav")).duration          # 3.5
+
+Readers take the sound of a video, too. A file that cannot be read as audio, or holds no samples, is a
+`BadInputError`; a `MissingExtraError` says that no installed library reads it.
 """
 
 from __future__ import annotations
@@ -26,24 +29,15 @@ MAX_SAMPLES = 500_000_000
 _KEPT_ENERGY = 0.55
 """Share of the strongest channel's energy that a mean of channels keeps; that of unrelated ones has half."""
 
-_UNRELATED = 0.3
-"""Correlation of channels below which each is a signal of its own."""
-
-_LOUDEST = 4.0
-"""Largest sample of a recording that is only too loud; in larger ones, full scale is not 1."""
-
+_UNRELATED = 0.3  # correlation of channels below which each is a signal of its own
+_LOUDEST = 4.0  # largest sample of a recording that is only too loud; in larger ones, full scale is not 1
 _STRONGEST = "the strongest of {} channels was used"
 
 
 def read_audio(path: Path, rate: int) -> tuple[NDArray[np.float32], list[str]]:
-    """Read a recording as mono float32 in [-1, 1], shape (samples,), resampled to `rate` Hz.
+    """Read a recording as mono float32 in [-1, 1], shape (samples,), resampled to `rate` Hz; and notes.
 
-    Returns:
-        The samples, and notes: of channels that differ, only the strongest is read.
-
-    Raises:
-        BadInputError: the file cannot be read as audio, or holds no samples.
-        MissingExtraError: the libraries that read it are not installed.
+    Of channels that differ, only the strongest is read.
     """
     voices, notes = read_voices(path, rate)
     if len(voices) > 1:
@@ -70,18 +64,15 @@ def _voices(samples: NDArray[np.float32], notes: list[str]) -> list[NDArray[np.f
 
     Of two channels without any relation, as in recorded calls, both.
     """
-    mean = samples.mean(axis=1)
-    if samples.shape[1] == 1:
+    mean, energies = samples.mean(axis=1), (samples**2).mean(axis=0)
+    if samples.shape[1] == 1 or (mean**2).mean() >= _KEPT_ENERGY * energies.max():
         return [mean]
-    energies = (samples**2).mean(axis=0)
-    order = energies.argsort()[::-1]
-    strongest, second = samples[:, order[0]], samples[:, order[1]]
-    if (mean**2).mean() >= _KEPT_ENERGY * energies[order[0]]:
-        return [mean]
-    is_heard = energies[order[1]] > energies[order[0]] / 20
-    likeness = abs((strongest * second).mean()) / max((energies[order[0]] * energies[order[1]]) ** 0.5, 1e-12)
-    if is_heard and samples.shape[1] == 2 and likeness < _UNRELATED:
-        return [strongest, second]
+    first, second = energies.argsort()[::-1][:2]
+    strongest = samples[:, first]
+    is_heard = energies[second] > energies[first] / 20
+    likeness = abs((strongest * samples[:, second]).mean())
+    if is_heard and samples.shape[1] == 2 and likeness < _UNRELATED * energies.prod() ** 0.5:
+        return [strongest, samples[:, second]]
     if is_heard:
         notes.append(_STRONGEST.format(samples.shape[1]))
     return [strongest]
@@ -97,12 +88,7 @@ class AudioFacts:
 
 
 def probe_audio(path: Path) -> AudioFacts:
-    """Read the properties of a recording, or of the sound of a video, without decoding it.
-
-    Raises:
-        BadInputError: the file cannot be read as audio.
-        MissingExtraError: no installed library reads its format.
-    """
+    """Read the properties of a recording without decoding it."""
     try:
         with opened(path, "audio") as file:
             stream = file.streams.audio[0]
@@ -117,14 +103,10 @@ def probe_audio(path: Path) -> AudioFacts:
 
 
 def decode_audio(path: Path) -> tuple[NDArray[np.float32], int, list[str]]:
-    """Decode a recording, or the sound of a video, with PyAV, else with soundfile.
+    """Decode a recording with PyAV, else with soundfile.
 
     Returns:
         Samples in [-1, 1], float32, shape (samples, channels); their rate in Hz; and notes.
-
-    Raises:
-        BadInputError: the file cannot be read as audio, or holds no samples.
-        MissingExtraError: neither library is installed.
     """
     notes: list[str] = []
     try:
@@ -145,12 +127,11 @@ def _numbers(path: Path, samples: NDArray[np.float32], notes: list[str]) -> NDAr
     """The samples, with silence in place of NaN and infinity."""
     import numpy as np
 
-    if not len(samples):
-        raise BadInputError(f"{path} holds no sound (0 samples)")
     is_number = np.isfinite(samples)
+    if not is_number.any():
+        why = "its samples are not numbers" if len(samples) else "0 samples"
+        raise BadInputError(f"{path} holds no sound: {why}")
     if not is_number.all():
-        if not is_number.any():
-            raise BadInputError(f"{path} holds no sound: its samples are not numbers")
         notes.append(f"{(~is_number).sum():,} samples are not numbers, and were taken as silence")
         samples = np.where(is_number, samples, np.float32(0))
     if (peak := np.abs(samples).max()) > _LOUDEST:
@@ -193,8 +174,6 @@ def write_audio(path: Path, samples: Any, rate: int) -> float:
     mono = np.asarray(samples, dtype=np.float32).reshape(-1)
     pcm = (np.nan_to_num(mono).clip(-1, 1) * 32767).astype("<i2")
     with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate)
+        file.setparams((1, 2, rate, 0, "NONE", ""))
         file.writeframes(pcm.tobytes())
     return len(mono) / rate

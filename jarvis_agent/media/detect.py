@@ -8,6 +8,7 @@ formats of text, and recordings if PyAV is missing.
 
 from __future__ import annotations
 
+import logging
 import mimetypes
 import re
 import stat
@@ -24,6 +25,8 @@ from jarvis_agent.core.images import identified, is_heic
 from jarvis_agent.core.tasks.spec import Modality
 from jarvis_agent.media.encodings import certain_encoding, find_encoding
 from jarvis_agent.media.video import open_container
+
+logger = logging.getLogger(__name__)
 
 PDF, HTML, EPUB, RTF = "application/pdf", "text/html", "application/epub+zip", "application/rtf"
 SRT, MARKDOWN = "application/x-subrip", "text/markdown"
@@ -51,17 +54,11 @@ _SUFFIXES = {
     ".csv": "text/csv",
     ".tsv": "text/tab-separated-values",
     ".json": "application/json",
-    ".markdown": MARKDOWN,
-    ".md": MARKDOWN,
-    ".vtt": SRT,
-    ".srt": SRT,
-    ".htm": HTML,
-    ".xhtml": HTML,
-    ".html": HTML,
-    ".obj": "model/obj",
-    ".stl": "model/stl",
+    **dict.fromkeys((".markdown", ".md"), MARKDOWN),
+    **dict.fromkeys((".vtt", ".srt"), SRT),
+    **dict.fromkeys((".htm", ".xhtml", ".html"), HTML),
+    **{f".{name}": f"model/{name}" for name in ("obj", "stl", "ply")},
     ".glb": "model/gltf-binary",
-    ".ply": "model/ply",
     ".pdf": PDF,
     ".docx": DOCX,
     ".pptx": PPTX,
@@ -74,14 +71,10 @@ _SUFFIXES = {
     ".xlsb": XLSB,
     ".ods": ODS,
     ".svg": "image/svg+xml",
-    ".heic": "image/heic",
-    ".webp": "image/webp",
-    ".png": "image/png",
+    **{f".{name}": f"image/{name}" for name in ("heic", "webp", "png")},
     ".jpg": "image/jpeg",
     ".m4a": "audio/mp4",
-    ".wav": "audio/wav",
-    ".flac": "audio/flac",
-    ".ogg": "audio/ogg",
+    **{f".{name}": f"audio/{name}" for name in ("wav", "flac", "ogg")},
     ".weba": "audio/webm",
     ".mka": "audio/x-matroska",
     ".caf": "audio/x-caf",
@@ -142,7 +135,12 @@ def detect_media_type(path: Path) -> tuple[Modality, str]:
         InputError: the file is missing, empty, unreadable, not a regular file, or of an unknown type.
     """
     try:
-        _require_regular_file(path)
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(f"{path} is a directory; name a file in it")
+        if not stat.S_ISREG(mode):
+            # Opening a pipe without a writer blocks forever.
+            raise InputError(f"{path} is a pipe, a socket or a device; store what it gives in a file")
         with path.open("rb") as file:
             return detect_content(file, path)
     except FileNotFoundError as error:
@@ -152,15 +150,10 @@ def detect_media_type(path: Path) -> tuple[Modality, str]:
 
 
 def detect_suffix(content: bytes, mime: str | None = None) -> str:
-    """The file suffix for some content, such as ".wav"; `mime` decides where the content does not.
-
-    Returns:
-        "" if neither is known.
-    """
+    """The file suffix for some content, such as ".wav", else that of `mime`, else ""."""
     with suppress(InputError):
         found = detect_content(BytesIO(content), Path("content"))[1]
-        if found != "text/plain" or not mime:
-            mime = found
+        mime = mime if mime and found == "text/plain" else found
     return SUFFIXES.get(mime or "") or mimetypes.guess_extension(mime or "") or ""
 
 
@@ -182,15 +175,6 @@ def _kind_of(mime: str) -> Modality:
     return _KINDS.get(mime) or _KINDS.get(mime.partition("/")[0], "file")
 
 
-def _require_regular_file(path: Path) -> None:
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise InputError(f"{path} is a directory; name a file in it")
-    if not stat.S_ISREG(mode):
-        # Opening a pipe without a writer blocks forever.
-        raise InputError(f"{path} is a pipe, a socket or a device; store what it gives in a file")
-
-
 def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
     """As `detect_media_type`, for an open file. Of `path` the name alone counts."""
     head = file.read(_HEAD_BYTES)
@@ -206,7 +190,9 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
     if encoding is not None:
         return _of_text(head.decode(encoding, "replace"), file, path)
     if head.startswith(b"\xd0\xcf\x11\xe0"):
-        return ("table", XLS) if _contains(file, "Workbook".encode("utf-16-le")) else ("file", OLE)
+        file.seek(0)
+        is_table = "Workbook".encode("utf-16-le") in file.read(_SEARCHED_BYTES)
+        return ("table", XLS) if is_table else ("file", OLE)
     if head.startswith(b"PK\3\4"):
         mime = _of_archive(head, file)
         return _kind_of(mime), mime
@@ -222,11 +208,6 @@ def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
         return _by_name(path.name)
     is_named_image = (mimetypes.guess_type(path.name)[0] or "").startswith("image/")
     return (_of_image(file, path) if is_named_image else None) or ("text", "text/plain")
-
-
-def _contains(file: BinaryIO, part: bytes) -> bool:
-    file.seek(0)
-    return part in file.read(_SEARCHED_BYTES)
 
 
 def _of_archive(head: bytes, file: BinaryIO) -> str:
@@ -255,12 +236,11 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
     try:
         with open_container(file) as container:
             name = container.format.name.split(",")[0]
-            covers = [
-                stream.disposition & stream.disposition.attached_pic for stream in container.streams.video
-            ]
-            kind: Modality = "audio" if all(covers) else "video"
+            pictures = container.streams.video
+            is_cover = (one.disposition & one.disposition.attached_pic for one in pictures)
+            kind: Modality = "audio" if all(is_cover) else "video"
             # A picture that is too large to be identified must not count as a video.
-            if name.endswith("_pipe") or not (container.streams.audio or container.streams.video):
+            if name.endswith("_pipe") or not (container.streams.audio or pictures):
                 return None
             if name not in _SIGNED:
                 for packet in islice(container.demux(), 3):
@@ -268,6 +248,7 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
     except MissingExtraError:
         return known if (known := _by_name(path.name))[0] in ("audio", "video") else None
     except Exception:  # PyAV raises errors of many types for other files.
+        logger.debug("%s is no recording", path, exc_info=True)
         return None
     subtype = _RECORDINGS.get(name, f"x-{name}")
     if name == "matroska" and b"webm" in head[:64]:

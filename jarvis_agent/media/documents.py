@@ -20,7 +20,6 @@ from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -52,20 +51,20 @@ _PART = re.compile(
 _HIDDEN = frozenset({"delText", "instrText", "Fallback", "tracked-changes", "annotation", "note-citation"})
 _SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n"}
 
-_DPI = 150
-"""Dots per inch of rendered pages; a page of A4 has two million pixels."""
+_CUE = re.compile(r"(?m)^(?:(?:.*\n)?.*-->.*|(?:WEBVTT|NOTE).*)$|<[^<>\n]*>|\{\\[^{}\n]*\}")
+"""What is not spoken of subtitles: numbers with the times in the next line, headings, and marks."""
 
-_PDFIUM = fork_safe(threading.Lock())
-"""PDFium does one thing at a time in a process."""
+_DPI = 150  # dots per inch of rendered pages; a page of A4 has two million pixels
+_PDFIUM = fork_safe(threading.Lock())  # PDFium does one thing at a time in a process
 
 
 def load_text(
-    path: Path, *, with_markup: bool = False, scanned: Mapping[int, str] = MappingProxyType({})
+    path: Path, *, with_markup: bool = False, scans: dict[int, str] | None = None
 ) -> tuple[str, list[str]]:
     """Read a document or a text. Blocks; stops between pages when `run_cpu_bound` is cancelled.
 
     Args:
-        scanned: the texts of pages of a PDF file that have none themselves, by number from 1.
+        scans: the texts of scanned pages of a PDF file by number from 1; "" is put for others.
 
     Returns:
         The text, without markup and time codes unless those of a text are wanted, and notes on what was left
@@ -81,40 +80,41 @@ def load_text(
     if with_markup and mime in (detect.MARKDOWN, detect.SRT):
         load = _plain
     if mime == detect.PDF:
-        load = partial(_pdf, scanned=scanned)
+        load = partial(_pdf, scans={} if scans is None else scans)
     pieces, notes, size = list[str](), list[str](), 0
-    try:
-        with closing(load(path, notes)) as parts:
-            for piece in parts:
-                check_cancelled()
-                size += len(piece)
-                if size > MAX_CHARS:
-                    raise InputError(f"{path} has more than {MAX_CHARS:,} characters; give a part of it")
-                pieces.append(piece)
-    except (InputError, BadInputError, CancelledError):
-        raise
-    except Exception as error:  # The parsers raise errors of any type for broken files.
-        if "password" in str(error).lower():
-            raise InputError(f"{path} is encrypted; give a copy without a password") from error
-        message = f"{path} cannot be read as {name}: {describe_error(error)}; open and save it again"
-        raise InputError(message) from error
+    with _errors_named(path, name), closing(load(path, notes)) as parts:
+        for piece in parts:
+            check_cancelled()
+            size += len(piece)
+            if size > MAX_CHARS:
+                raise InputError(f"{path} has more than {MAX_CHARS:,} characters; give a part of it")
+            pieces.append(piece)
     if not (text := "\n".join(pieces).strip()):
         raise InputError(f"{path} holds no text; if its pages are scans, give them as images and read those")
     return text, notes
 
 
 @contextmanager
+def _errors_named(path: Path, name: str) -> Iterator[None]:
+    """Turn what the parsers raise for broken files, errors of any type, into an InputError."""
+    try:
+        yield
+    except (InputError, BadInputError, CancelledError):
+        raise
+    except Exception as error:
+        if "password" in str(error).lower():
+            raise InputError(f"{path} is encrypted; give a copy without a password") from error
+        message = f"{path} cannot be read as {name}: {describe_error(error)}; open and save it again"
+        raise InputError(message) from error
+
+
+@contextmanager
 def _opened_pdf(path: Path) -> Iterator[Any]:
     """An opened PDF file; what PDFium cannot read becomes an InputError."""
-    from pypdfium2 import PdfDocument, PdfiumError
+    from pypdfium2 import PdfDocument
 
-    try:
-        with _PDFIUM, closing(PdfDocument(path)) as document:
-            yield document
-    except (PdfiumError, OSError) as error:
-        if "password" in str(error):
-            raise InputError(f"{path} is encrypted; give a copy without a password") from error
-        raise InputError(f"{path} cannot be read as a PDF file: {error}; open and save it again") from error
+    with _errors_named(path, "a PDF file"), _PDFIUM, closing(PdfDocument(path)) as document:
+        yield document
 
 
 def count_pages(path: Path) -> int:
@@ -157,20 +157,8 @@ def _plain(path: Path, notes: list[str]) -> Iterator[str]:
     yield text
 
 
-def find_scans(path: Path) -> list[int]:
-    """The numbers of the pages of a PDF file that show something, but have no text. Raises InputError."""
-    from pypdfium2 import PdfiumError
-
-    numbers: list[int] = []
-    with _opened_pdf(path) as document:
-        for number in range(1, len(document) + 1):
-            with suppress(PdfiumError):
-                numbers += [number] if _page_text(document, number) is None else []
-    return numbers
-
-
 def _page_text(document: Any, number: int) -> str | None:
-    """The text of a page; None if it shows something else. Raises PdfiumError if it is damaged."""
+    """The text of a page; None if it shows something, but has no text. PdfiumError: it is damaged."""
     with closing(document[number - 1]) as page, closing(page.get_textpage()) as content:
         # PDFium marks a hyphen that only the line break needs.
         text = re.sub("[\x02\ufffe]\\s*", "", content.get_text_range())
@@ -178,12 +166,11 @@ def _page_text(document: Any, number: int) -> str | None:
         return None if not text and any(page.get_objects()) else text
 
 
-def _pdf(path: Path, notes: list[str], scanned: Mapping[int, str]) -> Iterator[str]:
+def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
     """The text of each page. Scanned and damaged ones are named."""
     from pypdfium2 import PdfiumError
 
-    kinds: dict[str, list[int]] = {"damaged": [], "without text, as in a scan": [], "": []}
-    damaged, empty, read = kinds.values()
+    damaged = list[int]()
     with _opened_pdf(path) as document:
         count = len(document)
         for number in range(1, count + 1):
@@ -192,19 +179,19 @@ def _pdf(path: Path, notes: list[str], scanned: Mapping[int, str]) -> Iterator[s
             except PdfiumError:
                 damaged.append(number)
                 continue
-            if text is None:
-                (read if scanned.get(number) else empty).append(number)
-            yield text or scanned.get(number, "")
+            yield scans.setdefault(number, "") if text is None else text
     if len(damaged) == count:
         raise InputError(f"{path} cannot be read as a PDF file: every page is damaged")
-    for what, numbers in kinds.items():
+    for form, numbers in (
+        ("left out of {count} pages: {places} (damaged)", damaged),
+        (
+            "left out of {count} pages: {places} (without text, as in a scan)",
+            [n for n in scans if not scans[n]],
+        ),
+        ("scanned pages were read: {places}", [n for n in scans if scans[n]]),
+    ):
         places = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
-        if numbers:
-            notes.append(
-                f"left out of {count} pages: {places} ({what})"
-                if what
-                else f"scanned pages were read: {places}"
-            )
+        notes += [form.format(count=count, places=places)] if numbers else []
 
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
@@ -260,29 +247,18 @@ def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
     from markdown_it import MarkdownIt
 
     (text,) = _plain(path, notes)
-    for block in MarkdownIt("commonmark").enable("table").parse(text):
-        if block.type in ("fence", "code_block"):
-            yield block.content
-        for piece in block.children or ():
-            if piece.type.endswith("break"):
-                piece.content = "\n"
-        yield "".join(piece.content for piece in block.children or () if piece.type != "html_inline")
+    page = MarkdownIt("commonmark").enable("table").render(text).replace("<pre>", "\n<pre>")
+    yield _text_of(page.encode(), "", "utf-8")
 
 
 def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
     """The spoken lines of SubRip or WebVTT, without numbers, times and marks."""
     (text,) = _plain(path, notes)
-    lines = re.sub(r"<[^<>\n]*>|\{\\[^{}\n]*\}", "", text.replace("-->", "\0")).splitlines()
-    following = [*lines[1:], ""]
-    yield "\n".join(
-        html.unescape(line.strip())
-        for line, after in zip(lines, following, strict=True)
-        if line.strip() and "\0" not in line + after and not line.startswith(("WEBVTT", "NOTE"))
-    )
+    yield _lines(html.unescape(_CUE.sub("", text)))
 
 
 def _html(path: Path, notes: list[str]) -> Iterator[str]:
-    yield _text_of(_markup(path, "HTML"))
+    yield _lines(_text_of(_markup(path, "HTML")))
 
 
 def _markup(path: Path, name: str) -> bytes:
@@ -293,14 +269,14 @@ def _markup(path: Path, name: str) -> bytes:
     return content
 
 
-def _text_of(page: bytes) -> str:
+def _text_of(page: bytes, between: str = " ", encoding: str | None = None) -> str:
+    """The text of HTML. With nothing `between` elements, the words of paragraphs on one line are joined."""
     from bs4 import BeautifulSoup
 
     # Tags that never end take the parser a time that grows with the square of their number.
     end = page.rfind(b">") + 1
-    page = page[:end] + page[end:].partition(b"<")[0]
-    # Without a separator, the last word of a paragraph and the first of the next one become one word.
-    return _lines(BeautifulSoup(page, "html.parser").get_text(" "))
+    whole = page[:end] + page[end:].partition(b"<")[0]
+    return BeautifulSoup(whole, "html.parser", from_encoding=encoding).get_text(between)
 
 
 def _epub(path: Path, notes: list[str]) -> Iterator[str]:
@@ -319,7 +295,7 @@ def _epub(path: Path, notes: list[str]) -> Iterator[str]:
         names = [posixpath.normpath(posixpath.join(posixpath.dirname(package), name)) for name in chapters]
         if "META-INF/rights.xml" in archive.namelist():
             raise InputError(f"{path} is encrypted (DRM); give a copy without copy protection")
-        yield from (_text_of(content) for _, content in _unpacked(path, archive, names))
+        yield from (_lines(_text_of(content)) for _, content in _unpacked(path, archive, names))
 
 
 class _Archive(io.FileIO):

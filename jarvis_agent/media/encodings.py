@@ -28,11 +28,8 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _EBCDIC = ["cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140"]
 """Encodings of mainframes, in which any bytes are letters."""
 
-_SHORTEST = 8
-"""Fewest characters of a text in UTF-16 without a mark: a few bytes may be anything."""
-
-_SAMPLE = 65_536
-"""Bytes by which an encoding is guessed."""
+_SHORTEST = 8  # fewest characters of a text in UTF-16 without a mark: a few bytes may be anything
+_SAMPLE = 65_536  # bytes by which an encoding is guessed
 
 
 def decode_text(content: bytes) -> tuple[str, list[str]]:
@@ -79,20 +76,14 @@ def _guess(sample: bytes) -> tuple[str, list[str]]:
         return round(match.chaos, 1), not is_common, -round(match.coherence, 1), place
 
     whole = sample[: len(sample) // 2 * 2] if is_wide else sample
-    matches = [
-        match
-        for match in from_bytes(whole, cp_exclusion=_EBCDIC)
-        if match.encoding.startswith("utf") == is_wide
-    ]
-    if not matches or not _is_plausible(str(best := min(matches, key=rank)), is_wide):
+    matches = from_bytes(whole, cp_exclusion=_EBCDIC)
+    plausible = [match for match in matches if match.encoding.startswith("utf") == is_wide]
+    best = min(plausible, key=rank, default=None)
+    if best is None or not _is_plausible(str(best), is_wide):
         raise UnicodeDecodeError("text", sample[:16], 0, 1, "no known encoding fits")
-    return best.encoding, [f"the encoding {_label(best.encoding)} was assumed"]
-
-
-def _label(encoding: str) -> str:
-    """An encoding as people know it: Windows-1252 for "cp1252"."""
-    is_windows = encoding.startswith(("cp125", "cp874"))
-    return f"Windows-{encoding[2:]}" if is_windows else encoding.upper().replace("_", "-")
+    is_windows = best.encoding.startswith(("cp125", "cp874"))
+    label = f"Windows-{best.encoding[2:]}" if is_windows else best.encoding.upper().replace("_", "-")
+    return best.encoding, [f"the encoding {label} was assumed"]
 
 
 def _is_plausible(text: str, is_wide: bool) -> bool:

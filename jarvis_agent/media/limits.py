@@ -18,6 +18,7 @@ from typing import Any, Literal
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.images import identified
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import probe_audio
 from jarvis_agent.media.tables import table_shape
@@ -35,13 +36,6 @@ _TASK_LIMITS: tuple[tuple[str, dict[Measure, int]], ...] = (
     # A model reads the input once for each label.
     ("zero-shot-classification", {"characters": 100_000, "texts": 200}),
     ("zero-shot-image-classification zero-shot-object-detection", {"texts": 200, "pixels": 64_000_000}),
-    # Several copies of the whole image are in memory before a model's size is reached.
-    ("image-classification object-detection keypoint-detection edit-image", {"pixels": 64_000_000}),
-    ("image-feature-extraction visual-question-answering image-text-to-text", {"pixels": 64_000_000}),
-    ("image-to-image image-to-video image-to-3d image-text-to-image", {"pixels": 64_000_000}),
-    ("image-text-to-video canny-text-to-image hed-text-to-image", {"pixels": 64_000_000}),
-    ("mlsd-text-to-image scribble-text-to-image depth-text-to-image", {"pixels": 64_000_000}),
-    ("normal-text-to-image openpose-text-to-image seg-text-to-image", {"pixels": 64_000_000}),
     ("crop-image resize-image", {"pixels": 100_000_000}),  # they make an image small enough for the others
     # A larger page is illegible in the size in which a model reads it.
     ("image-to-text document-question-answering", {"pixels": 40_000_000}),
@@ -58,7 +52,15 @@ _TASK_LIMITS: tuple[tuple[str, dict[Measure, int]], ...] = (
     ("tabular-classification tabular-regression time-series-forecasting", {"rows": 100_000}),
 )
 
-TASK_LIMITS = {task: limits for tasks, limits in _TASK_LIMITS for task in tasks.split()}
+TASK_LIMITS: dict[str, dict[Measure, int]] = {
+    # Several copies of the whole image are in memory before a model's size is reached.
+    **{
+        task: {"pixels": 64_000_000}
+        for task, spec in TASKS.items()
+        if "image" in (a.kind for a in spec.inputs)
+    },
+    **{task: limits for tasks, limits in _TASK_LIMITS for task in tasks.split()},
+}
 """What a model on this machine takes at most, by task: more needs many gigabytes or much time.
 
 `characters` are those of all texts, `texts` and `images` the items of a list. Settings limit files further.
@@ -96,11 +98,7 @@ def check_inputs(inputs: Mapping[str, Any], settings: Settings) -> None:
 
 
 def image_size(path: Path) -> tuple[int, int]:
-    """The width and height of an image in pixels as its header states them, not turned upright.
-
-    Raises:
-        InputError: the header is unreadable.
-    """
+    """Width and height of an image in pixels by its header, not turned upright. Raises InputError."""
     try:
         with identified(path) as image:
             return image.size

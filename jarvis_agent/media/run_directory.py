@@ -36,12 +36,9 @@ class RunDirectory:
         self._lock = fork_safe(threading.RLock())
 
     def prepare(self) -> None:
-        """Create the directory, so that a wrong output directory is reported before any work is done.
+        """Create the directory, so that a wrong output directory is an InputError before any work is done.
 
         Files of an interrupted run are kept, and their names are not reused.
-
-        Raises:
-            InputError: the directory cannot be created.
         """
         try:
             with self._lock:
@@ -69,11 +66,7 @@ class RunDirectory:
         return self.path / name
 
     def save_input(self, content: bytes, mime: str) -> Path:
-        """Write a file named after its content, so that a resumed plan finds it under the same name.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Write a file named after its content, so that a resumed plan finds it under the same name."""
         digest = hashlib.sha256(content).hexdigest()[:12]
         path = self.path / f"input-{digest}{detect_suffix(content, mime)}"
         self.prepare()
@@ -108,11 +101,7 @@ class AttemptFiles:
         self._lock = fork_safe(threading.Lock())
 
     def new_path(self, suffix: str) -> Path:
-        """A path for a file of this attempt.
-
-        Raises:
-            AttemptTimeoutError: the attempt is over.
-        """
+        """A path for a file of this attempt. Raises AttemptTimeoutError: the attempt is over."""
         # Outside the lock: this may wait for a disk, and `rollback` must not wait.
         path = self._new_path(suffix)
         with self._lock:
@@ -129,9 +118,7 @@ class AttemptFiles:
 
     def cleanup(self) -> None:
         """Delete the files if the attempt was rolled back; otherwise do nothing."""
-        with self._lock:
-            paths = list(self._paths) if self._is_over else []
-        for path in paths:
+        for path in self._paths if self._is_over else ():  # which gets no more
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:

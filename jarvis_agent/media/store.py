@@ -23,7 +23,7 @@ from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_errors
 from jarvis_agent.media.detect import PDF, kind_by_name
-from jarvis_agent.media.documents import MAX_CHARS, find_scans, load_text, render_pages
+from jarvis_agent.media.documents import MAX_CHARS, load_text, render_pages
 from jarvis_agent.media.download import fetch
 from jarvis_agent.media.limits import check_limits
 from jarvis_agent.media.run_directory import RunDirectory
@@ -31,14 +31,16 @@ from jarvis_agent.media.run_directory import RunDirectory
 logger = logging.getLogger(__name__)
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
-_MOST_SCANS = 50
-"""Scanned pages of a document that are read."""
+_MOST_SCANS = 50  # scanned pages of a document that are read
 _TEXTS = frozenset({"text", "table", "data", "file"})
 """Kinds of files that stand for their text in an argument that is a text."""
 
 
 class ResourceStore:
     """Finds and opens the files that a run may read. `directory` is where downloads and results go.
+
+    Its methods raise an InputError for what is missing, unreadable, too large or of another kind, and a
+    ForbiddenError for what this run may not read.
 
     store = ResourceStore(settings)
     await store.grant("cat.jpg")                        # the user attached it
@@ -60,12 +62,7 @@ class ResourceStore:
         self._decoding = asyncio.Lock()
 
     async def grant(self, name: str) -> Resource:
-        """Allow a file, URL or data URI that the user gives, and return it as a Resource.
-
-        Raises:
-            InputError: it cannot be read or fetched.
-            ForbiddenError: the settings forbid paths in requests (a server), or the URL is private.
-        """
+        """Allow a file, URL or data URI that the user gives, and return it as a Resource."""
         if is_data_url(name):
             return await self._decode(name, "")
         with name_errors(self.access.shown(name)):
@@ -120,10 +117,9 @@ class ResourceStore:
         for each in names:
             with suppress(InputError):
                 files += [await self.grant(each)] if len(files) < room else []
-        if len(files) == len(names):
-            return (files, []) if names else None
         why = f"a request has at most {room}" if len(files) == room else "the others cannot be read"
-        return files, [f"{len(files)} of the {len(names)} files of “{name}” are used; {why}"]
+        note = f"{len(files)} of the {len(names)} files of “{name}” are used; {why}"
+        return (files, [note] if len(files) < len(names) else []) if names else None
 
     async def grant_outputs(self, answer: str) -> list[Resource]:
         """Allow the files of earlier runs that an answer of this chat names, but for clients of a server."""
@@ -143,11 +139,7 @@ class ResourceStore:
                     self.access.allow(resource.name, resource)
 
     async def grant_block(self, block: Mapping[str, Any]) -> Resource:
-        """Store a content block of a message (image, audio, video, file) as a file of this run.
-
-        Raises:
-            InputError: the block holds no file, or data of an unknown type.
-        """
+        """Store a content block of a message (image, audio, video, file) as a file of this run."""
         block = file_block(block)
         url, data, text, mime = (
             str(block.get(field) or "") for field in ("url", "base64", "text", "mime_type")
@@ -182,10 +174,6 @@ class ResourceStore:
 
         A video stands for its sound, a PDF file for the pictures of its pages. For "file" that is any file,
         or one with the text, without the limits on pixels and seconds, since it is not decoded.
-
-        Raises:
-            InputError: the file is missing, too large, or of another kind.
-            ForbiddenError: this run may not read the file or URL.
         """
         resource = value if isinstance(value, Resource) else await self._lookup(str(value).strip())
         if kind == "audio" and resource.kind == "video":
@@ -197,8 +185,10 @@ class ResourceStore:
                 notes.extend(left_out)
             resource = Resource(kind="image", path=pages, mime="image/tiff", name=resource.name)
         if resource.kind not in split_kind(kind) and kind in MEDIA - {"file"}:
-            wrong = f"{resource.path or value} is {_article(resource.kind)}"
-            raise InputError(f"{wrong}, and {_article(kind)} is needed")
+            own, needed = (
+                f"{'an' if one[0] in 'aeiou' else 'a'} {one} file" for one in (resource.kind, kind)
+            )
+            raise InputError(f"{resource.path or value} is {own}, and {needed} is needed")
         if kind != "file":
             await asyncio.to_thread(check_limits, resource, self.settings)
         elif resource.path is None:
@@ -214,14 +204,10 @@ class ResourceStore:
 
         A value that is only a name may be that of any readable file. In a longer text, those of allowed files
         count that the task is not `given` in other arguments. What was assumed is added to `notes`.
-
-        Raises:
-            InputError: a file is missing, its text cannot be read, or the whole is too long.
         """
         file = value if isinstance(value, Resource) else await self._find_text(value.strip())
         if file is not None and file.path is not None and file.text is None and file.kind in _TEXTS:
-            scanned = await self._read_scans(file.path) if file.mime == PDF else {}
-            text, read = await run_cpu_bound(partial(load_text, file.path, scanned=scanned))
+            text, read = await self._load(file.path)
             if notes is not None:
                 notes.extend(note for note in read if note not in notes)
             return text
@@ -229,17 +215,21 @@ class ResourceStore:
             return value.as_text()
         return value if file is not None else await self.with_contents(value, given, notes)
 
-    async def _read_scans(self, path: Path) -> dict[int, str]:
-        """The texts of the scanned pages of a PDF file by number, if something here reads them."""
-        if self.read_page is None:
-            return {}
-        texts: dict[int, str] = {}
-        for number in (await run_cpu_bound(find_scans, path))[:_MOST_SCANS]:
-            page = await asyncio.to_thread(self.directory.new_path, ".tiff", f"page-{number}")
-            await run_cpu_bound(render_pages, path, page, self.settings.max_pixels, number)
-            texts[number] = await self.read_page(Resource(kind="image", path=page, mime="image/tiff"))
-            await asyncio.to_thread(page.unlink, missing_ok=True)
-        return texts
+    async def _load(self, path: Path) -> tuple[str, list[str]]:
+        """As `load_text`, with the scanned pages of a PDF file if something here reads them."""
+        scans: dict[int, str] = {}
+        load = partial(load_text, path, scans=scans)
+        with suppress(InputError):  # a file with nothing but scans has no text yet
+            loaded = await run_cpu_bound(load)
+            if not scans or self.read_page is None:
+                return loaded
+        if self.read_page is not None:
+            for number in [*scans][:_MOST_SCANS]:
+                page = await asyncio.to_thread(self.directory.new_path, ".tiff", f"page-{number}")
+                await run_cpu_bound(render_pages, path, page, self.settings.max_pixels, number)
+                scans[number] = await self.read_page(Resource(kind="image", path=page, mime="image/tiff"))
+                await asyncio.to_thread(page.unlink, missing_ok=True)
+        return await run_cpu_bound(load)
 
     async def with_contents(
         self, text: str, given: Iterable[str] = (), notes: list[str] | None = None
@@ -254,7 +244,7 @@ class ResourceStore:
         }
         parts = split_names(text, files)
         contents = {name: await self.text_of(files[name], notes=notes) for name in {*parts[1::2]}}
-        parts[1::2] = [contents[name] for name in parts[1::2]]
+        parts[1::2] = map(contents.__getitem__, parts[1::2])
         if len(parts) > 1 and sum(map(len, parts)) > MAX_CHARS:
             raise InputError(
                 f"a text with the files in it has more than {MAX_CHARS:,} characters; name fewer"
@@ -297,16 +287,13 @@ class ResourceStore:
 
     async def _decode(self, data: str, mime: str) -> Resource:
         """Store base64 data or a data URL as a file; one at a time, since it may take much memory."""
+
+        def save() -> Resource:
+            own, content = read_file_data(data, mime, self.settings.max_file_bytes)
+            path = self.directory.save_input(content, own)
+            return describe_file(path, path.name)
+
         async with self._decoding:
-            resource = await asyncio.to_thread(self._save, data, mime)
+            resource = await asyncio.to_thread(save)
         self.grant_resources([resource])
         return resource
-
-    def _save(self, data: str, mime: str) -> Resource:
-        mime, content = read_file_data(data, mime, self.settings.max_file_bytes)
-        path = self.directory.save_input(content, mime)
-        return describe_file(path, path.name)
-
-
-def _article(kind: str) -> str:
-    return f"an {kind} file" if kind[0] in "aeiou" else f"a {kind} file"

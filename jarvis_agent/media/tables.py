@@ -10,23 +10,31 @@ write_table(Path("forecast.csv"), table.columns)
 Titles, comments, units, totals and sources are told from rows by their form alone: by empty cells, and by
 words where the other cells of a column are numbers or dates. A column is numeric if every cell is a number or
 missing ("", "NA", "null", …). Numbers with leading zeros or over 15 digits are identifiers and stay text.
+What is missing, damaged, too large, or no table is a `BadInputError`.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
-import unicodedata
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, dropwhile, islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.text import brief_text
-from jarvis_agent.media.table_rows import Row, read_lines
+from jarvis_agent.media.encodings import find_encoding
+
+Row = list[str]
+"""The cells of a line as they were written; [] for an empty line."""
 
 Cell = str | float | int | None
 """The value of a cell; None if it is empty."""
@@ -34,11 +42,14 @@ Cell = str | float | int | None
 Columns = dict[str, list[Cell]]
 """Columns of equal length by name."""
 
-MAX_ROWS, MAX_CELLS = 1_000_000, 20_000_000
-"""Maximum numbers of rows and of cells; each takes about 150 bytes of memory."""
+MAX_ROWS, MAX_CELLS, MAX_LINE = 1_000_000, 20_000_000, 1_000_000
+"""Maximum numbers of rows, of cells (each takes about 150 bytes of memory), and of characters in a line."""
 
 _TITLES, _FOOTER, _SAMPLE, _SUMMED = 100, 8, 200, 1000
 """Most lines above a header, of a footer, by which the form of a column is told, and above a total."""
+
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+"""How ZIP archives (XLSX, XLSB, ODS) and compound files (XLS) begin."""
 
 _RULE = re.compile(r"\s+|[-=+|:\s]{3,}")
 _MISSING = re.compile(r"|[-–—]|n/?a|nan|none|null|#([A-Z0-9/ÄÖÜÉ]+[!?]|N/?[AVD]|#+)", re.IGNORECASE)
@@ -51,20 +62,22 @@ _DATE = re.compile(
 _FIGURES = re.compile(r"\W*[0-9]([0-9_]|[^\w;|]|[eE][+-]?[0-9])*")
 _YEAR = re.compile("[12][0-9]{3}")
 
-_GROUPS = {".": ", '", ",": ". '"}
-"""What separates thousands, by decimal sign."""
-
-_NUMBERS = {
+_NUMBERS = {  # by decimal sign, with what separates thousands
     sign: re.compile(
         rf"(?=[+-]?\{sign}?[0-9])(?!\+[0-9 ]{{7,}}$)[+-]?"
         rf"([0-9]*(?=\{sign})|0|[1-9][0-9]{{0,14}}|[1-9][0-9]{{0,2}}([{marks}][0-9]{{2,3}}){{0,5}}[{marks}][0-9]{{3}})"
         rf"(\{sign}[0-9]*([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?"
     )
-    for sign, marks in _GROUPS.items()
+    for sign, marks in {".": ", '", ",": ". '"}.items()
 }
 _PLAIN = {".": str.maketrans("", "", ", '"), ",": str.maketrans(",", ".", ". '")}
 _MARKS = str.maketrans("\u00a0\u202f\u2009\u2212\u2019", "   -'")
 """Other spaces, the minus sign, and the apostrophe of Swiss numbers."""
+
+_CURRENCY = "$£¥฿\u20a0-\u20cf"
+_UNIT = re.compile(rf" ?[%{_CURRENCY}](?! ?[0-9])|(?<![0-9])(?<![0-9] )[%{_CURRENCY}] ?")
+_NEGATIVE = re.compile(r"^\( ?(.+?) ?\)$|^(.*[.,].*)-$")
+"""As accountants write negative numbers; but "5-" may be a grade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +90,7 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    """Read a CSV file, or the first sheet of a workbook that has cells.
-
-    Raises:
-        BadInputError: the file is missing, empty, too large, damaged, or not a table.
-    """
+    """Read a CSV file, or the first sheet of a workbook that has cells."""
     cells, rest, delimiter, notes = _read(path)
     rows = len(next(iter(cells.values()), []))
     if rest or rows > MAX_ROWS:
@@ -91,26 +100,19 @@ def read_table(path: Path) -> Table:
         raise BadInputError(f"{path.name} is empty; its first line must name the columns")
     if not rows:
         raise BadInputError(f"{path.name} has no rows after its first line, which names the columns")
-    columns, doubts = _values(cells, delimiter)
-    return Table(columns, cells, [*notes, *doubts])
+    return Table(_values(cells, delimiter, notes), cells, notes)
 
 
 def table_shape(path: Path) -> tuple[int, list[str], list[str]]:
-    """The number of rows of a table of any size, the names of its columns, and notes on lines left out.
-
-    Raises:
-        BadInputError: the file is missing, damaged or not text, or has a line that is too long.
-    """
+    """The number of rows of a table of any size, the names of its columns, and notes on lines left out."""
     cells, rest, _, notes = _read(path)
     return len(next(iter(cells.values()), [])) + rest, [*cells], notes
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
-    """Write columns as CSV: UTF-8, commas, a header line, and empty cells for None.
+    """Write columns as CSV: UTF-8, commas, a header line, and empty cells for None. Raises OSError.
 
-    Raises:
-        ValueError: the columns differ in length.
-        OSError: the file cannot be written.
+    Columns of different length are a ValueError.
     """
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -120,7 +122,19 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
 
 def _read(path: Path) -> tuple[dict[str, list[str]], int, str, list[str]]:
     """The columns as they were written, the number of lines beyond the limits, the delimiter, and notes."""
-    read, delimiter, notes = read_lines(path)
+    notes, delimiter = list[str](), ","
+    try:
+        content = path.read_bytes()
+        if content.startswith(_WORKBOOKS):
+            read = _sheet(path, notes)
+        else:
+            encoding, assumed = find_encoding(content)
+            notes += assumed
+            read, delimiter = _lines_of_text(content, encoding, path.name)
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path.name} is not text; export the table as CSV") from error
     lines, cells, is_apart = list[Row](), 0, False
     apart: set[int] = set()  # the identities of the rows after an empty line
     for line in read:
@@ -141,6 +155,74 @@ def _read(path: Path) -> tuple[dict[str, list[str]], int, str, list[str]]:
     return _by_name(header, rows, notes), rest, delimiter, notes
 
 
+def _lines_of_text(content: bytes, encoding: str, name: str) -> tuple[Iterator[Row], str]:
+    """The lines of a text, read as they come, and the delimiter. A line may be too long: BadInputError."""
+    text = io.TextIOWrapper(io.BytesIO(content), encoding, errors="replace", newline="")
+    sample = text.read(MAX_LINE)
+    text.seek(0)
+    if stated := re.match(r'"?sep=(.)"?\r?\n', sample, re.IGNORECASE):  # Excel's own line
+        text.readline()
+    delimiter = stated[1] if stated else _find_delimiter(sample)
+    escape = "\\" if re.search(r'[^\\]\\"[^,;\t|\r\n"]', sample) else None  # as databases write
+
+    def physical() -> Iterator[str]:
+        while line := text.readline(MAX_LINE + 1):
+            if len(line) > MAX_LINE:
+                raise BadInputError(
+                    f"{name} has a line of more than {MAX_LINE:,} characters; it is not a table"
+                )
+            yield line
+
+    reader = csv.reader(physical(), delimiter=delimiter, escapechar=escape)
+    return _rows(reader, name, content.count(b'"') % 2 == 1), delimiter
+
+
+def _rows(reader: Any, name: str, has_odd_quotes: bool) -> Iterator[Row]:
+    row: Row = []
+    try:
+        for row in reader:
+            yield row
+        if has_odd_quotes and row and "\n" in row[-1]:
+            raise csv.Error("a quotation mark before it is never closed")
+    except csv.Error as error:
+        raise BadInputError(f"line {reader.line_num} of {name} cannot be read: {error}") from error
+
+
+def _find_delimiter(text: str) -> str:
+    """The delimiter with which most of the first lines have the same number of cells, or a comma."""
+
+    def fitness(delimiter: str) -> int:
+        widths = list[int]()
+        with suppress(csv.Error):
+            rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+            widths.extend(map(len, islice(filter(None, rows), 100)))
+        below = [*dropwhile(lambda width: width == 1, widths)]
+        counts = Counter(width for width in below if width > 1 and 2 * below.count(1) < len(below))
+        return max([*counts.values(), 2 * (delimiter == ",")])
+
+    if "," not in text.partition("\n")[0] and not re.search(r",(?! )|[\t|;]", text):
+        return "\t"  # one column of sentences
+    return max("\t|;,", key=fitness)  # the comma last: it also stands in numbers and texts
+
+
+def _sheet(path: Path, notes: list[str]) -> Iterator[Row]:
+    """The lines of a sheet, read by a process of its own, which the library may end."""
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-P", str(Path(__file__).with_name("workbook.py")), str(path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="utf-8",
+    ) as process:
+        rows = _rows(csv.reader(process.stdout or []), path.name, has_odd_quotes=False)
+        reason, *sheet = next(rows, ["it is damaged, or too large"])
+        yield from rows
+    if process.returncode or not sheet:
+        raise BadInputError(f"{path.name} cannot be read as a workbook: {reason}")
+    if int(sheet[1]) > 1:
+        notes.append(f"the sheet {sheet[0]} was read, the first of {sheet[1]}")
+
+
 def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) -> tuple[Row, list[Row]]:
     """The names of the columns, and the rows; notes say what was assumed and left out."""
     widths = Counter(map(len, lines[:_SAMPLE]))
@@ -158,9 +240,10 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
         start += 1  # units
     left_out, rows = lines[:at] + lines[at + 1 : start], list[Row]()
     repeated = lines[at] if start > at and _compare(header, forms)[0] else None
+    is_figure = forms[:1] in (["date"], ["number"])
     for row in lines[start:]:
-        is_apart = row == repeated or (row[0].startswith("#") and _is_comment(row, forms, width))
-        (left_out if is_apart else rows).append(row)
+        is_comment = row[0].startswith("#") and (len(row) < width or (is_figure and row[0][1:2] == " "))
+        (left_out if row == repeated or (is_comment and _form(row[0])) else rows).append(row)
     end = _find_footer(rows, apart, delimiter)
     left_out += rows[end:]
     if left_out:
@@ -211,18 +294,13 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
 def _is_row(header: Row, below: list[Row], forms: list[str]) -> bool:
     """Whether the first row is one like the others: its numbers are no years, and do not count up."""
     differing, alike = _compare(header, forms)
-    figures = [cell for cell in header if _form(cell) in ("date", "number")]
-    if differing or not alike or not figures:
+    if differing or not alike:
         return False
+    figures = [cell for cell in header if _form(cell) in ("date", "number")]
     if all(map(_YEAR.fullmatch, figures)):
         return any(_YEAR.fullmatch(cell.strip()) for row in below for cell in row)
     first = 1 if 1 < len(figures) < len(header) and figures[0] == "1" else 0
     return len(header) == 1 or figures != [str(first + place) for place in range(len(figures))]
-
-
-def _is_comment(row: Row, forms: list[str], width: int) -> bool:
-    is_sentence = row[0][1:2] == " " and forms[:1] in (["date"], ["number"])
-    return not _MISSING.fullmatch(row[0]) and (len(row) < width or is_sentence)
 
 
 def _find_footer(rows: list[Row], apart: set[int], delimiter: str) -> int:
@@ -242,11 +320,12 @@ def _is_footer(row: Row, above: list[Row], is_apart: bool, delimiter: str) -> bo
     column = [line[0].strip() for line in above if line[0].strip()]
     (kind,), width = _forms([line[:1] for line in above], 1.0), max(len(row), len(above[0]))
     is_dated = kind == "date" or (column and all(map(_YEAR.fullmatch, column)))
-    if is_dated and (form == "text" or (form and is_apart)):
+    is_alone = width > 1 and not others
+    if form and is_apart and (is_dated or kind == "number" or is_alone):
         return True
-    if form and is_apart and (kind == "number" or (width > 1 and not others)):
+    if form == "text" and is_dated:
         return True
-    if form and width > 1 and not others:
+    if form and is_alone:
         return len(label) > max(map(len, column), default=0) and (width > 2 or len(row) == 1)
     if len(above) == _SUMMED or len(above) < 3 or len(others) * len(above) < (4 if kind == "text" else 3):
         return False
@@ -256,7 +335,7 @@ def _is_footer(row: Row, above: list[Row], is_apart: bool, delimiter: str) -> bo
 
 def _is_sum(column: Sequence[str], delimiter: str) -> bool:
     """Whether the last of these cells is the sum of the others, and more than each of them."""
-    cells = [cell for cell in _values({"": column}, delimiter)[0][""] if cell is not None]
+    cells = [cell for cell in _values({"": column}, delimiter, [])[""] if cell is not None]
     numbers = [float(cell) for cell in cells if not isinstance(cell, str)]
     if len(numbers) < max(2, len(cells)) or numbers[-1] <= max(numbers[:-1]):
         return False
@@ -308,43 +387,44 @@ def _length(row: Row) -> int:
     return max((place for place, cell in enumerate(row, 1) if cell.strip()), default=0)
 
 
-def _values(cells: Mapping[str, Sequence[str]], delimiter: str) -> tuple[Columns, list[str]]:
-    """The values of all columns, and notes on numbers that could be read in two ways.
+def _values(cells: Mapping[str, Sequence[str]], delimiter: str, notes: list[str]) -> Columns:
+    """The values of all columns. Numbers that could be read in two ways are noted.
 
     A column whose numbers allow both decimal signs has that of the others, else the usual one of such files.
     """
-    columns: Columns = {name: [cell.strip() or None for cell in column] for name, column in cells.items()}
+    columns: Columns = {}
     numeric = {
         name: {sign: numbers for sign in ".," if (numbers := _numbers(column, sign))}
         for name, column in cells.items()
     }
     certain = {sign for readings in numeric.values() if len(readings) == 1 for sign in readings}
     usual = min(certain) if len(certain) == 1 else "," if delimiter == ";" else "."
-    notes: list[str] = []
     for name, readings in numeric.items():
-        if readings:
-            values = columns[name] = readings.get(usual) or next(iter(readings.values()))
-            for written, value, *others in zip(cells[name], values, *readings.values(), strict=True):
-                is_doubtful = isinstance(value, int) and any(other != value for other in others)
-                if is_doubtful or (value is not None and re.search("[%(]", written)):
-                    notes.append(f"{written.strip()} in the column {name} was read as {value}")
-                    break
-    return columns, notes
+        if not readings:
+            columns[name] = [cell.strip() or None for cell in cells[name]]
+            continue
+        values = columns[name] = readings.get(usual) or next(iter(readings.values()))
+        for written, value, *others in zip(cells[name], values, *readings.values(), strict=True):
+            is_doubtful = isinstance(value, int) and any(other != value for other in others)
+            if is_doubtful or (value is not None and re.search("[%(]", written)):
+                notes.append(f"{written.strip()} in the column {name} was read as {value}")
+                break
+    return columns
 
 
 def _numbers(column: Sequence[str], sign: str) -> list[Cell] | None:
     """The numbers of a column with this decimal sign, and None for missing ones; None if it is text."""
-    if len({*re.findall("[$€£¥₹₩₽]", " ".join(column))}) > 1:  # amounts that cannot be compared
+    if len({*re.findall(f"[{_CURRENCY}]", " ".join(column))}) > 1:  # amounts that cannot be compared
         return None
     plain: list[str] = []
-    for cell in column:
-        text = cell.strip()
+    for text in map(str.strip, column):
         if _MISSING.fullmatch(text):
             plain.append("")
-        elif _NUMBERS[sign].fullmatch(bare := _bare(text)):
-            plain.append(bare.translate(_PLAIN[sign]))
-        else:
+            continue
+        bare = text if text.isdecimal() else _bare(text)
+        if not _NUMBERS[sign].fullmatch(bare):
             return None
+        plain.append(bare.translate(_PLAIN[sign]))
     convert = int if {*"".join(plain)}.isdisjoint(".eE") else float
     values = [convert(text) if text else None for text in plain]
     return [*values] if any(plain) and all(map(math.isfinite, filter(None, values))) else None
@@ -352,14 +432,4 @@ def _numbers(column: Sequence[str], sign: str) -> list[Cell] | None:
 
 def _bare(text: str) -> str:
     """A number without a currency or per cent sign, and with its minus before it; other texts as they are."""
-    if text.isdecimal():
-        return text
-    bare = text.translate(_MARKS)
-    units = [mark for mark in bare if mark == "%" or unicodedata.category(mark) == "Sc"]
-    if len(units) == 1 and not re.search(rf"[0-9] ?{re.escape(units[0])} ?[0-9]", bare):
-        bare = bare.replace(units[0], "").strip()
-    if bare.startswith("(") and bare.endswith(")"):  # as accountants write negative numbers
-        bare = f"-{bare[1:-1].strip()}"
-    elif bare.endswith("-") and ("." in bare or "," in bare):  # "5-" may be a grade
-        bare = f"-{bare[:-1].strip()}"
-    return bare.replace("- ", "-", 1)
+    return _NEGATIVE.sub(r"-\1\2", _UNIT.sub("", text.translate(_MARKS), 1)).replace("- ", "-", 1)

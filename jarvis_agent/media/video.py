@@ -5,7 +5,8 @@
     write_video(Path("new.mp4"), images, 8.0)
     to_mp4(Path("clip.webm"), Path("clip.mp4"))
 
-Videos are written as MP4 with H.264 and AAC, which browsers and phones play.
+Videos are written as MP4 with H.264 and AAC, which browsers and phones play. What cannot be read as a video,
+or has no frames, is a `BadInputError`; without PyAV, everything here raises a `MissingExtraError`.
 """
 
 from __future__ import annotations
@@ -27,12 +28,8 @@ if TYPE_CHECKING:
 MAX_FRAME_PIXELS = 700_000_000
 """Maximum number of pixels over all sampled frames; they take 2 GB."""
 
-_MIN_FRAME_LIMIT = 4096 * 2304
-"""Pixels that every frame may have: the resolution of recorded calls grows."""
-
-_MAX_FPS = 240
-"""Highest frame rate assumed; the number of frames gives the minimum duration."""
-
+_MIN_FRAME_LIMIT = 4096 * 2304  # pixels that every frame may have: the resolution of recorded calls grows
+_MAX_FPS = 240  # highest frame rate assumed; the number of frames gives the minimum duration
 _NEGATIVE = 2**32 - 2**20
 
 _PLAYLISTS = frozenset({"concat", "dash", "hls", "image2", "imf", "rtp", "rtsp", "sap", "sdp", "tty", "whip"})
@@ -62,12 +59,7 @@ def _load_av() -> Any:
 
 @contextmanager
 def open_container(file: Path | BinaryIO) -> Iterator[Any]:
-    """Open a recording with PyAV. Formats that name other files or addresses are refused.
-
-    Raises:
-        av.FFmpegError, OSError, ValueError: it cannot be read.
-        MissingExtraError: PyAV is not installed.
-    """
+    """Open a recording; PyAV's own errors pass. Formats that name other files or addresses are refused."""
     av = _load_av()
     known = ",".join(sorted(av.formats_available - _PLAYLISTS))
     with av.open(file, options={"format_whitelist": known}, metadata_errors="replace") as container:
@@ -76,12 +68,7 @@ def open_container(file: Path | BinaryIO) -> Iterator[Any]:
 
 @contextmanager
 def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[Any]:
-    """Open a video, or any file with sound, with PyAV; its errors in the block become a `BadInputError`.
-
-    Raises:
-        BadInputError: the file cannot be read, or has no frames or no sound.
-        MissingExtraError: PyAV is not installed.
-    """
+    """Open a video, or any file with sound, with PyAV; its errors in the block become a `BadInputError`."""
     av = _load_av()
     form, content = ("a video", "frames") if kind == "video" else ("audio", "sound")
     try:
@@ -96,28 +83,22 @@ def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[An
 
 
 def decoded(container: Any, kind: Literal["video", "audio"], notes: list[str] | None = None) -> Iterator[Any]:
-    """The frames of the first stream of a kind. Damaged parts are left out, with a note.
-
-    Raises:
-        av.FFmpegError: nothing can be decoded.
-    """
-    error, count = None, 0
+    """The frames of the first stream of a kind. Damaged parts are left out, with a note, unless all are."""
+    damage, count = None, 0
     packets = container.demux(getattr(container.streams, kind)[0])
     while True:
         try:
-            packet = next(packets, None)
-            if packet is None:
-                break
-            for frame in packet.decode():
+            for frame in next(packets).decode():
                 count += 1
                 yield frame
-        except _load_av().FFmpegError as damage:
-            error = damage
-    if error is not None:
-        if not count:
-            raise error
-        if notes is not None:
-            notes.append(f"damaged parts of the {kind} were left out")
+        except StopIteration:
+            break
+        except _load_av().FFmpegError as error:
+            damage = error
+    if not count and (damage or kind == "video"):
+        raise damage or BadInputError(f"{container.name} has no frames that can be decoded")
+    if damage is not None and notes is not None:
+        notes.append(f"damaged parts of the {kind} were left out")
 
 
 def _limit_frame_size(video: Any) -> None:
@@ -133,17 +114,10 @@ def _limit_frame_size(video: Any) -> None:
 
 
 def probe_video(path: Path) -> VideoFacts:
-    """Read the properties of a video.
-
-    Raises:
-        BadInputError: the file cannot be read as a video, or has no frames.
-        MissingExtraError: PyAV is not installed.
-    """
+    """Read the properties of a video."""
     with opened(path) as video:
         stream = video.streams.video[0]
-        first = next(decoded(video, "video"), None)
-        if first is None:
-            raise BadInputError(f"{path.name} has no frames that can be decoded")
+        first = next(decoded(video, "video"))
         width, height = (first.width, first.height)[:: -1 if first.rotation % 180 else 1]
         rate = float(stream.average_rate or stream.guessed_rate or 0)
     with opened(path) as video:
@@ -153,19 +127,12 @@ def probe_video(path: Path) -> VideoFacts:
 
 
 def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
-    """At most `count` frames, upright, evenly spread over a video, each with its time in seconds.
-
-    Raises:
-        BadInputError: the file cannot be read as a video, has no frames, or frames that are too large.
-        MissingExtraError: PyAV is not installed.
-    """
+    """At most `count` frames, upright, evenly spread over a video, each with its time in seconds."""
     with opened(path) as video:
-        total = sum(packet.size > 0 for packet in video.demux(video.streams.video[0]))
+        total = measure_packets(video)[1]
     frames, seen = _frames_at(path, count, total)
     if len(frames) < min(count, seen):  # fewer are decoded than a damaged file has packets
         frames, seen = _frames_at(path, count, seen)
-    if not frames:
-        raise BadInputError(f"{path.name} has no frames that can be decoded")
     return frames
 
 
@@ -192,12 +159,7 @@ def _frames_at(path: Path, count: int, total: int) -> tuple[list[tuple[float, Im
 
 
 def write_video(path: Path, images: Iterable[Image], fps: float) -> None:
-    """Write one or more images of one size as MP4; an odd side is cropped by one pixel.
-
-    Raises:
-        MissingExtraError: PyAV is not installed.
-        OSError: the file cannot be written.
-    """
+    """Write one or more images of one size as MP4; an odd side is cropped by one pixel. Raises OSError."""
     av = _load_av()
     rest = iter(images)
     first = next(rest)
@@ -205,7 +167,7 @@ def write_video(path: Path, images: Iterable[Image], fps: float) -> None:
         stream = _add_h264(output, *first.size, Fraction(fps).limit_denominator(1001))
         box = (0, 0, stream.width, stream.height)
         pictures = (image.convert("RGB").crop(box) for image in chain([first], rest))
-        _encode(map(av.VideoFrame.from_image, pictures), output, stream)
+        output.mux(_encoded(map(av.VideoFrame.from_image, pictures), stream))
 
 
 def _add_h264(output: Any, width: int, height: int, rate: Fraction) -> Any:
@@ -218,12 +180,7 @@ def _add_h264(output: Any, width: int, height: int, rate: Fraction) -> Any:
 
 
 def to_mp4(source: Path, target: Path) -> None:
-    """Write a video as MP4. Pictures that `is_mp4` are copied; others, and the sound, are encoded.
-
-    Raises:
-        BadInputError: the source cannot be read as a video.
-        MissingExtraError: PyAV is not installed.
-    """
+    """Write a video as MP4. Pictures that `is_mp4` are copied; others, and the sound, are encoded."""
     with opened(source) as pictures, opened(source) as sound:
         has_sound = any(stream.codec_context for stream in sound.streams.audio[:1])
         join_mp4(pictures, sound if has_sound else None, target)
@@ -235,27 +192,23 @@ def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
     Each is read to its end, so both streams of one file need two opened files.
     """
     source = pictures.streams.video[0]
-    copied = is_mp4(pictures)
     with _load_av().open(target, "w", options=_FASTSTART) as output:
         # The header lists all streams, so each is added before the first is written.
-        if copied:
+        if is_mp4(pictures):
             video = output.add_stream_from_template(source)
+            packets: Iterator[Any] = (one for one in pictures.demux(source) if one.dts is not None)
         else:
-            _limit_frame_size(pictures)
             rate = source.average_rate or source.guessed_rate or Fraction(25)
             frames = map(_upright, decoded(pictures, "video"))
-            if (first := next(frames, None)) is None:
-                raise BadInputError(f"{pictures.name} has no frames that can be decoded")
+            first = next(frames)
             video = _add_h264(output, first.width, first.height, rate)
             video.codec_context.time_base = source.time_base
-        audio = None if sound is None else _add_sound(output, "aac", sound.streams.audio[0])
-        if copied:
-            for packet in pictures.demux(source):
-                if packet.dts is not None:
-                    packet.stream = video
-                    output.mux(packet)
-        else:
-            _encode(chain([first], frames), output, video)
+            packets = _encoded(chain([first], frames), video)
+        if sound is not None:
+            audio = _add_sound(output, "aac", sound.streams.audio[0])
+        for packet in packets:
+            packet.stream = video
+            output.mux(packet)
         if sound is not None:
             _encode_sound(sound, output, audio)
 
@@ -309,13 +262,12 @@ def _encode_sound(source: Any, output: Any, stream: Any) -> None:
             frame.pts = None
             yield frame
 
-    _encode(unstamped(), output, stream)
+    output.mux(_encoded(unstamped(), stream))
 
 
-def _encode(frames: Iterable[Any], output: Any, stream: Any) -> None:
-    for frame in frames:
-        output.mux(stream.encode(frame))
-    output.mux(stream.encode(None))
+def _encoded(frames: Iterable[Any], stream: Any) -> Iterator[Any]:
+    for frame in chain(frames, [None]):
+        yield from stream.encode(frame)
 
 
 def measure_packets(container: Any) -> tuple[float, int]:
@@ -324,27 +276,21 @@ def measure_packets(container: Any) -> tuple[float, int]:
     Timestamps can be forged, so a stream lasts at least as long as its packets together, and a frame of a
     video at least 1 / `_MAX_FPS` s.
     """
-    start, end = dict[int, float](), 0.0
-    together: dict[int, float] = defaultdict(float)
-    counts: dict[int, int] = defaultdict(int)
-    for packet in _packets(container):
-        stream = packet.stream
-        if not packet.size or packet.time_base is None or stream.type not in ("audio", "video"):
-            continue
-        counts[stream.index] += 1
-        # FFmpeg states some negative durations as numbers of 32 bits without a sign.
-        units = packet.duration or 0
-        seconds = float(units * packet.time_base) if 0 < units < _NEGATIVE else 0.0
-        if packet.pts is not None:
-            place = float(packet.pts * packet.time_base)
-            end = max(end, place + seconds - max(start.setdefault(stream.index, place), 0.0))
-        least = 1 / max(stream.average_rate or 0, _MAX_FPS) if stream.type == "video" else 0.0
-        together[stream.index] += max(seconds, least)
+    starts, end = dict[int, float](), 0.0
+    together, counts = defaultdict[int, float](float), defaultdict[int, int](int)
+    with suppress(_load_av().FFmpegError):  # the file breaks off
+        for packet in container.demux():
+            stream = packet.stream
+            if not packet.size or packet.time_base is None or stream.type not in ("audio", "video"):
+                continue
+            counts[stream.index] += 1
+            # FFmpeg states some negative durations as numbers of 32 bits without a sign.
+            units = packet.duration or 0
+            seconds = float(units * packet.time_base) if 0 < units < _NEGATIVE else 0.0
+            if packet.pts is not None:
+                place = float(packet.pts * packet.time_base)
+                end = max(end, place + seconds - max(starts.setdefault(stream.index, place), 0.0))
+            least = 1 / max(stream.average_rate or 0, _MAX_FPS) if stream.type == "video" else 0.0
+            together[stream.index] += max(seconds, least)
     frames = counts[container.streams.video[0].index] if container.streams.video else 0
     return max(end, *together.values(), 0.0), frames
-
-
-def _packets(container: Any) -> Iterator[Any]:
-    """All packets, to where the file breaks off."""
-    with suppress(_load_av().FFmpegError):
-        yield from container.demux()

@@ -21,7 +21,7 @@ from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media import table_rows, tables
+from jarvis_agent.media import tables
 from jarvis_agent.media.limits import TASK_LIMITS, check_limits, check_task_limits
 from jarvis_agent.media.store import ResourceStore
 
@@ -210,12 +210,8 @@ def test_a_task_has_limits_on_its_inputs(tmp_path: Path) -> None:
 
 
 def test_tables_have_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, limit in (
-        (tables, "MAX_CELLS", 100),
-        (tables, "MAX_ROWS", 50),
-        (table_rows, "MAX_LINE", 1000),
-    ):
-        monkeypatch.setattr(module, name, limit)
+    for name, limit in (("MAX_CELLS", 100), ("MAX_ROWS", 50), ("MAX_LINE", 1000)):
+        monkeypatch.setattr(tables, name, limit)
     cases = {
         "a,b,c\n" + "1,2,3\n" * 40: "more than 50 rows or 100 cells",
         "a\n" + "1\n" * 51: "more than 50 rows or",
