@@ -7,6 +7,7 @@ to_opaque(image)                                 # in RGB, on white or black pap
 from __future__ import annotations
 
 import io
+import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,8 @@ from jarvis_agent.core.errors import BadInputError, MissingExtraError, describe_
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+logger = logging.getLogger(__name__)
 
 _PNG_MODES = ("1", "L", "LA", "I", "P", "RGB", "RGBA", "I;16")
 
@@ -29,11 +32,9 @@ PHOTOS = ("image/jpeg", "image/heic", "image/heif")
 _PORTABLE = ("image/png", "image/jpeg", "image/webp")
 """Formats that every server and language model takes."""
 
-_ORIENTATION = 0x0112
-"""The EXIF tag that says how a picture is to be turned; many servers ignore it."""
+_ORIENTATION = 0x0112  # the EXIF tag that says how a picture is to be turned; many servers ignore it
 
-_MOST_DECODED = 30_000_000
-"""Pixels of a picture that has to be decoded to be identified."""
+_MOST_DECODED = 30_000_000  # pixels of a picture that has to be decoded to be identified
 
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
@@ -93,7 +94,7 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
 
 def _by_ffmpeg(file: Path | BinaryIO) -> Any:
     """An image in a format that FFmpeg alone reads, such as EXR or HDR; None if it does not."""
-    with suppress(Exception):  # PyAV raises errors of many types, and may be missing.
+    try:
         import av
 
         if not isinstance(file, Path):
@@ -103,21 +104,20 @@ def _by_ffmpeg(file: Path | BinaryIO) -> Any:
             stream = container.streams.video[0]
             if stream.width * stream.height <= _MOST_DECODED:
                 return next(container.decode(video=0)).to_image()
+    except Exception:  # PyAV raises errors of many types, and may be missing.
+        logger.debug("FFmpeg does not read the image", exc_info=True)
     return None
 
 
 def is_heic(file: Path | BinaryIO) -> bool:
     """Whether a file, read from its beginning, states to be a picture in HEIC."""
     if isinstance(file, Path):
-        try:
-            with file.open("rb") as opened:
-                head = opened.read(12)
-        except OSError:
-            return False
-    else:
-        file.seek(0)
-        head = file.read(12)
-        file.seek(0)
+        with suppress(OSError), file.open("rb") as opened:
+            return is_heic(opened)
+        return False
+    file.seek(0)
+    head = file.read(12)
+    file.seek(0)
     return head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS
 
 

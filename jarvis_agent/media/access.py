@@ -55,11 +55,12 @@ _REFUSED_TO_CLIENT = (
 _MOST_LISTED = 10_000  # files and folders of a folder that a text may name
 _FOLDER = re.compile(r"(?:~[\w.-]*|[A-Za-z]:)?[/\\]+|(?<!\.)(?:\.\.?[/\\]+)+")
 """Where a path starts that is not a name in the working directory."""
+_WILD = r"(?:[*?]|(?<=[\w./\\-])\[[\w-]+\])"
 PATTERN = re.compile(
-    rf"(?:(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*[*?](?:{LETTER}|[.*?-])*{LETTER}|(?<=[/\\])\*)"
+    rf"(?:(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*{_WILD}(?:{LETTER}|[.-]|{_WILD})*{LETTER}|(?<=[/\\])\*)"
     rf"(?!\.?(?:{LETTER}|\*)|\?+{LETTER})"
 )
-"""A pattern for names in one folder: *.png, page?.png, or after a folder *."""
+"""A pattern for names in one folder: *.png, page?.png, page[0-3].png, or after a folder *."""
 _FILE_INSIDE = re.compile(r"[^\s\"'”’」』]{0,255}\.\w")
 QUOTES = " !'\"`<>[]()"
 """Characters that language models put around names: `a.jpg`, <a.jpg>, ![](a.jpg)."""

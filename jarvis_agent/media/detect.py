@@ -15,7 +15,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from io import SEEK_END, BytesIO
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from urllib.parse import urlsplit
@@ -194,7 +194,12 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
         is_table = "Workbook".encode("utf-16-le") in file.read(_SEARCHED_BYTES)
         return ("table", XLS) if is_table else ("file", OLE)
     if head.startswith(b"PK\3\4"):
-        mime = _of_archive(head, file)
+        # The first member may state the type; the list of members is at the end.
+        stated = (mime for mime in (ODT, ODP, ODS, EPUB) if head.startswith(mime.encode(), 38))
+        file.seek(max(0, file.seek(0, SEEK_END) - _TAIL_BYTES))
+        tail = file.read()
+        listed = (mime for name, mime in _MEMBERS.items() if name in tail)
+        mime = next(chain(stated, listed), "application/zip")
         return _kind_of(mime), mime
     return _of_image(file, path) or _of_recording(head, file, path) or _of_other(head, file, path)
 
@@ -208,14 +213,6 @@ def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
         return _by_name(path.name)
     is_named_image = (mimetypes.guess_type(path.name)[0] or "").startswith("image/")
     return (_of_image(file, path) if is_named_image else None) or ("text", "text/plain")
-
-
-def _of_archive(head: bytes, file: BinaryIO) -> str:
-    """The type of an archive by its first member, which may state it, or the list of members at its end."""
-    stated = next((mime for mime in (ODT, ODP, ODS, EPUB) if head.startswith(mime.encode(), 38)), None)
-    file.seek(max(0, file.seek(0, SEEK_END) - _TAIL_BYTES))
-    tail = file.read()
-    return stated or next((mime for name, mime in _MEMBERS.items() if name in tail), "application/zip")
 
 
 def _of_image(file: BinaryIO, path: Path) -> tuple[Modality, str] | None:

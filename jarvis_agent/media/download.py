@@ -48,7 +48,8 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
     try:
         async with asyncio.timeout(TIMEOUT_S):
             for _ in range(_MAX_REDIRECTS + 1):
-                _check_scheme(url)
+                if urlsplit(url).scheme.lower() not in ("http", "https"):
+                    raise ForbiddenError(f"{url}: only http and https addresses are fetched")
                 parsed = httpx.URL(url)
                 proxy = _proxy_of(parsed)
                 request = await _request(parsed, settings, proxy)
@@ -91,11 +92,6 @@ async def _save(response: httpx.Response, url: str, target: Path, limit: int) ->
     except BaseException:
         await asyncio.to_thread(target.unlink, missing_ok=True)
         raise
-
-
-def _check_scheme(url: str) -> None:
-    if urlsplit(url).scheme.lower() not in ("http", "https"):
-        raise ForbiddenError(f"{url}: only http and https addresses are fetched")
 
 
 async def _request(url: httpx.URL, settings: Settings, proxy: str | None) -> dict[str, Any]:

@@ -33,11 +33,7 @@ _SAMPLE = 65_536  # bytes by which an encoding is guessed
 
 
 def decode_text(content: bytes) -> tuple[str, list[str]]:
-    """A text, and a note on its encoding unless that is certain.
-
-    Raises:
-        UnicodeDecodeError: no known encoding fits.
-    """
+    """A text, and a note on its encoding unless that is certain. Raises UnicodeDecodeError: none fits."""
     encoding, notes = find_encoding(content)
     return content.decode(encoding, errors="replace"), notes
 

@@ -73,9 +73,7 @@ MAX_SHOWN_S = 1e9
 def check_limits(resource: Resource, settings: Settings) -> None:
     """Refuse a file that is too large for its kind. Blocks while it reads headers or packets.
 
-    Raises:
-        InputError: it exceeds `max_pixels` or `max_seconds`, or is not an image.
-        BadInputError: it is not a video.
+    Raises InputError: it exceeds `max_pixels` or `max_seconds`, or is not an image. BadInputError: no video.
     """
     width, height, seconds = _extent(resource)
     what = "pictures of " if resource.kind == "video" else ""
@@ -124,8 +122,7 @@ def _extent(resource: Resource) -> tuple[int, int, float]:
 def check_task_limits(task: str, inputs: Mapping[str, Any]) -> None:
     """Refuse inputs of a task that exceed a limit of `TASK_LIMITS`. Blocks while it reads headers.
 
-    Raises:
-        UnsupportedError: it is too much for a model on this machine; a hosted one may take it.
+    Raises UnsupportedError: it is too much for a model on this machine; a hosted one may take it.
     """
     for measure, limit in TASK_LIMITS.get(task, {}).items():
         if (size := max(_amounts(measure, inputs), default=0)) > limit:

@@ -421,15 +421,12 @@ def _numbers(column: Sequence[str], sign: str) -> list[Cell] | None:
         if _MISSING.fullmatch(text):
             plain.append("")
             continue
-        bare = text if text.isdecimal() else _bare(text)
+        bare = text
+        if not text.isdecimal():
+            bare = _NEGATIVE.sub(r"-\1\2", _UNIT.sub("", text.translate(_MARKS), 1)).replace("- ", "-", 1)
         if not _NUMBERS[sign].fullmatch(bare):
             return None
         plain.append(bare.translate(_PLAIN[sign]))
     convert = int if {*"".join(plain)}.isdisjoint(".eE") else float
     values = [convert(text) if text else None for text in plain]
     return [*values] if any(plain) and all(map(math.isfinite, filter(None, values))) else None
-
-
-def _bare(text: str) -> str:
-    """A number without a currency or per cent sign, and with its minus before it; other texts as they are."""
-    return _NEGATIVE.sub(r"-\1\2", _UNIT.sub("", text.translate(_MARKS), 1)).replace("- ", "-", 1)

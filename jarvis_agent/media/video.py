@@ -150,8 +150,7 @@ def _frames_at(path: Path, count: int, total: int) -> tuple[list[tuple[float, Im
                         f"{len(wanted)} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels "
                         "together; take fewer, or make the video smaller"
                     )
-                upright = frame.to_image().rotate(frame.rotation, expand=True)
-                frames.append((float(frame.time or 0.0), upright))
+                frames.append((float(frame.time or 0.0), _upright(frame).to_image()))
             seen += 1
             if len(frames) == len(wanted):
                 break
@@ -217,10 +216,7 @@ def _upright(frame: Any) -> Any:
     """A frame whose pixels are turned as its display matrix says."""
     if not frame.rotation:
         return frame
-    import numpy as np
-
-    turned = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
-    upright = type(frame).from_ndarray(np.ascontiguousarray(turned), format="rgb24")
+    upright = type(frame).from_image(frame.to_image().rotate(frame.rotation, expand=True))
     upright.pts, upright.time_base = frame.pts, frame.time_base
     return upright
 
