@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,16 +105,17 @@ def image_size(path: Path) -> tuple[int, int]:
 
 def _extent(resource: Resource) -> tuple[int, int, float]:
     """Width and height of pictures in pixels, and seconds; 0 for what a file lacks, or nothing reads."""
-    path = resource.path
-    if path is not None and resource.kind == "image":
+    path, kind = resource.path, resource.kind
+    if path is not None and kind == "image":
         return *image_size(path), 0.0
-    if path is not None and resource.kind == "video" and find_spec("av"):
-        with opened(path) as video:
-            stream = video.streams.video[0]
-            return stream.width, stream.height, measure_packets(video)[0]
-    if path is not None and resource.kind == "audio":
-        with suppress(BadInputError, MissingExtraError):
-            return 0, 0, probe_audio(path).duration
+    with suppress(MissingExtraError):
+        if path is not None and kind == "video":
+            with opened(path) as video:
+                stream = video.streams.video[0]
+                return stream.width, stream.height, measure_packets(video)[0]
+        if path is not None and kind == "audio":
+            with suppress(BadInputError):
+                return 0, 0, probe_audio(path).duration
     return 0, 0, 0.0
 
 

@@ -31,7 +31,7 @@ from typing import Any
 
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.text import brief_text
-from jarvis_agent.media.encodings import find_encoding
+from jarvis_agent.media.encodings import decode_text
 
 Row = list[str]
 """The cells of a line as they were written; [] for an empty line."""
@@ -128,9 +128,8 @@ def _read(path: Path) -> tuple[dict[str, list[str]], int, str, list[str]]:
         if content.startswith(_WORKBOOKS):
             read = _sheet(path, notes)
         else:
-            encoding, assumed = find_encoding(content)
-            notes += assumed
-            read, delimiter = _lines_of_text(content, encoding, path.name)
+            text, notes = decode_text(content)
+            read, delimiter = _lines_of_text(text, path.name)
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -155,26 +154,17 @@ def _read(path: Path) -> tuple[dict[str, list[str]], int, str, list[str]]:
     return _by_name(header, rows, notes), rest, delimiter, notes
 
 
-def _lines_of_text(content: bytes, encoding: str, name: str) -> tuple[Iterator[Row], str]:
-    """The lines of a text, read as they come, and the delimiter. A line may be too long: BadInputError."""
-    text = io.TextIOWrapper(io.BytesIO(content), encoding, errors="replace", newline="")
-    sample = text.read(MAX_LINE)
-    text.seek(0)
-    if stated := re.match(r'"?sep=(.)"?\r?\n', sample, re.IGNORECASE):  # Excel's own line
-        text.readline()
-    delimiter = stated[1] if stated else _find_delimiter(sample)
-    escape = "\\" if re.search(r'[^\\]\\"[^,;\t|\r\n"]', sample) else None  # as databases write
-
-    def physical() -> Iterator[str]:
-        while line := text.readline(MAX_LINE + 1):
-            if len(line) > MAX_LINE:
-                raise BadInputError(
-                    f"{name} has a line of more than {MAX_LINE:,} characters; it is not a table"
-                )
-            yield line
-
-    reader = csv.reader(physical(), delimiter=delimiter, escapechar=escape)
-    return _rows(reader, name, content.count(b'"') % 2 == 1), delimiter
+def _lines_of_text(text: str, name: str) -> tuple[Iterator[Row], str]:
+    """The lines of a text, read as they come, and the delimiter."""
+    if max(map(len, io.StringIO(text, newline="")), default=0) > MAX_LINE:
+        raise BadInputError(f"{name} has a line of more than {MAX_LINE:,} characters; it is not a table")
+    lines = io.StringIO(text, newline="")
+    if stated := re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE):  # Excel's own line
+        lines.readline()
+    delimiter = stated[1] if stated else _find_delimiter(text[:MAX_LINE])
+    escape = "\\" if re.search(r'[^\\]\\"[^,;\t|\r\n"]', text[:MAX_LINE]) else None  # as databases write
+    reader = csv.reader(lines, delimiter=delimiter, escapechar=escape)
+    return _rows(reader, name, text.count('"') % 2 == 1), delimiter
 
 
 def _rows(reader: Any, name: str, has_odd_quotes: bool) -> Iterator[Row]:
