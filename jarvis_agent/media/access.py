@@ -57,10 +57,10 @@ _FOLDER = re.compile(r"(?:~[\w.-]*|[A-Za-z]:)?[/\\]+|(?<!\.)(?:\.\.?[/\\]+)+")
 """Where a path starts that is not a name in the working directory."""
 _WILD = r"(?:[*?]|(?<=[\w./\\-])\[[\w-]+\])"
 PATTERN = re.compile(
-    rf"(?:(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*{_WILD}(?:{LETTER}|[.-]|{_WILD})*{LETTER}|(?<=[/\\])\*)"
+    rf"(?:\*\*/)?(?:(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*{_WILD}(?:{LETTER}|[.-]|{_WILD})*{LETTER}|(?<=[/\\])\*)"
     rf"(?!\.?(?:{LETTER}|\*)|\?+{LETTER})"
 )
-"""A pattern for names in one folder: *.png, page?.png, page[0-3].png, or after a folder *."""
+"""A pattern for names in a folder: *.png, page?.png, page[0-3].png, after a folder *; below it **/*.png."""
 _FILE_INSIDE = re.compile(r"[^\s\"'”’」』]{0,255}\.\w")
 QUOTES = " !'\"`<>[]()"
 """Characters that language models put around names: `a.jpg`, <a.jpg>, ![](a.jpg)."""
@@ -159,8 +159,12 @@ class AccessPolicy:
             return []
         folder = name.removesuffix(pattern := place.pattern)
         folder += "" if folder != name or folder.endswith(("/", "\\")) else "/"
-        shown = (each.name for each in self._list(place.path) if each.name[0] != "." and each.is_file())
-        return sorted(folder + each for each in shown if fnmatchcase(fold(each), fold(pattern)))
+        is_deep = pattern.startswith("**/")
+        inside = islice(place.path.rglob("*"), _MOST_LISTED) if is_deep else self._list(place.path)
+        shown = (each for each in inside if each.name[0] != "." and each.is_file())
+        names = (each.relative_to(place.path).as_posix() if is_deep else each.name for each in shown)
+        fitting = fold(pattern.replace("**/", "*"))
+        return sorted(folder + each for each in names if fnmatchcase(fold(each), fitting))
 
     def _list(self, folder: Path) -> NameIndex[Path]:
         """What is in a folder; nothing if it cannot be read."""

@@ -117,9 +117,10 @@ class ResourceStore:
         for each in names:
             with suppress(InputError):
                 files += [await self.grant(each)] if len(files) < room else []
+        if len(files) == len(names):
+            return (files, []) if names else None
         why = f"a request has at most {room}" if len(files) == room else "the others cannot be read"
-        note = f"{len(files)} of the {len(names)} files of “{name}” are used; {why}"
-        return (files, [note] if len(files) < len(names) else []) if names else None
+        return files, [f"{len(files)} of the {len(names)} files of “{name}” are used; {why}"]
 
     async def grant_outputs(self, answer: str) -> list[Resource]:
         """Allow the files of earlier runs that an answer of this chat names, but for clients of a server."""

@@ -476,6 +476,8 @@ async def test_a_folder_or_a_pattern_stands_for_its_files(store: ResourceStore, 
     for name in ("b.png", "a 1.png", "c.jpg", ".d.png"):
         (folder / "in" / name).write_bytes((folder / "1.png").read_bytes())
     (folder / "in" / "e.bin").write_bytes(bytes(range(256)))
+    (folder / "in" / "deep").mkdir()
+    (folder / "in" / "deep" / "f.png").write_bytes((folder / "1.png").read_bytes())
     inside = ["in/a 1.png", "in/b.png", "in/c.jpg"]
     for text, names in {
         "describe all pictures in in/": inside,
@@ -483,6 +485,7 @@ async def test_a_folder_or_a_pattern_stands_for_its_files(store: ResourceStore, 
         "describe in/*.png": inside[:2],
         "describe in/* and 3.png": [*inside, "3.png"],
         "describe in/[a-b].png and [t.png]": ["in/b.png", "t.png"],
+        "describe in/**/*.png": ["in/a 1.png", "in/b.png", "in/deep/f.png"],
         "how large are ?.png?": ["1.png", "2.png", "3.png", "b.png", "t.png"],
         "2*3, and/or, in in": [],
         "describe in/z.png, *.gif and empty/": ["in/z.png", "*.gif", "empty/"],

@@ -60,7 +60,7 @@ def _with_files_of_folders(text: str, files: Sequence[Resource]) -> str:
     places = [*map(re.escape, sorted(folders, key=len, reverse=True)), f"(?={PATTERN.pattern})"]
 
     def listed(place: re.Match[str]) -> str:
-        folder, pattern = place["folder"], (place["pattern"] or "*").lower()
+        folder, pattern = place["folder"], (place["pattern"] or "*").lower().replace("**/", "*")
         inside = [name for name in names if name.startswith(folder)]
         return (
             ", ".join(name for name in inside if fnmatchcase(name[len(folder) :].lower(), pattern))
