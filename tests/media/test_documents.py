@@ -246,6 +246,7 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
     cases = {
         "a.rtf": (r"{\rtf1\ansi Hello \b from\b0  a caf\'e9.}", "Hello from a café."),
         "a.md": ("# Title\n\n*Two* [words](http://x.org) `code`\n\n- item\n", "Title\nTwo words code\nitem"),
+        "b.md": ("<p>Kept</p>\n\n- one\n  ```\n  x = 1\n  ```\n\n![badge](b.svg)\n", "Kept\none\nx = 1"),
         "a.srt": (SUBTITLES, "Hello there.\nGeneral Kenobi."),
         "a.txt": (SUBTITLES, "Hello there.\nGeneral Kenobi."),
         "a.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.500\n<v Ann>Hi\n", "Hi"),

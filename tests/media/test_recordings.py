@@ -214,10 +214,14 @@ def test_a_header_that_states_more_than_there_is_is_noted(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["camera.raw", "a.bin", "a.mp3"])
-def test_other_bytes_are_refused_in_words(name: str, tmp_path: Path) -> None:
+def test_other_bytes_are_refused_in_words(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / name).write_bytes(bytes(range(256)) * 20)
+    caplog.set_level("DEBUG", "jarvis_agent")
     with pytest.raises(InputError, match="is damaged, or not a supported file type"):
         detect_media_type(tmp_path / name)
+    assert "Error" in caplog.text, "the library's own reason is logged"
     for read in (decode_audio, probe_audio):
         with pytest.raises(BadInputError, match=f"{name} "):
             read(tmp_path / name)
