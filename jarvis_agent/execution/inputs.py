@@ -192,8 +192,8 @@ class _Binder:
         result = self.results[task_id]
         if self.kind == "any" and not result.resources:
             return "" if result.output is None else result.output
-        if self.is_text and not place and (text := result.resource("text")):
-            return text.text
+        if self.is_text and not place and (made := result.resource("text")):
+            return made.text
         resource = self._resource(task_id, place)
         if self.kind == "data":
             return resource.data

@@ -44,8 +44,8 @@ def load_voice(weights: Path, settings: Settings) -> Expert:
         if not any(letter.isalnum() for letter in text):
             raise BadInputError("there is nothing to speak: the text has no words")
         parts = (part for sentence in voice.phonemize(text) for part in cut_phonemes(sentence))
-        parts = takewhile(lambda _: not is_cancelled(), parts)
-        spoken = [voice.from_phonemes(part, seed=settings.seed) for part in parts]
+        wanted = takewhile(lambda _: not is_cancelled(), parts)
+        spoken = [voice.from_phonemes(part, seed=settings.seed) for part in wanted]
         return {"audio": np.concatenate(spoken), "sampling_rate": voice.sample_rate}
 
     return expert
