@@ -6,7 +6,7 @@
 FROM python:3.11-slim-bookworm AS build
 # Extras to install: "local" adds models of the Hub.
 ARG EXTRAS=starter,serve,postgres,mcp
-# Without a GPU, the CPU index that pytorch.org names: torch from PyPI brings gigabytes of CUDA.
+# For "local" without a GPU, the CPU index that pytorch.org names: torch from PyPI brings gigabytes of CUDA.
 ARG PIP_EXTRA_INDEX_URL
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
@@ -16,7 +16,8 @@ COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY prompts prompts
 COPY tools tools
 COPY jarvis_agent jarvis_agent
-RUN pip install --constraint constraints.txt ".[${EXTRAS}]"
+COPY weights weights
+RUN pip install --constraint constraints.txt ./weights ".[${EXTRAS}]"
 
 FROM python:3.11-slim-bookworm
 RUN useradd --uid 10001 --create-home jarvis && install -d -o jarvis -g jarvis /data

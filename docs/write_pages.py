@@ -34,6 +34,7 @@ from jarvis_agent.backends.transformers import backend as transformers_tasks
 from jarvis_agent.core.settings import EnvironmentSettings, ServerSettings
 from jarvis_agent.core.tasks.table import NOT_CALLABLE
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.planning.offline.network import PLANNER
 from jarvis_agent.selection.advice import RecommendedModel, recommended
 from jarvis_agent.testing import ScriptedLLM
 from jarvis_agent.tools import TASKS, TaskSpec
@@ -210,7 +211,7 @@ def security_page() -> str:
 
 
 def _weight_rows() -> Iterator[str]:
-    for model in STARTERS.values():
+    for model in (*STARTERS.values(), PLANNER):
         commit = f"`{model.revision[:12]}`" if model.revision else "–"
         made_by = f"{model.author}; {model.license}"
         cells = [f"[{model.id}]({model.source})", made_by, f"`{model.package}`", commit]

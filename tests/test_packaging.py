@@ -11,12 +11,13 @@ import tarfile
 import tomllib
 import zipfile
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, metadata
+from importlib.metadata import PackageNotFoundError, metadata, requires
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import jarvis_agent
 import jarvis_agent.tools
@@ -25,7 +26,9 @@ from jarvis_agent.core.settings import ServerSettings
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+WEIGHTS = tomllib.loads((ROOT / "weights" / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
+OURS = {PROJECT["project"]["name"], WEIGHTS["project"]["name"]}
 HEAVY = {"torch", "transformers", "diffusers", "langgraph", "fastapi", "gradio", "ray", "numpy", "cv2"}
 
 needs_repository = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the files")
@@ -73,17 +76,48 @@ def test_the_declared_packages_are_those_of_the_tree() -> None:
 def test_the_version_stands_in_one_place_and_the_changelog_has_it() -> None:
     assert PROJECT["tool"]["setuptools"]["dynamic"] == {"version": {"attr": "jarvis_agent.__version__"}}
     assert f"[{jarvis_agent.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert WEIGHTS["project"]["version"] == jarvis_agent.__version__
+    weights = f"{WEIGHTS['project']['name']}=={jarvis_agent.__version__}"
+    assert weights in PROJECT["project"]["optional-dependencies"]["starter"]
+
+
+def test_the_starter_needs_neither_torch_nor_cuda_on_any_machine() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    texts = [*PROJECT["project"]["dependencies"], *extras["starter"], *extras["llm"]]
+    waiting, needed = list(map(Requirement, texts)), set[tuple[str, str]]()
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        for extra in ("", *requirement.extras):
+            if name in OURS or (name, extra) in needed:
+                continue
+            needed.add((name, extra))
+            with suppress(PackageNotFoundError):  # it is for another machine
+                for other in map(Requirement, requires(name) or ()):
+                    machines = [{"sys_platform": one, "extra": extra} for one in ("linux", "darwin", "win32")]
+                    if other.marker is None or any(other.marker.evaluate(one) for one in machines):
+                        waiting.append(other)
+    names = {name for name, _ in needed}
+    assert {"onnxruntime", "faster-whisper", "ctranslate2"} <= names
+    assert not {name for name in names if re.match("torch|transformers|sentence-|nvidia|.*cuda", name)}
+
+
+@pytest.mark.skipif(not (ROOT / "weights" / "jarvis_agent_weights").exists(), reason="not in this source")
+def test_the_weights_are_data_that_the_package_holds_within_65_megabytes() -> None:
+    folder = ROOT / "weights" / "jarvis_agent_weights"
+    files = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    globs = WEIGHTS["tool"]["setuptools"]["package-data"]["jarvis_agent_weights"]
+    assert files == {folder / "__init__.py", *(path for glob in globs for path in folder.glob(glob))}
+    assert (folder / "__init__.py").read_text("utf-8").count("\n") == 1
+    assert sum(path.stat().st_size for path in files) <= 65_000_000
 
 
 def test_every_requirement_is_pinned_in_the_constraints() -> None:
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = {canonicalize_name(pin.name): pin for pin in (Requirement(x) for x in lines if x and x[0] != "#")}
     groups = [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
     for requirement in (Requirement(text) for group in groups for text in group):
-        if requirement.name == PROJECT["project"]["name"]:
+        if requirement.name in OURS:
             continue
         (pin,) = pins[canonicalize_name(requirement.name)].specifier
         assert pin.operator == "=="
@@ -165,10 +199,11 @@ def test_the_public_names_are_fixed_and_importable() -> None:
 def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> None:
     clone, unpacked = tmp_path / "clone", tmp_path / "unpacked"
     everywhere = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__")
-    at_the_top = shutil.ignore_patterns("outputs", "build", "dist")
+    at_the_top = shutil.ignore_patterns("outputs", "build", "dist", "jarvis_agent_weights")
 
     def ignored(folder: str, names: list[str]) -> set[str]:
-        return everywhere(folder, names) | (at_the_top(folder, names) if Path(folder) == ROOT else set())
+        is_top = Path(folder) in (ROOT, ROOT / "weights")
+        return everywhere(folder, names) | (at_the_top(folder, names) if is_top else set())
 
     shutil.copytree(ROOT, clone, symlinks=True, ignore=ignored)
     done = subprocess.run(
@@ -200,6 +235,7 @@ def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> N
     )
     (wheel,) = (clone / "dist").glob("*.whl")
     assert wheel.name.split("-")[:2] == ["langchain_hugginggpt", jarvis_agent.__version__]
+    assert wheel.stat().st_size < 1_000_000
     with zipfile.ZipFile(wheel) as zipped:
         assert {name for name in zipped.namelist() if ".dist-info/" not in name} == _files_of_the_packages()
         zipped.extractall(unpacked)

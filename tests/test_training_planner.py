@@ -15,7 +15,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.evaluation.requests import judge, same_plan
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import sequences
-from jarvis_agent.planning.offline.network import SMOOTHED, WEIGHTS, load_arrays, load_network
+from jarvis_agent.planning.offline.network import SMOOTHED, load_arrays, load_network
 
 pytestmark = pytest.mark.starter
 
@@ -133,12 +133,11 @@ def test_training_goes_on_from_weights_that_lack_a_task_type_and_chinese_words(
     import torch
     import train
 
-    arrays, scales, about = load_arrays(WEIGHTS)
+    arrays, scales, about = load_arrays(notation.PLANNER)
     whole = {name: torch.from_numpy(arrays[name] * scale) for name, scale in scales.items()}
     monkeypatch.setattr(train, "SYMBOLS", ["music-transcription", *about["symbols"]])
     rows = torch.zeros(len(sequences.MARKERS) + len(vocabulary.chinese), train.SIZE)
-    folder = fetch_weights(STARTERS[MINILM], Settings(offline=True)).parent
-    network = train.Network(folder, rows)
+    network = train.Network(train.minilm(), rows)
     network.load_saved(vocabulary)
     assert torch.equal(network.actions.weight[1:], whole["actions.weight"])
     assert not torch.equal(network.actions.weight[0], network.actions.weight[1])
@@ -154,14 +153,13 @@ def test_the_network_in_numpy_computes_what_the_trained_one_does() -> None:
     import train
 
     network = load_network(Settings(offline=True))
-    _, _, about = load_arrays(WEIGHTS)
+    _, _, about = load_arrays(notation.PLANNER)
     # The code may have symbols that the weights do not know yet.
     vocabulary = sequences.Vocabulary.of(network.vocabulary.tokenizer, about["chinese"])
     request = PlanRequest.of("Describe cat.jpg in French")
     tokens = sequences.TokenizedRequest(vocabulary, request)
-    folder = fetch_weights(STARTERS[MINILM], Settings(offline=True)).parent
     rows = torch.zeros(len(about["markers"]) + len(about["chinese"]), train.SIZE)
-    trained = train.Network(folder, rows)
+    trained = train.Network(train.minilm(), rows)
     trained.load_saved(vocabulary)
     trained.eval()
     draft = network.write(request, TASKS)

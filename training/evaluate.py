@@ -18,12 +18,12 @@ from pathlib import Path
 from random import Random
 
 from augment import read_examples
-from notation import FILES
+from notation import FILES, PLANNER
 
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.evaluation.requests import judge
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline.network import WEIGHTS, load_network
+from jarvis_agent.planning.offline.network import load_network
 from jarvis_agent.planning.offline.planner import SURE, plan_request
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--weights", type=Path, default=WEIGHTS)
+    parser.add_argument("--weights", type=Path, default=PLANNER)
     parser.add_argument("--voices", type=Path, nargs="*", default=sorted((FILES / "held_out").glob("*.txt")))
     parser.add_argument("--sample", type=int, help="score so many requests only, chosen at random")
     parser.add_argument("--failures", action="store_true")

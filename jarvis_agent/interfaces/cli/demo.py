@@ -13,8 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from jarvis_agent.backends.starter.backend import STARTERS, find_weights
-from jarvis_agent.core.errors import ConfigError, InputError
-from jarvis_agent.interfaces.cli.doctor import install_command
+from jarvis_agent.core.errors import ConfigError, InputError, install_command
 
 FILES = ("page.png", "cat.jpg")
 

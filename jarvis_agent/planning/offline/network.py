@@ -7,8 +7,9 @@ plan.probabilities      # [0.97, 0.93]: of each task, given those before it
 
 MiniLM's encoder, trained further, reads the request; a decoder of three layers writes the plan as actions, of
 which many point into the request (`sequences`). This is the pointer network of Rongali et al., "Don't Parse,
-Generate! A Sequence to Sequence Architecture for Task-Oriented Semantic Parsing", 2020. The words of MiniLM
-are read from its package; all other weights are in data/planner.npz, in 8 bits. `training/` makes them.
+Generate! A Sequence to Sequence Architecture for Task-Oriented Semantic Parsing", 2020. The words are those
+of MiniLM; all other weights are in planner.npz of the package with the weights, in 8 bits. `training/` makes
+them.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
-from jarvis_agent.backends.starter.embeddings import gelu, map_weights, one_blas_thread
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, StarterFile, StarterModel, fetch_weights
+from jarvis_agent.backends.starter.embeddings import map_words, word_vectors
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.forks import fork_safe
@@ -45,7 +47,23 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-WEIGHTS = Path(__file__).parent / "data" / "planner.npz"
+PLANNER = StarterModel(
+    id="the planner's network",
+    tasks=(),
+    reader="",
+    description="Writes plans of the Hub's tasks.",
+    license="mit",
+    author="the authors of langchain-hugginggpt",
+    source="planning.md#without-a-language-model",
+    package="jarvis_agent_weights",
+    folder="",
+    files=(  # the training prints the size and the digest
+        StarterFile(
+            "planner.npz", 24_244_873, "6ea1f7b4f58da55fe510a25f0817ed07f1eaff72c08eefb9ec9d6982b8b7479d"
+        ),
+    ),
+    needs=("numpy", "threadpoolctl", "tokenizers"),
+)
 
 SIZE, LAYERS, HEADS, DECODER_LAYERS, DECODER_HEADS = 384, 6, 12, 3, 6
 SMOOTHED = 0.05
@@ -80,22 +98,44 @@ class _Beam(NamedTuple):
     scores: tuple[float, ...]
 
 
-def load_network(settings: Settings, weights: Path = WEIGHTS) -> PointerNetwork:
-    """The network, loaded once in a process. `settings` decide whether MiniLM may be downloaded.
+_LOAD_LOCK, _BLAS_LOCK = fork_safe(threading.Lock()), fork_safe(threading.Lock())
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Products of matrices on one thread; on a busy machine small ones are many times slower on several.
 
     Raises:
-        MissingExtraError: MiniLM, or a library that reads it, is not installed.
-        ConfigError: the installed weights of MiniLM have a wrong checksum.
+        MissingExtraError: threadpoolctl is not installed.
+    """
+    # Two limits that overlap would not restore the number of threads.
+    with _BLAS_LOCK, _blas().limit(limits=1):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError as error:
+        raise MissingExtraError("planning without an LLM", "starter") from error
+    return ThreadpoolController().select(user_api="blas")
+
+
+def load_network(settings: Settings, weights: Path | None = None) -> PointerNetwork:
+    """The network, loaded once in a process; `weights` are those of another than the packaged one.
+
+    Raises:
+        MissingExtraError: the weights, or a library that reads them, are not installed.
+        ConfigError: installed weights have a wrong checksum.
     """
     try:
         folder = fetch_weights(STARTERS[MINILM], settings).parent
+        weights = weights or fetch_weights(PLANNER, settings)
     except (MissingExtraError, TransientError) as error:
         raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
     with _LOAD_LOCK:
         return _load(weights, folder)
-
-
-_LOAD_LOCK = fork_safe(threading.Lock())
 
 
 @lru_cache(maxsize=1)
@@ -130,7 +170,7 @@ class PointerNetwork:
     """
 
     def __init__(self, weights: Path, minilm: Path) -> None:
-        """Read the weights (24 MB), and open MiniLM's tokenizer.json and model.safetensors.
+        """Read the weights (24 MB) and MiniLM's tokenizer.json, and open its words.npy.
 
         Raises:
             MissingExtraError: numpy or tokenizers is not installed.
@@ -142,7 +182,7 @@ class PointerNetwork:
         except ImportError as error:
             raise MissingExtraError("planning without an LLM", "starter") from error
         tokenizer = Tokenizer.from_file(str(minilm / "tokenizer.json"))
-        self._words = map_weights(minilm / "model.safetensors")["embeddings.word_embeddings.weight"]
+        self._words = map_words(minilm / "words.npy")
         arrays, scales, about = load_arrays(weights)
         self._weights: dict[str, NDArray[Any]] = {}
         self._scales: dict[str, Floats] = {}
@@ -180,7 +220,7 @@ class PointerNetwork:
     def _encode(self, request: TokenizedRequest) -> Floats:
         """The state of each token (tokens, 384)."""
         words, rows = request.arrays()
-        states = self._words[words] + self._whole("rows.weight", rows).sum(1)
+        states = word_vectors(self._words, words) + self._whole("rows.weight", rows).sum(1)
         states = states + self._whole("encoder.embeddings.position_embeddings.weight", slice(len(words)))
         states = states + self._whole("encoder.embeddings.token_type_embeddings.weight", 0)
         states = self._norm("encoder.embeddings.LayerNorm", states, 1e-12)
@@ -279,6 +319,15 @@ class PointerNetwork:
         scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + np.float32(epsilon))
         normed: Floats = scaled * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
         return normed
+
+
+def gelu(x: Floats) -> Floats:
+    """x·Φ(x) by the tanh approximation (Hendrycks and Gimpel, 2016)."""
+    import numpy as np
+
+    inner: Floats = np.float32((2 / np.pi) ** 0.5) * (x + np.float32(0.044715) * x * x * x)
+    activated: Floats = x * (1 + np.tanh(inner)) * np.float32(0.5)
+    return activated
 
 
 def _attend(query: Floats, key: Floats, value: Floats, heads: int = DECODER_HEADS) -> Floats:

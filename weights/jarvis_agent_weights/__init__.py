@@ -1,0 +1,1 @@
+"""Weights of starter models and of the planner of langchain-hugginggpt: data alone."""
