@@ -12,6 +12,8 @@ from pkgutil import resolve_name
 
 import pytest
 
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.jobs import Job, running
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.starter import backend as backend_module
 from jarvis_agent.backends.starter.backend import (
@@ -225,8 +227,12 @@ def test_of_a_wrong_file_the_next_place_is_tried(
     packaged = find_weights(row)
     assert packaged is not None
     packaged.with_name("config.json").write_text("{}")
-    cached = fetch_weights(row, ONLINE)
+    call = Call(TASKS[row.tasks[0]], Candidate(id=row.id, task=row.tasks[0]), {}, Path, ONLINE)
+    with running([Job(call)]):
+        cached = fetch_weights(row, ONLINE)
     assert cached.parent.name == row.revision
+    (note,) = call.notes
+    assert "not the expected one; another copy was loaded" in note
     assert fetch_weights(row, OFFLINE) == cached
     assert caplog.text.count("config.json is ") == 1  # said once, although it is checked each time
     cached.unlink()

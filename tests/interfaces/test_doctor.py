@@ -161,8 +161,8 @@ def test_extras_with_missing_or_outdated_packages_are_not_installed(monkeypatch:
     requirements = [
         "core>=1",
         'torch>=2; extra == "local"',
-        "gone; extra == 'starter-tts'",
-        "elsewhere; sys_platform == 'no-such-system' and extra == 'starter-tts'",
+        "gone; extra == 'spaces'",
+        "elsewhere; sys_platform == 'no-such-system' and extra == 'spaces'",
         'old>=2; python_version >= "3" and extra == "community"',
         'new>=2; extra == "community"',
         'langchain-hugginggpt[local]; extra == "all"',
@@ -176,7 +176,7 @@ def test_extras_with_missing_or_outdated_packages_are_not_installed(monkeypatch:
 
     monkeypatch.setattr(doctor, "requires", lambda _: requirements)
     monkeypatch.setattr(doctor, "version", version)
-    assert doctor._extras() == "local; not installed: starter-tts, community"
+    assert doctor._extras() == "local; not installed: spaces, community"
 
 
 def test_the_distribution_is_that_of_the_project() -> None:

@@ -18,6 +18,7 @@ from pkgutil import resolve_name
 
 from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.hub.snapshot import download_files
+from jarvis_agent.backends.jobs import add_note
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.digests import file_sha256
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
@@ -386,6 +387,9 @@ def _mismatch(model: StarterModel, folder: Path) -> str | None:
 
 def _accepted(model: StarterModel, folder: Path, refused: list[str]) -> Path:
     if refused:
+        add_note(
+            f"a file of {model.id} is not the expected one; another copy was loaded, and the log says more"
+        )
         _warn(f"{model.id} is loaded from {folder}, since {'; '.join(refused)}")
     return folder / model.files[0].name
 
