@@ -41,9 +41,11 @@ def load_voice(weights: Path, settings: Settings) -> Expert:
             raise UnsupportedError(f"the voice speaks English alone, and the text is in {name}")
         if any(letter.isalpha() and not letter.isascii() for letter in text):
             add_note("the voice speaks English alone; other languages sound wrong")
-        if not any(letter.isalnum() for letter in text):
+        # Of marks alone it would make a short noise.
+        sentences = voice.phonemize(text) if any(letter.isalnum() for letter in text) else []
+        if not sentences:
             raise BadInputError("there is nothing to speak: the text has no words")
-        parts = (part for sentence in voice.phonemize(text) for part in cut_phonemes(sentence))
+        parts = (part for sentence in sentences for part in cut_phonemes(sentence))
         wanted = takewhile(lambda _: not is_cancelled(), parts)
         spoken = [voice.from_phonemes(part, seed=settings.seed) for part in wanted]
         return {"audio": np.concatenate(spoken), "sampling_rate": voice.sample_rate}
