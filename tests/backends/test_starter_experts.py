@@ -261,6 +261,8 @@ async def test_the_voice_says_that_it_speaks_english_alone(pool: ModelPool) -> N
         Call(spec, voice, {"text": text}, Path, SETTINGS)
         for text in ("Hello — “you”.", "Schöne Grüße", "你好，世界")
     )
+    for text in ("1" * 60, "https://example.org/" * 5, "[a](/b/)"):
+        await backend.run(Call(spec, voice, {"text": text}, Path, SETTINGS))
     await backend.run(english)
     await backend.run(german)
     assert (english.notes, len(german.notes)) == ([], 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -16,6 +17,9 @@ from jarvis_agent.core.settings import Settings
 
 MAX_PHONEMES = 300
 """Most phonemes spoken at once: the memory that they need grows with their number."""
+
+_LONG = re.compile(r"(\d{15}|\S{60})(?=\S)")
+"""Numbers that the voice has no name for, and words that would take it minutes."""
 
 _CUTS = (set(".?!,;:"), {" "})
 
@@ -34,7 +38,7 @@ def load_voice(weights: Path, settings: Settings) -> Expert:
         import numpy as np
 
         # Hibari takes what follows a text in brackets, as in a link of Markdown, for its phonemes.
-        text = " ".join(call.inputs["text"].replace("](", "] (").split())
+        text = " ".join(_LONG.sub(r"\1 ", call.inputs["text"].replace("](", "] (")).split())
         if (code := language_of_script(text)) != "en":
             language = find_language(code)
             name = "another language" if language is None else language.name
