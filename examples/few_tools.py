@@ -26,12 +26,12 @@ def schemas() -> list[dict]:
 
 
 if __name__ == "__main__":
-    agent = create_agent(model, middleware=[hf_tools_middleware(files=[PAGE])])
+    agent = create_agent(model, middleware=[hf_tools_middleware(files=[PAGE], available_only=False)])
     state = agent.invoke({"messages": f"Read the text in {PAGE}."})
     few = schemas()
     print("offered:", *(tool["function"]["name"] for tool in few))
     print(state["messages"][-1].text)
 
-    create_agent(model, hf_tools()).invoke({"messages": "Hello!"})
+    create_agent(model, hf_tools(available_only=False)).invoke({"messages": "Hello!"})
     tokens = [count_tokens(json.dumps(each)) for each in (few, schemas())]
     print("tokens of tool schemas: {} instead of {}".format(*tokens))

@@ -1,6 +1,6 @@
 """hf_tools_middleware: the tasks of the Hub in `create_agent`, of which the model sees the few that fit.
 
-    agent = create_agent(model, middleware=[hf_tools_middleware(model, available_only=True)])
+    agent = create_agent(model, middleware=[hf_tools_middleware(model)])
 
 The schemas of seventy tools fill a prompt, and confuse a small model. This middleware has all of them, and
 offers a call of the model only those that the last request of the conversation is likely to need, those that

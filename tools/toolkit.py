@@ -33,7 +33,7 @@ def hf_tools(
     model: BaseChatModel | str | None = None,
     tasks: Iterable[str] | None = None,
     *,
-    available_only: bool = False,
+    available_only: bool | None = None,
     models: Mapping[str, str] | None = None,
     sources: Iterable[ModelSource] | None = None,
     backends: Iterable[Backend | Factory] | None = None,
@@ -45,8 +45,8 @@ def hf_tools(
 
     Args:
         model: the language model that selects experts; None: the settings' one, or the rank by downloads.
-        tasks: names or aliases of the task types; None: all.
-        available_only: leave out the tasks that nothing here can run.
+        tasks: names or aliases of the task types; None: those that can run here, installed or hosted.
+        available_only: leave out the tasks that nothing here can run; None: unless `tasks` names them.
         models: pinned experts by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
         sources, backends: instead of those that the settings give.
         settings: a dict of some is enough; None: from the environment.
@@ -73,7 +73,7 @@ def hf_tools(
         llm=LLMClient(chat, settings) if chat is not None else None,
         pins=models,
     )
-    if available_only:
+    if available_only or (available_only is None and tasks is None):
         offered = run_sync(experts.available_tasks)
         specs = [spec for spec in specs if spec.name in offered]
     produced: Produced = deque(maxlen=MAX_PRODUCED)

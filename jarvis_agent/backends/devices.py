@@ -29,7 +29,7 @@ Chooser = Callable[[Mapping[str, int], int | None], str | None]
 """Takes each GPU's limit and a model's bytes (None: unknown); returns a GPU, or None if it fits on none."""
 
 GPU_SHARE = 0.8
-"""Share of a GPU's memory for weights, if `gpu_memory_budget` is not set."""
+"""Share of a GPU's memory for weights, if `memory_budget` is not set."""
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """Device files of a GPU on Linux: NVIDIA, AMD, and Windows' subsystem."""
@@ -76,7 +76,8 @@ def gpu_limits(settings: Settings) -> dict[str, int]:
 
     def limit(number: int) -> int:
         memory = torch.cuda.get_device_properties(number).total_memory
-        return settings.gpu_memory_budget or int(GPU_SHARE * memory)
+        most = int(GPU_SHARE * memory)
+        return min(most, settings.memory_budget or most)
 
     return {f"cuda:{number}": limit(number) for number in range(torch.cuda.device_count())}
 

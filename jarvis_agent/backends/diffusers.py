@@ -197,7 +197,7 @@ def move_to_device(pipe: Any, device: Any, settings: Settings) -> None:
 
     if device.type == "cuda":
         room: float = 0.8 * torch.cuda.mem_get_info(device)[0]  # a fifth is left for activations
-        room = min(room, settings.gpu_memory_budget or room)
+        room = min(room, settings.memory_budget or room)
         if weight_bytes(*pipe.components.values()) > room:
             pipe.enable_model_cpu_offload(device=device)
             return

@@ -158,7 +158,6 @@ class Settings(EnvironmentSettings):
         validation_alias=AliasChoices("JARVIS_HF_TOKEN", "HF_TOKEN"),
         description="token of the Hugging Face Hub",
     )
-    bill_to: str | None = Field(None, description="organisation of the Hub that pays for inference providers")
     max_download: int = Field(2_000_000_000, ge=0, description="largest model to download, in bytes; 0: none")
     allow_pickle: bool = Field(False, description="load weights that are not safetensors from the Hub")
     trust_remote_code: bool = Field(False, description="run code that comes with models of the Hub")
@@ -174,11 +173,8 @@ class Settings(EnvironmentSettings):
     memory_budget: int | None = Field(
         None,
         ge=0,
-        description="bytes of weights kept loaded in RAM, and of the largest model; 0: none is kept; "
-        "None: half of RAM",
-    )
-    gpu_memory_budget: int | None = Field(
-        None, ge=0, description="bytes of weights kept loaded on each GPU; None: four fifths of its memory"
+        description="bytes of weights kept loaded in RAM and on each GPU, and of the largest model; "
+        "0: none is kept; None: half of RAM, four fifths of a GPU",
     )
     experts: str | None = Field(
         None,

@@ -143,10 +143,8 @@ def _too_large(candidate: Candidate, settings: Settings) -> str | None:
     limit = largest_budget(settings) if candidate.size else None
     if limit is None or not candidate.size or candidate.size <= limit:
         return None
-    return (
-        f"its {candidate.size:,} bytes are more than the {limit:,} that loaded models may take "
-        "(JARVIS_MEMORY_BUDGET, JARVIS_GPU_MEMORY_BUDGET)"
-    )
+    taken = f"the {limit:,} that loaded models may take (JARVIS_MEMORY_BUDGET)"
+    return f"its {candidate.size:,} bytes are more than {taken}"
 
 
 def _unsafe(candidate: Candidate, settings: Settings) -> str | None:

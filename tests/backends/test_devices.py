@@ -24,7 +24,7 @@ from jarvis_agent.core.types import Candidate
 
 torch = needs("torch")
 
-TWO = Settings(gpu_memory_budget=100)
+TWO = Settings(memory_budget=100)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_where_models_are_placed_and_what_stays(subtests: pytest.Subtests)
         with subtests.test(case):
             pool = ModelPool(100)
             for name, size, asked, given in models:
-                settings = Settings(gpu_memory_budget=100, device=asked)
+                settings = Settings(memory_budget=100, device=asked)
                 assert await put(pool, name, OnDevice(size, settings)) == given
             assert pool.used == used
             await pool.close()
@@ -187,7 +187,7 @@ async def test_a_failed_load_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
 @pytest.mark.usefixtures("two_gpus")
 def test_limits_placement_and_dtype_follow_the_settings() -> None:
     assert gpu_limits(Settings()) == {"cuda:0": 800, "cuda:1": 800}
-    assert gpu_limits(Settings(gpu_memory_budget=5)) == {"cuda:0": 5, "cuda:1": 5}
+    assert gpu_limits(Settings(memory_budget=5)) == {"cuda:0": 5, "cuda:1": 5}
     assert [str(place(TWO, size)) for size in (None, 100, 101)] == ["cuda:0", "cuda:0", "cpu"]
     assert pick_dtype("auto", torch.device("cuda:1")) is torch.bfloat16
     assert pick_dtype("auto", torch.device("cpu")) is torch.float32

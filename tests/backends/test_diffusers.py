@@ -179,5 +179,5 @@ def test_a_gpu_without_room_takes_the_parts_one_by_one(monkeypatch: pytest.Monke
     )
     for free, budget in ((1_000_000, None), (1_000_000, 1_000), (10_000, None)):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 1_000_000))
-        backend.move_to_device(pipe, torch.device("cuda:0"), Settings(gpu_memory_budget=budget))
+        backend.move_to_device(pipe, torch.device("cuda:0"), Settings(memory_budget=budget))
     assert placed == ["whole", "by parts", "by parts"]

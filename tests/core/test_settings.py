@@ -19,10 +19,10 @@ def _no_hub_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_variables_have_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFLINE", "1")
     assert Settings().offline is False
-    monkeypatch.setenv("JARVIS_BILL_TO", "acme")
-    monkeypatch.setenv("JARVIS_GPU_MEMORY_BUDGET", "8000000000")
+    monkeypatch.setenv("JARVIS_BASE_URL", "http://acme")
+    monkeypatch.setenv("JARVIS_MEMORY_BUDGET", "8000000000")
     settings = Settings()
-    assert (settings.bill_to, settings.gpu_memory_budget) == ("acme", 8_000_000_000)
+    assert (settings.base_url, settings.memory_budget) == ("http://acme", 8_000_000_000)
 
 
 @pytest.mark.parametrize("prefix", ["", "JARVIS_"])

@@ -86,6 +86,17 @@ def test_what_a_tool_does_is_below_it_in_traces(by_agent: bool) -> None:
     assert set(names(run)) == {"plan", "select", "image-to-text", "respond"}
 
 
+def test_the_tools_are_those_that_can_run_here_unless_others_are_asked_for() -> None:
+    def names(**options: Any) -> list[str]:
+        source, backend = FakeSource([fake_candidate("image-to-text")]), FakeBackend(EXPERTS)
+        return [tool.name for tool in hf_tools(sources=[source], backends=[backend], **options)]
+
+    assert names() == ["image-to-text"]
+    assert names(tasks=["summarization"]) == ["summarization"]
+    assert names(tasks=["summarization"], available_only=True) == []
+    assert {"image-to-text", "summarization"} < set(names(available_only=False))
+
+
 @pytest.mark.parametrize("prompts", ["default", "paper"])
 def test_the_choice_of_a_model_is_asked_for_with_the_call_and_what_the_user_said_last(prompts: str) -> None:
     """Alone there is no request. No schema has the injected argument."""

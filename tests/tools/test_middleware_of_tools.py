@@ -38,9 +38,8 @@ def offered(llm: ScriptedLLM) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def middleware() -> HFToolsMiddleware:
-    return hf_tools_middleware(
-        sources=[FakeSource(map(fake_candidate, EXPERTS))], backends=[FakeBackend(EXPERTS)]
-    )
+    sources, backends = [FakeSource(map(fake_candidate, EXPERTS))], [FakeBackend(EXPERTS)]
+    return hf_tools_middleware(sources=sources, backends=backends, available_only=False)
 
 
 @pytest.mark.usefixtures("home")
@@ -90,7 +89,7 @@ def test_of_the_right_tools_at_least_95_percent_are_offered_for_a_fifth_of_the_t
     assert sum(hits) / len(hits) >= 0.95
     tokens = [count_tokens(json.dumps(call.kwargs["tools"])) for call in llm.calls]
     every = ScriptedLLM(["Done."])
-    create_agent(every, hf_tools(sources=[], backends=[])).invoke({"messages": "Hi"})
+    create_agent(every, hf_tools(sources=[], backends=[], available_only=False)).invoke({"messages": "Hi"})
     assert max(tokens) < count_tokens(json.dumps(every.calls[0].kwargs["tools"])) / 5
 
 
@@ -98,6 +97,6 @@ def test_the_tool_selector_of_langchain_works_too() -> None:
     picks = call("ToolSelectionResponse", tools=["translation"])
     llm = ScriptedLLM(["Done."])
     selector = LLMToolSelectorMiddleware(model=ScriptedLLM([picks]), max_tools=3)
-    agent = create_agent(llm, hf_tools(sources=[], backends=[]), middleware=[selector])
+    agent = create_agent(llm, hf_tools(sources=[], backends=[], available_only=False), middleware=[selector])
     agent.invoke({"messages": "Translate hello"})
     assert offered(llm) == [["translation"]]

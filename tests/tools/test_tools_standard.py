@@ -41,7 +41,7 @@ def example_args(spec: TaskSpec) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def every_tool() -> Iterator[dict[str, HFTaskTool]]:
-    tools = {tool.name: tool for tool in hf_tools(sources=[], backends=[])}
+    tools = {tool.name: tool for tool in hf_tools(sources=[], backends=[], available_only=False)}
     yield tools  # type: ignore[misc]
     tools["translation"].close()  # type: ignore[attr-defined]
 

@@ -135,7 +135,6 @@ class HostedBackend:
             # None would mean the token stored on this machine; the header replaces it.
             headers=None if trusted else {"authorization": ""},
             timeout=self._settings.attempt_timeout,
-            bill_to=self._settings.bill_to if trusted else None,
         )
         try:
             async with client, asyncio.timeout(seconds):

@@ -494,5 +494,5 @@ def _agent(
     from jarvis_agent.tools import hf_tools
 
     tools = context.with_resource(mcp_tools(mcp))
-    experts = hf_tools(model, available_only=True, settings=settings)
+    experts = hf_tools(model, settings=settings)
     return JarvisAgent(model=model, tools=[*experts, *tools], settings=settings)

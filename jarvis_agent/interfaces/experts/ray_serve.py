@@ -80,7 +80,7 @@ class ExpertReplica:
 
     def __init__(self, size: SizeClass) -> None:
         budget = int(size.memory_gb * GB / 2)
-        settings = load_settings(memory_budget=budget, gpu_memory_budget=budget)
+        settings = load_settings(memory_budget=budget)
         node = ray.get_runtime_context().get_node_id()[:8]
         self._runner = ExpertRunner(settings, node=f"{ray.util.get_node_ip_address()}, {node}")
 
