@@ -252,7 +252,7 @@ def doctor(as_json: AsJson = False) -> None:
 
 @app.command()
 def demo() -> None:
-    """Run a request on two example files, which are copied here; no key, no network."""
+    """Copy two example files here, and run a request on them."""
     from jarvis_agent.interfaces.cli import ask as terminal
     from jarvis_agent.interfaces.cli.demo import NEXT, REQUEST, check_starters, copy_files
 
