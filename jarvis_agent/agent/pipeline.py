@@ -435,6 +435,7 @@ class RunPipeline:
                 show(phrases(context.request).rejected)
                 return pieces[0]
             options = {"restricted": context.restricted, "language": self._language, "tools": tools}
+            options["available"] = context.specs
             inputs = _inputs(context, plan=plan, results=results, **options)
             seconds, limit = self._limit(2)
             try:

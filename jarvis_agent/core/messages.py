@@ -34,6 +34,7 @@ _STATEMENTS = {
     "image-segmentation": _FOUND,
     "image-to-text": "What can be seen{inside}: {text}",
     "keypoint-detection": _FOUND,
+    "lines": "What fits the question best{inside}: {text}",
     "mask-generation": _FOUND,
     "media-info": "The facts{of}: {text}",
     "question-answering": _ANSWER,
@@ -84,6 +85,21 @@ _NOUNS = {
 """What tasks make, by the kind of output or the task."""
 
 
+_ABILITIES = {
+    "image-to-text": "read the text in pictures",
+    "image-classification": "say what is in a picture",
+    "object-detection": "count what is in a picture",
+    "edit-image": "edit pictures",
+    "automatic-speech-recognition": "write down what is said in recordings",
+    "text-to-speech": "read texts aloud",
+    "text-to-image": "draw pictures",
+    "translation": "translate",
+    "summarization": "summarise texts",
+    "media-info": "look up facts of files",
+}
+"""What a greeting says of tasks that can run, the best known first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Phrases:
     """The texts of a report, in English by default; names in braces are filled in."""
@@ -114,6 +130,8 @@ class Phrases:
         "Describe the image photo.jpg",
         "Read the text in page.png aloud, then transcribe the recording",
     )
+    greeting: str = "Hello! There is no task for me in this. Here I can {abilities}."
+    abilities: Mapping[str, str] = field(default_factory=lambda: _ABILITIES, hash=False)
     set_up: str = (
         "No language model is set up, so only plain requests are understood. `jarvis setup` installs one "
         "here; or set OPENAI_API_KEY or HF_TOKEN, or JARVIS_BASE_URL and JARVIS_MODEL for your own server."

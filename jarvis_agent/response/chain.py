@@ -17,7 +17,7 @@ Plan.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Required, cast
@@ -57,7 +57,7 @@ from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of
 from jarvis_agent.planning.messages import list_files, task_variables
 from jarvis_agent.planning.plan import NO_MODEL, NOTHING_ASKED, Plan
 from jarvis_agent.response.path_checker import PathChecker
-from jarvis_agent.response.report import report
+from jarvis_agent.response.report import asks_nothing, report
 from jarvis_agent.response.results import file_names, input_files, model_assignment, predictions, totals
 from jarvis_agent.selection.advice import HELP
 
@@ -106,6 +106,7 @@ class ResponseInput(TypedDict, total=False):
         results: what its tasks made.
         files, chat_history: as in PlanInput.
         tools: the task types of further tasks; None: there can be none.
+        available: the task types that can run.
         language: of the answer, by its name, if it is not the request's.
         restricted: whether the request is untrusted, and must not learn which files exist here.
     """
@@ -116,6 +117,7 @@ class ResponseInput(TypedDict, total=False):
     files: Sequence[Any]
     chat_history: Any
     tools: Tools
+    available: Collection[str]
     language: str
     restricted: bool
 
@@ -260,7 +262,8 @@ def template_responder(*, model_missing: bool = False, advice: str = "") -> Runn
                 # A client of a server can neither install anything nor set a model up.
                 lacks_model = is_own and advice and NO_MODEL in str(_plan(inputs).notes)
                 helps = words.helps.format(advice=words.translated(advice)) if lacks_model else ""
-                hint = words.set_up if is_own and model_missing and _is_first_hint() else ""
+                is_chat = not _plan(inputs).tasks and asks_nothing(_plan(inputs))
+                hint = words.set_up if is_own and (is_chat or (model_missing and _is_first_hint())) else ""
                 yield from _report(inputs, "\n\n".join(filter(None, (helps, hint))))
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:
@@ -302,7 +305,8 @@ def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> 
 
 
 def _report(inputs: Mapping[str, Any], note: str) -> Iterator[str]:
-    return report(inputs["input"], _plan(inputs), inputs.get("results") or (), note)
+    results, available = inputs.get("results") or (), inputs.get("available") or ()
+    return report(inputs["input"], _plan(inputs), results, note, available)
 
 
 def _plan(inputs: Mapping[str, Any]) -> Plan:

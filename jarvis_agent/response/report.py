@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from jarvis_agent.backends.outputs.validators import plural
 from jarvis_agent.backends.starter.images import imagenet_classes
@@ -28,21 +28,42 @@ _MISSING = (plans.NO_FILE, plans.NO_MODEL, plans.NO_TOOL, plans.NO_TASK_TYPE)
 _VOWEL = re.compile(r"(?!uni|one|eu)[aeiou]|hour", re.IGNORECASE)
 
 
-def report(request: str, plan: plans.Plan, results: Sequence[TaskResult], note: str = "") -> Iterator[str]:
-    """The report in paragraphs: results, failures, `note` (what else would help), and repairs of the plan."""
+def report(
+    request: str,
+    plan: plans.Plan,
+    results: Sequence[TaskResult],
+    note: str = "",
+    available: Collection[str] = (),
+) -> Iterator[str]:
+    """The report in paragraphs: results, failures, `note` (what else would help), and repairs of the plan.
+
+    `available` are the task types that can run here.
+    """
     words = phrases(request)
-    outcome = describe_outcome(plan, results, words) if plan.tasks else _describe_empty(plan, words)
+    outcome = (
+        describe_outcome(plan, results, words) if plan.tasks else _describe_empty(plan, words, available)
+    )
     repairs = [words.translated(text) for text in plan.notes if plan.tasks and text not in plan.removed]
     for index, paragraph in enumerate(filter(None, [*outcome, note, _list(words.notes, repairs)])):
         yield f"\n\n{paragraph}" if index else paragraph
 
 
-def _describe_empty(plan: plans.Plan, words: Phrases) -> Iterator[str]:
-    """Why a plan has no tasks, and requests that work."""
+def asks_nothing(plan: plans.Plan) -> bool:
+    """Whether a planner found nothing to do: a greeting, thanks, or chat."""
+    return bool(plan.notes) and all(plans.NOTHING_ASKED in note for note in plan.notes)
+
+
+def _describe_empty(plan: plans.Plan, words: Phrases, available: Collection[str]) -> Iterator[str]:
+    """Why a plan has no tasks, and requests that work. Chat gets a greeting, and what works here."""
+    abilities = [text for task, text in words.abilities.items() if task in available]
+    if asks_nothing(plan) and abilities:
+        listed = [words.comma.join(abilities[:-1]), abilities[-1]] if abilities[1:] else abilities
+        yield words.greeting.format(abilities=words.or_.join(listed))
+        return
     is_unclear = not plan.notes or any(plans.NOT_UNDERSTOOD in note for note in plan.notes)
     title = words.not_understood if is_unclear else words.unavailable
     title = words.nothing if is_unclear == is_unavailable(plan) else title
-    if not plan.notes or not all(plans.NOTHING_ASKED in note for note in plan.notes):
+    if not asks_nothing(plan):
         yield _list(title, map(words.translated, plan.notes)) or title
     if not is_unavailable(plan):
         yield _list(words.examples[0], words.examples[1:])
@@ -157,6 +178,9 @@ def _sentence(result: TaskResult, words: Phrases) -> tuple[str, dict[str, str]]:
     if (more := len(text) - _MAX_CHARACTERS) > 0:
         text = text[:_MAX_CHARACTERS] + words.more_text.format(number=more)
     key = "reading" if name == "image-to-text" and result.task.args.get("text") else name
+    first = result.output[0] if isinstance(result.output, list) and result.output else None
+    if isinstance(first, dict) and {"answer", "similarity"} <= first.keys():
+        key = "lines"
     template = words.statements.get(key, "{text}") if name in TASKS else words.tool
     return template if text else "", {"task": name, "text": f"\n{text}" if "\n" in text else text}
 

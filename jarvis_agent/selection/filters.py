@@ -145,7 +145,9 @@ def make_shortlist(
         for one, price in zip(primaries, prices, strict=True)
     }
     placements.sort(key=lambda placement: _rank(placement, query, factors[placement.primary.id]))
-    if any(one.source == LanguageModelSource.name for one in primaries):
+    # To sort a text by similarity is worth no download; an answer is.
+    is_read = any(one.source == LanguageModelSource.name for one in primaries)
+    if is_read or query.spec.name != "zero-shot-classification":
         placements.sort(key=lambda placement: BY_SIMILARITY in placement.primary.traits)
     return Shortlist(placements, rejected, factors, facts)
 

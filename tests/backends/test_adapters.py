@@ -78,6 +78,7 @@ FORECAST = [
     {"series": "rain", "values": [F32(0.5), 1]},
 ]
 
+FITTING = [{"answer": "a total", "similarity": 0.6}, {"answer": "b", "similarity": 0.55}]
 SIMILAR = [{"label": "a", "similarity": 0.12}, {"label": "b", "similarity": 0.41}]
 
 # Each row: task, raw output, adapted output, text of one resource ("" for any).
@@ -90,6 +91,7 @@ ADAPTED: list[tuple[str, Any, Any, str]] = [
     ("token-classification", [{**ENTITY, "score": F32(0.99), "start": I64(0)}], [ENTITY], "Ada (PER)"),
     ("token-classification", [], [], "no names"),
     ("question-answering", ANSWERS, SORTED_ANSWERS, "yes"),
+    ("document-question-answering", FITTING, [{**row, "score": None} for row in FITTING], "a total\nb"),
     ("visual-question-answering", [{"answer": "blue"}], [{"answer": "blue", "score": None}], "blue"),
     *(
         (task, raw, {key: "hello"}, "hello")

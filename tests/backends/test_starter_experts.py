@@ -323,6 +323,28 @@ async def test_labels_keep_their_order_and_vectors_have_length_one(run: Run) -> 
 
 
 @pytest.mark.starter
+async def test_a_question_gets_the_lines_that_fit_it_or_none(run: Run, tmp_path: Path) -> None:
+    from PIL import Image, ImageDraw, ImageFont
+
+    lines = ["Corner Shop", "Milk 2.50", "Bread 3.20", "Total 5.70 EUR", "Paid by card"]
+    page, text = tmp_path / "bill.png", "\n".join(lines)
+    image = Image.new("RGB", (800, 500), "white")
+    for place, line in enumerate(lines):
+        ImageDraw.Draw(image).text((40, 40 + 80 * place), line, "black", ImageFont.load_default(36))
+    image.save(page)
+    for question, answer in (
+        ("How much was the total?", ["Total 5.70 EUR"]),
+        ("How was it paid?", ["Paid by card"]),
+        ("Who is the president?", []),
+    ):
+        for found in (
+            await run("document-question-answering", text=question, image=page),
+            await run("question-answering", text=question, context=text),
+        ):
+            assert [row["answer"] for row in found] == answer
+
+
+@pytest.mark.starter
 async def test_inputs_without_content_are_refused(
     run: Run, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:

@@ -264,6 +264,32 @@ def test_what_is_unlikely_left_out_or_unread_has_a_note(network: Any, tasks: int
     assert bool(made.notes) == bool(note)
 
 
+@pytest.mark.parametrize(
+    ("doubt", "note"),
+    [
+        ((0, ""), "image-to-text may be the wrong task"),
+        ((1, "tgt_lang"), "“French” may be wrong as tgt_lang of translation"),
+        ((1, "text"), "“the result of image-to-text” may be wrong as text of translation"),
+        ((2, ""), "perhaps more was meant"),
+    ],
+)
+def test_a_guess_names_its_least_likely_part_once(doubt: tuple[int, str], note: str) -> None:
+    network: Any = FakeNetwork(0.9, 0.5, doubt=doubt)
+    made, _ = plan_request(PlanRequest.of("Describe a.jpg"), Settings(offline=True), network)
+    assert made.notes == [f"this plan is a guess: {note}"]
+    assert note not in CHINESE.translated(made.notes[0])
+
+
+def test_the_network_knows_which_part_it_doubts() -> None:
+    network = load_network(Settings(offline=True))
+    files = [image("cat.jpg"), image("dog.jpg")]
+    request = PlanRequest.of({"input": "flurb cat.jpg to 77 and dog.jpg to 99", "files": files})
+    made = network.write(request, TASKS)
+    number, name = made.doubt
+    assert 0 <= number <= len(made.tasks)
+    assert not name or name in made.tasks[number].args
+
+
 def test_references_in_the_words_of_a_user_are_words() -> None:
     for request in (
         'Translate "<resource>-7" to French',

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from jarvis_agent import JarvisAgent, Settings, hf_tools
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task, TaskResult
-from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.plan import NOTHING_ASKED, Plan
+from jarvis_agent.response.chain import template_responder
 from jarvis_agent.response.report import report
 
 CLASSES = "image-classification"
@@ -165,3 +168,36 @@ def test_a_long_text_is_cut_with_the_number_of_characters_that_are_left_out() ->
     text = said(result("image-to-text", {}, "word " * 1000, image="a.png", text="read"))
     assert text.startswith("The text reads: word word")
     assert text.endswith("… (1999 more characters; the run holds the whole text)")
+
+
+def test_lines_that_fit_a_question_are_not_called_its_answer() -> None:
+    rows = [{"answer": "Total 5.70", "similarity": 0.6, "score": None}]
+    found = result("document-question-answering", rows, "Total 5.70", text="how much?", image="a.png")
+    written = "".join(report("how much?", Plan(tasks=[found.task]), [found]))
+    assert written == "What fits the question best: Total 5.70"
+
+
+def test_chat_gets_a_greeting_what_works_here_and_what_would_help() -> None:
+    for request, hello, ability, other, more in (
+        ("hi", "Hello!", "edit pictures", "read texts aloud", "language model"),
+        ("你好", "你好！", "修改图片", "朗读文字", "语言模型"),
+    ):
+        plan = Plan(notes=[f"“{request}” {NOTHING_ASKED}"])
+        inputs: dict[str, Any] = {"input": request, "plan": plan, "available": ["edit-image", "media-info"]}
+        answer = template_responder().invoke(inputs)
+        assert answer.startswith(hello)
+        assert ability in answer
+        assert other not in answer
+        assert more in answer
+        assert "photo.jpg" not in answer
+        assert more not in template_responder().invoke({**inputs, "restricted": True})
+    failed = Plan(notes=["“hm” is not understood"])
+    assert "Hello" not in template_responder().invoke({"input": "hm", "plan": failed, "available": TASKS})
+
+
+def test_the_greeting_of_an_agent_knows_its_tasks(tmp_path: Path) -> None:
+    settings = Settings(offline=True, model="none", output_dir=tmp_path)
+    plan = Plan(notes=[f"“hi” {NOTHING_ASKED}"])
+    tools = hf_tools(tasks=["media-info"])
+    with JarvisAgent(planner=lambda _: plan, settings=settings, tools=tools) as agent:
+        assert "look up facts of files" in agent.invoke("hi").answer

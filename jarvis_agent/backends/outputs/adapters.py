@@ -131,12 +131,15 @@ def entities(raw: Any, call: Call) -> Adapted:
 
 
 def answers(raw: Any, call: Call) -> Adapted:
-    """[{answer, score or None, start?, end?}], best first."""
-    optional = {"score": score, "start": to_builtin, "end": to_builtin}
+    """[{answer, score or None, start?, end?}], best first; with a similarity, these are lines that fit."""
+    if isinstance(raw, list) and not raw and call.notes:  # they say why there is none
+        return Adapted([], "")
+    optional = {"score": score, "start": to_builtin, "end": to_builtin, "similarity": score}
     rows = best_first(read_rows(raw, {"answer": text}, optional))
     if not rows:
         raise UnexpectedError("at least one answer")
-    return Adapted([{"score": None, **row} for row in rows], rows[0]["answer"])
+    shown = rows if "similarity" in rows[0] else rows[:1]
+    return Adapted([{"score": None, **row} for row in rows], "\n".join(row["answer"] for row in shown))
 
 
 def table_answer(raw: Any, call: Call) -> Adapted:

@@ -96,10 +96,17 @@ class StarterModel:
 _MODELS = (
     StarterModel(
         id="sentence-transformers/all-MiniLM-L6-v2",
-        tasks=("feature-extraction", "sentence-similarity", "text-ranking", "zero-shot-classification"),
+        tasks=(
+            "feature-extraction",
+            "sentence-similarity",
+            "text-ranking",
+            "zero-shot-classification",
+            "question-answering",
+        ),
         reader="starter.embeddings:load_text_comparison",
         description="Sentence embeddings of 384 numbers. It compares, ranks and sorts texts by how similar "
-        "their embeddings are, so its zero-shot scores say how close a label is, not how likely.",
+        "their embeddings are, so its zero-shot scores say how close a label is, not how likely; to a "
+        "question it gives the lines of a text that fit best.",
         license="apache-2.0",
         author="Sentence Transformers",
         source="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
@@ -153,7 +160,7 @@ _MODELS = (
     ),
     StarterModel(
         id="PP-OCRv6-small",
-        tasks=("image-to-text",),
+        tasks=("image-to-text", "document-question-answering"),
         reader="starter.images:load_text_reader",
         description="Reads the text printed in an image, with PaddleOCR's detector and recogniser. It gives "
         "the text and nothing else: no caption.",

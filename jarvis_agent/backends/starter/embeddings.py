@@ -10,6 +10,7 @@ weights, but takes seconds to import. onnxruntime runs the encoder, whose weight
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
@@ -151,10 +152,38 @@ LEAST_COSINE, LEAST_LEAD = 0.15, 0.1
 """Of the nearest label, and its lead over the second one. Of 32 texts, those below were often wrong."""
 
 
+NO_LINE_FITS = "no line of the text fits the question; a language model would read the whole"
+_MOST_LINES, _MOST_ANSWERS = 500, 3
+LEAST_FIT, NEARLY = 0.4, 0.1
+"""Cosine of a question and a line that answers it, and what others may lack of the best one's."""
+_LINE_ENDS = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[。！？])")
+
+
+def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, Any]]:
+    """The lines and sentences of a text that are nearest to the question of a call, best first.
+
+    Returns:
+        At most three {"answer": str, "similarity": float}; [] and a note if none is near.
+    """
+    lines = [line.strip() for line in _LINE_ENDS.split(text) if line.strip()]
+    if len(lines) > _MOST_LINES:
+        call.notes.append(f"the first {_MOST_LINES} of {len(lines)} lines were compared")
+    lines = lines[:_MOST_LINES]
+    cosines = _cosines(load_embedder(settings).encode([text_of(call), *lines])).tolist() if lines else []
+    best = max(cosines, default=0.0)
+    if best < LEAST_FIT:
+        call.notes.append(NO_LINE_FITS)
+        return []
+    rows = [{"answer": line, "similarity": each} for line, each in zip(lines, cosines, strict=True)]
+    near = [row for row in rows if row["similarity"] >= best - NEARLY]
+    return sorted(near, key=lambda row: -row["similarity"])[:_MOST_ANSWERS]
+
+
 def load_text_comparison(weights: Path, settings: Settings) -> Expert:
     """The embeddings, and comparisons of texts by their cosine similarity.
 
     Raw outputs by task:
+        question-answering        see `lines_that_fit`
         feature-extraction        [[[…384 numbers…]]] as in transformers, with one vector for the whole text
         sentence-similarity       [score of each sentence], cosines in [-1, 1]
         text-ranking              [{"index": int, "text": str, "score": float}]
@@ -175,6 +204,8 @@ def load_text_comparison(weights: Path, settings: Settings) -> Expert:
                 call.notes.append(NONE_FITS)
                 return []
             return [{"label": label, "similarity": each} for label, each in zip(labels, cosines, strict=True)]
+        if task == "question-answering":
+            return lines_that_fit(call, text_of(call, "context"), settings)
         others = sentences_of(call)
         scores = _cosines(encode([text, *others])).tolist()
         if task == "sentence-similarity":

@@ -72,9 +72,12 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
     """PP-OCRv6 through RapidOCR: image-to-text of printed text.
 
     Raw output: {"generated_text": str, "lines": [{"text", "score", "box": {"xmin", …}}]}, boxes in
-    pixels of the upright image. Columns are not detected.
+    pixels of the upright image. Columns are not detected. For document-question-answering, the lines that
+    fit a question: [{"answer": str, "similarity": float}].
     """
     from rapidocr import RapidOCR
+
+    from jarvis_agent.backends.starter.embeddings import lines_that_fit
 
     engine = RapidOCR(
         params={
@@ -105,17 +108,20 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
 
     engine.cls_and_rotate = turn_whole_pages
 
-    def expert(call: Call) -> dict[str, Any]:
-        texts, lines = list[str](), list[dict[str, Any]]()
+    def expert(call: Call) -> dict[str, Any] | list[dict[str, Any]]:
+        texts, printed, lines = list[str](), list[str](), list[dict[str, Any]]()
         for frame in range(min(count := _count_pages(call), _MOST_PAGES)):
             page = [line for part in _parts(call.image(frame=frame)) for line in _read(engine, *part)]
             rows = _rows(page)
             texts.append(running_text(_page(rows)))
+            printed += [" ".join(line["text"] for line in row) for row in rows]
             lines += [line for row in rows for line in row]
         if count > _MOST_PAGES:
             call.notes.append(f"the first {_MOST_PAGES} of {count} pages were read")
         if lines and sum(line["score"] for line in lines) / len(lines) < _SURE:
             call.notes.append("the reading is uncertain: the image may have no text")
+        if call.spec.name == "document-question-answering":
+            return lines_that_fit(call, "\n".join(printed), settings)
         return {"generated_text": "\n\n".join(filter(None, texts)), "lines": lines}
 
     return expert

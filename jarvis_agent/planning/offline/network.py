@@ -83,6 +83,8 @@ class NetworkPlan:
         probabilities: of each task, given those before it.
         probability: of the whole plan.
         unread: the middle of a long request, which the network did not read.
+        doubt: the least likely part of the plan: the number of a task, and the name of an argument or "" for
+            the task itself; the number of tasks for what follows them.
     """
 
     tasks: list[Task]
@@ -90,6 +92,7 @@ class NetworkPlan:
     probabilities: list[float]
     probability: float
     unread: str = ""
+    doubt: tuple[int, str] = (0, "")
 
 
 class _Beam(NamedTuple):
@@ -207,15 +210,22 @@ class PointerNetwork:
             best = self._search(tokens, self._encode(tokens), offered)
         tasks, left_out = tokens.plan_of(best.actions)
         shares = [0.0] * len(tasks)
-        task = -1
+        task, name, doubts = -1, "", list[tuple[float, int, str]]()
         scores = [min(0.0, score - math.log(1 - SMOOTHED)) for score in best.scores]
         for action, score in zip(best.actions, scores, strict=True):
-            task += self.vocabulary.is_task(action)
             if action in (LEFT, END):
+                doubts.append((score, len(tasks), ""))
                 break
+            symbol = self.vocabulary.symbols[action] if action < len(self.vocabulary.symbols) else ""
+            if self.vocabulary.is_task(action):
+                task, name = task + 1, ""
+            elif symbol.endswith("="):
+                name = symbol[:-1]
             shares[task] += score
+            doubts.append((score, task, name))
         likely = [math.exp(share) for share in shares]
-        return NetworkPlan(tasks, left_out, likely, math.exp(sum(scores)), tokens.unread)
+        doubt = min(doubts)[1:]
+        return NetworkPlan(tasks, left_out, likely, math.exp(sum(scores)), tokens.unread, doubt)
 
     def _encode(self, request: TokenizedRequest) -> Floats:
         """The state of each token (tokens, 384)."""

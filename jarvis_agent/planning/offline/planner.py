@@ -52,8 +52,8 @@ _PASTED = re.compile(
 )
 """A long text in quotation marks, after a colon, or before a short last paragraph."""
 
-_MOST_QUOTED = 200
-"""Characters of a request that a note quotes."""
+_MOST_QUOTED, _MOST_DOUBTED = 200, 60
+"""Characters that a note quotes of a request, and of a doubtful value."""
 
 
 class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
@@ -163,9 +163,23 @@ def plan_request(
         notes.append("only the beginning and the end of the long request were read; put texts into files")
     # The network did not read the steps of tools, whose results a later step may mean.
     probability = 0.0 if steps and draft.tasks and REFERS_BACK.search(request.text) else draft.probability
-    guess = [f"this plan is a guess: {said} may mean something else"]
+    doubt = _doubt(draft) if probability else f"{said} may mean something else"
+    guess = [f"this plan is a guess: {doubt}"]
     is_guess = bool(tasks) and probability < SURE
     return Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes), probability
+
+
+def _doubt(draft: NetworkPlan) -> str:
+    """What is least likely in a plan."""
+    number, name = draft.doubt
+    if number >= len(draft.tasks):
+        return "perhaps more was meant"
+    task = draft.tasks[number]
+    if not name:
+        return f"{task.task} may be the wrong task"
+    value = substitute(task.args[name], lambda maker: f"the result of {draft.tasks[maker].task}")
+    listed = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"“{shorten(listed, _MOST_DOUBTED)}” may be wrong as {name} of {task.task}"
 
 
 def _lacks_picture(request: PlanRequest, network: PointerNetwork) -> bool:

@@ -14,6 +14,8 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.selection.ranking import BY_SIMILARITY
 
+_BY_SIMILARITY = ("zero-shot-classification", "question-answering", "document-question-answering")
+
 
 class StarterSource:
     """Lists starter models and algorithms.
@@ -60,6 +62,6 @@ class StarterSource:
             size=model.size,
             license=model.license,
             languages=model.languages,
-            traits=(*model.traits, *([BY_SIMILARITY] if spec.name == "zero-shot-classification" else [])),
+            traits=(*model.traits, *([BY_SIMILARITY] if spec.name in _BY_SIMILARITY else [])),
             metadata={"downloadable": may_download(model, self.settings)},
         )
