@@ -1,7 +1,7 @@
-"""Token budgets: estimate tokens, shorten texts and data, share a prompt's budget among its variables.
+"""Token budgets: estimate tokens, and clip texts and data to them.
 
-    truncate("a long text …", 100)              # its first 100 tokens, and how much was cut
-    allocate_budget({"input": shorten_text(request), "files": shorten_lines(files)}, 4000)
+    clip("a long text …", 100)                  # its first 100 tokens, and how much was cut
+    clip_rows(lambda tokens: rows, 1000)        # one line of JSON each, in 1000 tokens together
 
 A tokenizer would have to be downloaded. The estimate counts four letters of a word, three digits, or any
 other character as one token, which is rather too many than too few. LangChain's `count_tokens_approximately`
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -33,9 +33,6 @@ _MAX_ITEMS = (20, 8, 3, 1)
 _TEXT_SHARES = (2, 4, 8, 32)
 _MAX_ENTRIES = (50, 10, 3)
 
-Truncator = Callable[[int], str]
-"""Returns a text of at most the given number of tokens."""
-
 
 def prompt_budget(window: int) -> int:
     """Tokens of a context window that a prompt may fill."""
@@ -47,7 +44,7 @@ def count_tokens(text: str) -> int:
     return len(_TOKEN.findall(text))
 
 
-def truncate(text: str, limit: int) -> str:
+def clip(text: str, limit: int) -> str:
     """The first `limit` tokens of a text and a note on what was cut; short texts are unchanged."""
     if len(text) <= limit:
         return text
@@ -57,73 +54,25 @@ def truncate(text: str, limit: int) -> str:
     return text
 
 
-def allocate_budget(
-    slots: Mapping[str, Truncator], budget: int, uses: Mapping[str, int] | None = None
-) -> dict[str, str]:
-    """The texts of the slots within a budget of tokens.
-
-    Earlier slots have priority: each may use half of the remaining budget, and the last one all of it.
-
-    Args:
-        uses: how often the prompt repeats a slot's text; once by default.
-    """
-    texts: dict[str, str] = {}
-    left = max(0, budget)
-    for place, (name, shorten) in enumerate(slots.items(), 1):
-        repeats = max(1, (uses or {}).get(name, 1))
-        texts[name] = shorten((left if place == len(slots) else left // 2) // repeats)
-        left = max(0, left - repeats * count_tokens(texts[name]))
-    return texts
-
-
-def shorten_text(text: str) -> Truncator:
-    """A truncator that cuts the end of a text."""
-    return lambda limit: truncate(text, limit)
-
-
-def shorten_data(value: Any) -> Truncator:
-    """A truncator for plain data as one line of JSON."""
-
-    def shorten(limit: int) -> str:
-        whole = to_json_line(value)
-        return whole if count_tokens(whole) <= limit else to_json_line(truncate_json(value, limit))
-
-    return shorten
-
-
-def shorten_rows(make: Callable[[int], Sequence[Any]]) -> Truncator:
-    """A truncator for rows of plain data, one line of JSON each. All rows are cut before one is dropped.
+def clip_rows(make: Callable[[int], Sequence[Any]], limit: int) -> str:
+    """Rows of plain data, one line of JSON each. All rows are cut before one is dropped.
 
     Args:
         make: returns the rows, each of about the given number of tokens where it can be cut.
+        limit: maximum number of tokens, together.
     """
-
-    def shorten(limit: int) -> str:
-        lines: list[str] = []
-        for budget in _ROW_BUDGETS:
-            lines = [to_json_line(row) for row in make(budget)]
-            if count_tokens("\n".join(lines)) <= limit:
-                return "\n".join(lines) or "(none)"
-        return fitting_lines(lines, limit)
-
-    return shorten
+    text = ""
+    for budget in _ROW_BUDGETS:
+        text = "\n".join(map(to_json_line, make(budget)))
+        if count_tokens(text) <= limit:
+            return text
+    return clip(text, limit)
 
 
-def shorten_lines(lines: Iterable[str]) -> Truncator:
-    """A truncator that keeps whole lines."""
-    listed = list(lines)
-    return lambda limit: fitting_lines(listed, limit) or "(none)"
-
-
-def fitting_lines(lines: Sequence[str], limit: int) -> str:
-    """The lines that fit, in order, and the number of those left out."""
-    kept: list[str] = []
-    for line in lines:
-        length = count_tokens(line)
-        if length <= limit:
-            kept.append(line)
-            limit -= length
-    return "\n".join(kept if len(kept) == len(lines) else [*kept, f"… {len(lines) - len(kept)} more"])
+def clip_data(value: Any, limit: int) -> str:
+    """Plain data as one line of JSON."""
+    whole = to_json_line(value)
+    return whole if count_tokens(whole) <= limit else to_json_line(truncate_json(value, limit))
 
 
 def to_json_line(value: Any) -> str:
@@ -143,7 +92,7 @@ def truncate_json(value: Any, budget: int = _DATA_BUDGET) -> Any:
 def _cut(value: Any, items: int, text: int, entries: int, depth: int = 8) -> Any:
     """Lists cut to `items`, texts to `text` tokens, mappings to `entries`."""
     if isinstance(value, str):
-        return truncate(value, text)
+        return clip(value, text)
     if isinstance(value, Mapping):
         if not depth:
             return f"… ({len(value)} entries)"

@@ -1,18 +1,16 @@
 """Prompt templates: files under `prompts/`, loaded as LangChain ChatPromptTemplates.
 
     prompts = load_prompts("default")       # "paper", or a directory
-    prompts.plan.input_variables            # ["available_tasks", "chat_log_block", "files_block", "input"]
+    prompts.plan.input_variables            # ["available_tasks", "chat_log", "files", "input"]
     format_chat_history(turns, budget=500)  # recent turns in words, older ones as files, in about 500 tokens
 
-A prompt is a Markdown file, `<stage>.md`. Above its first line of three dashes is the system message, which
-changes little, so that providers can cache it. Below is the human message. A directory may hold any of the
-files and an `examples.json`; the default set is used for the others.
+A prompt is a Markdown file, `<stage>.md`, in mustache format. Above its first line of three dashes is the
+system message, which changes little, so that providers can cache it. Below is the human message. A directory
+may hold any of the files and an `examples.json`; the default set is used for the others.
 
-A file has slots in double braces, with the paper's names. Each becomes a template variable: `input` for
-`{{ User Input }}`, `candidate_models` for `{{ Candidate Models }}`. Values are inserted unchanged: braces in
-them have no meaning. A block such as `<chat-log>` is left out when it is empty (`_BLOCKS`). In the planning
-prompt, worked examples are inserted between the two messages (the placeholder `examples`). `STAGES` lists the
-slots of each stage. `further.md` is no prompt: it is what `{{ Further Tasks }}` of `respond.md` stands for.
+`{{{input}}}` is replaced by the value of a variable, and `{{#files}}…{{/files}}` is left out if it is empty.
+Braces in values have no meaning. `STAGES` lists the variables of each stage. In the planning prompt, worked
+examples are inserted between the two messages (the placeholder `examples`).
 
 Messages carry their stage in `additional_kwargs["jarvis_stage"]`, which is not sent to providers. Test models
 use it to tell the stages apart.
@@ -28,7 +26,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import BaseMessage
 from langchain_core.prompts import (
     BasePromptTemplate,
     ChatPromptTemplate,
@@ -37,43 +34,29 @@ from langchain_core.prompts import (
     PromptTemplate,
     SystemMessagePromptTemplate,
 )
+from langchain_core.utils.mustache import ChevronError
 
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
-from jarvis_agent.llm.budget import Truncator, allocate_budget, count_tokens, prompt_budget, to_json_line
+from jarvis_agent.llm.budget import clip, count_tokens, prompt_budget, to_json_line
 from jarvis_agent.llm.usage import STAGE_KEY
 
-_SLOTS = {
-    "plan": "Available Tasks, Available Task List, Demonstrations, Chat Logs, Files, User Input",
-    "select": "User Input, Task, Task Description, Candidate Models",
-    "respond": "User Input, Chat Logs, Files, Texts, Tasks, Model Assignment, Predictions, Totals, Notes, "
-    "Further Tasks",
-    "further": "Available Tasks, Available Task List",
-    "repair": "Available Tasks, Available Task List, Files, User Input, Valid Tasks, Broken Tasks",
-    "chat": "User Input, Chat Logs, Files, Notes",
+_VARIABLES = {
+    "plan": "available_tasks available_task_list demonstrations chat_log files input",
+    "select": "input task task_description candidate_models",
+    "respond": "input chat_log files texts tasks model_assignment predictions totals notes "
+    "available_tasks available_task_list",
+    "repair": "available_tasks available_task_list files input valid_tasks broken_tasks",
+    "chat": "input chat_log files notes",
 }
-STAGES = {stage: frozenset(slots.split(", ")) for stage, slots in _SLOTS.items()}
-"""The slots that the prompt of each stage may use."""
+STAGES = {stage: frozenset(names.split()) for stage, names in _VARIABLES.items()}
+"""The variables that the prompt of each stage may use."""
 
-VARIABLES = {"User Input": "input", "Chat Logs": "chat_log", "Chat Logs Block": "chat_log_block"}
-"""Template variables whose names are not the slot's in snake case."""
-
-_SLOT = re.compile(r"\{\{ *([A-Za-z][A-Za-z ]*?) *\}\}")
-_BLOCKS = {
-    "Chat Logs": "chat-log",
-    "Files": "files",
-    "Texts": "texts",
-    "Totals": "totals",
-    "Notes": "plan-notes",
-    "Valid Tasks": "valid-tasks",
-}
-"""The slots whose block, between tags on lines of their own, is left out if nothing is in it."""
-_EMPTY = ("", "(none)", "{}", "[]")
 _DIVIDER = re.compile(r"^---[ \t]*\n", re.MULTILINE)
 _MIN_SHARE = 4
-"""The shortened variables get at least a quarter of the context window."""
+"""The texts get at least a quarter of the context window, and each half of what is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +70,6 @@ class Prompts:
     plan: BasePromptTemplate[Any]
     select: BasePromptTemplate[Any]
     respond: BasePromptTemplate[Any]
-    further: BasePromptTemplate[Any]
     repair: BasePromptTemplate[Any]
     chat: BasePromptTemplate[Any]
     examples: str | Path | None = None
@@ -106,7 +88,7 @@ def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Pro
         stage: the stage of a single template.
 
     Raises:
-        ConfigError: no such directory, or one of its files has an unknown slot or cannot be read.
+        ConfigError: no such directory, or one of its files has an unknown variable or cannot be read.
     """
     if isinstance(source, Prompts):
         return source
@@ -128,14 +110,12 @@ def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Pro
 
 def make_template(stage: str, text: str) -> ChatPromptTemplate:
     """The template of a prompt file's text (see the module)."""
-    for slot, tag in _BLOCKS.items():
-        text = text.replace(f"<{tag}>\n{{{{ {slot} }}}}\n</{tag}>\n", f"{{{{ {slot} Block }}}}")
     system, *human = _DIVIDER.split(text, maxsplit=1)
     kwargs = {STAGE_KEY: stage}
     messages: list[Any] = [
-        SystemMessagePromptTemplate(prompt=_f_string(system), additional_kwargs=kwargs),
+        SystemMessagePromptTemplate(prompt=_mustache(system), additional_kwargs=kwargs),
         HumanMessagePromptTemplate(
-            prompt=_f_string(human[0] if human else "{{ User Input }}"), additional_kwargs=kwargs
+            prompt=_mustache(human[0] if human else "{{{input}}}"), additional_kwargs=kwargs
         ),
     ]
     if stage == "plan":
@@ -143,16 +123,8 @@ def make_template(stage: str, text: str) -> ChatPromptTemplate:
     return ChatPromptTemplate(messages)
 
 
-def _f_string(text: str) -> PromptTemplate:
-    pieces = _SLOT.split(text.strip())
-    escaped = [piece.replace("{", "{{").replace("}", "}}") for piece in pieces[::2]]
-    slots = [f"{{{variable_of(slot)}}}" for slot in pieces[1::2]]
-    return PromptTemplate.from_template("".join(a + b for a, b in zip(escaped, [*slots, ""], strict=True)))
-
-
-def variable_of(slot: str) -> str:
-    """The template variable of a slot: "Candidate Models" → "candidate_models"."""
-    return VARIABLES.get(slot, slot.lower().replace(" ", "_"))
+def _mustache(text: str) -> PromptTemplate:
+    return PromptTemplate.from_template(text.strip(), template_format="mustache")
 
 
 def uses(template: BasePromptTemplate[Any], *variables: str) -> bool:
@@ -162,50 +134,36 @@ def uses(template: BasePromptTemplate[Any], *variables: str) -> bool:
 
 
 def fill(
-    template: BasePromptTemplate[Any],
-    values: Mapping[str, str | Sequence[BaseMessage] | Truncator],
-    window: int,
+    template: BasePromptTemplate[Any], texts: Mapping[str, str], window: int, **whole: Any
 ) -> dict[str, Any]:
-    """The values of a template's variables, shortened until the prompt fits the context window.
+    """The values of a template's variables, clipped until the prompt fits the context window.
 
     Args:
         template: only the variables it uses are filled.
-        values: texts and messages, which are kept whole, and truncators, the most important first.
+        texts: what may be clipped, the most important first.
         window: context window of the model in tokens.
+        whole: texts and messages that are never clipped.
+
+    Raises:
+        ConfigError: the template has a variable that its stage does not provide.
     """
-    tags = {variable_of(slot): tag for slot, tag in _BLOCKS.items()}
-    known: dict[str, Any] = {f"{name}_block": "" for name in tags}
-    for name, value in values.items():
-        known[name] = value
-        if name in tags and callable(value):
-            known.pop(f"{name}_block")  # it takes the place of its value in the order
-            known[f"{name}_block"] = _block(value, tags[name])
-    used = {name: value for name, value in known.items() if uses(template, name)}
-    slots = {name: value for name, value in used.items() if callable(value)}
-    fixed: dict[str, Any] = {name: value for name, value in used.items() if name not in slots}
-    marks = {name: f"\0{name}\0" for name in slots}
-    try:
-        # `invoke` would be a run of its own in traces.
-        text = template.format_prompt(**fixed, **marks).to_string()
-    except KeyError as error:
+    provided = {**whole, **texts}
+    if unknown := set(template.input_variables) - provided.keys():
         raise ConfigError(
-            f"the prompt template has unknown variables ({error.args[0].splitlines()[0]}); "
-            f"this stage provides {', '.join(sorted(values))}"
-        ) from error
-    repeats = {name: text.count(mark) for name, mark in marks.items()}
-    taken = count_tokens(text) - sum(repeats[name] * count_tokens(mark) for name, mark in marks.items())
-    left = max(prompt_budget(window) - taken, window // _MIN_SHARE)
-    return fixed | allocate_budget(slots, left, repeats)
+            f"the prompt template has unknown variables ({', '.join(sorted(unknown))}); "
+            f"this stage provides {', '.join(sorted(provided))}"
+        )
+    values = {name: "" if name in texts else whole[name] for name in provided if uses(template, name)}
 
+    def taken() -> int:
+        # `invoke` would be a run of its own in traces.
+        return count_tokens(template.format_prompt(**values).to_string())
 
-def _block(value: Truncator, tag: str) -> Truncator:
-    """A slot between tags; "" if nothing is in it."""
-
-    def block(limit: int) -> str:
-        text = value(limit)
-        return "" if text in _EMPTY else f"<{tag}>\n{text}\n</{tag}>\n"
-
-    return block
+    limit = max(prompt_budget(window), taken() + window // _MIN_SHARE)
+    for name, text in texts.items():
+        if text and name in values:
+            values[name] = clip(text, max(0, limit - taken()) // 2)
+    return values
 
 
 def _load(stage: str, folders: Sequence[Traversable]) -> BasePromptTemplate[Any]:
@@ -214,24 +172,22 @@ def _load(stage: str, folders: Sequence[Traversable]) -> BasePromptTemplate[Any]
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the prompt file {file} cannot be read: {error}") from error
-    unknown = sorted(set(_SLOT.findall(text)) - STAGES[stage])
-    if unknown:
+    try:
+        template = make_template(stage, text)
+    except ChevronError as error:
+        raise ConfigError(f"the prompt file {file} is no mustache template: {error}") from error
+    if unknown := sorted({*template.input_variables} - STAGES[stage]):
         raise ConfigError(
-            f"the prompt {file} has the unknown slot {{{{ {unknown[0]} }}}}; "
+            f"the prompt {file} has the unknown variable {unknown[0]}; "
             f"the stage {stage} has {', '.join(sorted(STAGES[stage]))}"
         )
-    return _f_string(text) if stage == "further" else make_template(stage, text)
+    return template
 
 
 HISTORY_TURNS = 10
 """Turns that a prompt shows in words."""
 
 _MAX_TURN_CHARS = 600
-
-
-def shorten_history(turns: Sequence[ChatTurn]) -> Truncator:
-    """A truncator for the chat history (see `jarvis_agent.llm.budget`)."""
-    return lambda limit: format_chat_history(turns, limit) or "(none)"
 
 
 def format_chat_history(turns: Sequence[ChatTurn], budget: int = 1_000_000) -> str:

@@ -3,9 +3,8 @@
     values = plan_variables(prompt, request, examples, window=8192)
     prompt.invoke(values)       # messages that fit the context window
 
-See `jarvis_agent.llm.prompts` for the slots of the prompt files. Your own template may use the variables
-input, files, chat_log, available_tasks, available_task_list, demonstrations, files_block, chat_log_block, and
-the placeholders `examples` and `chat_history` for messages.
+See `jarvis_agent.llm.prompts` for the variables of the prompt files. Your own template may also use the
+placeholders `examples` and `chat_history` for messages.
 """
 
 from __future__ import annotations
@@ -22,16 +21,14 @@ from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.llm.budget import (
-    Truncator,
+    clip,
+    clip_rows,
     count_tokens,
     prompt_budget,
-    shorten_lines,
-    shorten_rows,
-    shorten_text,
     to_json_line,
     truncate_json,
 )
-from jarvis_agent.llm.prompts import fill, format_chat_history, shorten_history, uses
+from jarvis_agent.llm.prompts import fill, format_chat_history, uses
 from jarvis_agent.llm.usage import STAGE_KEY
 from jarvis_agent.planning.examples import Example
 from jarvis_agent.planning.inputs import PlanRequest, name_of
@@ -40,8 +37,13 @@ from jarvis_agent.planning.parser import PlanParseError
 _EXAMPLES_SHARE = 4
 """Examples take at most a quarter of the prompt's budget."""
 
+_UNLIMITED = 1_000_000
+
 _LIST_SHARE = 3
 """The list of task types with descriptions takes at most a third of the prompt's budget."""
+
+_PART_SHARE = 8
+"""The chat history, the valid tasks, … take at most an eighth of the context window each."""
 
 
 def plan_variables(
@@ -63,7 +65,7 @@ def plan_variables(
         as_object: show the examples' plans as `{"tasks": […]}`, the form that a JSON schema requires.
     """
     fitting = _last_that_fit([one for one in examples if _is_available(one, request.specs)], window)
-    in_text = "\n\n".join(map(_as_text, fitting)) or "(none)"
+    in_text = "\n\n".join(map(_as_text, fitting))
     values: dict[str, Any] = task_variables(request.specs, window) | {
         "demonstrations": in_text,
         "examples": [],
@@ -73,7 +75,7 @@ def plan_variables(
         values["examples"] = [
             message for each in fitting for message in _as_messages(template, each, values, as_object)
         ]
-    return fill(template, values | _request_variables(template, request), window)
+    return fill(template, _request_variables(template, request, window), window, **values)
 
 
 def repair_variables(
@@ -88,13 +90,15 @@ def repair_variables(
     def rows(budget: int) -> list[dict[str, Any]]:
         return [{"written": truncate_json(e.raw, budget), "error": e.error} for e in errors]
 
-    values: dict[str, Any] = task_variables(request.specs, window) | {
-        "broken_tasks": shorten_rows(rows),
-        "input": shorten_text(request.text),
+    texts = {
+        "broken_tasks": clip_rows(rows, window // _PART_SHARE),
+        "input": request.text,
         "files": list_files(request.files),
-        "valid_tasks": shorten_rows(lambda budget: [truncate_json(t.model_dump(), budget) for t in tasks]),
+        "valid_tasks": clip_rows(
+            lambda budget: [truncate_json(task.model_dump(), budget) for task in tasks], window // _PART_SHARE
+        ),
     }
-    return fill(template, values, window)
+    return fill(template, texts, window, **task_variables(request.specs, window))
 
 
 def task_variables(specs: Mapping[str, TaskSpec], window: int, *, brief: bool = False) -> dict[str, str]:
@@ -110,36 +114,34 @@ def task_variables(specs: Mapping[str, TaskSpec], window: int, *, brief: bool = 
     return {"available_tasks": lines, "available_task_list": ", ".join(specs)}
 
 
-def _request_variables(template: BasePromptTemplate[Any], request: PlanRequest) -> dict[str, Truncator]:
-    shows_files = uses(template, "files", "files_block")
+def _request_variables(
+    template: BasePromptTemplate[Any], request: PlanRequest, window: int
+) -> dict[str, str]:
     return {
-        "input": shorten_text(request.text) if shows_files else _text_with_files(request),
+        "chat_log": format_chat_history(request.turns, window // _PART_SHARE),
+        "input": request.text if uses(template, "files") else _text_with_files(request, window),
         "files": list_files(request.files),
-        "chat_log": shorten_history(request.turns),
     }
 
 
-def _text_with_files(request: PlanRequest) -> Truncator:
+def _text_with_files(request: PlanRequest, window: int) -> str:
     """The request, followed by the files that its text does not name."""
     named = split_names(request.text, map(name_of, request.files))[1::2]
-    files = [file for file in request.files if name_of(file) not in named]
-    shorten, listed = shorten_text(request.text), list_files(files)
-
-    def text(limit: int) -> str:
-        attached = f"\nFiles:\n{listed(limit // 2)}"
-        return shorten(limit - count_tokens(attached)) + attached
-
-    return text if files else shorten
+    files = list_files(file for file in request.files if name_of(file) not in named)
+    if not files:
+        return request.text
+    part = window // _PART_SHARE
+    return f"{clip(request.text, part)}\nFiles:\n{clip(files, part)}"
 
 
-def list_files(files: Iterable[Resource]) -> Truncator:
+def list_files(files: Iterable[Resource]) -> str:
     """One line for each file: its kind and name, and why it cannot be read."""
 
     def line(file: Resource) -> str:
         why = "" if file.path or "://" in name_of(file) else f" ({file.error or 'missing'})"
         return f"- {file.kind}: {to_json_line(name_of(file))}{why}"
 
-    return shorten_lines(map(line, files))
+    return "\n".join(map(line, files))
 
 
 def task_lines(specs: Iterable[TaskSpec], *, brief: bool = False) -> str:
@@ -211,7 +213,7 @@ def _as_messages(
 ) -> list[BaseMessage]:
     """An example as the human message of the same template, and the plan as the reply."""
     request = PlanRequest(example.input, example.files, example.chat)
-    shown = fill(template, {**values, **_request_variables(template, request)}, window=1_000_000)
+    shown = fill(template, _request_variables(template, request, _UNLIMITED), _UNLIMITED, **values)
     messages = template.format_prompt(**shown).to_messages()
     human = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.input))
     plan = example.to_json(as_object=as_object)

@@ -23,7 +23,7 @@ from langchain_core.embeddings import Embeddings
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical
-from jarvis_agent.llm.budget import truncate
+from jarvis_agent.llm.budget import clip
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import CJK
 from jarvis_agent.planning.inputs import PlanRequest
@@ -63,7 +63,7 @@ class TextSimilarity:
 
         The vectors of `others` are cached for the process; they should be a fixed set.
         """
-        text = truncate(without_names(text), _MAX_TOKENS)
+        text = clip(without_names(text), _MAX_TOKENS)
         others = [_cached_without_names(other) for other in others]
         knows_english_only = self._given is None
         if self._embeddings is None or (knows_english_only and CJK.search(text)):

@@ -40,17 +40,15 @@ from jarvis_agent.core.tasks.registry import TASKS, canonical
 from jarvis_agent.core.text import brief_text, map_texts
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.llm.budget import (
-    shorten_data,
-    shorten_lines,
-    shorten_rows,
-    shorten_text,
+    clip,
+    clip_data,
+    clip_rows,
     to_json_line,
-    truncate,
     truncate_json,
 )
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
-from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, load_prompts, shorten_history, uses
+from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, format_chat_history, load_prompts, uses
 from jarvis_agent.media.documents import load_text
 from jarvis_agent.planning.chain import read_further_tasks
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of
@@ -62,6 +60,8 @@ from jarvis_agent.response.results import file_names, input_files, model_assignm
 from jarvis_agent.selection.advice import HELP
 
 _MAX_REASON_CHARS = 200
+_PART_SHARE = 12
+"""Totals, the chat history, … take at most a twelfth of the window each; results and texts two."""
 _MAX_FILES = 5
 """Files that are listed; of more, the first ones, the last one, and their number."""
 _TEXT_KINDS = ("text", "table", "file")
@@ -145,10 +145,12 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
                 yield text
             return
         request, template = PlanRequest.of(input), getattr(self.prompts, stage)
-        may_go_on = input.get("tools") is not None and uses(template, "further_tasks")
+        may_go_on = input.get("tools") is not None and uses(template, "available_tasks")
         window = await self.client.window()
-        variables = await run_cpu_bound(self._variables, input, request, window, may_go_on)
-        stream = self._chain(stage).astream(fill(template, variables, window), config)
+        texts = await run_cpu_bound(self._texts, input, request, window)
+        specs = request.specs if may_go_on else {}
+        whole = task_variables(specs, window, brief=True) | {"chat_history": messages_of(request.turns)}
+        stream = self._chain(stage).astream(fill(template, texts, window, **whole), config)
         checker = await run_cpu_bound(self._path_checker, input, request)
         shown, held, further = list[str](), "", None if may_go_on else False
         try:
@@ -187,10 +189,8 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
         """The prompt for results, and the one for an empty plan."""
         return [self.prompts.respond, self.prompts.chat]
 
-    def _variables(
-        self, inputs: Mapping[str, Any], request: PlanRequest, window: int, may_go_on: bool
-    ) -> dict[str, Any]:
-        """The values of the prompts' variables, the most important first. Blocks: reads text files."""
+    def _texts(self, inputs: Mapping[str, Any], request: PlanRequest, window: int) -> dict[str, str]:
+        """The texts of the prompts, the most important first. Blocks: reads text files."""
         results, plan = list(inputs.get("results") or ()), _plan(inputs)
         names = file_names(results)
 
@@ -198,26 +198,22 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
             # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
             return map_texts(value, lambda text: names.get(text, text), keys=True)
 
-        further = ""
-        if may_go_on:
-            further = self.prompts.further.format(**task_variables(request.specs, window, brief=True))
         tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
         language = f"\n\n(Answer in {inputs['language']}.)" if inputs.get("language") else ""
-        texts = _texts_read(request.files, results)
+        texts, part = _texts_read(request.files, results), window // _PART_SHARE
+        counted = named(totals(results))
         return {
-            "further_tasks": further,
-            "input": shorten_text(inputs["input"] + language),
-            "predictions": shorten_rows(lambda budget: named(predictions(results, budget))),
-            "texts": shorten_rows(
-                lambda budget: [{name: truncate(text, budget)} for name, text in texts.items()]
+            "predictions": clip_rows(lambda budget: named(predictions(results, budget)), 2 * part),
+            "input": inputs["input"] + language,
+            "texts": clip_rows(
+                lambda budget: [{name: clip(text, budget)} for name, text in texts.items()], 2 * part
             ),
-            "totals": shorten_data(named(totals(results))),
-            "model_assignment": shorten_data(model_assignment(results)),
-            "tasks": shorten_data(tasks),
-            "notes": shorten_lines(f"- {to_json_line(note)}" for note in plan.notes),
+            "totals": clip_data(counted, part) if counted else "",
+            "model_assignment": clip_data(model_assignment(results), part),
+            "tasks": clip_data(tasks, part),
+            "notes": "\n".join(f"- {to_json_line(note)}" for note in plan.notes),
             "files": list_files(request.files),
-            "chat_log": shorten_history(request.turns),
-            "chat_history": messages_of(request.turns),
+            "chat_log": format_chat_history(request.turns, part),
         }
 
     def _path_checker(self, inputs: Mapping[str, Any], request: PlanRequest) -> PathChecker:

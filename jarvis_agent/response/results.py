@@ -16,7 +16,7 @@ from jarvis_agent.core.references import refs_in, split_refs
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.llm.budget import count_tokens, truncate, truncate_json
+from jarvis_agent.llm.budget import clip, count_tokens, truncate_json
 
 _NOTE_TOKENS = 200
 """Tokens of an error, and of all notes of a task."""
@@ -44,7 +44,7 @@ def _prediction(result: TaskResult, files: Mapping[int, list[str]], budget: int)
         "text": "" if is_in_output else truncate_json(text, budget),
         "files": _files(result, budget),
         "output": truncate_json(_with_short_boxes(result.output), budget),
-        "error": truncate(result.error or "", min(_NOTE_TOKENS, budget)),
+        "error": clip(result.error or "", min(_NOTE_TOKENS, budget)),
         "notes": truncate_json(result.all_notes, min(_NOTE_TOKENS, budget)),
     }
 
@@ -111,7 +111,7 @@ def model_assignment(results: Iterable[TaskResult]) -> dict[str, dict[str, str]]
         if result.selection and result.selection.model == result.model:
             entry["reason"] = result.selection.reason
         if failed := [f"{attempt.model}: {attempt.error}" for attempt in result.attempts if attempt.error]:
-            entry["failed_before"] = truncate("; ".join(failed), 150)
+            entry["failed_before"] = clip("; ".join(failed), 150)
     return chosen
 
 

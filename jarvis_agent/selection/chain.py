@@ -26,11 +26,9 @@ from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.llm.budget import (
-    Truncator,
-    shorten_rows,
-    shorten_text,
+    clip,
+    clip_rows,
     to_json_line,
-    truncate,
     truncate_json,
 )
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
@@ -42,6 +40,8 @@ _MAX_REASON_CHARS = 400
 _MAX_NAME_CHARS = 80
 _DESCRIPTION_TOKENS = 100
 _ARGS_TOKENS = 150
+_LIST_SHARE = 3
+"""The candidates take at most a third of the context window."""
 
 
 class SelectionInput(BaseModel):
@@ -107,7 +107,8 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
             given = SelectionInput.model_validate(input)
         except ValidationError as error:
             raise InputError(f"the selection chain cannot use its input: {describe_error(error)}") from error
-        values = fill(self.template, _variables(given), await self.client.window())
+        window = await self.client.window()
+        values = fill(self.template, _texts(given, window), window, task_description=_description(given.task))
         yield await self._chain(given.candidates).ainvoke(values, config)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
@@ -124,16 +125,19 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
         return (self.template | model | parser).with_config(run_name="select")
 
 
-def _variables(given: SelectionInput) -> dict[str, str | Truncator]:
+def _texts(given: SelectionInput, window: int) -> dict[str, str]:
     task, candidates = given.task, given.candidates
-    spec = find_task(task.task)
     asked = {**task.model_dump(), "args": truncate_json(task.args, _ARGS_TOKENS)}
     return {
-        "input": shorten_text(str(given.input or "")),
+        "candidate_models": clip_rows(lambda limit: _rows(candidates, limit), window // _LIST_SHARE),
         "task": to_json_line(asked),
-        "task_description": spec.description if spec else "",
-        "candidate_models": shorten_rows(lambda limit: _rows(candidates, limit)),
+        "input": str(given.input or ""),
     }
+
+
+def _description(task: Task) -> str:
+    spec = find_task(task.task)
+    return spec.description if spec else ""
 
 
 def _rows(candidates: Sequence[Candidate], limit: int) -> list[dict[str, Any]]:
@@ -170,7 +174,7 @@ def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -
     return {
         "model_id": candidate.id,
         "metadata": {name: value for name, value in known.items() if value},
-        "description": truncate(candidate.description, min(limit, _DESCRIPTION_TOKENS)),
+        "description": clip(candidate.description, min(limit, _DESCRIPTION_TOKENS)),
     }
 
 

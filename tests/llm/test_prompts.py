@@ -19,11 +19,9 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.budget import (
     DEFAULT_WINDOW,
-    allocate_budget,
+    clip,
+    clip_rows,
     count_tokens,
-    shorten_rows,
-    shorten_text,
-    truncate,
     truncate_json,
 )
 from jarvis_agent.llm.prompts import (
@@ -31,8 +29,6 @@ from jarvis_agent.llm.prompts import (
     fill,
     format_chat_history,
     load_prompts,
-    shorten_history,
-    variable_of,
 )
 from jarvis_agent.planning.examples import load_examples
 from jarvis_agent.planning.inputs import PlanRequest
@@ -47,10 +43,9 @@ PAPER = json.loads((Path(__file__).parents[1] / "data" / "paper_prompts.json").r
 
 
 def filled(name: str | Path, stage: str, window: int = DEFAULT_WINDOW, **values: Any) -> list[str]:
-    """The texts of a stage's messages; every slot that is not given is "(none)"."""
+    """The texts of a stage's messages; every variable that is not given is "(none)"."""
     template = getattr(load_prompts(name), stage)
-    slots = {variable_of(slot): "(none)" for slot in STAGES[stage]}
-    values = slots | values
+    values = dict.fromkeys(STAGES[stage] - values.keys(), "(none)") | values
     return [str(m.text) for m in template.invoke(fill(template, values, window)).to_messages()]
 
 
@@ -81,18 +76,10 @@ def test_the_papers_set_has_the_papers_prompts() -> None:
 
 class TestTemplates:
     def test_every_set_has_a_template_for_every_stage(self) -> None:
-        for name, (stage, slots) in product(SETS, STAGES.items()):
+        for name, (stage, variables) in product(SETS, STAGES.items()):
             template = getattr(load_prompts(name), stage)
-            if stage == "further":
-                assert set(template.input_variables) <= {*map(variable_of, slots)}
-                continue
             assert isinstance(template, ChatPromptTemplate), (name, stage)
-            allowed = {
-                *map(variable_of, slots),
-                *(variable_of(f"{slot} Block") for slot in slots),
-                "examples",
-            }
-            assert set(template.input_variables) <= allowed
+            assert set(template.input_variables) <= variables
             messages = template.invoke(dict.fromkeys(template.input_variables, "")).to_messages()
             assert {message.additional_kwargs["jarvis_stage"] for message in messages} == {stage}
 
@@ -100,7 +87,7 @@ class TestTemplates:
     @given(st.text())
     def test_values_are_inserted_unchanged(self, text: str) -> None:
         for name in SETS:
-            wild = rf"{text} {{{{ Demonstrations }}}} {{x}} {{input}} \1 \g<0> %s $x"
+            wild = rf"{text} {{{{{{demonstrations}}}}}} {{{{#files}}}} <b>& {{x}} {{input}} \1 \g<0> %s $x"
             assert wild in filled(name, "plan", input=wild)[-1]
 
     def test_the_system_message_is_the_same_for_every_request(self) -> None:
@@ -110,9 +97,9 @@ class TestTemplates:
         assert one[0].type == "system"
 
     def test_files_of_a_directory_replace_those_of_the_default_set(self, tmp_path: Path) -> None:
-        (tmp_path / "chat.md").write_text("Be {brief}.\n---\n{{ User Input }}!")
-        (tmp_path / "plan.md").write_text("Rules for {{ Available Task List }}")
-        assert filled(tmp_path, "chat", input="hi") == ["Be {brief}.", "hi!"]
+        (tmp_path / "chat.md").write_text("Be {brief}.{{^files}} No files.{{/files}}\n---\n{{{input}}}!")
+        (tmp_path / "plan.md").write_text("Rules for {{{available_task_list}}}")
+        assert filled(tmp_path, "chat", input="hi", files="") == ["Be {brief}. No files.", "hi!"]
         assert filled(tmp_path, "plan", input="hi", available_task_list="a") == ["Rules for a", "hi"]
         assert load_prompts(tmp_path).select == load_prompts("default").select
 
@@ -126,9 +113,12 @@ class TestTemplates:
     def test_mistakes_are_config_errors(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match='"nowhere" is not "default", "paper" or'):
             load_prompts("nowhere")
-        (tmp_path / "chat.md").write_text("{{ Weather }}")
-        unknown = r"unknown slot \{\{ Weather \}\}; the stage chat has Chat Logs"
+        (tmp_path / "chat.md").write_text("{{{weather}}}")
+        unknown = "unknown variable weather; the stage chat has chat_log"
         with pytest.raises(ConfigError, match=unknown):
+            load_prompts(tmp_path)
+        (tmp_path / "chat.md").write_text("{{#files}}")
+        with pytest.raises(ConfigError, match="no mustache template"):
             load_prompts(tmp_path)
         (tmp_path / "chat.md").write_bytes(b"\xff\xfe\x00")
         with pytest.raises(ConfigError, match="cannot be read"):
@@ -170,7 +160,7 @@ class TestPlanPrompt:
             assert part in human
 
     def test_demonstrations_may_be_placed_in_the_text(self, tmp_path: Path) -> None:
-        (tmp_path / "plan.md").write_text("Examples: {{ Demonstrations }}\n---\n{{ User Input }}")
+        (tmp_path / "plan.md").write_text("Examples: {{{demonstrations}}}\n---\n{{{input}}}")
         messages = plan_prompt(PlanRequest("x"), tmp_path)
         assert len(messages) == 2
         assert "Read the text in e4.png to me" in messages[0].text
@@ -186,31 +176,32 @@ class TestBudget:
                 text = "\n".join(message.text for message in messages)
                 assert count_tokens(text) <= 4096
                 assert request[:15] in messages[-1].text
-            slots: dict[str, Any] = {
-                "input": shorten_text("Translate this: " + LONG),
-                "chat_log": shorten_history(CHAT),
-                "predictions": shorten_rows(lambda share: [truncate_json({"id": 7, "text": LONG}, share)]),
+            texts = {
+                "predictions": clip_rows(lambda share: [truncate_json({"id": 7, "text": LONG}, share)], 512),
+                "input": "Translate this: " + LONG,
+                "chat_log": format_chat_history(CHAT, 512),
             }
             for stage in ("chat", "respond", "select"):
-                for each in (slots, dict(reversed(slots.items()))):
-                    assert count_tokens("\n".join(filled(name, stage, 4096, **each))) <= 4096
-                text = "\n".join(filled(name, stage, 4096, **slots))
-                assert "Translate this" in text
-            assert '"id": 7' in "\n".join(filled(name, "respond", 4096, **slots))
+                for each in (texts, dict(reversed(texts.items()))):
+                    text = "\n".join(filled(name, stage, 4096, **each))
+                    assert count_tokens(text) <= 4096
+                    assert "Translate this" in text
+            assert '"id": 7' in "\n".join(filled(name, "respond", 4096, **texts))
+
+    def test_a_list_of_task_types_is_never_clipped(self) -> None:
+        own = ChatPromptTemplate([("human", "{available_tasks} {input}")])
+        values = fill(own, {"input": LONG}, 4096, available_tasks=LONG)
+        assert values["available_tasks"] == LONG
+        assert 400 < count_tokens(values["input"]) < 1100
 
     def test_tokens_are_estimated_and_texts_are_cut_to_what_earlier_ones_leave(self) -> None:
         counts = {"": 0, "cat": 1, "elephant": 2, "猫和狗": 3, "a.b": 3}
         assert {text: count_tokens(text) for text in counts} == counts
-        assert truncate("one two three", 2) == "one two … (5 more characters)"
-        assert truncate("one two", 2) == "one two"
-        texts = allocate_budget({"short": shorten_text("one"), "long": shorten_text(LONG)}, 100)
-        assert texts["short"] == "one"
-        assert 90 <= count_tokens(texts["long"].partition(" …")[0]) <= 99
-        slots = {"repeated": shorten_text(LONG), "last": shorten_text(LONG)}
-        for uses in (1, 5):
-            texts = allocate_budget(slots, 1000, {"repeated": uses})
-            used = uses * count_tokens(texts["repeated"]) + count_tokens(texts["last"])
-            assert 900 <= used <= 1000 + 20 * uses  # each text says how much was cut
+        assert clip("one two three", 2) == "one two … (5 more characters)"
+        assert clip("one two", 2) == "one two"
+        rows = clip_rows(lambda share: [clip(LONG, share), clip(LONG, share)], 800)
+        assert [count_tokens(row) > 290 for row in rows.splitlines()] == [True, True]
+        assert count_tokens(clip_rows(lambda share: [share] * 1000, 100).partition(" …")[0]) == 100
 
 
 class TestChatHistory:

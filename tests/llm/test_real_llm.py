@@ -40,9 +40,9 @@ def address() -> Iterator[str]:
 
 
 PROMPTS = {
-    "plan": "Write a JSON list of the tasks: {{ Available Task List }}.\n---\n{{ User Input }}",
-    "repair": "Write these tasks again as JSON, corrected.\n---\n{{ Broken Tasks }}",
-    "respond": "Answer in one sentence from the results.\n---\n{{ Predictions }}\n{{ User Input }}",
+    "plan": "Write a JSON list of the tasks: {{{available_task_list}}}.\n---\n{{{input}}}",
+    "repair": "Write these tasks again as JSON, corrected.\n---\n{{{broken_tasks}}}",
+    "respond": "Answer in one sentence from the results.\n---\n{{{predictions}}}\n{{{input}}}",
 }
 """The long prompts would take it minutes."""
 

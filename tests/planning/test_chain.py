@@ -365,7 +365,7 @@ class TestCaches:
 
 class TestPrompts:
     def test_a_template_a_directory_and_a_set_replace_the_prompt(self, tmp_path: Path) -> None:
-        (tmp_path / "plan.md").write_text("Rules of a directory\n---\n{{ User Input }}")
+        (tmp_path / "plan.md").write_text("Rules of a directory\n---\n{{{input}}}")
         own = ChatPromptTemplate(
             [
                 ("system", "Mine: {available_task_list}"),

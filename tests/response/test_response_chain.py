@@ -462,7 +462,7 @@ class TestFurtherTasks:
         assert pieces[0] == "It "
 
     async def test_without_tools_or_a_place_for_them_every_reply_is_an_answer(self, tmp_path: Path) -> None:
-        (tmp_path / "respond.md").write_text("Answer\n---\n{{ User Input }}")
+        (tmp_path / "respond.md").write_text("Answer\n---\n{{{input}}}")
         for given in ({"tools": None}, {"prompts": "paper"}, {"prompts": tmp_path}):
             found = await self.chunks(self.REPLY, **given)
             assert "".join(found).startswith(self.REPLY)
