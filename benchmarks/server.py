@@ -1,6 +1,6 @@
 """200 clients that stream from the server at once, on loopback, and what it adds to bare FastAPI.
 
-    python benchmarks/server.py --seconds 60
+    python benchmarks server --seconds 60
 
 Model and LLM are doubles; the LLM writes a piece of text every 0.2 s. The bare application streams the
 replies of the same double. Half of the clients use OpenAI's API, half start a run and follow its events.
@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
-from figures import Figure
+from scheduling import Figure
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.settings import ServerSettings
@@ -127,7 +127,7 @@ async def load(url: str, seconds: float, *kinds: Client) -> tuple[dict[str, list
 def serving(name: str) -> Iterator[tuple[str, int]]:
     """The URL of an application in a process of its own, and the process's id."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, __file__, "--serve", name, folder]
+        command = [sys.executable, str(Path(__file__).parent), "server", "--serve", name, folder]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             line = next(line for line in process.stderr if "running on" in line)
@@ -143,11 +143,6 @@ async def resident(process: int, samples: list[float]) -> None:
         await asyncio.sleep(0.5)
 
 
-def p95(times: list[float]) -> float:
-    """The 95th percentile."""
-    return quantiles(times, n=20)[-1]
-
-
 async def figures(seconds: float = SECONDS) -> list[Figure]:
     """Failed requests, memory, and the time that the server adds."""
     with serving("bare") as (url, _):
@@ -158,33 +153,31 @@ async def figures(seconds: float = SECONDS) -> list[Figure]:
         sampling = asyncio.create_task(resident(process, memory))
         times, failed = await load(url, seconds, complete, follow)
         sampling.cancel()
-    third, base = len(memory) // 3, p95(bare["echo"])
+    third, base = len(memory) // 3, quantiles(bare["echo"], n=20)[-1]
+    added = {kind: quantiles(of_kind, n=20)[-1] - base for kind, of_kind in times.items()}
     growth = median(memory[-third:]) / median(memory[:third])
     name = f"{CLIENTS} clients streaming for {seconds:g} s"
     return [
         Figure(f"{name}: failed requests of {sum(map(len, times.values())) + failed:,}", failed, 0),
         Figure(f"{name}: memory in the last third of the time over that in the first", growth, 1.1, "×"),
         Figure("p95 of a streamed reply of a bare FastAPI application", base, None, "s"),
-        Figure("what OpenAI's API adds to that p95", p95(times["complete"]) - base, None, "s"),
-        Figure("what a run with stored events adds to that p95", p95(times["follow"]) - base, None, "s"),
+        Figure("what OpenAI's API adds to that p95", added["complete"], None, "s"),
+        Figure("what a run with stored events adds to that p95", added["follow"], None, "s"),
     ]
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> int:
     """Measure and print, or serve."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the clients stream")
     parser.add_argument("--serve", nargs=2, metavar=("APP", "FOLDER"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if given.serve:
         import uvicorn
 
         name, folder = given.serve
         uvicorn.run(APPS[name](Path(folder)), port=0, access_log=False)
-    else:
-        for figure in asyncio.run(figures(given.seconds)):
-            print(figure, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        return 0
+    measured = asyncio.run(figures(given.seconds))
+    print(*measured, sep="\n")
+    return 0 if all(figure.met for figure in measured) else 1

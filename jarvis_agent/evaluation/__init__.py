@@ -1,1 +1,1 @@
-"""Evaluation of planning and model selection; the command line runs it as `jarvis eval`."""
+"""Evaluation of planning; the command line runs it as `jarvis eval`."""

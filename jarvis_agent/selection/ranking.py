@@ -3,10 +3,10 @@
     for factors in score_candidates(candidates, here, purpose, CardVectors(settings)):
         factors.purpose, factors.popularity, factors.evidence, factors.machine, factors.total
 
-All weights are defined here. They were tuned on the odd lines of APIBench (`jarvis eval selection --half
-dev`), and on requests with and without a specific purpose. A model for the purpose gains up to five points,
-more than the downloads of a general model are worth. Without a specific purpose, general-purpose training
-data are worth more than the downloads of a popular specialist.
+All weights are defined here. They were tuned on the odd lines of APIBench (`python benchmarks selection
+apibench --half dev`), and on requests with and without a specific purpose. A model for the purpose gains up
+to five points, more than the downloads of a general model are worth. Without a specific purpose,
+general-purpose training data are worth more than the downloads of a popular specialist.
 """
 
 from __future__ import annotations

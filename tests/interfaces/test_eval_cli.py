@@ -1,4 +1,4 @@
-"""`jarvis eval taskbench | plans | selection`: one table or one JSON object, and exit codes."""
+"""`jarvis eval taskbench | plans`: one table or one JSON object, and exit codes."""
 
 from __future__ import annotations
 
@@ -106,39 +106,10 @@ def test_own_requests_are_scored_with_calls_and_failures(monkeypatch: pytest.Mon
     assert (failure["id"], failure["got"]) == (asked.id, "no task")
 
 
-def test_selection_is_scored_in_total_by_domain_and_with_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    domain = "Computer Vision Object Detection"
-    models = [
-        {"api_name": name, "domain": domain, "description": f"Finds {name}."} for name in ("cats", "dogs")
-    ]
-    asked = {"code": "Instruction: Find dogs.\nOutput:", "api_data": models[1]}
-    (tmp_path / "huggingface_api.jsonl").write_text("\n".join(map(json.dumps, models)))
-    (tmp_path / "huggingface_eval.json").write_text(json.dumps(asked))
-    scored = found("selection", tmp_path)
-    assert {name: scored[name] for name in ("requests", "among_5", "among_8", "llm")} == {
-        "requests": 1,
-        "among_5": 100.0,
-        "among_8": 100.0,
-        "llm": None,
-    }
-    assert scored["by_domain"][domain]["first"] == scored["first"]
-    assert f"{domain}  " in called("selection", tmp_path).stdout
-    scripted(monkeypatch, select='{"id": "dogs", "reason": "it finds dogs"}')
-    assert found("selection", tmp_path, model="scripted")["llm"]["first"] == 100.0
-    scripted(monkeypatch, select='{"id": "cats", "reason": "it finds cats"}')
-    shown = called("selection", tmp_path, "--failures", model="scripted").stdout
-    assert re.search(r"expected +dogs\n +got +cats\n +got +dogs\n +reason +it finds cats", shown)
-    scripted(monkeypatch, select="I cannot choose.")
-    assert "scripted chose nothing" in called("selection", tmp_path, model="scripted").stderr
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["taskbench", "missing"], "tool_desc.json"),
-        (["selection", "missing"], "huggingface_api.jsonl"),
         (["plans", "--requests", "missing.jsonl"], "missing.jsonl"),
         (["plans", "--half", "other"], "--half"),
     ],

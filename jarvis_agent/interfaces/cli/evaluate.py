@@ -1,8 +1,7 @@
-"""`jarvis eval taskbench | plans | selection`: score planning and model selection; each prints one table.
+"""`jarvis eval taskbench | plans`: score planning; each prints one table.
 
 jarvis eval taskbench data_huggingface --model none --limit 100
 jarvis eval plans --model none --half dev --failures
-jarvis eval selection apibench --half test
 
 Progress goes to stderr, the table (or JSON) to stdout. The exit code is 1 if every request failed.
 """
@@ -16,26 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from jarvis_agent.core.errors import InputError
-
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from jarvis_agent.core.settings import Settings
     from jarvis_agent.evaluation.predict import Prediction
     from jarvis_agent.evaluation.report import EvaluationReport, Figure
-    from jarvis_agent.evaluation.selection import Ranked
-    from jarvis_agent.llm.client import LLMClient
 
-eval_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Score planning and model selection."
-)
+eval_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Score planning.")
 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A TaskBench folder: tool_desc.json, data.json, …")
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", metavar="M", help='Chat model; "none": plan or select without one.')
+    str | None, typer.Option("--model", metavar="M", help='Chat model; "none": plan without one.')
 ]
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N requests.")]
 Half = Annotated[
@@ -79,72 +72,6 @@ def plans(
     wrong = [verdict.as_failure() for verdict in judged if failures and not verdict.exact]
     _print_table(f"plans of {name}, half {half}", reports, wrong, as_json)
     _exit_if_all_failed(predictions)
-
-
-@eval_app.command()
-def selection(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="APIBench's huggingface_eval.json and huggingface_api.jsonl in one folder."
-        ),
-    ],
-    model: Model = "none",
-    half: Half = "all",
-    limit: Limit = None,
-    failures: Failures = False,
-    as_json: AsJson = False,
-) -> None:
-    """Score how often a fitting model is chosen, or among the first."""
-    from jarvis_agent.core.settings import load_settings
-    from jarvis_agent.evaluation.selection import (
-        ModelRanker,
-        domain_reports,
-        read_folder,
-        selection_report,
-    )
-    from jarvis_agent.interfaces.common.progress import echo_json, make_console
-    from jarvis_agent.llm.client import LLMClient
-
-    settings = load_settings()
-    bench = read_folder(folder, half)
-    asked = bench.requests[:limit]
-    if not asked:
-        raise InputError(f"{folder} has no requests to score")
-    chat, name = _chat_model(model, settings)
-    llm = LLMClient(chat, settings) if chat is not None else None
-
-    async def rank_all(label: str, llm: LLMClient | None) -> list[Ranked]:
-        from rich.progress import track
-
-        rank = ModelRanker(bench, settings, llm)
-        shown = track(asked, label, console=make_console(stderr=True), transient=True)
-        return [await rank(one) for one in shown]
-
-    ranked = asyncio.run(rank_all("ranking", None))
-    chosen = asyncio.run(rank_all(name, llm)) if llm is not None else []
-    total, domains = selection_report("no model", ranked), domain_reports(ranked)
-    by_llm = [selection_report(name, chosen)] if chosen else []
-    wrong = [one.as_failure() for one in chosen or ranked if failures and not one.among(1)[0]]
-    if as_json:
-        scores = {**_scores(total), "by_domain": {one.name: _scores(one) for one in domains}}
-        with_llm = [{"model": one.name, **_scores(one), "usage": one.usage.model_dump()} for one in by_llm]
-        echo_json({**scores, "llm": next(iter(with_llm), None), "failures": wrong})
-    else:
-        _print_table(f"model selection, half {half}", [*by_llm, total, *domains], wrong, as_json)
-    if chosen and not any(one.by == "llm" for one in chosen):
-        typer.echo(f"{name} chose nothing: it failed, was too slow, or named no candidate", err=True)
-        raise typer.Exit(1)
-
-
-def _scores(report: EvaluationReport) -> dict[str, Any]:
-    """Return the figures in percent, and median and 95th percentile of the time in seconds."""
-    percent = {
-        figure.name.replace(" ", "_"): round(100 * figure.value, 1)
-        for figure in report.figures
-        if figure.value is not None
-    }
-    return {"requests": report.requests, **percent, "seconds": report.seconds}
 
 
 def _chat_model(model: str | None, settings: Settings) -> tuple[BaseChatModel | None, str]:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import selection
+from selection import ModelRanker, Ranked, SelectionRequest, read_folder, selection_report
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Usage
-from jarvis_agent.evaluation.selection import (
-    ModelRanker,
-    Ranked,
-    SelectionRequest,
-    domain_reports,
-    read_folder,
-    selection_report,
-)
+from jarvis_agent.testing import ScriptedLLM
 
 VISION, GAMES = "Computer Vision Object Detection", "Reinforcement Learning"
 
@@ -44,7 +40,7 @@ def write(folder: Path, *asked: tuple[str, dict[str, Any]]) -> Path:
 
 def ranked(right: str, *order: str, domain: str = VISION) -> Ranked:
     asked = SelectionRequest(line=1, request="?", domain=domain, model=right)
-    return Ranked(asked, order, "rank", "", 0.1, Usage())
+    return Ranked(asked, order, "rank", 0.1, Usage())
 
 
 def test_a_folder_gives_requests_and_each_model_once(tmp_path: Path) -> None:
@@ -72,6 +68,17 @@ async def test_a_domain_that_is_no_task_type_is_ranked_too(tmp_path: Path) -> No
     assert (found.order, found.by) == (("poca",), "only")
 
 
+def test_a_model_chooses_in_place_of_the_ranking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path, ("Instruction: Find dogs.\nOutput:", MODELS[1]))
+    for chosen, share in (("two", "100.0%"), ("one", "0.0%")):
+        model = ScriptedLLM({"select": json.dumps({"id": chosen, "reason": "it fits"})})
+        monkeypatch.setattr(selection, "resolve_model", lambda name, settings, model=model: model)
+        selection.main([str(folder), "--model", "scripted"])
+        assert re.search(rf"first +{share}", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize(
     ("record", "said"),
     [({"code": "x", "api_data": {"domain": VISION, "api_name": "three"}}, "line 1"), ({"text": "x"}, "code")],
@@ -96,4 +103,3 @@ def test_figures_agree_with_hand_computed_ones() -> None:
         "among 8": 0.75,
     }
     assert report.seconds == (0.1, 0.1)
-    assert [(one.name, one.requests) for one in domain_reports(items)] == [(VISION, 3), (GAMES, 1)]

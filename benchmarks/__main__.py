@@ -1,0 +1,21 @@
+"""All benchmarks: python benchmarks scheduling | planning | selection | server [--help]"""
+
+from __future__ import annotations
+
+import sys
+
+import planning
+import scheduling
+import selection
+import server
+
+PARTS = {
+    "scheduling": scheduling.main,
+    "planning": planning.main,
+    "selection": selection.main,
+    "server": server.main,
+}
+
+if len(sys.argv) < 2 or sys.argv[1] not in PARTS:
+    sys.exit(__doc__)
+sys.exit(PARTS[sys.argv[1]](sys.argv[2:]))
