@@ -65,6 +65,9 @@ class Sleeper:
     async def select(self, task: Task, context: RunContext) -> Selection | None:
         return None
 
+    def prepare(self, *_: object) -> None:
+        """There is nothing to load."""
+
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         await asyncio.sleep(call.inputs["seconds"] / PACE)
         if call.inputs["fails"]:
