@@ -202,7 +202,7 @@ _MODELS = (
         folder="efficientnet_lite0",
         files=(
             StarterFile(
-                "model.onnx", 9_318_174, "bc5f38bcbb3032dad0deda6b43746a91ff64ab2d82b18303270adbdbaeb3596b"
+                "model.onnx", 9_318_193, "bc5f38bcbb3032dad0deda6b43746a91ff64ab2d82b18303270adbdbaeb3596b"
             ),
         ),
         needs=("numpy", "onnxruntime"),

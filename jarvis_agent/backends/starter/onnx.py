@@ -27,7 +27,7 @@ def load_network(file: Path) -> Callable[[Floats], Floats]:
     (given,) = session.get_inputs()
 
     def network(values: Floats) -> Floats:
-        (result,) = session.run(None, {given.name: values})
+        result: Floats = session.run(None, {given.name: values})[0]
         return result
 
     return network
