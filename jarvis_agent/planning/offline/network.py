@@ -59,7 +59,7 @@ PLANNER = StarterModel(
     folder="",
     files=(  # the training prints the size and the digest
         StarterFile(
-            "planner.npz", 24_244_873, "6ea1f7b4f58da55fe510a25f0817ed07f1eaff72c08eefb9ec9d6982b8b7479d"
+            "planner.npz", 24_381_611, "fffea8708a1bdfee07e88e20ca5ecc3f11f50476c6fe774cda3b49425f94a8c4"
         ),
     ),
     needs=("numpy", "threadpoolctl", "tokenizers"),
