@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import multiprocessing
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.util import find_spec
@@ -56,7 +54,6 @@ def listen(
     insecure: bool = False,
     shutdown_s: int | None = None,
     workers: int = 1,
-    preload: str = "",
     **options: Any,
 ) -> None:
     """Serve an application until interrupted.
@@ -65,7 +62,6 @@ def listen(
         make_app: makes the application for the given settings, with the host names of this address.
         shutdown_s: seconds that open connections have to end; None: any time.
         workers: processes. Each of several makes the application for itself.
-        preload: the module of which several processes share the memory, on Linux.
         options: other arguments of `uvicorn.Config`.
     """
     settings = settings or ServerSettings()
@@ -78,17 +74,12 @@ def listen(
         options |= {"workers": workers, "factory": True, "timeout_worker_healthcheck": _HEALTHCHECK_S}
     else:
         app = make()
-    import uvicorn._subprocess
     import uvicorn.supervisors
 
     config = uvicorn.Config(app, **options)
     if warning:
         logging.getLogger("uvicorn.error").warning("%s: any client may use this server", warning)
     if workers > 1:
-        if preload and sys.platform == "linux":
-            fork = multiprocessing.get_context("forkserver")
-            fork.set_forkserver_preload([preload])
-            uvicorn._subprocess.spawn = fork  # type: ignore[assignment]  # there is no setting for it
         uvicorn.supervisors.Multiprocess(config, sockets=[config.bind_socket()]).run()
         return
     uvicorn.Server(config).run()

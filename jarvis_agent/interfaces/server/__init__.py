@@ -102,7 +102,6 @@ def run_server(
             insecure=insecure,
             shutdown_s=_SHUTDOWN_S,
             workers=workers,
-            preload="jarvis_agent.interfaces.server.preload",
         )
 
 
