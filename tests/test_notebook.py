@@ -128,9 +128,11 @@ def test_a_committed_notebook_is_small_and_contains_no_local_paths(path: Path) -
 def test_a_notebook_says_how_to_install_what_it_needs(path: Path) -> None:
     first = read(path).cells[0].source
     (shell,) = re.findall(
-        r'^pip install -c constraints\.txt -e "\.\[([\w,-]+)\]" jupyterlab ipywidgets$', first, re.M
+        r'^pip install -c constraints\.txt ./weights -e "\.\[([\w,-]+)\]" jupyterlab ipywidgets$', first, re.M
     )
-    (cell,) = re.findall(r'`%pip install -c \.\./constraints\.txt -e "\.\.\[([\w,-]+)\]" ipywidgets`', first)
+    (cell,) = re.findall(
+        r'`%pip install -c \.\./constraints\.txt \.\./weights -e "\.\.\[([\w,-]+)\]" ipywidgets`', first
+    )
     assert shell == cell
     assert shell in (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -17,7 +17,7 @@ Plan.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Required, cast
@@ -117,7 +117,7 @@ class ResponseInput(TypedDict, total=False):
     files: Sequence[Any]
     chat_history: Any
     tools: Tools
-    available: Collection[str]
+    available: Sequence[str]
     language: str
     restricted: bool
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from contextlib import aclosing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +21,9 @@ from jarvis_agent.core import redaction
 from jarvis_agent.core.errors import InputError, UnsupportedError, describe_error, format_traceback
 from jarvis_agent.core.redaction import redact, register_secret
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.interfaces.cli.doctor import examine
+from jarvis_agent.interfaces.cli.doctor import check_hub, examine
 from jarvis_agent.media.download import fetch
+from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.testing import fake_candidate
 
 SECRETS = {
@@ -205,12 +207,14 @@ def test_a_server_answers_an_error_without_secrets(tmp_path: Path) -> None:
     assert not _leaks(*(answer.text for answer in answers))
 
 
-def test_printed_settings_and_the_doctor_contain_no_keys() -> None:
+async def test_printed_settings_and_the_doctor_contain_no_keys() -> None:
     settings = Settings()
     assert not _leaks(repr(settings), str(settings), settings.model_dump_json())
     elsewhere = Settings(base_url=SIGNED)
     assert "base_url='http://127.0.0.1:9/a.png?(hidden)'" in repr(elsewhere)
     assert not _leaks(repr(elsewhere), str(elsewhere))
     assert elsewhere.base_url == SIGNED
-    report = examine(Settings(base_url=f"{SIGNED}&key={SECRETS['JARVIS_API_KEY']}"))
+    keyed = Settings(base_url=f"{SIGNED}&key={SECRETS['JARVIS_API_KEY']}", offline=True)
+    async with aclosing(ModelRegistry(keyed)) as registry:
+        report = await examine(keyed, registry, check_hub(keyed))
     assert not _leaks(*(check.model_dump_json() for check in report.checks))
