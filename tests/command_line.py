@@ -41,5 +41,5 @@ def jarvis(*words: str, stdin: str = "") -> Printed:
             main()
         except SystemExit as end:
             code = end.code or 0
-    printed = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+    printed = [stream.buffer.getvalue().decode() for stream in (out, err)]
     return Printed(int(code), *printed)

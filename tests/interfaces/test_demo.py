@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from command_line import Printed, jarvis
 from fake_agent import FakeAgent, a_run
+from typer.main import get_command
 
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.cli import app as cli
@@ -52,7 +53,8 @@ def test_the_examples_are_copied_and_the_request_runs_without_model_and_network(
     model, settings = asked.made_with  # type: ignore[attr-defined]
     assert (model, settings.offline, settings.policy) == ("none", True, "local-only")
     assert result.output.index(demo.REQUEST) < result.output.index("Try next")
-    commands = {command.name or command.callback.__name__ for command in cli.app.registered_commands}
+    group: Any = get_command(cli.app)
+    commands = set(group.commands)
     following = re.findall(r"^  jarvis (\S+)", demo.NEXT, re.MULTILINE)
     assert len(following) == 3
     assert {word for word in following if word[0] != '"'} <= commands
