@@ -77,6 +77,7 @@ TASKS_OF: dict[str, list[str]] = {
     "What is in a.jpg?": ["image-classification"],
     "What is in cat.jpg?": ["image-classification"],
     "What animal is in examples/cat.jpg?": ["image-classification"],
+    "Transcribe meeting.m4a": ["automatic-speech-recognition"],
     "What animal is in this picture?": ["image-classification"],
     "How many objects are in examples/street.jpg?": ["object-detection"],
     "How many cats are in a.jpg?": ["object-detection"],

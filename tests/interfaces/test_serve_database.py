@@ -93,26 +93,6 @@ def test_a_worker_that_is_killed_leaves_its_runs_to_the_others(tmp_path: Path, p
             check_resumed(other, run, tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="its workers are forked on Linux alone")
-def test_workers_share_most_of_their_memory(tmp_path: Path) -> None:
-    with served_runs(tmp_path, workers=2) as (client, process):
-        assert client.get("/healthz").status_code == 200
-        workers = [worker for child in children(process.pid) for worker in children(child)]
-        assert len(workers) == 2
-        for worker in workers:
-            assert kilobytes(worker, "Private_Dirty") < kilobytes(worker, "Rss") / 2
-
-
-def children(process: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
-def kilobytes(process: int, kind: str) -> int:
-    rollup = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in rollup if line.startswith(f"{kind}:"))
-
-
 @contextmanager
 def two_servers(tmp_path: Path, url: str, experts: Any = None) -> Iterator[list[Served]]:
     """Two servers with one database and one directory of files."""

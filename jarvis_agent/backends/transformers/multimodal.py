@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -36,6 +37,7 @@ from jarvis_agent.backends.transformers.vision import image_of
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.images import to_opaque
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.video import spread_frames
 
@@ -154,7 +156,8 @@ Words = list[tuple[str, list[int]]]
 def answer_from_page(loaded: LoadedModel, call: Call) -> Any:
     """Return [{answer, score, start, end}] from the words of a page and their positions (LayoutLM)."""
     image = image_of(call)
-    words = words_of(loaded.extras["reader"](call)["lines"], image.size)
+    page = loaded.extras["reader"](replace(call, spec=TASKS["image-to-text"]))
+    words = words_of(page["lines"], image.size)
     if not words:
         raise UnsupportedError(
             f"{loaded.id} answers from the words of a page, and there are none on this one"
