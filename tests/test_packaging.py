@@ -94,7 +94,11 @@ def test_the_starter_needs_neither_torch_nor_cuda_on_any_machine() -> None:
             needed.add((name, extra))
             with suppress(PackageNotFoundError):  # it is for another machine
                 for other in map(Requirement, requires(name) or ()):
-                    machines = [{"sys_platform": one, "extra": extra} for one in ("linux", "darwin", "win32")]
+                    machines = [
+                        {"sys_platform": system, "platform_machine": machine, "extra": extra}
+                        for system in ("linux", "darwin", "win32")
+                        for machine in ("x86_64", "aarch64", "arm64", "AMD64")
+                    ]
                     if other.marker is None or any(other.marker.evaluate(one) for one in machines):
                         waiting.append(other)
     names = {name for name, _ in needed}

@@ -2,9 +2,9 @@
 
     agent = create_agent(model, middleware=[hf_tools_middleware(model)])
 
-The schemas of seventy tools fill a prompt, and confuse a small model. This middleware has all of them, and
-offers a call of the model only those that the last request of the conversation is likely to need, those that
-were called before, and a tool that searches for others.
+The schemas of seventy tools fill a prompt, and confuse a small model. This middleware has those that can
+run here. It offers a call of the model only those that the last request of the conversation is likely to
+need, those that were called before, and a tool that searches for others.
 """
 
 from __future__ import annotations

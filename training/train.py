@@ -71,7 +71,7 @@ FOLLOWED = 0.5
 DEVELOPMENT = ("hurried_student", "security_guard", "zh_first_time_user", "zh_senior")
 """Voices that are not learned from while settings are chosen."""
 SHOWN = ("documentation", "zh_documentation")
-"""Requests that people see first, and that are learned ten times as often."""
+"""Requests that people see first."""
 
 
 def minilm() -> Path:
@@ -340,6 +340,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=PLANNER)
     parser.add_argument("--start", action="store_true", help="go on from the weights of the repository")
     parser.add_argument("--dictionary", type=Path, required=True)
+    parser.add_argument(
+        "--often", nargs="*", default=SHOWN, help="voices that are learned ten times as often"
+    )
     parser.add_argument("--samples", type=int, default=240_000)
     parser.add_argument("--minutes", type=float, default=170, help="the training ends then, if not earlier")
     parser.add_argument("--seed", type=int, default=1)
@@ -360,15 +363,15 @@ def main() -> None:
 
 
 def work(rank: int, given: argparse.Namespace) -> None:
-    """One process; the first one prints a line of progress every minute or two, and saves."""
+    """One process; the first one prints a line of progress every ten minutes, and saves."""
     distributed.init_process_group("gloo", rank=rank, world_size=given.processes)
     torch.manual_seed(given.seed)
     torch.set_num_threads(1)
     folder = minilm()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     learned = [voice for voice in voices() if voice.stem not in DEVELOPMENT]
-    shown = [voice for voice in learned if voice.stem in SHOWN]
-    examples = [*read_examples([*learned, *shown * 9]), *project_examples()]
+    often = [voice for voice in learned if voice.stem in given.often]
+    examples = [*read_examples([*learned, *often * 9]), *project_examples()]
     words = AutoModel.from_pretrained(folder).embeddings.word_embeddings.weight.detach().numpy()
     chinese = chinese_rows(given.dictionary, examples, words, tokenizer)
     vocabulary = Vocabulary.of(tokenizer, chinese)
@@ -438,7 +441,7 @@ def work(rank: int, given: argparse.Namespace) -> None:
         for name, weight in network.state_dict().items():
             if weight.is_floating_point():
                 average[name].lerp_(weight, 1 / averaged)
-        if rank == 0 and time.monotonic() - spoken > 100:
+        if rank == 0 and time.monotonic() - spoken > 600:  # the other process waits meanwhile
             spoken = time.monotonic()
             say(f"{spoken - began:.0f} s, {seen} samples, loss {running:.3f}; {check(network, checked)}")
     network.load_state_dict(average)

@@ -21,6 +21,9 @@ from jarvis_agent.core.forks import fork_safe
 LARGE = 1_000_000
 """Bytes from which a digest is kept for other processes."""
 
+_MOST_KEPT = 100
+"""Files whose digests are kept; the oldest go first."""
+
 _ONE_AT_A_TIME = fork_safe(threading.Lock())
 
 
@@ -34,19 +37,19 @@ def file_sha256(path: Path) -> str:
 
 @lru_cache(maxsize=64)
 def _digest(path: Path, *version: int) -> str:
-    """`version`: size in bytes, and times in nanoseconds; a program may set one of the times, not both."""
-    size, _, _ = version
-    known = _known() if size >= LARGE else {}
+    """`version`: size in bytes, and times in nanoseconds; a program may set one of the times, not both.
+
+    On Windows it may set both, so that nothing is kept there.
+    """
+    is_kept = version[0] >= LARGE and os.name != "nt"
+    known = _known() if is_kept else {}
     match known.get(str(path)):
         case [*kept, str(digest)] if kept == list(version):
             return digest
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if size >= LARGE:
-        _keep(
-            {name: row for name, row in known.items() if Path(name).exists()}
-            | {str(path): [*version, digest]}
-        )
+    if is_kept:
+        _keep(dict([*known.items()][-_MOST_KEPT:]) | {str(path): [*version, digest]})
     return digest
 
 

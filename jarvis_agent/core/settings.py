@@ -174,7 +174,7 @@ class Settings(EnvironmentSettings):
         None,
         ge=0,
         description="bytes of weights kept loaded in RAM and on each GPU, and of the largest model; "
-        "0: none is kept; None: half of RAM, four fifths of a GPU",
+        "0: none is kept in RAM; None: half of RAM, four fifths of a GPU",
     )
     experts: str | None = Field(
         None,

@@ -160,9 +160,10 @@ class AccessPolicy:
         folder = name.removesuffix(pattern := place.pattern)
         folder += "" if folder != name or folder.endswith(("/", "\\")) else "/"
         is_deep = pattern.startswith("**/")
-        inside = islice(place.path.rglob("*"), _MOST_LISTED) if is_deep else self._list(place.path)
-        shown = (each for each in inside if each.name[0] != "." and each.is_file())
-        names = (each.relative_to(place.path).as_posix() if is_deep else each.name for each in shown)
+        inside = place.path.rglob("*") if is_deep else self._list(place.path)
+        below = ((each.relative_to(place.path), each) for each in inside)
+        shown = (pair for pair in below if not any(part[0] == "." for part in pair[0].parts))
+        names = (name.as_posix() for name, each in islice(shown, _MOST_LISTED) if each.is_file())
         fitting = fold(pattern.replace("**/", "*"))
         return sorted(folder + each for each in names if fnmatchcase(fold(each), fitting))
 

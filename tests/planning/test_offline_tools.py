@@ -176,7 +176,13 @@ def test_only_tasks_on_offer_are_planned_and_missing_ones_are_named() -> None:
 
 
 def test_a_text_of_a_tool_is_a_file_or_a_result_and_never_the_words_that_ask_for_it() -> None:
-    offered = ["automatic-speech-recognition", "image-to-text", "text-to-speech", count_words, spell]
+    offered: list[Any] = [
+        "automatic-speech-recognition",
+        "image-to-text",
+        "text-to-speech",
+        count_words,
+        spell,
+    ]
     rows: list[tuple[str, list[Any], str]] = [
         ("Count the words of story.txt", [{"text": "story.txt"}], ""),
         ("transcribe speech.wav and count the words", ["speech.wav", {"text": "<resource>-0"}], ""),
@@ -190,6 +196,9 @@ def test_a_text_of_a_tool_is_a_file_or_a_result_and_never_the_words_that_ask_for
         args = [task.args.get("audio") or task.args for task in made.tasks]
         assert args == wanted, request
         assert note in " ".join(made.notes), request
+    offered.append("zero-shot-object-detection")
+    both = plan("Find the cats and dogs in cat.jpg, and count the words of story.txt", offered)
+    assert both.tasks[-1].args == {"text": "story.txt"}
 
 
 def test_a_step_that_may_mean_the_result_of_a_tool_is_a_guess() -> None:

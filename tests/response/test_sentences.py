@@ -184,13 +184,14 @@ def test_chat_gets_a_greeting_what_works_here_and_what_would_help() -> None:
     ):
         plan = Plan(notes=[f"“{request}” {NOTHING_ASKED}"])
         inputs: dict[str, Any] = {"input": request, "plan": plan, "available": ["edit-image", "media-info"]}
-        answer = template_responder().invoke(inputs)
+        answer = template_responder(model_missing=True).invoke(inputs)
         assert answer.startswith(hello)
         assert ability in answer
         assert other not in answer
         assert more in answer
         assert "photo.jpg" not in answer
-        assert more not in template_responder().invoke({**inputs, "restricted": True})
+        assert more not in template_responder().invoke(inputs)  # none is wanted
+        assert more not in template_responder(model_missing=True).invoke({**inputs, "restricted": True})
     failed = Plan(notes=["“hm” is not understood"])
     assert "Hello" not in template_responder().invoke({"input": "hm", "plan": failed, "available": TASKS})
 

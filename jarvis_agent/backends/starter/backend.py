@@ -334,6 +334,11 @@ def find_weights(model: StarterModel) -> Path | None:
     return next((folder / model.files[0].name for folder in _places(model)), None)
 
 
+def is_installed(model: StarterModel) -> bool:
+    """Whether a model's files, unchecked, and the modules of its reader are on this machine."""
+    return find_weights(model) is not None and all(map(find_spec, model.needs))
+
+
 def fetch_weights(model: StarterModel, settings: Settings) -> Path:
     """The main file of a model, with the others beside it: packaged, cached, or downloaded, and checked.
 

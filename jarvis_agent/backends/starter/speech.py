@@ -85,8 +85,10 @@ def load_transcriber(weights: Path, settings: Settings) -> Expert:
     Raw output: {"text": str, "chunks": [{"text": str, "timestamp": [start, end]}]}, times in seconds.
     """
     from faster_whisper import WhisperModel
+    from faster_whisper.vad import get_vad_model
 
-    fetch_weights(STARTERS["silero-vad"], settings)  # the voice filter, which the library loads itself
+    fetch_weights(STARTERS["silero-vad"], settings)
+    get_vad_model()  # the voice filter would be read at the first call, long after it was checked
     names = [file.name for file in STARTERS["Systran/faster-whisper-tiny.en"].files[1:]]
     with weights.open("rb") as network:
         # As files in memory: of a folder the library would read others too, which nobody has checked.
@@ -137,8 +139,9 @@ def load_speech_detector(weights: Path, settings: Settings) -> Expert:
 
     Raw output: [{"start": float, "end": float}], the segments of speech in seconds.
     """
-    from faster_whisper.vad import VadOptions, get_speech_timestamps
+    from faster_whisper.vad import VadOptions, get_speech_timestamps, get_vad_model
 
+    get_vad_model()  # it would be read at the first call, long after the file was checked
     # Silero's own defaults; those of faster-whisper join segments for transcription.
     options = VadOptions(min_speech_duration_ms=250, min_silence_duration_ms=100, speech_pad_ms=30)
 

@@ -62,7 +62,7 @@ REQUEST_NAMES = frozenset({
     "message", "description", "task",
 })  # fmt: skip
 """Names of arguments that can hold any words, also those of the request itself."""
-_SAYS_FILE = re.compile(r"path|file|folder|url|attach", re.IGNORECASE)
+_SAYS_FILE = re.compile(r"(^|[\W_])(paths?|files?|folders?|urls?|attachment)($|[\W_])", re.IGNORECASE)
 
 
 def _takes_text(name: str, about: Mapping[str, Any], purpose: str) -> bool:

@@ -3,7 +3,7 @@
     jarvis "Transcribe speech.wav"                        the same as: jarvis ask "…"
     jarvis "Describe it" --file a.jpg --json
     jarvis - < request.txt
-    jarvis demo | setup | chat | tasks | models TASK | doctor | serve | ui | mcp | experts | eval
+    jarvis demo | run PLAN | setup | chat | tasks | models TASK | doctor | serve | ui | mcp | experts | eval
 
 Exit codes: 0 answered, 1 nothing could be done, 2 usage error, 130 interrupted.
 """

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 
-from jarvis_agent.backends.starter.backend import STARTERS, find_weights
+from jarvis_agent.backends.starter.backend import STARTERS, is_installed
 from jarvis_agent.core.errors import ConfigError, InputError, install_command
 
 FILES = ("page.png", "cat.jpg")
@@ -32,11 +31,7 @@ Try next:
 
 def check_starters() -> None:
     """Raise ConfigError if a starter model is missing; the message has the command that installs it."""
-    absent = [
-        row
-        for row in STARTERS.values()
-        if row.extra and not (all(map(find_spec, row.needs)) and find_weights(row))
-    ]
+    absent = [row for row in STARTERS.values() if row.extra and not is_installed(row)]
     if absent:
         extras = ",".join(sorted({row.extra for row in absent}))
         names = ", ".join(row.id for row in absent)

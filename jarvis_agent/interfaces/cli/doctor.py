@@ -22,7 +22,7 @@ from rich.text import Text
 from jarvis_agent import __version__
 from jarvis_agent.backends.experts.background import find_server
 from jarvis_agent.backends.experts.protocol import PROTOCOL
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, is_installed
 from jarvis_agent.core.environment import check_proxies
 from jarvis_agent.core.errors import ConfigError, JarvisError, install_command
 from jarvis_agent.core.settings import Settings
@@ -31,6 +31,7 @@ from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
 from jarvis_agent.llm.errors import base_url_of, describe_model, explain
+from jarvis_agent.planning.offline.network import PLANNER
 from jarvis_agent.selection.model_registry import ModelRegistry
 
 DISTRIBUTION = "langchain-hugginggpt"
@@ -173,22 +174,23 @@ async def examine(settings: Settings, registry: ModelRegistry, hub: Check) -> Re
 
 def check_planning(settings: Settings) -> Check:
     """The language model; without one, it is a problem if requests cannot be planned offline either."""
-    llm, planner = check_model(settings), STARTERS[MINILM]
-    if llm.state == "ok" or (find_weights(planner) and all(map(find_spec, planner.needs))):
+    llm = check_model(settings)
+    absent = [row.id for row in (STARTERS[MINILM], PLANNER) if not is_installed(row)]
+    if llm.state == "ok" or not absent:
         return llm
-    found = f"{llm.found}; {MINILM}, which that needs, is missing"
+    found = f"{llm.found}; {absent[0]}, which that needs, is missing"
     advice = "; or ".join(filter(None, [install_command("starter"), llm.advice]))
     return check(llm.name, False, found, advice, needed=True)
 
 
 async def check_tasks(registry: ModelRegistry) -> Check:
     """How many task types can run here, as `jarvis tasks` lists them, and what the missing models need."""
-    absent = [one for one in STARTERS.values() if not (find_weights(one) and all(map(find_spec, one.needs)))]
-    extras = install_command(",".join(sorted({one.extra for one in absent if one.extra})))
-    installs = dict.fromkeys(extras if one.extra else one.install for one in absent)
+    absent = [row for row in STARTERS.values() if not is_installed(row)]
+    extras = install_command(",".join(sorted({row.extra for row in absent if row.extra})))
+    installs = dict.fromkeys(extras if row.extra else row.install for row in absent)
     count = len(await registry.available_tasks())
     found = f"{count} of {len(TASKS)} task types can be run here (`jarvis tasks`)"
-    found += f"; missing starter models: {', '.join(one.id for one in absent)}" if absent else ""
+    found += f"; missing starter models: {', '.join(row.id for row in absent)}" if absent else ""
     return check("tasks", not absent, found, "; ".join(installs), needed=not count)
 
 

@@ -57,7 +57,10 @@ def _with_files_of_folders(text: str, files: Sequence[Resource]) -> str:
     names = [name for name in map(name_of, by_kind) if name not in text]
     folders = {name[: max(name.rfind("/"), name.rfind("\\")) + 1] for name in names} - {""}
     folders |= {folder[:-1] for folder in folders if "/" in folder[1:-1]}
-    places = [*map(re.escape, sorted(folders, key=len, reverse=True)), f"(?={PATTERN.pattern})"]
+    above = {name[: slash.end()] for name in names for slash in re.finditer(r"[/\\]", name)} - folders
+    places = [*map(re.escape, sorted(folders, key=len, reverse=True))]
+    places += [rf"{re.escape(folder)}(?=\*\*/)" for folder in sorted(above, key=len, reverse=True)]
+    places.append(f"(?={PATTERN.pattern})")
 
     def listed(place: re.Match[str]) -> str:
         folder, pattern = place["folder"], (place["pattern"] or "*").lower().replace("**/", "*")

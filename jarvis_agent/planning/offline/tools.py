@@ -167,7 +167,7 @@ def _arguments(
             texts = [file.name for file in named or files if file.kind == "text"]
             makers = [task for task in tasks if specs[task.task].makes("text")]
             if named:  # and not another result than theirs
-                makers = [task for task in makers if {file.name for file in named} & {*task.args.values()}]
+                makers = [task for task in makers if any(file.name in _values(task) for file in named)]
             if len(texts) == 1 and (named or not makers):
                 args[arg.name] = texts[0]
             elif makers:
@@ -185,6 +185,11 @@ def _arguments(
         else:
             raise _lacking(spec, arg)
     return args
+
+
+def _values(task: Task) -> list[Any]:
+    """The values of the arguments, those of lists one by one."""
+    return [one for value in task.args.values() for one in (value if isinstance(value, list) else [value])]
 
 
 def _lacking(spec: TaskSpec, arg: Arg) -> PlanError:
