@@ -191,6 +191,8 @@ def test_sounds_of_other_forms(adapting: Adapting, tmp_path: Path) -> None:
     output, resources = adapting("audio-to-audio", {"path": tmp_path / "tone.flac"})
     assert (output["sampling_rate"], output["duration"]) == (8_000, 0.5)
     assert Path(output["path"]).suffix == ".wav"
+    _, (kept,) = adapting("extract-audio", {"path": tmp_path / "tone.flac"}, format="flac")
+    assert kept.path == tmp_path / "tone.flac"
 
 
 @pytest.mark.parametrize(

@@ -200,13 +200,13 @@ def sound(raw: Any, call: Call) -> Adapted:
 
 
 def _sound_file(file: Resource, call: Call) -> Adapted:
-    """A sound that the backend wrote: WAV is kept, other formats become WAV."""
+    """A sound that the backend wrote: WAV is kept, other formats become WAV unless one was asked for."""
     assert file.path is not None
     try:
         samples, rate, _ = decode_audio(file.path)
     except BadInputError as error:
         raise UnexpectedError(f"sound that can be read ({error})") from error
-    if file.mime not in _WAV:
+    if file.mime not in _WAV and not call.inputs.get("format"):
         file, _ = save_audio(samples, rate, call, call.spec.name)
     seconds = len(samples) / rate
     return Adapted(_sound_facts(file, rate, seconds), f"{seconds:.1f} s of sound", (file,))
