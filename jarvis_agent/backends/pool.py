@@ -259,7 +259,7 @@ class ModelPool:
         renew_in_child(self, ModelPool._renew)
 
     def _renew(self) -> None:
-        """Begin anew in a forked child, which has neither our threads nor those of the models' libraries."""
+        """Start again in a forked child, which has neither our threads nor those of the models' libraries."""
         if any(entry.expert is not None or entry.running for entry in self._models.entries.values()):
             keep_forever(self._models)
         self._models, self._threads = ModelTable(self._models.limits[RAM], self._models.beside), None

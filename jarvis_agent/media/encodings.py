@@ -29,7 +29,7 @@ _EBCDIC = ["cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140"]
 """Encodings of mainframes, in which any bytes are letters."""
 
 _SHORTEST = 8  # fewest characters of a text in UTF-16 without a mark: a few bytes may be anything
-_SAMPLE = 65_536  # bytes by which an encoding is guessed
+_SAMPLE = 65_536  # bytes from which an encoding is guessed
 
 
 def decode_text(content: bytes) -> tuple[str, list[str]]:

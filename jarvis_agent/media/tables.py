@@ -7,7 +7,7 @@ table.notes              # ["1,234 in the column sales was read as 1234"]
 rows, names, notes = table_shape(path)           # (2, ["zip", "sales"])
 write_table(Path("forecast.csv"), table.columns)
 
-Titles, comments, units, totals and sources are told from rows by their form alone: by empty cells, and by
+Titles, comments, units, totals and sources are distinguished from rows by form alone: by empty cells, and by
 words where the other cells of a column are numbers or dates. A column is numeric if every cell is a number or
 missing ("", "NA", "null", …). Numbers with leading zeros or over 15 digits are identifiers and stay text.
 What is missing, damaged, too large, or no table is a `BadInputError`.
@@ -46,7 +46,7 @@ MAX_ROWS, MAX_CELLS, MAX_LINE = 1_000_000, 20_000_000, 1_000_000
 """Maximum numbers of rows, of cells (each takes about 150 bytes of memory), and of characters in a line."""
 
 _TITLES, _FOOTER, _SAMPLE, _SUMMED = 100, 8, 200, 1000
-"""Most lines above a header, of a footer, by which the form of a column is told, and above a total."""
+"""Most lines above a header, of a footer, that show the form of a column, and above a total."""
 
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 """How ZIP archives (XLSX, XLSB, ODS) and compound files (XLS) begin."""

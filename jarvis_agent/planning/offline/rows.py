@@ -82,7 +82,7 @@ def repeat_tasks(tasks: Sequence[Task], rows: Rows) -> list[Task]:
 
 
 def _repeated(tasks: Sequence[Task], row: Sequence[str]) -> list[Task]:
-    """The tasks, numbered anew. Those on the first file come again for the others; a list with it has all."""
+    """The tasks with new numbers. Those on the first file come again for the others; lists have all."""
     repeated: list[Task] = []
     copies: dict[int, list[str]] = {}
     for task in tasks:
