@@ -21,9 +21,6 @@ from jarvis_agent.core.forks import fork_safe
 LARGE = 1_000_000
 """Bytes from which a digest is kept for other processes."""
 
-_MOST_KEPT = 100
-"""Files whose digests are kept; the oldest go first."""
-
 _ONE_AT_A_TIME = fork_safe(threading.Lock())
 
 
@@ -49,7 +46,9 @@ def _digest(path: Path, *version: int) -> str:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if is_kept:
-        _keep(dict([*known.items()][-_MOST_KEPT:]) | {str(path): [*version, digest]})
+        # Of an odd name, Path.exists would raise.
+        there = {name: row for name, row in known.items() if os.path.exists(name)}  # noqa: PTH110
+        _keep(there | {str(path): [*version, digest]})
     return digest
 
 
