@@ -214,7 +214,7 @@ async def test_printed_settings_and_the_doctor_contain_no_keys() -> None:
     assert "base_url='http://127.0.0.1:9/a.png?(hidden)'" in repr(elsewhere)
     assert not _leaks(repr(elsewhere), str(elsewhere))
     assert elsewhere.base_url == SIGNED
-    keyed = Settings(base_url=f"{SIGNED}&key={SECRETS['JARVIS_API_KEY']}", offline=True)
+    keyed = Settings(base_url=f"{SIGNED}&key={SECRETS['JARVIS_API_KEY']}")
     async with aclosing(ModelRegistry(keyed)) as registry:
         report = await examine(keyed, registry, check_hub(keyed))
     assert not _leaks(*(check.model_dump_json() for check in report.checks))
