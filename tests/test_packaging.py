@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -34,16 +35,9 @@ HEAVY = {"torch", "transformers", "diffusers", "langgraph", "fastapi", "gradio",
 needs_repository = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the files")
 
 
-def _run(code: str, *, cwd: Path = ROOT, path: Path | None = None) -> str:
-    """What a fresh interpreter prints; `path` comes first on its sys.path."""
-    prelude = f"import sys; sys.path.insert(0, {str(path)!r})\n" if path else ""
-    done = subprocess.run(
-        [sys.executable, "-c", prelude + code],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -201,24 +195,25 @@ def test_the_public_names_are_fixed_and_importable() -> None:
         assert all(getattr(module, name) is not None for name in module.__all__)
 
 
+def _build(source: Path, *options: str) -> None:
+    """Build distributions of a copy of the source into its folder `dist`."""
+    command = [sys.executable, "-m", "build", "--no-isolation", *options, str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.slow
-def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> None:
-    clone, unpacked = tmp_path / "clone", tmp_path / "unpacked"
+def test_the_sdist_and_the_wheels_are_complete_and_run_the_demo(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
     everywhere = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__")
-    at_the_top = shutil.ignore_patterns("outputs", "build", "dist", "jarvis_agent_weights")
+    at_the_top = shutil.ignore_patterns("outputs", "build", "dist")
 
     def ignored(folder: str, names: list[str]) -> set[str]:
         is_top = Path(folder) in (ROOT, ROOT / "weights")
         return everywhere(folder, names) | (at_the_top(folder, names) if is_top else set())
 
     shutil.copytree(ROOT, clone, symlinks=True, ignore=ignored)
-    done = subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(clone / "dist"), str(clone)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    _build(clone)
     (sdist,) = (clone / "dist").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -244,10 +239,26 @@ def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> N
     assert wheel.stat().st_size < 1_000_000
     with zipfile.ZipFile(wheel) as zipped:
         assert {name for name in zipped.namelist() if ".dist-info/" not in name} == _files_of_the_packages()
-        zipped.extractall(unpacked)
-    code = "import jarvis_agent.tools as t, jarvis_agent.prompts as p; print(t.__file__, p.__file__)"
-    imported = [Path(word).parent for word in _run(code, cwd=unpacked, path=unpacked).split()]
-    assert imported == [unpacked / "jarvis_agent" / "tools", unpacked / "jarvis_agent" / "prompts"]
+    _build(clone / "weights", "--wheel")
+    _check_the_demo(tmp_path / "env", [wheel, *(clone / "weights" / "dist").glob("*.whl")])
+
+
+def _check_the_demo(env: Path, wheels: list[Path]) -> None:
+    """Install the wheels beside the dependencies of this environment, and run the demo outside the clone."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True)
+    (site,) = env.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
+    pip = [sys.executable, "-m", "pip", "--python", env / "bin" / "python", "install", "--quiet"]
+    subprocess.run([*pip, "--no-index", "--no-deps", "--ignore-installed", *wheels], check=True)
+    home = env / "home"
+    home.mkdir()
+    variables = {"HOME": str(home), "PATH": os.environ["PATH"], "HF_HUB_OFFLINE": "1", "JARVIS_MODEL": "none"}
+    done = subprocess.run(
+        [env / "bin" / "jarvis", "demo"], cwd=home, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tabby" in done.stdout
+    assert {path.suffix for path in home.glob("outputs/*/*")} >= {".wav", ".png"}
 
 
 def test_the_image_has_what_the_wheel_needs_and_its_extras_exist() -> None:
