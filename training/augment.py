@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from notation import FILES, Record, read_records
 
 from jarvis_agent.core.references import ref, substitute
-from jarvis_agent.core.types import Task
+from jarvis_agent.core.types import Preference, Task
 from jarvis_agent.evaluation.requests import OwnRequest, Turn, read_requests
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import CJK
@@ -73,16 +73,21 @@ _SWAPPED = 0.3
 
 @dataclass(frozen=True)
 class Example:
-    """A request with its plan and the words that the plan leaves out."""
+    """A request with its plan, the words that the plan leaves out, and what it prefers of models."""
 
     asked: OwnRequest
     left: tuple[str, ...] = ()
+    preference: Preference | None = None
 
 
 def read_examples(voices: Iterable[Path]) -> list[Example]:
     """The hand-written records of some files."""
     return [
-        Example(record.as_request("zh" if voice.stem.startswith("zh") else "en"), tuple(record.left_out))
+        Example(
+            record.as_request("zh" if voice.stem.startswith("zh") else "en"),
+            tuple(record.left_out),
+            record.preference,
+        )
         for voice in voices
         for record in read_records(voice)
     ]
@@ -194,7 +199,7 @@ def repeated(example: Example, slots: Slots, rng: Random) -> Example:
     middle, last = rng.choice(_LISTS[asked.language])
     request = asked.request.replace(name, f"{middle.join(names[:-1])}{last}{names[-1]}")
     update = {"request": request, "files": names, "plan": _for_each(asked.plan, name, names)}
-    return Example(asked.model_copy(update=update), example.left)
+    return replace(example, asked=asked.model_copy(update=update))
 
 
 def _for_each(plan: Sequence[Task], name: str, names: Sequence[str]) -> list[Task]:
@@ -266,7 +271,7 @@ def followed(first: Example, second: Example, slots: Slots, rng: Random) -> Exam
         "turns": [Turn(request=one.request, answer=answer, files=files)],
         "plan": _for_each(other.plan, name, wanted),
     }
-    return Example(other.model_copy(update=update), second.left)
+    return replace(second, asked=other.model_copy(update=update))
 
 
 def _mention(
@@ -314,7 +319,7 @@ def fileless(example: Example, rng: Random) -> Example:
         for task in asked.plan
     ]
     request = asked.request.replace(name, said)
-    return Example(asked.model_copy(update={"request": request, "files": [], "plan": plan}), example.left)
+    return replace(example, asked=asked.model_copy(update={"request": request, "files": [], "plan": plan}))
 
 
 def _replaced(example: Example, swaps: Mapping[str, str]) -> Example:
@@ -341,13 +346,16 @@ def _replaced(example: Example, swaps: Mapping[str, str]) -> Example:
         turn.model_copy(update={"request": change(turn.request), "files": change(turn.files)})
         for turn in asked.turns
     ]
-    return Example(asked.model_copy(update={**update, "turns": turns}), tuple(map(change, example.left)))
+    asked = asked.model_copy(update={**update, "turns": turns})
+    return replace(example, asked=asked, left=tuple(map(change, example.left)))
 
 
 def joined(first: Example, second: Example, rng: Random) -> Example | None:
     """One request for both; None if it would be no such thing: in chats, or with equal file names."""
     one, other = first.asked, second.asked
     if other.turns or one.language != other.language or {*one.files} & {*other.files} or not one.plan:
+        return None
+    if first.preference and second.preference:
         return None
     shift = len(one.plan)
     moved = [
@@ -366,4 +374,5 @@ def joined(first: Example, second: Example, rng: Random) -> Example | None:
         "files": [*one.files, *other.files],
         "plan": [*one.plan, *moved],
     }
-    return Example(one.model_copy(update=update), (*first.left, *second.left))
+    preference = first.preference or second.preference
+    return Example(one.model_copy(update=update), (*first.left, *second.left), preference)

@@ -21,10 +21,10 @@ from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind
-from jarvis_agent.core.types import Task
+from jarvis_agent.core.types import Preference, Task
 from jarvis_agent.evaluation.requests import Kind, OwnRequest, Turn
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.offline.sequences import NOT_GIVEN, WORDS
+from jarvis_agent.planning.offline.sequences import NOT_GIVEN, PREFERENCES, WORDS
 
 FILES = Path(__file__).parent / "requests"
 PLANNER = Path(__file__).parent.parent / "weights" / "jarvis_agent_weights" / "planner.npz"
@@ -63,6 +63,7 @@ class Record:
         turns: the records of the chat before it, oldest first.
         attached: files that come with the request and that it does not name.
         plans: the plan, then other correct plans; empty if there is nothing to do.
+        preference: what it says of the choice of models.
         left_out: parts of the request that no task can do, in its words.
         answers: texts that the plan gave: one for the whole plan, or one for each task.
     """
@@ -72,6 +73,7 @@ class Record:
     request: str = ""
     attached: list[str] = field(default_factory=list)
     plans: list[list[Task]] = field(default_factory=lambda: [[]])
+    preference: Preference | None = None
     left_out: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
 
@@ -162,6 +164,8 @@ def _add(record: Record, line: str) -> None:
         if kind_by_name(rest) == "file" and "://" not in rest:
             _fail("the ending of the name does not tell the kind of the file")
         record.attached.append(rest)
+    elif line in PREFERENCES:
+        record.preference = line
     elif sign == "-":
         _require_said(rest, [record.request])
         record.left_out.append(rest)

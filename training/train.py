@@ -221,7 +221,7 @@ Sample = tuple[np.ndarray, np.ndarray, list[int], np.ndarray]
 def sample_of(example: Example, vocabulary: Vocabulary) -> Sample | None:
     """The arrays of an example, and which tokens its plan does not copy."""
     prompt = TokenizedRequest(vocabulary, PlanRequest.of(example.asked.inputs))
-    actions = prompt.actions_of(example.asked.plan, example.left)
+    actions = prompt.actions_of(example.asked.plan, example.left, example.preference)
     if actions is None or len(actions) >= LONGEST or len(prompt.tokens) > 500:
         return None
     words, rows = prompt.arrays()

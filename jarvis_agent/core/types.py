@@ -45,6 +45,10 @@ class Frozen(BaseModel):
             raise ValueError("it is nested too deep") from error
 
 
+Preference = Literal["cheapest", "fastest", "best", "local"]
+"""What the models of a run should be first: cheap, fast, good, or on this machine alone."""
+
+
 class Task(Frozen):
     """One task of a plan, in the paper's four slots.
 

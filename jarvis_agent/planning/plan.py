@@ -18,7 +18,7 @@ from jarvis_agent.core.file_mentions import is_name
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
-from jarvis_agent.core.types import Frozen, Task
+from jarvis_agent.core.types import Frozen, Preference, Task
 from jarvis_agent.planning.inputs import Tools, task_specs
 from jarvis_agent.planning.parser import StreamingPlanParser
 
@@ -42,11 +42,13 @@ class Plan(Frozen):
         notes: what was repaired and what was left out.
         removed: the notes on what the request asks for and the plan lacks, such as tasks that were left out.
             JSON has it only if there are any.
+        preference: what the request says of the choice of models; JSON has it only then.
     """
 
     tasks: list[Task] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     removed: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)
+    preference: Preference | None = Field(None, exclude_if=lambda value: not value)
 
     @classmethod
     def parse(cls, text: str, tools: Tools = None) -> Plan:
@@ -118,6 +120,7 @@ class Plan(Frozen):
             "tasks": list(tasks.values()),
             "notes": list(dict.fromkeys([*self.notes, *other.notes])),
             "removed": list(dict.fromkeys([*self.removed, *other.removed])),
+            "preference": self.preference or other.preference,
         }
         return self.model_copy(update=lists)  # a plan that streams is added up task by task
 

@@ -30,12 +30,13 @@ from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.types import Task
+from jarvis_agent.core.types import Preference, Task
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.sequences import (
     END,
     LEFT,
     MARKERS,
+    PREFERENCES,
     START,
     TokenizedRequest,
     Vocabulary,
@@ -85,6 +86,7 @@ class NetworkPlan:
         unread: the middle of a long request, which the network did not read.
         doubt: the least likely part of the plan: the number of a task, and the name of an argument or "" for
             the task itself; the number of tasks for what follows them.
+        preference: what the request says of the choice of models.
     """
 
     tasks: list[Task]
@@ -93,6 +95,7 @@ class NetworkPlan:
     probability: float
     unread: str = ""
     doubt: tuple[int, str] = (0, "")
+    preference: Preference | None = None
 
 
 class _Beam(NamedTuple):
@@ -208,15 +211,15 @@ class PointerNetwork:
         tokens = TokenizedRequest(self.vocabulary, request)
         with one_blas_thread():
             best = self._search(tokens, self._encode(tokens), offered)
-        tasks, left_out = tokens.plan_of(best.actions)
+        tasks, preference, left_out = tokens.plan_of(best.actions)
         shares = [0.0] * len(tasks)
         task, name, doubts = -1, "", list[tuple[float, int, str]]()
         scores = [min(0.0, score - math.log(1 - SMOOTHED)) for score in best.scores]
         for action, score in zip(best.actions, scores, strict=True):
-            if action in (LEFT, END):
+            symbol = self.vocabulary.symbols[action] if action < len(self.vocabulary.symbols) else ""
+            if action in (LEFT, END) or symbol in PREFERENCES:
                 doubts.append((score, len(tasks), ""))
                 break
-            symbol = self.vocabulary.symbols[action] if action < len(self.vocabulary.symbols) else ""
             if self.vocabulary.is_task(action):
                 task, name = task + 1, ""
             elif symbol.endswith("="):
@@ -225,7 +228,7 @@ class PointerNetwork:
             doubts.append((score, task, name))
         likely = [math.exp(share) for share in shares]
         doubt = min(doubts)[1:]
-        return NetworkPlan(tasks, left_out, likely, math.exp(sum(scores)), tokens.unread, doubt)
+        return NetworkPlan(tasks, left_out, likely, math.exp(sum(scores)), tokens.unread, doubt, preference)
 
     def _encode(self, request: TokenizedRequest) -> Floats:
         """The state of each token (tokens, 384)."""

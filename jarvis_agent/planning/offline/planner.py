@@ -110,7 +110,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         if given.get("error") is None:
             return plan
         note = f"the language model could not plan: {given['error']}"
-        return Plan(tasks=plan.tasks, notes=[note, *plan.notes], removed=plan.removed)
+        return plan.model_copy(update={"notes": [note, *plan.notes]})
 
 
 def _recognised(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
@@ -166,7 +166,8 @@ def plan_request(
     doubt = _doubt(draft) if probability else f"{said} may mean something else"
     guess = [f"this plan is a guess: {doubt}"]
     is_guess = bool(tasks) and probability < SURE
-    return Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes), probability
+    plan = Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes, preference=draft.preference)
+    return plan, probability
 
 
 def _doubt(draft: NetworkPlan) -> str:

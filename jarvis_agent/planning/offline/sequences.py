@@ -2,7 +2,7 @@
 
 request = TokenizedRequest(vocabulary, PlanRequest.of("Describe cat.jpg in French"))
 actions = request.actions_of(tasks, left_out=())      # None if a value is not in the request
-tasks, left_out = request.plan_of(actions)
+tasks, preference, left_out = request.plan_of(actions)
 request.allowed(actions, offered)                     # which actions may follow: a mask
 
 An action is a symbol (a task type, an argument, a result, a number, a word) or a pointer to a token: to a
@@ -11,6 +11,7 @@ file or an earlier answer, or to the first and then the last token of words that
     image-to-text image →cat.jpg  translation text #0 tgt_lang →French →French  END
 
 `?` stands for a picture, recording, video or table that a request without files needs.
+A preference ("fastest") may follow the tasks.
 `#0` is the result of the task just before, `#1` of the one before that. What uses a result follows its maker
 as soon as it can, so that a plan has one order.
 """
@@ -21,13 +22,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from jarvis_agent.core.languages import LANGUAGES, find_language
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind
-from jarvis_agent.core.types import Task
+from jarvis_agent.core.types import Preference, Task
 from jarvis_agent.planning.inputs import PlanRequest, name_of
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ WORDS = {
 }
 """Values that are no words of the request, by task type."""
 
+PREFERENCES: tuple[Preference, ...] = get_args(Preference)
+
 _ARGS = list(dict.fromkeys(arg.name for spec in TASKS.values() for arg in spec.inputs))
 SYMBOLS = [
     *("START", "END", "LEFT", "/", "?"),
@@ -89,6 +92,7 @@ SYMBOLS = [
     *(f"{number}" for number in NUMBERS),
     *dict.fromkeys(word for words in WORDS.values() for word in words),
     *(language.name for language in LANGUAGES),
+    *PREFERENCES,
 ]
 """The symbols that training teaches; weights know those of their time."""
 START, END, LEFT, SLASH = range(4)
@@ -189,6 +193,7 @@ class Written:
     """What a row of actions says so far; `open` is "value" after an argument, "span" within copied words."""
 
     steps: list[Step] = field(default_factory=list)
+    preference: Preference | None = None
     left: list[Piece] = field(default_factory=list)
     open: str = ""
     in_left: bool = False
@@ -292,7 +297,9 @@ class TokenizedRequest:
 
     # From a plan to actions
 
-    def actions_of(self, tasks: Sequence[Task], left_out: Sequence[str] = ()) -> list[int] | None:
+    def actions_of(
+        self, tasks: Sequence[Task], left_out: Sequence[str] = (), preference: Preference | None = None
+    ) -> list[int] | None:
         """The actions that write a plan, without START; None if one of its values cannot be written."""
         places: dict[int, int] = {}
         actions: list[int] = []
@@ -310,6 +317,7 @@ class TokenizedRequest:
                     if written is None:
                         return None
                     actions += [SLASH, *written] if number else written
+        actions += [self._code[preference]] if preference else []
         for words in left_out:
             span = self._spans(words, self.body)
             if span is None or len(span) != 2:
@@ -401,6 +409,8 @@ class TokenizedRequest:
                 written.in_left, written.open = True, "value"
             elif symbol in self.vocabulary.tasks:
                 written.steps.append(Step(symbol))
+            elif symbol in PREFERENCES:
+                written.preference = symbol
             elif symbol.endswith("="):
                 pieces = []
                 written.steps[-1].args[symbol[:-1]] = [pieces]
@@ -443,6 +453,9 @@ class TokenizedRequest:
             else:
                 self._allow_end(mask)
             return mask
+        if written.preference:
+            self._allow_end(mask)
+            return mask
         spec = TASKS[steps[-1].task] if steps else None
         if written.open == "value":
             assert spec
@@ -466,6 +479,7 @@ class TokenizedRequest:
             if set(spec.required) - set(given):
                 return mask
         self._allow_end(mask)
+        self._allow(mask, PREFERENCES if steps else ())
         if len(steps) < MOST_RESULTS:
             for name in self.vocabulary.tasks & {*offered}:
                 needs = [arg for arg in TASKS[name].inputs if arg.required]
@@ -522,8 +536,8 @@ class TokenizedRequest:
         elif not arg.many:
             self._allow(mask, map(str, NUMBERS))
 
-    def plan_of(self, actions: Sequence[int]) -> tuple[list[Task], list[str]]:
-        """The tasks that actions write, and the words that they leave out."""
+    def plan_of(self, actions: Sequence[int]) -> tuple[list[Task], Preference | None, list[str]]:
+        """The tasks that actions write, the preference, and the words that they leave out."""
         written = self.read([action for action in actions if action != END])
         tasks = []
         for number, step in enumerate(written.steps):
@@ -543,7 +557,7 @@ class TokenizedRequest:
             pieces = [piece for values in step.args.values() for value in values for piece in value]
             deps = sorted({piece.value for piece in pieces if piece.kind == "result"})
             tasks.append(Task(task=step.task, id=number, dep=deps or [-1], args=args))
-        return tasks, [self._text_of([piece]) for piece in written.left]
+        return tasks, written.preference, [self._text_of([piece]) for piece in written.left]
 
     def _text_of(self, pieces: Sequence[Piece]) -> str:
         texts = []
