@@ -32,12 +32,18 @@ def prompt_of(vocabulary: sequences.Vocabulary, example: augment.Example) -> seq
 
 
 def written(vocabulary: sequences.Vocabulary, example: augment.Example) -> list[int] | None:
-    return prompt_of(vocabulary, example).actions_of(example.asked.plan, example.left)
+    return prompt_of(vocabulary, example).actions_of(example.asked.plan, example.left, example.preference)
 
 
 @pytest.fixture(scope="module")
 def examples() -> list[augment.Example]:
-    names = ("parent_of_small_children", "long_mail_writer", "zh_senior", "zh_mixed_english")
+    names = (
+        "evening_class_teacher",
+        "parent_of_small_children",
+        "long_mail_writer",
+        "zh_senior",
+        "zh_mixed_english",
+    )
     return augment.read_examples(notation.FILES / f"{name}.txt" for name in names)
 
 
@@ -48,7 +54,8 @@ def test_a_plan_can_be_read_from_the_actions_that_write_it(
     for example in examples:
         prompt = prompt_of(vocabulary, example)
         actions = written(vocabulary, example)
-        tasks, left = prompt.plan_of(actions) if actions else ([], [])
+        tasks, preference, left = prompt.plan_of(actions) if actions else ([], None, [])
+        assert not actions or preference == example.preference
         if not actions or not same_plan(example.asked.plan, tasks) or len(left) != len(example.left):
             failed.append(example.asked.request)
     assert len(failed) <= len(examples) / 100, failed
@@ -95,7 +102,7 @@ def test_varied_and_joined_requests_keep_their_plans(
                 continue
             actions = written(vocabulary, example)
             if actions is not None:
-                tasks, _ = prompt_of(vocabulary, example).plan_of(actions)
+                tasks, *_ = prompt_of(vocabulary, example).plan_of(actions)
                 assert judge(example.asked, tasks).exact, example.asked.request
             changed += example.asked.request != first.asked.request
             both += example.asked.plan[len(first.asked.plan) :] != []

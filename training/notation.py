@@ -21,10 +21,10 @@ from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind
-from jarvis_agent.core.types import Preference, Task
+from jarvis_agent.core.types import PREFERENCES, Preference, Task
 from jarvis_agent.evaluation.requests import Kind, OwnRequest, Turn
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.offline.sequences import NOT_GIVEN, PREFERENCES, WORDS
+from jarvis_agent.planning.offline.sequences import NOT_GIVEN, WORDS
 
 FILES = Path(__file__).parent / "requests"
 PLANNER = Path(__file__).parent.parent / "weights" / "jarvis_agent_weights" / "planner.npz"

@@ -15,7 +15,7 @@ import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
@@ -46,6 +46,7 @@ class Frozen(BaseModel):
 
 
 Preference = Literal["cheapest", "fastest", "best", "local"]
+PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 """What the models of a run should be first: cheap, fast, good, or on this machine alone."""
 
 

@@ -32,8 +32,8 @@ MAX_DEPTH = 32
 MAX_REPAIRED_CHARS = 50_000
 """JSON that is nested deeper is not read, nor is longer JSON that is not valid."""
 
-_BEGIN = re.compile(r'[^\[{}<]{0,400}(?:(?:\{\s*"tasks"\s*:\s*)?(\[)\s*)?(?=\{)')
-"""What precedes the first object of JSON that is read while it is written, perhaps the bracket of its list.
+_BEGIN = re.compile(r'[^\[{}<]{0,400}(?:(?P<fields>\{[^\[\]{}]{0,200}"tasks"\s*:\s*)?(?P<list>\[)\s*)?(?=\{)')
+"""What precedes the first object of JSON that is read while it is written, perhaps the start of its list.
 
 Longer prose may be thinking whose opening tag was swallowed by the chat template.
 """
@@ -101,19 +101,20 @@ def read_json(text: str) -> list[JsonPart]:
 class JsonReader:
     """Reads the JSON in a text that comes in pieces. Never raises; how the text is divided does not matter.
 
-    The attributes are set by `close`.
-
     Attributes:
-        note: how JSON was read that is not valid; "" if all of it is.
+        fields: those of the object around the list of tasks that `feed` reads.
+        note: how JSON was read that is not valid; "" if all of it is. Set by `close`.
         excerpt: the beginning of what `close` has read.
     """
 
     def __init__(self) -> None:
+        self.fields: dict[str, Any] = {}
         self.note = self.excerpt = ""
         self._pieces: list[str] = []
         """The text that was not read yet."""
         self._opening: str | None = None
         """The bracket around that text, or ""; None if no JSON has begun."""
+        self._wrapper = ""
         self._is_late = False
 
     def feed(self, piece: str) -> list[JsonPart]:
@@ -126,7 +127,9 @@ class JsonReader:
             if not (begin := _BEGIN.match(text)):
                 self._is_late = True
                 return []
-            self._opening, place = begin[1] or "", begin.end()
+            self._opening, place = begin["list"] or "", begin.end()
+            self._wrapper = begin["fields"] or ""
+            self._read_fields("[]}")
         parts: list[JsonPart] = []
         with suppress(ValueError, RecursionError):  # The last object may be incomplete.
             while start := _NEXT.match(text, place):
@@ -144,6 +147,7 @@ class JsonReader:
             text = "" if _OPENING.match(text) else text
         elif self._opening:
             text = self._opening + text.lstrip(", \n\r\t")
+            self._read_fields(text)
         self.excerpt = replace_surrogates(text[:200]).strip()
         parts: list[JsonPart] = []
         place = 0
@@ -154,6 +158,10 @@ class JsonReader:
             except (ValueError, RecursionError):
                 return [*parts, *self._repair(text[begin.start() :])]
         return parts
+
+    def _read_fields(self, tasks: str) -> None:
+        with suppress(ValueError, RecursionError):
+            self.fields = _DECODER.raw_decode(self._wrapper + tasks)[0] if self._wrapper else {}
 
     def _repair(self, text: str) -> list[JsonPart]:
         self.note = "a part was not read: it is not valid JSON, or nested too deeply"

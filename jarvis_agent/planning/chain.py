@@ -127,7 +127,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         try:
             async for chunk in chunks:
                 if tasks := parser.feed(_text(chunk)):
-                    yield Plan(tasks=tasks)
+                    yield Plan(tasks=tasks, preference=parser.preference)
             rest = parser.finish()
         except LLMError as error:
             rest = parser.finish()
@@ -136,7 +136,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             parser.note(f"the language model stopped before its plan was complete: {error}", is_removal=True)
             can_repair = False
         if rest:
-            yield Plan(tasks=rest)
+            yield Plan(tasks=rest, preference=parser.preference)
         more: list[Task] = []
         if can_repair and (errors := parser.errors):
             try:
@@ -262,7 +262,8 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         """The chain for one request, and the variables of its prompt."""
         prompts = self.prompts
         written = repr(prompts.plan)
-        schema = plan_schema(request.specs, has_purpose='"purpose"' in written)
+        asked = {name: f'"{name}"' in written for name in ("purpose", "preference")}
+        schema = plan_schema(request.specs, **{f"has_{name}": is_asked for name, is_asked in asked.items()})
         as_object = '"tasks"' in written or self.client.supports_schema
         examples = [Example.of(one) for one in self.selector.select_examples({"input": request.text})]
         values = plan_variables(prompts.plan, request, examples, window=window, as_object=as_object)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Task
+from jarvis_agent.core.types import PREFERENCES, Preference, Task
 from jarvis_agent.llm.replies import JsonPart, JsonReader, read_json
 from jarvis_agent.planning.binding import PendingTask, bind
 from jarvis_agent.planning.inputs import FileNames
@@ -86,6 +86,7 @@ class StreamingPlanParser:
         self._done = self._emitted = 0
         self._ids: set[int] = set()
         self._fresh_ids = itertools.count(_FIRST_FRESH_ID)
+        self.preference: Preference | None = None
         self._notes: dict[str, None] = {}
         self._removed: dict[str, None] = {}
         self._dropped = 0
@@ -195,10 +196,12 @@ class StreamingPlanParser:
         return new
 
     def _read(self, parts: Iterable[JsonPart]) -> None:
-        """Add the parts that are tasks."""
+        """Add the parts that are tasks, and note the preference of the plan."""
+        self._note_preference(self._reader.fields)
         for value, path, is_complete in parts:
             if not in_a_plan(path):
                 continue
+            self._note_preference(value)
             if not value:
                 self._has_empty_list |= is_complete
             elif isinstance(value, dict) and is_task(value):
@@ -209,6 +212,10 @@ class StreamingPlanParser:
                 self._pending and (self._other_object or _is_wrapper(value))
             ):
                 self._other_object = value
+
+    def _note_preference(self, value: Any) -> None:
+        if isinstance(value, dict) and value.get("preference") in PREFERENCES:
+            self.preference = value["preference"]
 
     def _add(self, raw: dict[str, Any], error: str) -> None:
         if self._dropped or self._room() < 1:

@@ -62,7 +62,9 @@ class Plan(Frozen):
         parser = StreamingPlanParser({**TASKS, **task_specs(tools or (), any_name=True)})
         parser.feed(text)
         parser.finish()
-        return cls(tasks=parser.tasks, notes=parser.notes, removed=parser.removed)
+        return cls(
+            tasks=parser.tasks, notes=parser.notes, removed=parser.removed, preference=parser.preference
+        )
 
     @classmethod
     def load(cls, text: str) -> Plan:

@@ -25,12 +25,15 @@ _MAX_DEPS = 8
 """In an unlimited list, small models write -1 until their tokens are used up."""
 
 
-def plan_schema(specs: Mapping[str, TaskSpec], *, has_purpose: bool = False) -> dict[str, Any]:
+def plan_schema(
+    specs: Mapping[str, TaskSpec], *, has_purpose: bool = False, has_preference: bool = False
+) -> dict[str, Any]:
     """The JSON schema of a plan of these tasks; without tasks, of the empty plan.
 
     Args:
         specs: the available tasks by name.
         has_purpose: whether a task may have a purpose.
+        has_preference: whether a plan may have a preference, which stands before its tasks.
     """
     if not specs:
         return _object({"tasks": {"type": "array", "items": {"type": "null"}, "maxItems": 0}})
@@ -44,7 +47,10 @@ def plan_schema(specs: Mapping[str, TaskSpec], *, has_purpose: bool = False) -> 
     }
     optional = {"purpose": _TEXT} if has_purpose else {}
     item = {**_object(task), "properties": {**task, **optional}}
-    return {**_object({"tasks": {"type": "array", "items": item}}), "$defs": {"data": _DATA}}
+    plan, first = _object({"tasks": {"type": "array", "items": item}}), {}
+    if has_preference:
+        first = {"preference": _TEXT}
+    return {**plan, "properties": {**first, **plan["properties"]}, "$defs": {"data": _DATA}}
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

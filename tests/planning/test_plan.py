@@ -304,3 +304,29 @@ def test_a_langchain_tool_is_a_task() -> None:
 
     plan = parse({"task": "Weather", "id": 0, "args": ["Rome"]}, tools=[weather])
     assert plan.tasks[0].args == {"city": "Rome"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"preference": "local", "tasks": [{json.dumps(look(0))}]}}',
+        f'Here: {{"tasks": [{json.dumps(look(0))}], "preference": "local"}}',
+        f'[{{"preference": "local"}}, {json.dumps(look(0))}]',
+        json.dumps([look(0) | {"preference": "local"}]),
+        f"{{'preference': 'local', 'tasks': [{json.dumps(look(0))},]}}",
+    ],
+)
+def test_a_plan_says_once_what_the_request_prefers_of_models(text: str) -> None:
+    plan = Plan.parse(text)
+    assert (plan.preference, plan.tasks) == ("local", [Task.model_validate(look(0))])
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_a_preference_is_known_with_the_first_task_and_must_be_a_known_one() -> None:
+    parser = StreamingPlanParser(TASKS)
+    assert parser.feed(f'{{"preference": "fastest", "tasks": [{json.dumps(look(0))}')
+    assert parser.preference == "fastest"
+    for unknown in ("/etc/passwd", ["local"], {"local": 1}, 7, None):
+        plan = Plan.parse(json.dumps({"preference": unknown, "tasks": [look(0)]}))
+        assert (plan.preference, len(plan)) == (None, 1)
+        assert "preference" not in plan.model_dump_json()

@@ -100,7 +100,7 @@ HUB_TASKS = (
     TaskSpec(
         "feature-extraction",
         "text",
-        "Turn a text into a vector of numbers (an embedding).",
+        "Turn a text into a vector (an embedding).",
         inputs=(TEXT,),
         outputs=("data",),
         aliases=("embedding", "text-embedding"),
@@ -123,7 +123,7 @@ HUB_TASKS = (
     TaskSpec(
         "image-classification",
         "vision",
-        "Say what the main thing in an image is, with scores.",
+        "Say what the main thing in an image is.",
         inputs=(IMAGE,),
         outputs=("data", "text"),
         aliases=("image-cls",),
@@ -138,7 +138,7 @@ HUB_TASKS = (
     TaskSpec(
         "object-detection",
         "vision",
-        "Find and count the objects in an image, each with a box and a score.",
+        "Find and count the objects in an image, each with a box.",
         inputs=(IMAGE,),
         outputs=("image", "data", "text"),
         aliases=("object-det",),
@@ -146,7 +146,7 @@ HUB_TASKS = (
     TaskSpec(
         "zero-shot-object-detection",
         "vision",
-        "Find the things in an image that are named by labels, each with a box and a score.",
+        "Find the things in an image that labels name, each with a box.",
         inputs=(IMAGE, LABELS),
         outputs=("image", "data", "text"),
         aliases=("open-vocabulary-detection",),
@@ -170,7 +170,7 @@ HUB_TASKS = (
     TaskSpec(
         "mask-generation",
         "vision",
-        "Cut an image into masks of all its parts, without naming them.",
+        "Cut an image into masks of its parts, without names.",
         inputs=(IMAGE,),
         outputs=("image", "data", "text"),
         aliases=("segment-anything",),
@@ -185,7 +185,7 @@ HUB_TASKS = (
     TaskSpec(
         "image-feature-extraction",
         "vision",
-        "Turn an image into a vector of numbers (an embedding).",
+        "Turn an image into a vector (an embedding).",
         inputs=(IMAGE,),
         outputs=("data",),
         aliases=("image-embedding",),
@@ -247,7 +247,7 @@ HUB_TASKS = (
     TaskSpec(
         "video-classification",
         "vision",
-        "Say what happens in a video, with scores.",
+        "Say what happens in a video.",
         inputs=(VIDEO,),
         outputs=("data", "text"),
         aliases=("video-cls",),
@@ -302,7 +302,7 @@ HUB_TASKS = (
     TaskSpec(
         "audio-classification",
         "audio",
-        "Say what kind of sound a recording holds, with scores.",
+        "Say what kind of sound a recording holds.",
         inputs=(AUDIO,),
         outputs=("data", "text"),
         aliases=("audio-cls",),
@@ -368,7 +368,7 @@ HUB_TASKS = (
     TaskSpec(
         "any-to-any",
         "multimodal",
-        "Answer a text together with an image, a recording or a video, all at once.",
+        "Answer a text with an image, a recording and a video at once.",
         inputs=(TEXT, _optional("image", "image"), _optional("audio", "audio"), _optional("video", "video")),
         outputs=("text",),
     ),
@@ -390,7 +390,7 @@ HUB_TASKS = (
     TaskSpec(
         "tabular-classification",
         "tabular",
-        "Give each row of a table a label, with a model for such tables.",
+        "Label each row of a table, by a model for such tables.",
         inputs=(TABLE,),
         outputs=("table", "data", "text"),
         aliases=("tabular-cls",),
@@ -398,17 +398,17 @@ HUB_TASKS = (
     TaskSpec(
         "tabular-regression",
         "tabular",
-        "Predict a number for each row of a table, with a model for such tables.",
+        "Predict a number for each row of a table, by a model for such tables.",
         inputs=(TABLE,),
         outputs=("table", "data", "text"),
     ),
     TaskSpec(
         "time-series-forecasting",
         "tabular",
-        "Forecast how the number columns of a table, ordered by time, go on.",
+        "Forecast the number columns of a table that is ordered by time.",
         inputs=(
             TABLE,
-            _optional("horizon", "data", type="integer", description="how many rows ahead; 12 if not said"),
+            _optional("horizon", "data", type="integer", description="rows ahead; 12 if not said"),
         ),
         outputs=("table", "data", "text"),
         aliases=("forecasting",),
@@ -516,7 +516,7 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
     TaskSpec(
         "crop-image",
         "media",
-        "Cut a part out of an image: a box, half, third, corner or square.",
+        "Cut a box, half, third, corner or square out of an image.",
         inputs=(
             IMAGE,
             Arg(
@@ -532,7 +532,7 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
     TaskSpec(
         "edit-image",
         "media",
-        "Make an image greyscale, turn it, mirror it, or change its file format.",
+        "Turn, mirror, brighten, frame or convert an image, or make it greyscale.",
         inputs=(
             IMAGE,
             _optional("greyscale", "data", type="boolean", description="true"),
@@ -549,7 +549,7 @@ EXTRA_TASKS: tuple[TaskSpec, ...] = (
     TaskSpec(
         "media-info",
         "media",
-        "Look up facts of a file: format, size, width, duration, frames, pages, words or rows.",
+        "Look up facts of a file: format, size, duration, frames, pages, words or rows.",
         inputs=(Arg("file", "file", description="any, or a text that a task made"),),
         outputs=("data", "text"),
         aliases=("file-info",),

@@ -30,13 +30,12 @@ from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.types import Preference, Task
+from jarvis_agent.core.types import PREFERENCES, Preference, Task
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.sequences import (
     END,
     LEFT,
     MARKERS,
-    PREFERENCES,
     START,
     TokenizedRequest,
     Vocabulary,

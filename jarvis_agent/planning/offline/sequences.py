@@ -22,13 +22,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.core.languages import LANGUAGES, find_language
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind
-from jarvis_agent.core.types import Preference, Task
+from jarvis_agent.core.types import PREFERENCES, Preference, Task
 from jarvis_agent.planning.inputs import PlanRequest, name_of
 
 if TYPE_CHECKING:
@@ -80,8 +80,6 @@ WORDS = {
     ),
 }
 """Values that are no words of the request, by task type."""
-
-PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 
 _ARGS = list(dict.fromkeys(arg.name for spec in TASKS.values() for arg in spec.inputs))
 SYMBOLS = [
