@@ -30,12 +30,12 @@ from small_agents import plan
 import jarvis_agent.testing
 import jarvis_agent.tools
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings, hf_tools
-from jarvis_agent.agent.pipeline import MAX_FILES
 from jarvis_agent.core import plugins
 from jarvis_agent.core.request import MAX_TEXT_BYTES
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.cli import demo
 from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.media.store import MAX_FILES
 from jarvis_agent.selection import model_registry
 from jarvis_agent.selection.sources.registered import Registration
 from jarvis_agent.testing import first_candidate

@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -41,7 +40,7 @@ from jarvis_agent.core.concurrency import (
     run_with_timeout,
     yielding,
 )
-from jarvis_agent.core.context import ChatTurn, RunContext, turns_of
+from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.errors import (
     BudgetError,
     DeadlineError,
@@ -53,7 +52,6 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
@@ -67,11 +65,8 @@ from jarvis_agent.selection.store import open_store
 
 logger = logging.getLogger(__name__)
 
-MAX_FILES = 100
-"""Most files and attachments of one request."""
-
 _START = TypeAdapter(tuple[str, float])
-_FILES = TypeAdapter(tuple[list[Resource], list[str]])
+_OPENED = TypeAdapter(tuple[list[Resource], list[ChatTurn], list[str]])
 _TIMED_PLAN = TypeAdapter(tuple[Plan, float])
 _PLANNED_TASKS = TypeAdapter(list[PlannedTask])
 _APPROVED = TypeAdapter(Approved)
@@ -227,14 +222,11 @@ class RunPipeline:
         if makes_files:
             await asyncio.to_thread(self._store.directory.prepare)
         runners = await self._stages.runners()
-        remembered = {(turn.request, turn.answer) for turn in self._turns}
-        given = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in remembered]
-        turns = [await restore_turn(turn, self._store) for turn in (*given, *self._turns)]
-        files, self._notes = await self._steps.run_once(
-            "files", lambda: grant_request_files(request, self._store, self._settings), _FILES
+        files, turns, self._notes = await self._steps.run_once(
+            "files", lambda: self._store.open(request, self._turns), _OPENED
         )
         if self._steps.is_stored:
-            await restore_grants(files, self._store)
+            await self._store.reopen(files, turns)
         specs = {name: runner.spec for name, runner in runners.items()}
         return runners, self._context(request, turns=tuple(turns), files=tuple(files), specs=specs)
 
@@ -511,52 +503,3 @@ def _turn_of(context: RunContext, run: Run) -> ChatTurn:
     """The run as a chat turn, with the files that it was given or produced."""
     files = [resource for resource in (*context.files, *run.resources) if resource.path is not None]
     return ChatTurn(context.request, run.answer, tuple(files), made=run.made)
-
-
-async def grant_request_files(
-    request: Request, store: ResourceStore, settings: Settings
-) -> tuple[list[Resource], list[str]]:
-    """Open the files that a request has and names. A file has the name that the text has for it.
-
-    Returns:
-        The files, and notes on folders of which not all files are read.
-
-    Raises:
-        InputError: there are too many, or one cannot be read.
-    """
-    count = len(request.files) + len(request.blocks)
-    if count > MAX_FILES:
-        raise InputError(f"the request has {count} files, more than {MAX_FILES}; split it")
-    folders = [await store.grant_folder(name, MAX_FILES) for name in request.files]
-    names = [name for name, folder in zip(request.files, folders, strict=True) if folder is None]
-    files = await gather_limited(store.grant, names, settings.max_parallel)
-    files += await gather_limited(store.grant_block, request.blocks, settings.max_parallel)
-    named, notes = await store.grant_mentions(request.text, MAX_FILES)
-    called = {file.path: file for file in reversed(named)}
-    files = [called.pop(file.path, file) for file in files]
-    files += [file for file in named if file not in files]
-    for inside, more in filter(None, folders):
-        files, notes = [*files, *(file for file in inside if file not in files)], [*notes, *more]
-    if len(files) > (most := max(count, MAX_FILES)):
-        notes.append(f"the first {most} of {len(files)} files are used")
-    return files[:most], notes
-
-
-async def restore_grants(files: Sequence[Resource], store: ResourceStore) -> None:
-    """Let a resumed run read the files that it had opened."""
-    store.grant_resources(files)
-    for file in files:
-        if file.path is None:
-            await store.grant_mention(file.name)
-
-
-async def restore_turn(turn: ChatTurn, store: ResourceStore) -> ChatTurn:
-    """An earlier turn with its files, which this run may read again."""
-    await store.grant_mentions(turn.request, MAX_FILES)
-    store.grant_resources(turn.resources)
-    if turn.resources:
-        return turn
-    restored = [await store.grant_earlier_block(block) for block in turn.blocks]
-    attached = [resource for resource in restored if resource is not None]
-    outputs = await store.grant_outputs(turn.answer)
-    return replace(turn, resources=(*attached, *outputs), blocks=())

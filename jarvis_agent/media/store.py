@@ -6,17 +6,20 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from jarvis_agent.core.concurrency import run_cpu_bound
+from jarvis_agent.core.concurrency import gather_limited, run_cpu_bound
 from jarvis_agent.core.content import file_block, is_data_url, read_file_data
+from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.file_mentions import mentions, split_names
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, ArgKind, split_kind
 from jarvis_agent.core.text import clean
@@ -29,6 +32,9 @@ from jarvis_agent.media.limits import check_limits
 from jarvis_agent.media.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
+
+MAX_FILES = 100
+"""Most files and attachments of one request."""
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _MOST_SCANS = 50  # scanned pages of a document that are read
@@ -43,7 +49,7 @@ class ResourceStore:
     ForbiddenError for what this run may not read.
 
     store = ResourceStore(settings)
-    await store.grant("cat.jpg")                        # the user attached it
+    files, turns, notes = await store.open(Request(input="Describe cat.jpg"))
     image = await store.resolve("cat.jpg", "image")     # a Resource
     await store.resolve("/etc/passwd", "image")         # ForbiddenError, see media/access.py
     """
@@ -60,6 +66,68 @@ class ResourceStore:
         """Reads the picture of a page; "" if nothing here can."""
         self._mentioned: dict[str, asyncio.Lock] = {}
         self._decoding = asyncio.Lock()
+
+    async def open(
+        self, request: Request, turns: Sequence[ChatTurn] = ()
+    ) -> tuple[list[Resource], list[ChatTurn], list[str]]:
+        """Open the files that a request has and names, and allow those of its chat.
+
+        Args:
+            request: a file has the name that the request's text has for it.
+            turns: the remembered ones, which follow those of the request's own history.
+
+        Returns:
+            The files; the turns of the chat with their files, oldest first; and notes on files left out.
+
+        Raises:
+            InputError: there are too many files, or an attached one cannot be used.
+        """
+        count = len(request.files) + len(request.blocks)
+        if count > MAX_FILES:
+            raise InputError(f"the request has {count} files, more than {MAX_FILES}; split it")
+        known = {(turn.request, turn.answer) for turn in turns}
+        given = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known]
+        opened = [await self._open_turn(turn) for turn in (*given, *turns)]
+        folders = [await self.grant_folder(name) for name in request.files]
+        names = [name for name, folder in zip(request.files, folders, strict=True) if folder is None]
+        files = await gather_limited(self.grant, names, self.settings.max_parallel)
+        files += await gather_limited(self.grant_block, request.blocks, self.settings.max_parallel)
+        named, notes = await self.grant_mentions(request.text)
+        called = {file.path: file for file in reversed(named)}
+        files = [called.pop(file.path, file) for file in files]
+        files += [file for file in named if file not in files]
+        for inside, more in filter(None, folders):
+            files, notes = [*files, *(file for file in inside if file not in files)], [*notes, *more]
+        if len(files) > (most := max(count, MAX_FILES)):
+            notes.append(f"the first {most} of {len(files)} files are used")
+        return files[:most], opened, notes
+
+    async def _open_turn(self, turn: ChatTurn) -> ChatTurn:
+        """An earlier turn with its files: those that are known, else its attachments and what it made."""
+        await self.grant_mentions(turn.request)
+        self.grant_resources(turn.resources)
+        if turn.resources:
+            return turn
+        attached = [await self.grant_earlier_block(block) for block in turn.blocks]
+        names = await asyncio.to_thread(self._results_in, turn.answer)
+        made = [await self.grant_mention(name) for name in names]
+        files = (*filter(None, attached), *(file for file in made if file.path is not None))
+        return replace(turn, resources=files, blocks=())
+
+    def _results_in(self, answer: str) -> list[str]:
+        """The results of earlier runs that an answer names; clients of a server have them by their thread."""
+        folder = self.settings.output_dir.resolve()
+        names = mentions(answer, self.access.known_names) if self.settings.allow_request_paths else []
+        return [name for name in names if Path(name).resolve().is_relative_to(folder)]
+
+    async def reopen(self, files: Iterable[Resource], turns: Iterable[ChatTurn]) -> None:
+        """Allow what `open` returned before its run was interrupted."""
+        for turn in turns:
+            await self._open_turn(turn)
+        self.grant_resources(files)
+        for file in files:
+            if file.path is None:
+                await self.grant_mention(file.name)
 
     async def grant(self, name: str) -> Resource:
         """Allow a file, URL or data URI that the user gives, and return it as a Resource."""
@@ -98,17 +166,17 @@ class ResourceStore:
         self._mentioned.setdefault(name, asyncio.Lock())
         return Resource(kind=kind, name=name, error=why)
 
-    async def grant_mentions(self, text: str, room: int) -> tuple[list[Resource], list[str]]:
-        """Allow what a text names: files, URLs, and at most `room` files of folders and patterns."""
+    async def grant_mentions(self, text: str) -> tuple[list[Resource], list[str]]:
+        """Allow what a text names: files, URLs, and at most `MAX_FILES` of folders and patterns."""
         files, notes = list[Resource](), list[str]()
         for name in await asyncio.to_thread(mentions, text, self.access.known_names):
-            inside = await self.grant_folder(name, room)
+            inside = await self.grant_folder(name)
             files += [await self.grant_mention(name)] if inside is None else inside[0]
             notes += inside[1] if inside else []
         return files, notes
 
-    async def grant_folder(self, name: str, room: int) -> tuple[list[Resource], list[str]] | None:
-        """Allow at most `room` files of a folder, or of those that fit a pattern such as "scans/*.jpg".
+    async def grant_folder(self, name: str) -> tuple[list[Resource], list[str]] | None:
+        """Allow at most `MAX_FILES` of a folder, or of those that fit a pattern such as "scans/*.jpg".
 
         A note says that others are not used. None: there are no files.
         """
@@ -116,20 +184,11 @@ class ResourceStore:
         files: list[Resource] = []
         for each in names:
             with suppress(InputError):
-                files += [await self.grant(each)] if len(files) < room else []
+                files += [await self.grant(each)] if len(files) < MAX_FILES else []
         if len(files) == len(names):
             return (files, []) if names else None
-        why = f"a request has at most {room}" if len(files) == room else "the others cannot be read"
+        why = f"a request has at most {MAX_FILES}" if len(files) == MAX_FILES else "the others cannot be read"
         return files, [f"{len(files)} of the {len(names)} files of “{name}” are used; {why}"]
-
-    async def grant_outputs(self, answer: str) -> list[Resource]:
-        """Allow the files of earlier runs that an answer of this chat names, but for clients of a server."""
-        if not self.settings.allow_request_paths:
-            return []
-        root = re.escape(str(self.settings.output_dir.absolute()))
-        named = re.findall(rf"{root}[/\\][\w-]+[/\\][\w.-]*\w", answer, re.ASCII)
-        resources = [await self.grant_mention(name) for name in dict.fromkeys(named)]
-        return [file for file in resources if file.path is not None]
 
     def grant_resources(self, resources: Iterable[Resource]) -> None:
         """Allow files that this chat has produced or received, by path and by name."""

@@ -182,7 +182,7 @@ async def test_files_are_opened_concurrently_up_to_a_limit(monkeypatch: pytest.M
     monkeypatch.setattr(ResourceStore, "grant", together)
     for name in names:
         picture(Path(name))
-    monkeypatch.setattr("jarvis_agent.agent.pipeline.MAX_FILES", 3)
+    monkeypatch.setattr("jarvis_agent.media.store.MAX_FILES", 3)
     agent, _, _ = small_agent("[]")
     async with agent:
         run = await agent.ainvoke({"input": "hello", "files": names})

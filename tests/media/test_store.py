@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from PIL import Image
 
-from jarvis_agent.agent.pipeline import grant_request_files
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
@@ -366,9 +366,9 @@ ALIKE = {
 }
 
 
-async def named(store: ResourceStore, text: str, room: int = 9) -> dict[str, Path | None]:
+async def named(store: ResourceStore, text: str) -> dict[str, Path | None]:
     """The files that a text names, by their names in it."""
-    return {file.name: file.path for file in (await store.grant_mentions(text, room))[0]}
+    return {file.name: file.path for file in (await store.grant_mentions(text))[0]}
 
 
 @pytest.fixture
@@ -430,11 +430,26 @@ async def test_an_attached_file_is_meant_by_its_name_before_others(
     other = (folder / "3.png").rename(folder / "2-.png")
     assert await named(store, "compare 2.png with 2-.png") == {"2.png": attached, "2-.png": other}
     request = Request(input="describe 2.png", files=[str(attached), str(folder / "1.png")])
-    files, _ = await grant_request_files(request, store, store.settings)
+    files, _, _ = await store.open(request)
     assert [(file.name, file.path) for file in files] == [
         ("2.png", attached),
         (str(folder / "1.png"), folder / "1.png"),
     ]
+
+
+async def test_only_results_that_an_answer_of_the_chat_names_may_be_read_again(
+    store: ResourceStore, folder: Path, tmp_path: Path
+) -> None:
+    made = tmp_path / "out" / "run 1" / "0-canny.png"
+    made.parent.mkdir(parents=True)
+    made.write_bytes((folder / "1.png").read_bytes())
+    for name, opened in ((made, [made]), (made.parents[1] / ".." / "work" / "1.png", []), ("1.png", [])):
+        history: list[Any] = [HumanMessage("Draw"), AIMessage(f"It is in {name}.")]
+        _, turns, _ = await store.open(Request(input="Describe it", chat_history=history))
+        assert [file.path for file in turns[0].resources] == opened, name
+    closed = store_with(tmp_path, allow_request_paths=False)
+    _, turns, _ = await closed.open(Request(input="Describe it", chat_history=history))
+    assert turns[0].resources == ()
 
 
 async def test_an_upload_is_meant_by_the_name_that_the_client_has_for_it(
@@ -470,7 +485,9 @@ async def test_paths_and_addresses_of_files_are_found(store: ResourceStore, fold
     assert (await store.grant(name)).path == scan
 
 
-async def test_a_folder_or_a_pattern_stands_for_its_files(store: ResourceStore, folder: Path) -> None:
+async def test_a_folder_or_a_pattern_stands_for_its_files(
+    store: ResourceStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "in").mkdir()
     (folder / "empty").mkdir()
     for name in ("b.png", "a 1.png", "c.jpg", ".d.png"):
@@ -493,8 +510,9 @@ async def test_a_folder_or_a_pattern_stands_for_its_files(store: ResourceStore, 
     }.items():
         assert list(await named(store, text)) == names, text
     for name in ("in", str(folder / "in")):
-        assert await store.grant_folder(name, 9) is not None
-    files, notes = await store.grant_mentions("in/", 2)
+        assert await store.grant_folder(name) is not None
+    monkeypatch.setattr("jarvis_agent.media.store.MAX_FILES", 2)
+    files, notes = await store.grant_mentions("in/")
     assert ([file.name for file in files], notes) == (
         inside[:2],
         [
