@@ -46,7 +46,6 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from jarvis_agent.agent.approval import ApprovalPolicy
-from jarvis_agent.agent.checkpointed_steps import CheckpointedSteps
 from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import PipelineStages
@@ -57,6 +56,7 @@ from jarvis_agent.core.settings import Budget, Policy
 from jarvis_agent.core.sync import iterate_sync
 from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Resource
+from jarvis_agent.execution.checkpointed_steps import CheckpointedSteps
 from jarvis_agent.execution.run import Run
 from jarvis_agent.llm.content import ContentForm
 

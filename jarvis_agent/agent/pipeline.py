@@ -30,7 +30,6 @@ from jarvis_agent.agent.approval import (
     approve,
     planned_task,
 )
-from jarvis_agent.agent.checkpointed_steps import DECISION, PROPOSAL, CheckpointedSteps
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,
@@ -54,6 +53,7 @@ from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
+from jarvis_agent.execution.checkpointed_steps import DECISION, PROPOSAL, CheckpointedSteps
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.llm.client import remember_unavailable_models

@@ -23,13 +23,13 @@ from langgraph.constants import START
 from langgraph.types import Command
 
 from jarvis_agent.agent.approval import ApprovalPolicy, to_json
-from jarvis_agent.agent.checkpointed_steps import DECISION, PROPOSAL, stored_steps
 from jarvis_agent.agent.graph import GraphInput, JarvisGraph, turns_in
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.execution.checkpointed_steps import DECISION, PROPOSAL, stored_steps
 from jarvis_agent.execution.run import Event, Run
 
 

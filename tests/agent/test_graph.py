@@ -24,8 +24,8 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from small_agents import DESCRIBE_ALOUD, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Run, Settings
-from jarvis_agent.agent.checkpointed_steps import stored_steps
 from jarvis_agent.core.errors import ConfigError, DeadlineError, InputError
+from jarvis_agent.execution.checkpointed_steps import stored_steps
 from jarvis_agent.testing import ScriptedLLM
 
 
