@@ -90,7 +90,7 @@ class CheckpointedSteps:
         return adapter.validate_python(value)
 
     async def get_or_run(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
-        """As `jarvis_agent.execution.executor.ResultStore`: each task of a plan is a step."""
+        """The stored result of a task, else that of `work`. Called in the order in which tasks were added."""
         return await self.run_once(f"task {task.id}: {task.task}", work, _RESULT)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -34,6 +34,7 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Attempt, Resource, Selection, Status, Task, TaskResult
+from jarvis_agent.execution.checkpointed_steps import CheckpointedSteps
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs, runs_of
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
@@ -74,17 +75,6 @@ class TaskRunner(Protocol):
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         """Run the task. Failures are in the result."""
-        ...
-
-
-class ResultStore(Protocol):
-    """Stores task results, so that a resumed run does not repeat them (CheckpointedSteps)."""
-
-    async def get_or_run(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
-        """The stored result of the task, else the result of `work` once it is stored.
-
-        Called in the order in which tasks were added.
-        """
         ...
 
 
@@ -151,9 +141,12 @@ class Executor:
         settings: Settings,
         emit: Emit = lambda event: None,
         clock: Callable[[], float] | None = None,
-        results: ResultStore | None = None,
+        steps: CheckpointedSteps | None = None,
     ) -> None:
-        """`runners` are by task name; `clock` returns seconds since the run began, by default since now."""
+        """`runners` are by task name; `clock` returns seconds since the run began, by default since now.
+
+        `steps` stores each result, so that a resumed run does not repeat the task.
+        """
         began = perf_counter()
         self._runners = runners
         self._store = store
@@ -162,7 +155,7 @@ class Executor:
         self._settings = settings
         self._emit = emit
         self._clock = clock or (lambda: perf_counter() - began)
-        self._results = results
+        self._steps = steps or CheckpointedSteps()
         self._slots = asyncio.Semaphore(settings.max_parallel)
         self._states: dict[int, _TaskState] = {}
         self._ended: defaultdict[int, asyncio.Future[TaskResult]] = defaultdict(asyncio.Future)
@@ -212,7 +205,7 @@ class Executor:
         left = None if deadline is None else max(0.0, deadline - self._clock())
         if waiting:
             done, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_EXCEPTION)
-            await asyncio.gather(*done)  # an error of the result store ends the run
+            await asyncio.gather(*done)  # an error of the checkpointer ends the run
         seconds, setting = self._settings.run_limit
         await self._cancel(f"the run's time was over ({seconds:g} s, {setting})")
         ids = dict.fromkeys(i for task in tasks for i in self._runs(task.id))
@@ -221,18 +214,15 @@ class Executor:
     async def _settle(self, state: _TaskState) -> None:
         """Run one task to its result, and wait for its further runs.
 
-        With a result store, dependants start after the commit.
+        Dependants start when the result is stored.
         """
-        if self._results is None:
-            result = await self._select_and_run(state)
-        else:
-            result = await self._results.get_or_run(state.task, lambda: self._select_and_run(state))
-            if result.task.args != state.task.args:  # it was stored, and had more than one run
-                state.selection = result.selection
-                self._start_runs(state, await self._dependencies(state))
+        result = await self._steps.get_or_run(state.task, lambda: self._select_and_run(state))
+        if result.task.args != state.task.args:  # it was stored, and had more than one run
+            state.selection = result.selection
+            self._start_runs(state, await self._dependencies(state))
         self._store.grant_resources(result.resources)
         self._end(result)
-        # An error of the result store in one of them ends the run too.
+        # An error of the checkpointer in one of them ends the run too.
         others = [self._states[i].running for i in state.others]
         await asyncio.gather(*(running for running in others if running is not None))
 

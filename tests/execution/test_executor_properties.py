@@ -21,6 +21,7 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
+from jarvis_agent.execution.checkpointed_steps import CheckpointedSteps
 from jarvis_agent.execution.executor import Executor
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.execution.run import Event
@@ -259,13 +260,12 @@ def origin(number: int) -> tuple[int, int]:
     return (number // 1000 - 1, number % 1000) if number >= 1000 else (number, 0)
 
 
-@dataclass
-class Crashing:
+class Crashing(CheckpointedSteps):
     """Stores results, and fails once it has stored `room` of them."""
 
-    room: int = 10_000
-    stored: dict[int, TaskResult] = field(default_factory=dict)
-    is_gone: bool = False
+    def __init__(self, room: int = 10_000, stored: dict[int, TaskResult] | None = None) -> None:
+        super().__init__()
+        self.room, self.stored, self.is_gone = room, {} if stored is None else stored, False
 
     async def get_or_run(self, task: Task, work: Any) -> TaskResult:
         if task.id not in self.stored:
@@ -284,7 +284,7 @@ async def make(tasks: list[Task], runner: MakingRunner, results: Crashing | None
     settings, context = Settings(output_dir=Path("/nonexistent")), RunContext(request="")
     try:
         async with Executor(
-            {"make": runner}, ResourceStore(settings), context, settings, results=results
+            {"make": runner}, ResourceStore(settings), context, settings, steps=results
         ) as executor:
             return await executor.join(tasks)
     finally:
