@@ -15,7 +15,7 @@ from langgraph_sdk import Auth
 from starlette.staticfiles import StaticFiles
 
 from jarvis_agent import JarvisAgent
-from jarvis_agent.agent.graph import PublicNames, build_graph
+from jarvis_agent.agent.graph import build_graph
 
 KEYS = dict(pair.split("=", 1)[::-1] for pair in os.environ["AGENT_KEYS"].split(","))
 PUBLIC_URL = os.environ.get("PUBLIC_URL", "http://127.0.0.1:2024")
@@ -29,7 +29,7 @@ def make_graph(key: str):
     """The graph of an owner. The name of their directory cannot be guessed, so that URLs need no key."""
     secret = hashlib.sha256(f"files of {key}".encode()).hexdigest()
     own = agent.restricted(output_dir=root / secret)
-    return build_graph(own.stages, names=PublicNames(root / secret, f"{PUBLIC_URL}/outputs/{secret}"))
+    return build_graph(own.stages, files_url=f"{PUBLIC_URL}/outputs/{secret}")
 
 
 GRAPHS = {owner: make_graph(key) for key, owner in KEYS.items()}

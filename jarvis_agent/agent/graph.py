@@ -23,9 +23,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -42,7 +41,7 @@ from langgraph.graph.message import add_messages, push_message
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import get_runtime
 from langgraph.types import interrupt
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from jarvis_agent.agent.approval import ApprovalPolicy
@@ -50,15 +49,14 @@ from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.context import ChatTurn
-from jarvis_agent.core.errors import ConfigError, ForbiddenError, InputError, describe_error
+from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.request import Request
-from jarvis_agent.core.settings import Budget, Policy
+from jarvis_agent.core.settings import RunOptions, read_options
 from jarvis_agent.core.sync import iterate_sync
 from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Resource
 from jarvis_agent.execution.checkpointed_steps import CheckpointedSteps
 from jarvis_agent.execution.run import Run
-from jarvis_agent.llm.content import ContentForm
 
 _TURNS = TypeAdapter(list[ChatTurn])
 _NAMESPACE_SEPARATOR = "|"
@@ -92,53 +90,6 @@ class GraphState(GraphInput, GraphOutput, total=False):
     """State of the graph. `turns` are the chat's turns with their files; a caller cannot set them."""
 
     turns: list[Any]
-
-
-class RunOptions(TypedDict, total=False):
-    """Context of the graph: what an assistant of a server, or a caller, may choose for its runs.
-
-    Attributes:
-        policy: where models run. An agent that is confined to one side stays there.
-        budget: limits of `core.settings.Budget` that are lower than the agent's.
-        models: pinned models by task. Behind a server, these are ids of the Hub.
-        language: language of the answer, such as "French"; else that of the request.
-        content: form of the answer's message: "text", "blocks" or "auto" (see `Run.to_message`).
-    """
-
-    policy: Policy
-    budget: dict[str, float]
-    models: dict[str, str]
-    language: str
-    content: ContentForm
-
-
-_OPTIONS = TypeAdapter(RunOptions)
-
-
-@dataclass(frozen=True, slots=True)
-class PublicNames:
-    """The names of files for clients of a server: URLs in place of paths on its disk.
-
-    names = PublicNames(Path("/srv/out"), "/outputs")
-    names.hide({"path": "/srv/out/run-1/a.png"})        # {"path": "/outputs/run-1/a.png"}
-    """
-
-    directory: Path
-    url: str
-
-    def hide(self, value: Any) -> Any:
-        """Plain JSON with URLs instead of paths."""
-        path, url = self._prefixes
-        return map_texts(value, lambda text: text.replace(path, url))
-
-    def find(self, value: Any) -> Any:
-        """Plain JSON with paths instead of URLs. A path is no permission: a run checks it like any other."""
-        path, url = self._prefixes
-        return map_texts(value, lambda text: text.replace(url, path))
-
-    @property
-    def _prefixes(self) -> tuple[str, str]:
-        return f"{self.directory.absolute()}/", f"{self.url.rstrip('/')}/"
 
 
 class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -183,76 +134,37 @@ def _request_of(state: GraphState) -> dict[str, Any]:
     return given
 
 
-def _with_urls(message: HumanMessage, files: Sequence[Resource], names: PublicNames) -> HumanMessage:
-    """A request whose files in base64 are URLs of the files, which the run has stored in their order."""
-    stored = iter(files)
-    content: list[Any] = []
-    for block in message.content if isinstance(message.content, list) else ():
-        file = next(stored, None) if isinstance(block, dict) and block.get("type") != "text" else None
-        if isinstance(block, dict) and file is not None and not block.get("url"):
-            block = {"type": block["type"], "url": names.hide(str(file.path)), "mime_type": file.mime}
-        content.append(block)
-    return message.model_copy(update={"content": content or message.content})
-
-
-def read_options(context: Any) -> RunOptions:
-    """The options in a context. What else is in it, or one of another form, belongs to a larger graph.
-
-    Raises:
-        RequestError: the value of an option is invalid.
-    """
-    given = context if isinstance(context, Mapping) else {}
-    try:
-        return _OPTIONS.validate_python({name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        raise RequestError(f"the context of the run cannot be used: {describe_error(error)}") from error
-
-
-def with_options(stages: PipelineStages, options: RunOptions) -> PipelineStages:
-    """The stages with the options of one run. Raises RequestError for options that cannot be used."""
-    settings, pins = stages.settings, options.get("models") or {}
-    policy = options.get("policy") or settings.policy
-    if settings.policy.endswith("-only") and policy != settings.policy:
-        raise RequestError(f"the policy {policy!r} is not possible here: the agent has {settings.policy!r}")
-    paths = [name for name in pins.values() if name.startswith(("/", ".", "~")) or Path(name).exists()]
-    if paths and not settings.allow_request_paths:
-        raise RequestError(f"the model {paths[0]!r} is a path; name it by its id on the Hub")
-    try:
-        budget = settings.budget.lowered(Budget.model_validate(options.get("budget") or {}))
-        settings = settings.model_copy(update={"policy": policy, "budget": budget})
-        registry = stages.registry.with_settings(settings).with_pins(pins)
-    except (ConfigError, ValidationError) as error:
-        raise RequestError(describe_error(error)) from error
-    return replace(stages, settings=settings, registry=registry)
-
-
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """The node of the graph: one run of the pipeline. The fields are the arguments of `build_graph`."""
+    """The node of the graph: one run of the pipeline.
+
+    `names` are the beginnings of paths of results, and of their URLs; the other fields are those of
+    `build_graph`.
+    """
 
     stages: PipelineStages
     approve: ApprovalPolicy
     history: Sequence[ChatTurn]
-    names: PublicNames | None
+    names: tuple[str, str] | None
 
     async def __call__(self, state: GraphState, config: RunnableConfig) -> dict[str, Any]:
         """The new messages, the run and the chat's turns."""
-        options = read_options(get_runtime(RunOptions).context)
         turns = turns_in(self._find({"turns": state.get("turns")})) or list(self.history)
         # The key is that of ag-ui-langgraph, which reads the events of models instead of messages.
         quiet = merge_configs(config, {"tags": [TAG_NOSTREAM], "metadata": {"emit-messages": False}})
-        pipeline = RunPipeline(
-            await asyncio.to_thread(with_options, self.stages, options),
-            quiet,
-            turns=tuple(turns),
-            steps=steps_of_node(config),
-            ask=self._ask if self.approve else None,
-            policy=self.approve,
-            remember=turns.append,
-            language=options.get("language", ""),
-        )
         message_id = str(uuid4())
         try:
+            options = read_options(get_runtime(RunOptions).context)
+            pipeline = RunPipeline(
+                await asyncio.to_thread(self.stages.with_options, options),
+                quiet,
+                turns=tuple(turns),
+                steps=steps_of_node(config),
+                ask=self._ask if self.approve else None,
+                policy=self.approve,
+                remember=turns.append,
+                language=options.get("language", ""),
+            )
             request = Request.of(_request_of(state))
             if self.names:
                 request = Request.of(self._find(request.model_dump(mode="json")))
@@ -267,7 +179,7 @@ class _Node:
             new.append(HumanMessage(request.text))
         elif self.names and request.blocks:
             asked = [message for message in state["messages"] if isinstance(message, HumanMessage)][-1]
-            new.append(_with_urls(asked, turns[-1].resources[len(request.files) :], self.names))
+            new.append(self._with_urls(asked, turns[-1].resources[len(request.files) :]))
         shown = {
             "id": message_id,
             "content": self._hide(answer.content),
@@ -295,11 +207,26 @@ class _Node:
         """The decision on what is shown, from an interrupt."""
         return self._find(interrupt(self._hide(shown)))
 
+    def _with_urls(self, message: HumanMessage, files: Sequence[Resource]) -> HumanMessage:
+        """A request whose files in base64 are URLs of the files, which the run has stored in their order."""
+        stored = iter(files)
+        content: list[Any] = []
+        for block in message.content if isinstance(message.content, list) else ():
+            file = next(stored, None) if isinstance(block, dict) and block.get("type") != "text" else None
+            if isinstance(block, dict) and file is not None and not block.get("url"):
+                block = {"type": block["type"], "url": self._hide(str(file.path)), "mime_type": file.mime}
+            content.append(block)
+        return message.model_copy(update={"content": content or message.content})
+
     def _hide(self, value: Any) -> Any:
-        return self.names.hide(value) if self.names else value
+        """Plain JSON with URLs instead of paths."""
+        path, url = self.names or ("", "")
+        return map_texts(value, lambda text: text.replace(path, url)) if url else value
 
     def _find(self, value: Any) -> Any:
-        return self.names.find(value) if self.names else value
+        """Plain JSON with paths instead of URLs. A path is no permission: a run checks it like any other."""
+        path, url = self.names or ("", "")
+        return map_texts(value, lambda text: text.replace(url, path)) if url else value
 
 
 def build_graph(
@@ -308,7 +235,7 @@ def build_graph(
     *,
     approve: ApprovalPolicy = False,
     history: Sequence[ChatTurn] = (),
-    names: PublicNames | None = None,
+    files_url: str | None = None,
 ) -> JarvisGraph:
     """The graph of an agent.
 
@@ -318,10 +245,13 @@ def build_graph(
         approve: stop with an interrupt that asks about the tasks for which this policy is true; see
             `agent.approval`. `Command(resume={"decisions": […]})` continues.
         history: turns with which each chat begins.
-        names: for clients of a server, who see URLs instead of paths, and instead of files in base64 too.
+        files_url: for clients of a server: the URL of the agent's `output_dir`, which they see instead of
+            paths, and instead of files in base64 too.
 
     Running it raises RequestError for a request, or options, that cannot be used.
     """
+    folder = stages.settings.output_dir.absolute()
+    names = (f"{folder}/", f"{files_url.rstrip('/')}/") if files_url else None
     builder = StateGraph(
         GraphState, context_schema=RunOptions, input_schema=GraphInput, output_schema=GraphOutput
     )

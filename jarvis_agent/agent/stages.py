@@ -8,17 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core.errors import ConfigError, FallbackOn
+from jarvis_agent.core.errors import ConfigError, FallbackOn, InputError
 from jarvis_agent.core.plugins import to_runnable
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.settings import Budget, RunOptions, Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.fallback import HFTaskRunner
@@ -97,6 +98,23 @@ class PipelineStages:
             elif isinstance(runner, LangChainTask):
                 made[name] = runner.tool
         return made
+
+    def with_options(self, options: RunOptions) -> Self:
+        """These stages with what the caller of one run chooses. Raises InputError: that is not possible."""
+        settings, pins = self.settings, options.get("models") or {}
+        policy = options.get("policy") or settings.policy
+        if settings.policy.endswith("-only") and policy != settings.policy:
+            raise InputError(f"the policy {policy!r} is not possible here: the agent has {settings.policy!r}")
+        paths = [name for name in pins.values() if name.startswith(("/", ".", "~")) or Path(name).exists()]
+        if paths and not settings.allow_request_paths:
+            raise InputError(f"the model {paths[0]!r} is a path; name it by its id on the Hub")
+        budget = settings.budget.lowered(options.get("budget") or Budget())
+        settings = settings.model_copy(update={"policy": policy, "budget": budget})
+        try:
+            registry = self.registry.with_settings(settings).with_pins(pins)
+        except ConfigError as error:
+            raise InputError(str(error)) from error
+        return replace(self, settings=settings, registry=registry)
 
     async def aclose(self) -> None:
         """Free the models, also those of the tools."""

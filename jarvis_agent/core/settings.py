@@ -18,14 +18,16 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from typing_extensions import TypedDict
 
 from jarvis_agent.core.environment import clean_key, set_up_proxies
-from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.errors import ConfigError, InputError, describe_error
 from jarvis_agent.core.redaction import redact, register_secret
 
 logger = logging.getLogger(__name__)
@@ -84,6 +86,40 @@ class Budget(BaseModel):
         return Budget(
             **{name: min((x for x in two if x is not None), default=None) for name, two in pairs.items()}
         )
+
+
+class RunOptions(TypedDict, total=False):
+    """What an assistant of a server, or a caller of the graph, may choose for its runs.
+
+    Attributes:
+        policy: where models run. An agent that is confined to one side stays there.
+        budget: limits that are lower than the agent's.
+        models: pinned models by task. Behind a server, these are ids of the Hub.
+        language: language of the answer, such as "French"; else that of the request.
+        content: form of the answer's message (see `Run.to_message`).
+    """
+
+    policy: Policy
+    budget: Budget
+    models: dict[str, str]
+    language: str
+    content: Literal["text", "blocks", "auto"]
+
+
+_OPTIONS = TypeAdapter(RunOptions)
+
+
+def read_options(context: Any) -> RunOptions:
+    """The options in the context of a graph; what else is in it belongs to a larger graph.
+
+    Raises:
+        InputError: the value of an option is invalid.
+    """
+    given = context if isinstance(context, Mapping) else {}
+    try:
+        return _OPTIONS.validate_python({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise InputError(f"the context of the run cannot be used: {describe_error(error)}") from error
 
 
 class Settings(EnvironmentSettings):

@@ -20,8 +20,8 @@ from PIL import Image
 from small_agents import EXPERTS, plan, small_agent
 
 from jarvis_agent import Resource, Run, Settings, hf_tools
-from jarvis_agent.agent.graph import RunOptions
 from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.settings import RunOptions
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -18,13 +18,12 @@ from starlette.responses import FileResponse
 from starlette.routing import Route
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.agent.graph import PublicNames, build_graph
+from jarvis_agent.agent.graph import build_graph
 from jarvis_agent.interfaces.common.uploads_and_outputs import output_response
 
 _agent = JarvisAgent()
 _agent = _agent.restricted(*_agent.settings.allowed_dirs)
 _directory = _agent.settings.output_dir.absolute()
-_names = PublicNames(_directory, "/outputs")
 
 
 async def _output(request: Request) -> FileResponse:
@@ -32,6 +31,6 @@ async def _output(request: Request) -> FileResponse:
     return await output_response(_directory, request.path_params["run"], request.path_params["name"])
 
 
-graph = build_graph(_agent.stages, names=_names)
-approving = build_graph(_agent.stages, approve=True, names=_names)
+graph = build_graph(_agent.stages, files_url="/outputs")
+approving = build_graph(_agent.stages, approve=True, files_url="/outputs")
 app = FastAPI(routes=[Route("/outputs/{run}/{name}", _output)])
