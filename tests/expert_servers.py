@@ -20,7 +20,7 @@ from served import listening
 
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.experts.client import ExpertServer
+from jarvis_agent.backends.experts.client import ExpertServer, RemoteBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.settings import ServerSettings, Settings
@@ -41,14 +41,12 @@ def command_call(text: str, model: str = "org/model", size: int | None = None, *
     return Call(TASKS["text-generation"], candidate, {"text": text}, Path, Settings())
 
 
-def command_backend(server: ExpertServer) -> CommandBackend:
+def command_backend(server: ExpertServer) -> RemoteBackend:
     """A backend whose models run in an expert server."""
-    backend = CommandBackend(Settings(), ModelPool(10**9))
-    backend.server = server
-    return backend
+    return RemoteBackend(CommandBackend(Settings(), ModelPool(10**9)), server)
 
 
-async def with_retries(backend: CommandBackend, text: str, attempts: list[Attempt]) -> TaskResult:
+async def with_retries(backend: RemoteBackend, text: str, attempts: list[Attempt]) -> TaskResult:
     """The result of a call, as the executor runs it; its ended attempts are added to the list."""
     one = command_call(text)
     task = Task(task=one.spec.name, id=0, args=dict(one.inputs))

@@ -185,7 +185,11 @@ Expert = Callable[[Call], Any]
 class Backend(Protocol):
     """Runs candidates."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """What `Candidate.backend` calls it."""
+        ...
+
     local: ClassVar[bool]
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import is_out_of_memory
-from jarvis_agent.backends.experts.client import AbsentError, ExpertServer
 from jarvis_agent.backends.hub.snapshot import refusal
 from jarvis_agent.backends.jobs import Loading, Notify, listed
 from jarvis_agent.backends.pool import ModelPool
@@ -31,8 +28,6 @@ from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.limits import check_task_limits
 
-logger = logging.getLogger(__name__)
-
 _CALL_OPTIONS = {"options", "providers"}
 """Metadata of a candidate that changes its calls, and not the model that is loaded."""
 
@@ -41,19 +36,19 @@ class LocalBackend(ABC):
     """Loads models into the shared pool. Override `unsupported_reason` and `load`.
 
     `needs` are the modules that `load` imports; `extra` is the extra of this package that installs them.
-    `server`, if it is set, runs the models in place of this process.
+    `is_served`: whether an expert server may run the models in place of this process.
     """
 
     name: ClassVar[str]
     local: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = "local"
+    is_served: ClassVar[bool] = False
 
     def __init__(self, settings: Settings, pool: ModelPool) -> None:
         """`settings` apply to `unsupported_reason`; a call has its own."""
         self.settings = settings
         self.pool = pool
-        self.server: ExpertServer | None = None
 
     @abstractmethod
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
@@ -62,6 +57,10 @@ class LocalBackend(ABC):
     @abstractmethod
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         """Load the model and return the callable that runs it. Called in a worker thread."""
+
+    def mismatch(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """As `unsupported_reason`, whatever is installed on this machine."""
+        return self.unsupported_reason(spec, candidate)
 
     def lacking(self, candidate: Candidate) -> MissingExtraError | None:
         """Return the error for modules in `needs` that are not installed; None if all are."""
@@ -80,14 +79,6 @@ class LocalBackend(ABC):
             UnsupportedError: the inputs exceed a limit of the task; the model is not loaded for them.
         """
         spec, candidate, settings = call.spec, call.candidate, call.settings
-        if server := self.server_for(candidate):
-            try:
-                return await server.run(call)
-            except AbsentError as error:
-                if not server.may_be_absent:
-                    raise
-                logger.info("%s runs in this process: %s", candidate.id, error)
-
         await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
 
         def load() -> Expert:
@@ -100,16 +91,10 @@ class LocalBackend(ABC):
         self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify
     ) -> Callable[[], None]:
         """Load the model before its call; see `ModelPool.reserve`."""
-        if server := self.server_for(candidate):
-            return server.reserve(Call(spec, candidate, {}, Path, settings), depth, notify)
         key = self.pool_key(spec, candidate, settings)
         return self.pool.reserve(
             key, lambda: self.load(spec, candidate, settings), candidate.size, depth, notify
         )
-
-    def server_for(self, candidate: Candidate) -> ExpertServer | None:
-        """The expert server that runs a candidate; None: this process does."""
-        return self.server
 
     def pool_key(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> tuple[str, ...]:
         """What tells loaded models apart."""
@@ -137,6 +122,7 @@ class FileBackend(LocalBackend):
         tasks: names of the task types that the backend supports.
     """
 
+    is_served = True
     library: ClassVar[str]
     libraries: ClassVar[tuple[str | None, ...]]
     tasks: ClassVar[Container[str]]
@@ -153,16 +139,9 @@ class FileBackend(LocalBackend):
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         """Find the model's files and load them. Called in a worker thread."""
 
-    def server_for(self, candidate: Candidate) -> ExpertServer | None:
-        """As LocalBackend. A server reads no folders but those of its cache."""
-        path = candidate.path
-        is_cached = path is None or any(part.startswith("models--") for part in path.parts)
-        return self.server if is_cached else None
-
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """Return None if the backend can load the candidate for the task, else the reason."""
-        reason = self.mismatch(spec, candidate)
-        if reason or self.server_for(candidate):  # the server tells what it lacks
+        if reason := self.mismatch(spec, candidate):
             return reason
         if missing := self.lacking(candidate):
             return str(missing)

@@ -14,6 +14,7 @@ from importlib import import_module
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.experts.background import find_server
+from jarvis_agent.backends.experts.client import RemoteBackend
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error
@@ -23,12 +24,10 @@ from jarvis_agent.core.settings import Settings
 Factory = Callable[[Settings, ModelPool], Backend]
 """Makes a backend from the settings of an agent and the shared pool, for example its class."""
 
-_ALGORITHMS = "algorithms.backend:AlgorithmsBackend"
-
 _LOCAL = (
     "starter.backend:StarterBackend",
     "chat_model:ChatModelBackend",
-    _ALGORITHMS,
+    "algorithms.backend:AlgorithmsBackend",
     "sentence_transformers:SentenceTransformersBackend",
     "transformers.backend:TransformersBackend",
     "tabular:SklearnBackend",
@@ -56,10 +55,16 @@ def make_backends(
 ) -> list[Backend]:
     """The given backends, where factories are called; None: all of `default_backends`.
 
+    Those that an expert server may run in place of this process are wrapped, if there is one.
+
     Raises:
         ConfigError: a backend cannot be loaded or made, or does not follow the protocol.
     """
-    return [_make_backend(one, settings, pool) for one in (default_backends() if given is None else given)]
+    made = [_make_backend(one, settings, pool) for one in (default_backends() if given is None else given)]
+    served = [one for one in made if isinstance(one, LocalBackend) and one.is_served]
+    if not served or (server := find_server(settings)) is None:
+        return made
+    return [RemoteBackend(one, server) if one in served else one for one in made]
 
 
 def _make_backend(given: Backend | Factory, settings: Settings, pool: ModelPool) -> Backend:
@@ -81,11 +86,5 @@ def _make_backend(given: Backend | Factory, settings: Settings, pool: ModelPool)
 def _built_in(home: str, settings: Settings, pool: ModelPool) -> Backend:
     module, name = home.split(":")
     factory = getattr(import_module(f"jarvis_agent.backends.{module}"), name)
-    if home not in _LOCAL:
-        hosted: Backend = factory(settings)
-        return hosted
-    backend: Backend = factory(settings, pool)
-    # Algorithms have no model that a server could keep loaded.
-    if isinstance(backend, LocalBackend) and home != _ALGORITHMS:
-        backend.server = find_server(settings)
+    backend: Backend = factory(settings, pool) if home in _LOCAL else factory(settings)
     return backend

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.chat_model import ChatModelBackend
 from jarvis_agent.backends.devices import largest_budget
-from jarvis_agent.backends.experts.client import ExpertServer
-from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.experts.client import ExpertServer, RemoteBackend
 from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -136,7 +135,7 @@ def _forbidden(backend: Backend, candidate: Candidate, spec: TaskSpec, settings:
 
 def _server(backend: Backend, candidate: Candidate) -> ExpertServer | None:
     """The expert server on which a backend runs a candidate."""
-    return backend.server_for(candidate) if isinstance(backend, LocalBackend) else None
+    return backend.server_for(candidate) if isinstance(backend, RemoteBackend) else None
 
 
 def _too_large(candidate: Candidate, settings: Settings) -> str | None:

@@ -34,11 +34,10 @@ from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.experts import background, protocol
-from jarvis_agent.backends.experts.client import AbsentError, ExpertServer
+from jarvis_agent.backends.experts.client import AbsentError, ExpertServer, RemoteBackend
 from jarvis_agent.backends.experts.protocol import write_call
 from jarvis_agent.backends.experts.wire import MAX_LINE_BYTES, write_message
 from jarvis_agent.backends.jobs import activities
-from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import make_backends
 from jarvis_agent.backends.starter.backend import StarterBackend
@@ -95,8 +94,7 @@ async def test_a_call_runs_in_the_server_and_says_so(
 
 
 async def test_a_file_goes_there_and_an_image_comes_back(server: ExpertServer, tmp_path: Path) -> None:
-    backend = AlgorithmsBackend(Settings(), ModelPool(0))
-    backend.server = server
+    backend = RemoteBackend(AlgorithmsBackend(Settings(), ModelPool(0)), server)
     image = Resource(kind="image", path=picture(tmp_path / "a.jpg"), mime="image/jpeg")
     candidate = Candidate(id="pillow/resize", task="resize-image", backend="algorithms")
     inputs = {"image": image, "width": 8, "height": 6}
@@ -201,8 +199,7 @@ async def test_a_full_disk_of_the_server_fails_the_call_alone(
 
 @pytest.mark.starter
 async def test_a_sentence_of_forty_kilobytes_is_refused_by_the_voice(server: ExpertServer) -> None:
-    backend = StarterBackend(Settings(), ModelPool(0))
-    backend.server = server
+    backend = RemoteBackend(StarterBackend(Settings(), ModelPool(0)), server)
     voice = Candidate(id="maureesewilliams/hibari", task="text-to-speech", backend="starter", local=True)
     for sentence in ("word " * 8_000, "a" * 40_000):
         call = Call(TASKS["text-to-speech"], voice, {"text": sentence}, Path, Settings())
@@ -283,7 +280,7 @@ def test_models_run_on_the_server_and_algorithms_and_own_folders_here(tmp_path: 
     settings = Settings(experts="http://head.example:8765", offline=True)
     made = make_backends(settings, ModelPool(0))
     model = Candidate(id="org/large", task="image-classification", size=10**15, library="transformers")
-    remote = {one.name for one in made if isinstance(one, LocalBackend) and one.server_for(model)}
+    remote = {one.name for one in made if isinstance(one, RemoteBackend) and one.server_for(model)}
     assert remote == {"starter", "transformers", "sentence-transformers", "diffusers", "sklearn", "chronos"}
     placed = place(model, TASKS[model.task], made, settings)
     assert placed.reason == "it runs on the expert server http://head.example:8765"  # type: ignore[union-attr]
@@ -377,7 +374,8 @@ def test_a_background_server_is_found_shown_and_stopped(
     )  # there is one
     assert (background.runtime_file().stat().st_mode & 0o077) == 0
     made = make_backends(Settings(), ModelPool(0))
-    assert {server for one in made if (server := getattr(one, "server", None))} == {found}
+    model = command_call("").candidate
+    assert {one.server_for(model) for one in made if isinstance(one, RemoteBackend)} == {found}
     assert background.find_server(Settings(experts="none")) is None
     with monkeypatch.context() as other_version:
         other_version.setattr(background, "PROTOCOL", 7)

@@ -12,12 +12,11 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from command_backend import CommandBackend
 from expert_servers import command_backend, command_call, environment, free_port, with_retries
 from postgres import INSTALLED
 from small_agents import picture
 
-from jarvis_agent.backends.experts.client import ExpertServer
+from jarvis_agent.backends.experts.client import ExpertServer, RemoteBackend
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, TransientError
 from jarvis_agent.core.types import Attempt
@@ -70,7 +69,7 @@ def cluster(
 
 
 @pytest.fixture
-def backend(cluster: Any, port: int) -> CommandBackend:
+def backend(cluster: Any, port: int) -> RemoteBackend:
     return command_backend(ExpertServer(f"http://127.0.0.1:{port}/experts", KEY))
 
 
@@ -83,7 +82,7 @@ async def until(happened: Callable[[], Any]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_calls_run_on_both_nodes_and_say_where(backend: CommandBackend, tmp_path: Path) -> None:
+async def test_calls_run_on_both_nodes_and_say_where(backend: RemoteBackend, tmp_path: Path) -> None:
     calls = [command_call(f"hold {tmp_path}") for _ in range(12)]
     running = [asyncio.create_task(backend.run(call)) for call in calls]
     await until(lambda: len(names(tmp_path)) == 2)
@@ -91,29 +90,29 @@ async def test_calls_run_on_both_nodes_and_say_where(backend: CommandBackend, tm
     assert len({answer.split()[4] for answer in await asyncio.gather(*running)}) == 2
     endpoints = {call.trace["endpoint"] for call in calls}
     assert len(endpoints) == 2
-    assert all(one.startswith(f"{backend.server.address} (") for one in endpoints)  # type: ignore[union-attr]
+    assert all(one.startswith("http://127.0.0.1:") and "/experts (" in one for one in endpoints)
 
 
-async def test_a_key_is_needed(backend: CommandBackend) -> None:
-    server = ExpertServer(backend.server.address)  # type: ignore[union-attr]
+async def test_a_key_is_needed(backend: RemoteBackend, port: int) -> None:
+    server = ExpertServer(f"http://127.0.0.1:{port}/experts")
     with pytest.raises(ConfigError, match="401"):
         await command_backend(server).run(command_call("echo"))
     assert httpx.get(f"{server.address}/healthz").json() == {"status": "ok"}  # noqa: ASYNC210
 
 
-async def test_an_error_of_a_model_keeps_its_class(backend: CommandBackend) -> None:
+async def test_an_error_of_a_model_keeps_its_class(backend: RemoteBackend) -> None:
     with pytest.raises(BadInputError, match="not like this"):
         await backend.run(command_call("fail not like this"))
 
 
 async def test_a_model_too_large_for_every_class_fails_at_once_and_names_them(
-    backend: CommandBackend,
+    backend: RemoteBackend,
 ) -> None:
     with pytest.raises(OutOfMemoryError, match=r"needs 10\.0 GB.*classes of 2 GB, 4 GB"):
         await backend.run(command_call("echo", size=5 * 10**9))
 
 
-async def test_a_model_is_loaded_before_its_call(backend: CommandBackend) -> None:
+async def test_a_model_is_loaded_before_its_call(backend: RemoteBackend) -> None:
     later, loaded = command_call("echo", "org/later", size=5), asyncio.Event()
     release = backend.prepare(
         later.spec, later.candidate, later.settings, 1, lambda event: event == "loaded" and loaded.set()
@@ -124,7 +123,7 @@ async def test_a_model_is_loaded_before_its_call(backend: CommandBackend) -> Non
 
 
 async def test_a_client_that_goes_away_ends_its_call_in_the_replica(
-    backend: CommandBackend, tmp_path: Path
+    backend: RemoteBackend, tmp_path: Path
 ) -> None:
     running = asyncio.create_task(backend.run(command_call(f"hold {tmp_path}")))
     await until(lambda: names(tmp_path))
@@ -134,7 +133,7 @@ async def test_a_client_that_goes_away_ends_its_call_in_the_replica(
     await until((tmp_path / "cancelled").exists)
 
 
-async def test_what_a_model_does_on_a_node_is_shown_here(backend: CommandBackend, tmp_path: Path) -> None:
+async def test_what_a_model_does_on_a_node_is_shown_here(backend: RemoteBackend, tmp_path: Path) -> None:
     running = asyncio.create_task(backend.run(command_call(f"hold {tmp_path}")))
     await until(lambda: any("4 of at most 9" in str(one) for one in activities.get()))
     (tmp_path / "go").touch()
@@ -142,25 +141,25 @@ async def test_what_a_model_does_on_a_node_is_shown_here(backend: CommandBackend
     assert not activities.get()
 
 
-async def test_a_long_text_arrives_and_comes_back(backend: CommandBackend) -> None:
+async def test_a_long_text_arrives_and_comes_back(backend: RemoteBackend) -> None:
     text = "é" * 90_000
     assert (await backend.run(command_call(f"echo {text}"))).startswith(f"{text} by")
 
 
-async def test_two_hundred_calls_at_once_are_answered(backend: CommandBackend) -> None:
+async def test_two_hundred_calls_at_once_are_answered(backend: RemoteBackend) -> None:
     answers = await asyncio.gather(*(backend.run(command_call(f"echo {n}")) for n in range(200)))
     assert [answer.split()[0] for answer in answers] == [str(n) for n in range(200)]
 
 
 async def test_a_killed_replica_is_replaced_and_its_call_is_repeated(
-    backend: CommandBackend, tmp_path: Path
+    backend: RemoteBackend, tmp_path: Path
 ) -> None:
     done = await with_retries(backend, f"die {tmp_path / 'died'}", [])
     assert done.error is None
     assert "lost the replica" in str(done.attempts[0].error)
 
 
-async def test_a_lost_node_costs_no_call(cluster: Any, backend: CommandBackend, tmp_path: Path) -> None:
+async def test_a_lost_node_costs_no_call(cluster: Any, backend: RemoteBackend, tmp_path: Path) -> None:
     node = cluster.add_node(**NODE)
     raylet = str(node.all_processes["raylet"][0].process.pid)
     attempts: list[list[Attempt]] = [[] for _ in range(20)]

@@ -156,7 +156,7 @@ def test_packages_add_sources_and_backends(monkeypatch: pytest.MonkeyPatch, kind
     assert (type(found), found.name) == (part, "plugin")
     for target, message in {
         "broken": "no licence key",
-        "nothing": "lacks `name`",
+        "nothing": "`name`",
         "gone": "be loaded",
     }.items():
         with pytest.raises(ConfigError, match=f"the {kind} 'mine'") as caught:

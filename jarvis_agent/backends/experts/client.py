@@ -1,6 +1,6 @@
 """The client of an expert server, which runs the models of local backends in place of this process.
 
-    backend.server = ExpertServer("http://127.0.0.1:8765", key="…")
+    backend = RemoteBackend(TransformersBackend(settings, pool), ExpertServer("http://127.0.0.1:8765"))
     raw = await backend.run(call)
 
 Inputs travel as bytes, and raw outputs come back. A loaded model stays in the server, for other agents.
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import httpx
@@ -23,6 +24,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.experts.protocol import read_reply, write_call
 from jarvis_agent.backends.experts.wire import PROGRESS, read_progress
 from jarvis_agent.backends.jobs import Activity, Notify, activities
+from jarvis_agent.backends.local import FileBackend, LocalBackend
 from jarvis_agent.core.errors import (
     ConfigError,
     JarvisError,
@@ -31,6 +33,9 @@ from jarvis_agent.core.errors import (
     UnsupportedError,
     describe_error,
 )
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 logger = logging.getLogger(__name__)
 
@@ -177,3 +182,52 @@ class ExpertServer:
             case 403 | 404 | 405:
                 return ConfigError(f"{what}; check JARVIS_EXPERTS")
         return TransientError(what)
+
+
+class RemoteBackend:
+    """A local backend whose models an expert server runs."""
+
+    local: ClassVar[bool] = True
+
+    def __init__(self, backend: LocalBackend, server: ExpertServer) -> None:
+        self.name = backend.name
+        self._backend, self._server = backend, server
+
+    def server_for(self, candidate: Candidate) -> ExpertServer | None:
+        """The server, unless this process runs the candidate: a server reads no folder but its cache."""
+        path = candidate.path
+        is_cached = path is None or any(part.startswith("models--") for part in path.parts)
+        return self._server if is_cached or not isinstance(self._backend, FileBackend) else None
+
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """As LocalBackend. The server tells what it lacks."""
+        if self.server_for(candidate):
+            return self._backend.mismatch(spec, candidate)
+        return self._backend.unsupported_reason(spec, candidate)
+
+    async def run(self, call: Call) -> Any:
+        """Run a call on the server, or in this process where it may be absent.
+
+        Raises:
+            JarvisError: as `ExpertServer.run`.
+        """
+        if server := self.server_for(call.candidate):
+            try:
+                return await server.run(call)
+            except AbsentError as error:
+                if not server.may_be_absent:
+                    raise
+                logger.info("%s runs in this process: %s", call.candidate.id, error)
+        return await self._backend.run(call)
+
+    def prepare(
+        self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify
+    ) -> Callable[[], None]:
+        """Load the model before its call; see `ModelPool.reserve`."""
+        if server := self.server_for(candidate):
+            return server.reserve(Call(spec, candidate, {}, Path, settings), depth, notify)
+        return self._backend.prepare(spec, candidate, settings, depth, notify)
+
+    async def close(self) -> None:
+        """As LocalBackend."""
+        await self._backend.close()

@@ -454,14 +454,19 @@ class StarterBackend(LocalBackend):
     """Runs the rows of STARTERS."""
 
     name = "starter"
+    is_served = True
+
+    def mismatch(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """Return why there is no such starter model for the task, or None."""
+        model = STARTERS.get(candidate.id)
+        is_known = model is not None and spec.name in model.tasks
+        return None if is_known else f"{candidate.id} is not a starter model for {spec.name}"
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """Return None if the model does this task and its reader and weights are available."""
-        model = STARTERS.get(candidate.id)
-        if model is None or spec.name not in model.tasks:
-            return f"{candidate.id} is not a starter model for {spec.name}"
-        if self.server:  # it tells what it lacks
-            return None
+        if reason := self.mismatch(spec, candidate):
+            return reason
+        model = STARTERS[candidate.id]
         if any(find_spec(module) is None for module in model.needs):
             return str(model.missing)
         downloadable = bool(model.revision) and candidate.metadata.get("downloadable", True)
