@@ -15,9 +15,9 @@ import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter, model_validator
 
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.tasks.spec import Modality, split_kind
@@ -25,6 +25,8 @@ from jarvis_agent.core.text import replace_surrogates_in
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+T = TypeVar("T")
 
 StrPath = Annotated[Path, PlainSerializer(str, return_type=str)]
 """A path that is dumped as a string."""
@@ -243,6 +245,14 @@ class TaskResult(Frozen):
     notes: list[str] = Field(default_factory=list)
     started: float = 0.0
     ended: float = 0.0
+
+    def output_as(self, form: type[T]) -> T:
+        """The output as a type, such as `list[ObjectDetectionOutputElement]` of huggingface_hub.
+
+        Raises:
+            pydantic.ValidationError: the output has another form, as that of a failed task has.
+        """
+        return TypeAdapter(form).validate_python(self.output)
 
     @property
     def model(self) -> str | None:

@@ -50,6 +50,7 @@ _VARIABLES = {
     "available_tasks available_task_list",
     "repair": "available_tasks available_task_list files input valid_tasks broken_tasks",
     "chat": "input chat_log files notes",
+    "structure": "input predictions totals answer schema",
 }
 STAGES = {stage: frozenset(names.split()) for stage, names in _VARIABLES.items()}
 """The variables that the prompt of each stage may use."""
@@ -72,6 +73,7 @@ class Prompts:
     respond: BasePromptTemplate[Any]
     repair: BasePromptTemplate[Any]
     chat: BasePromptTemplate[Any]
+    structure: BasePromptTemplate[Any]
     examples: str | Path | None = None
 
 

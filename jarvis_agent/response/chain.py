@@ -147,7 +147,7 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
         request, template = PlanRequest.of(input), getattr(self.prompts, stage)
         may_go_on = input.get("tools") is not None and uses(template, "available_tasks")
         window = await self.client.window()
-        texts = await run_cpu_bound(self._texts, input, request, window)
+        texts = await run_cpu_bound(self.texts, input, request, window)
         specs = request.specs if may_go_on else {}
         whole = task_variables(specs, window, brief=True) | {"chat_history": messages_of(request.turns)}
         stream = self._chain(stage).astream(fill(template, texts, window, **whole), config)
@@ -189,7 +189,7 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
         """The prompt for results, and the one for an empty plan."""
         return [self.prompts.respond, self.prompts.chat]
 
-    def _texts(self, inputs: Mapping[str, Any], request: PlanRequest, window: int) -> dict[str, str]:
+    def texts(self, inputs: Mapping[str, Any], request: PlanRequest, window: int) -> dict[str, str]:
         """The texts of the prompts, the most important first. Blocks: reads text files."""
         results, plan = list(inputs.get("results") or ()), _plan(inputs)
         names = file_names(results)

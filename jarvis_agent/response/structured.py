@@ -1,0 +1,134 @@
+"""Structured answers: a value of the user's type, from the request, the results and the answer.
+
+    chain = structured_chain("openai:gpt-5-mini", Count)      # Count: a pydantic model
+    chain.invoke({"input": "How many cats?", "plan": plan, "results": results, "answer": "Two."})
+    ResponseFormat(Count).read({"cats": 2})                   # Count(cats=2), from what the chain returns
+
+The chain returns plain JSON, which can be stored; `read` makes the user's type of it. A reply that does not
+fit goes back to the model once, with the error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from pydantic import TypeAdapter
+
+from jarvis_agent.core.concurrency import run_cpu_bound
+from jarvis_agent.core.errors import ConfigError, LLMError, describe_error
+from jarvis_agent.core.settings import Settings, read_settings
+from jarvis_agent.core.sync import run_sync
+from jarvis_agent.llm.client import LanguageModel, open_client
+from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
+from jarvis_agent.llm.replies import read_json
+from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.response.chain import ResponseChain, ResponseInput
+
+_TRIES = 2
+
+
+class ResponseFormat:
+    """The type of a structured answer, as `create_agent` takes it.
+
+    A pydantic model, a dataclass, a TypedDict, a JSON schema, or one of them in a strategy of LangChain's.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        """Read the type. Raises ConfigError if it is none of these."""
+        if isinstance(schema, AutoStrategy | ProviderStrategy | ToolStrategy):
+            schema = schema.schema
+        self._adapter: TypeAdapter[Any] | None = None
+        try:
+            if isinstance(schema, Mapping):
+                from jsonschema import validators
+
+                self.json_schema = dict(schema)
+                self._validator = validators.validator_for(self.json_schema)(self.json_schema)
+                self._validator.check_schema(self.json_schema)
+            else:
+                self._adapter = TypeAdapter(schema)
+                self.json_schema = self._adapter.json_schema()
+        except Exception as error:
+            raise ConfigError(
+                "response_format is a pydantic model, a dataclass, a TypedDict or a JSON schema, not "
+                f"{str(schema)[:100]}: {describe_error(error)}"
+            ) from error
+
+    def read(self, value: Any, *, strict: bool = False) -> Any:
+        """The value as the user's type; a JSON schema leaves it as it is.
+
+        Raises:
+            ValueError: plain JSON of another form; `strict`: also if a part must be converted.
+        """
+        if self._adapter is not None:
+            return self._adapter.validate_json(json.dumps(value), strict=strict)
+        if errors := sorted(self._validator.iter_errors(value), key=str):
+            raise ValueError(f"{errors[0].json_path}: {errors[0].message}")
+        return value
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is of the type as it is, and sets a part of it. Nothing is converted or guessed."""
+        try:
+            read = self.read(value, strict=True)
+        except ValueError:
+            return False
+        return bool(self._adapter.dump_python(read, exclude_unset=True) if self._adapter else read)
+
+
+def structured_chain(
+    llm: LanguageModel,
+    response_format: Any,
+    *,
+    prompts: PromptSource | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
+) -> Runnable[ResponseInput, Any]:
+    """A Runnable that writes an answer as plain JSON of a type. Its run is named "structure".
+
+    Its input is that of `response_chain`, and "answer".
+
+    Args:
+        llm: a chat model, an `init_chat_model` string, or an LLMClient; None: the configured model.
+        response_format: see `ResponseFormat`.
+        prompts: a set's name, a directory, or a template; None: as configured.
+        settings: a dict of some is enough; None: from the environment.
+
+    Raises:
+        ConfigError: the model, a prompt or the type cannot be used. Running the chain raises LLMError if the
+            model fails, or writes twice what does not fit.
+    """
+    settings = read_settings(settings)
+    client, format_ = open_client(llm, settings), ResponseFormat(response_format)
+    templates = load_prompts(prompts or settings.prompts, "structure")
+    responder = ResponseChain(client, templates, settings)
+    schema = json.dumps(format_.json_schema, ensure_ascii=False)
+    model = client.for_stage("structure", schema=format_.json_schema)
+
+    async def write(inputs: Any, config: RunnableConfig) -> Any:
+        window = await client.window()
+        texts = await run_cpu_bound(responder.texts, inputs, PlanRequest.of(inputs), window)
+        values = fill(
+            templates.structure, {**texts, "answer": inputs.get("answer", "")}, window, schema=schema
+        )
+        messages = (await templates.structure.aformat_prompt(**values)).to_messages()
+        problem = ""
+        for _ in range(_TRIES):
+            reply = str((await model.ainvoke(messages, config)).text)
+            try:
+                value = read_json(reply)[-1].value
+                format_.read(value)
+            except (IndexError, ValueError) as error:
+                problem = "it is no JSON" if isinstance(error, IndexError) else describe_error(error)
+                messages += [AIMessage(reply), HumanMessage(f"This does not fit the schema: {problem}")]
+            else:
+                return value
+        raise LLMError(f"the language model wrote no structured answer that fits: {problem}")
+
+    def write_now(inputs: Any, config: RunnableConfig) -> Any:
+        return run_sync(write, inputs, config)
+
+    return RunnableLambda(write_now, write, name="structure")
