@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import yaml
 from langchain_core.messages import BaseMessage
 from pydantic import AliasChoices
@@ -100,6 +101,25 @@ _TASKS_HEAD = """
 |---|---|---|---|---|---|---|---|
 """
 
+_TYPES = """
+## Types of outputs
+
+`result.output` is plain JSON. `result.output_as(form)` reads it as a type of huggingface_hub, or as any other
+type that pydantic reads. Answers to questions need a type of yours: not every model knows their score.
+Other outputs are files and vectors, which `result.resources` has.
+
+| task | `form` |
+|---|---|
+"""
+
+_TYPED = (
+    "text-classification zero-shot-classification token-classification fill-mask "
+    "table-question-answering translation summarization text-generation image-classification "
+    "zero-shot-image-classification object-detection zero-shot-object-detection video-classification "
+    "image-to-text automatic-speech-recognition "
+    "audio-classification"
+)
+
 _TASKS_END = """
 ## Unsupported task types
 
@@ -149,6 +169,7 @@ def tasks_page() -> str:
     for category, title in _CATEGORIES.items():
         rows = [_task_row(spec) for spec in TASKS.values() if spec.category == category]
         parts += [f"\n## {title}\n{_TASKS_HEAD}", *(f"{row}\n" for row in rows)]
+    parts += [_TYPES, *map(_type_row, _TYPED.split())]
     return "".join([*parts, _TASKS_END, *(f"| `{task}` | {why} |\n" for task, why in NOT_CALLABLE.items())])
 
 
@@ -176,6 +197,13 @@ def _task_row(spec: TaskSpec) -> str:
     makes = ", ".join(spec.outputs)
     cells = [spec.description, takes, makes, run_by, *_suggested(recommended(spec)), _tested_with(spec)]
     return f"| `{spec.name}` | {' | '.join(cells)} |"
+
+
+def _type_row(task: str) -> str:
+    name = "".join(map(str.capitalize, task.split("-")))
+    is_list = hasattr(huggingface_hub, f"{name}OutputElement") and task != "table-question-answering"
+    element = f"{name}Output{'Element' * hasattr(huggingface_hub, f'{name}OutputElement')}"
+    return f"| `{task}` | `{f'list[{element}]' if is_list else element}` |\n"
 
 
 def _tested_with(spec: TaskSpec) -> str:

@@ -52,6 +52,7 @@ def small_agent(
     *,
     respond: Any = "A cat on a mat.",
     select: Any = None,
+    structure: Any = None,
     models: Iterable[str] = ("only",),
     pins: Mapping[str, str] | None = None,
     llm_name: str = "scripted",
@@ -60,7 +61,7 @@ def small_agent(
     """An agent with its language model and its backend.
 
     Args:
-        plan, respond, select: replies at these stages; the chat reply to an empty plan is "Hello!".
+        plan, respond, select, structure: replies at these stages; to an empty plan it is "Hello!".
         experts: results by task, in addition to `EXPERTS`.
         models: names of the models of every task, the most downloaded first; their ids are "<task>/<name>".
         pins: the argument `models` of JarvisAgent.
@@ -76,6 +77,7 @@ def small_agent(
         if "/" not in task
     )
     replies = {"plan": plan, "respond": respond, "chat": "Hello!"} | ({"select": select} if select else {})
+    replies |= {"structure": structure} if structure else {}
     llm = ScriptedLLM(replies, model_name=llm_name)
     backend = FakeBackend(results)
     given = {"sources": [source], "backends": [backend], "models": pins} | options

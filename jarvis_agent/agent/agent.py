@@ -41,6 +41,7 @@ from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.usage import Price
 from jarvis_agent.planning.plan import Plan, PlanFiles
 from jarvis_agent.response.chain import template_responder
+from jarvis_agent.response.structured import last_fitting_output
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.store import open_store
@@ -83,6 +84,9 @@ class JarvisAgent(Runnable[Any, Run]):
             the settings and the process's model pool (see `default_backends`).
         fallback_on: the errors of a model (see `core.errors`) after which the next candidate is tried: an
             error class, a tuple of them, or a function of the error. None: by ERROR_POLICIES.
+        response_format: the type of `run.structured_response`, as in `create_agent`: a pydantic model, a
+            dataclass, a TypedDict or a JSON schema. Without a language model it is the last output of that
+            type. If there is none, a note says why.
         price: the price of a call, `price(model, stage or task, usage)`, for the budget and usage of runs;
             None: what providers report.
         settings: limits, policies, directories; a dict of some of them; None: from the environment.
@@ -107,6 +111,7 @@ class JarvisAgent(Runnable[Any, Run]):
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
         fallback_on: FallbackOn | None = None,
+        response_format: Any = None,
         price: Price | None = None,
         settings: Settings | Mapping[str, Any] | None = None,
         checkpointer: BaseCheckpointSaver[Any] | None = None,
@@ -134,6 +139,7 @@ class JarvisAgent(Runnable[Any, Run]):
             sources=sources,
             backends=backends,
             fallback_on=fallback_on,
+            response_format=response_format,
             price=price,
         )
         self.checkpointer = checkpointer
@@ -206,6 +212,7 @@ class JarvisAgent(Runnable[Any, Run]):
         events = self._unobserved_events(request, ensure_config(config))
         async with aclosing(self._observer(events) if self._observer else events) as events:
             async for event in events:
+                event = self._with_type(event)
                 if event.run is not None and history is not None:
                     asked = HumanMessage(Request.of(request).text)
                     await update_history(history, [asked, event.run.to_message()])
@@ -396,7 +403,9 @@ class JarvisAgent(Runnable[Any, Run]):
         """As `run_plan`."""
         plan = plan if files is None else plan.with_inputs(files)
         agent = self.with_settings(selection="rank").with_plan(plan).with_checkpointer(None)
-        stages = replace(agent.stages, responder=template_responder())
+        form = agent.stages.response_format
+        structure = last_fitting_output(form) if form else None
+        stages = replace(agent.stages, responder=template_responder(), structure=structure)
         request = {"input": REPLAY_REQUEST, "files": plan.inputs}
         return await agent._copy(model=None, stages=stages).ainvoke(request, config)
 
@@ -508,6 +517,14 @@ class JarvisAgent(Runnable[Any, Run]):
         remember = partial(self._memory.add, thread) if thread else None
         pipeline = RunPipeline(self.stages, config, turns=self._turns(thread), remember=remember)
         return pipeline.events(Request.of(request))
+
+    def _with_type(self, event: Event) -> Event:
+        """The event with a structured answer of the user's type, which is plain JSON so far."""
+        form, run = self.stages.response_format, event.run
+        if form is None or run is None or run.structured_response is None:
+            return event
+        typed = form.read(run.structured_response)
+        return event.model_copy(update={"run": run.model_copy(update={"structured_response": typed})})
 
     def _turns(self, thread: str) -> tuple[ChatTurn, ...]:
         return (*self._history, *self._memory.turns(thread))[-MAX_TURNS:]

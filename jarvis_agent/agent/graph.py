@@ -80,10 +80,11 @@ class GraphInput(TypedDict, total=False):
 
 
 class GraphOutput(TypedDict, total=False):
-    """Output of the graph: the messages with the answer, and the Run as JSON."""
+    """Output of the graph: the messages with the answer, the Run as JSON, and its structured response."""
 
     messages: Annotated[list[AnyMessage], add_messages]
     run: dict[str, Any]
+    structured_response: Any
 
 
 class GraphState(GraphInput, GraphOutput, total=False):
@@ -185,9 +186,13 @@ class _Node:
             "content": self._hide(answer.content),
             "additional_kwargs": self._hide(answer.additional_kwargs),
         }
+        shown_run, form = self._hide(run.model_dump(mode="json")), self.stages.response_format
+        structured = shown_run.get("structured_response")
+        typed = form.read(structured) if form is not None and structured is not None else None
         return {
             "messages": [*new, answer.model_copy(update=shown)],
-            "run": self._hide(run.model_dump(mode="json")),
+            "run": shown_run,
+            **({"structured_response": typed} if form is not None else {}),
             "turns": self._hide(_TURNS.dump_python(turns[-MAX_TURNS:], mode="json")),
         }
 

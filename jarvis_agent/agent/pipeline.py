@@ -71,6 +71,7 @@ _TIMED_PLAN = TypeAdapter(tuple[Plan, float])
 _PLANNED_TASKS = TypeAdapter(list[PlannedTask])
 _APPROVED = TypeAdapter(Approved)
 _REPLY: TypeAdapter[str | Plan] = TypeAdapter(str | Plan)
+_STRUCTURED = TypeAdapter(tuple[Any, list[str]])
 
 _Opened = tuple[Mapping[str, TaskRunner], RunContext]
 """What runs the tasks, and the request with its files."""
@@ -168,9 +169,11 @@ class RunPipeline:
                 ) as executor:
                     plan = await self._plan_and_start(context, executor, runners)
                     plan, results, answer = await self._look_and_go_on(context, executor, runners, plan)
+            structured, notes = await self._structure(context, plan, results, answer)
+            plan += Plan(notes=notes)
         finally:
             await self._close_store()
-        self._finish(context, plan, results, answer)
+        self._finish(context, plan, results, answer, structured)
 
     def _with_runs(self, plan: Plan, results: Sequence[TaskResult], executor: Executor) -> Plan:
         """The plan with the tasks as they ran: some once for each of several results."""
@@ -180,11 +183,20 @@ class RunPipeline:
             self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
         return plan
 
-    def _finish(self, context: RunContext, plan: Plan, results: list[TaskResult], answer: str) -> None:
+    def _finish(
+        self, context: RunContext, plan: Plan, results: list[TaskResult], answer: str, structured: Any
+    ) -> None:
         """Remember the run as a chat turn, and emit it."""
         now, usage = self._clock(), self._steps.meter.usage
         timings = {**self._timings, "execute": _seconds(results), "total": now}
-        run = Run(answer=answer, plan=plan, results=results, usage=usage, timings=timings)
+        run = Run(
+            answer=answer,
+            plan=plan,
+            results=results,
+            usage=usage,
+            timings=timings,
+            structured_response=structured,
+        )
         if self._remember is not None:
             self._remember(_turn_of(context, run))
         self._emit(Event(kind="done", seconds=now, run=run))
@@ -447,6 +459,24 @@ class RunPipeline:
             show(reply)
         self._timings["respond"] = self._timings.get("respond", 0.0) + self._clock() - started
         return reply
+
+    async def _structure(
+        self, context: RunContext, plan: Plan, results: list[TaskResult], answer: str
+    ) -> tuple[Any, list[str]]:
+        """The answer as plain JSON of the response format, or a note why there is none."""
+        structure = self._stages.structure
+
+        async def write() -> tuple[Any, list[str]]:
+            if structure is None or plan.notes == [REJECTED]:
+                return None, []
+            inputs = _inputs(context, plan=plan, results=results, answer=answer)
+            try:
+                call = structure.ainvoke(inputs, self._config)
+                return await run_with_timeout(self._limit(2)[0], call, "the structured answer"), []
+            except Exception as error:
+                return None, [f"there is no structured answer: {describe_error(error)}"]
+
+        return await self._steps.run_once("structure", write, _STRUCTURED) if structure else (None, [])
 
     async def _stream(
         self,

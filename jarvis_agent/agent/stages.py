@@ -30,6 +30,7 @@ from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.inputs import PlanInput
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import ResponseInput, response_chain, template_responder
+from jarvis_agent.response.structured import ResponseFormat, last_fitting_output, structured_chain
 from jarvis_agent.selection.advice import advice
 from jarvis_agent.selection.chain import SelectionInput
 from jarvis_agent.selection.model_registry import ModelRegistry
@@ -61,6 +62,8 @@ class PipelineStages:
         tools: what runs the tasks, by name; None: every task that the registry has a model for.
         responder: a dict with "input", "plan", "results", "files", "chat_history" and "tools" → str, or a
             Plan of further tasks.
+        structure: the input of the responder with "answer" → the answer as plain JSON of `response_format`.
+        response_format: the type of structured answers; None: there are none.
         price: the price of a call; None: what providers report.
         goes_on: whether the responder may add tasks; a plan of the user's own is not changed.
     """
@@ -71,6 +74,8 @@ class PipelineStages:
     registry: ModelRegistry
     tools: Mapping[str, TaskRunner] | None
     responder: Runnable[Any, str]
+    structure: Runnable[Any, Any] | None = None
+    response_format: ResponseFormat | None = None
     price: Price | None = None
     goes_on: bool = True
 
@@ -135,6 +140,7 @@ def make_stages(
     backends: Iterable[Backend | Factory] | None = None,
     fallback_on: FallbackOn | None = None,
     price: Price | None = None,
+    response_format: Any = None,
 ) -> PipelineStages:
     """The given stages, else those of the language model, else those without one.
 
@@ -154,6 +160,10 @@ def make_stages(
         if client
         else template_responder(model_missing=settings.model != NO_MODEL, advice=advice(settings, {}))
     )
+    form, structure = None, None
+    if response_format is not None:
+        form = ResponseFormat.of(response_format)
+        structure = structured_chain(client, form, settings=settings) if plans else last_fitting_output(form)
     return PipelineStages(
         settings=settings,
         planner=own_planner or default_planner,
@@ -169,6 +179,8 @@ def make_stages(
         ),
         tools=runners,
         responder=own_responder or default_responder,
+        structure=structure,
+        response_format=form,
         price=price,
         goes_on=own_planner is None,
     )

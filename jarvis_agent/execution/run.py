@@ -33,6 +33,7 @@ class Run(Frozen):
         results: one TaskResult per task, in plan order.
         usage: calls and tokens of the language model by stage ("plan", "select", "expert", "respond", …).
         timings: seconds by stage ("plan", "execute", "respond", "total"). Stages overlap.
+        structured_response: the answer as the agent's `response_format`; JSON has it only if there is one.
     """
 
     answer: str = ""
@@ -40,6 +41,7 @@ class Run(Frozen):
     results: list[TaskResult] = Field(default_factory=list)
     usage: dict[str, Usage] = Field(default_factory=dict)
     timings: dict[str, float] = Field(default_factory=dict)
+    structured_response: Any = Field(None, exclude_if=lambda value: value is None)
 
     def __str__(self) -> str:
         return self.answer
@@ -58,6 +60,7 @@ class Run(Frozen):
             results=sorted(results.values(), key=lambda r: order.get(r.task.id, len(order))),
             usage={k: self.usage.get(k, Usage()) + other.usage.get(k, Usage()) for k in stages},
             timings={**self.timings, **other.timings},
+            structured_response=self.structured_response or other.structured_response,
         )
 
     @property
@@ -213,4 +216,6 @@ async def run_chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
         elif event.kind == "token":
             yield Run(answer=event.text)
         elif event.kind == "done" and event.run is not None:
-            yield Run(usage=event.run.usage, timings=event.run.timings) if whole else event.run
+            # The rest was yielded before; notes on the answer's form come with it.
+            known = {"answer": "", "results": [], "plan": Plan(notes=event.run.plan.notes)} if whole else {}
+            yield event.run.model_copy(update=known)

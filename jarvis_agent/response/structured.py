@@ -20,7 +20,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from pydantic import TypeAdapter
 
 from jarvis_agent.core.concurrency import run_cpu_bound
-from jarvis_agent.core.errors import ConfigError, LLMError, describe_error
+from jarvis_agent.core.errors import ConfigError, LLMError, UnsupportedError, describe_error
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.llm.client import LanguageModel, open_client
@@ -58,6 +58,11 @@ class ResponseFormat:
                 "response_format is a pydantic model, a dataclass, a TypedDict or a JSON schema, not "
                 f"{str(schema)[:100]}: {describe_error(error)}"
             ) from error
+
+    @classmethod
+    def of(cls, schema: Any) -> ResponseFormat:
+        """The type, if it is none already."""
+        return schema if isinstance(schema, ResponseFormat) else cls(schema)
 
     def read(self, value: Any, *, strict: bool = False) -> Any:
         """The value as the user's type; a JSON schema leaves it as it is.
@@ -102,7 +107,7 @@ def structured_chain(
             model fails, or writes twice what does not fit.
     """
     settings = read_settings(settings)
-    client, format_ = open_client(llm, settings), ResponseFormat(response_format)
+    client, format_ = open_client(llm, settings), ResponseFormat.of(response_format)
     templates = load_prompts(prompts or settings.prompts, "structure")
     responder = ResponseChain(client, templates, settings)
     schema = json.dumps(format_.json_schema, ensure_ascii=False)
@@ -132,3 +137,18 @@ def structured_chain(
         return run_sync(write, inputs, config)
 
     return RunnableLambda(write_now, write, name="structure")
+
+
+def last_fitting_output(response_format: ResponseFormat) -> Runnable[ResponseInput, Any]:
+    """A Runnable like `structured_chain` without a language model: the last output that is of the type.
+
+    Running it raises UnsupportedError if there is none.
+    """
+
+    def find(inputs: Any) -> Any:
+        for result in reversed(list(inputs.get("results") or ())):
+            if response_format.fits(result.output):
+                return result.output
+        raise UnsupportedError("no result has the form of response_format; a language model can write it")
+
+    return RunnableLambda(find, name="structure")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 from libraries import needs
 from PIL import Image
@@ -16,12 +17,19 @@ from jarvis_agent.backends.outputs.validators import quantity
 from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
-from jarvis_agent.core.types import Resource
+from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.media.tables import read_table
 
 np = pytest.importorskip("numpy")
 needs("cv2")
 torch = needs("torch")
+
+TASKS_PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
+_LIKE = dict.fromkeys(
+    ("text-classification", "zero-shot-image-classification", "video-classification", "audio-classification"),
+    "image-classification",
+) | {"zero-shot-object-detection": "object-detection"}
+"""Tasks with the same adapter as another."""
 
 NAN = float("nan")
 F32, I64 = np.float32, np.int64
@@ -148,6 +156,22 @@ ADAPTED: list[tuple[str, Any, Any, str]] = [
     ("mask-generation", [], [], ""),
     ("keypoint-detection", [], [], "no people"),
 ]
+
+
+TYPES = dict(re.findall(r"(?m)^\| `([\w-]+)` \| `([\w\[\]]+)` \|$", TASKS_PAGE.read_text("utf-8")))
+
+
+@pytest.mark.parametrize(("task", "form"), TYPES.items())
+def test_outputs_are_of_the_types_that_the_docs_name(task: str, form: str) -> None:
+    name = form.removeprefix("list[").removesuffix("]")
+    type_ = getattr(huggingface_hub, name)
+    whole = list[type_] if form.startswith("list[") else type_  # type: ignore[valid-type]
+    boxes = [("object-detection", None, [{"label": "cat", "score": 0.9, "box": BOX}], "")]
+    examples = [
+        output for other, _, output, _ in (*ADAPTED, *boxes) if other in (task, _LIKE.get(task)) and output
+    ]
+    result = TaskResult(task=Task(task=task, id=0), status="ok", output=examples[0])
+    assert result.output_as(whole)
 
 
 @pytest.mark.parametrize(("task", "raw", "expected", "text"), ADAPTED)
