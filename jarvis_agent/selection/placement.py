@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.chat_model import ChatModelBackend
 from jarvis_agent.backends.devices import largest_budget
-from jarvis_agent.backends.experts.client import ExpertServer, RemoteBackend
+from jarvis_agent.backends.remote import ExpertServer, RemoteBackend
 from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

@@ -31,15 +31,16 @@ from small_agents import picture, plan
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent
+from jarvis_agent.backends import background
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.experts import background, protocol
-from jarvis_agent.backends.experts.client import AbsentError, ExpertServer, RemoteBackend
+from jarvis_agent.backends.experts import protocol
 from jarvis_agent.backends.experts.protocol import write_call
 from jarvis_agent.backends.experts.wire import MAX_LINE_BYTES, write_message
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import make_backends
+from jarvis_agent.backends.remote import AbsentError, ExpertServer, RemoteBackend
 from jarvis_agent.backends.starter.backend import StarterBackend
 from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
 from jarvis_agent.core.settings import ServerSettings, Settings

@@ -16,8 +16,8 @@ from expert_servers import command_backend, command_call, environment, free_port
 from postgres import INSTALLED
 from small_agents import picture
 
-from jarvis_agent.backends.experts.client import ExpertServer, RemoteBackend
 from jarvis_agent.backends.jobs import activities
+from jarvis_agent.backends.remote import ExpertServer, RemoteBackend
 from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, TransientError
 from jarvis_agent.core.types import Attempt
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jarvis_agent import __version__
-from jarvis_agent.backends.experts.background import find_server
+from jarvis_agent.backends.background import find_server
 from jarvis_agent.backends.experts.protocol import PROTOCOL
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, is_installed
 from jarvis_agent.core.environment import check_proxies

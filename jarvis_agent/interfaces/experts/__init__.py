@@ -21,7 +21,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.experts.background import find_background, publish_address, runtime_file
+from jarvis_agent.backends.background import find_background, publish_address, runtime_file
 from jarvis_agent.core.errors import ConfigError, JarvisError
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.interfaces.common.listen import check_extra, listen
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from jarvis_agent.backends.base import Backend
-    from jarvis_agent.backends.experts.client import ExpertServer
     from jarvis_agent.backends.registry import Factory
+    from jarvis_agent.backends.remote import ExpertServer
 
 
 def __getattr__(name: str) -> Any:

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from jarvis_agent.backends.experts.client import ExpertServer
 from jarvis_agent.backends.experts.protocol import PROTOCOL
+from jarvis_agent.backends.remote import ExpertServer
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 
