@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from command_backend import CommandBackend
+from command_backend import CommandBackend, command_models
 from served import listening
 
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
-from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.base import Backend, Call
+from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.remote import ExpertServer, RemoteBackend
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Attempt, Candidate, Selection, Task, TaskResult
+from jarvis_agent.core.types import Attempt, Candidate, Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.fallback import FallbackChain
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.interfaces.experts import create_experts_app
@@ -33,12 +34,19 @@ from jarvis_agent.interfaces.experts import create_experts_app
 TESTS = Path(__file__).parent
 
 
-def command_call(text: str, model: str = "org/model", size: int | None = None, **metadata: Any) -> Call:
+def command_call(text: str, model: str = "org/model", image: Path | None = None) -> Call:
     """A call of the backend of `command_backend`."""
-    candidate = Candidate(
-        id=model, task="text-generation", backend="command", size=size, local=True, metadata=metadata
-    )
-    return Call(TASKS["text-generation"], candidate, {"text": text}, Path, Settings())
+    task = "image-text-to-text" if image else "text-generation"
+    inputs: dict[str, Any] = {"text": text}
+    if image:
+        inputs["image"] = Resource(kind="image", path=image, mime="image/jpeg")
+    candidate = Candidate(id=model, task=task, backend="command", local=True)
+    return Call(TASKS[task], candidate, inputs, Path, Settings())
+
+
+async def said(backend: Backend, call: Call) -> str:
+    """The text that a call returns."""
+    return str(adapt(call.spec, await backend.run(call), call).output["generated_text"])
 
 
 def command_backend(server: ExpertServer) -> RemoteBackend:
@@ -70,13 +78,14 @@ def served_experts(
 
 def environment(folder: Path) -> dict[str, str]:
     """Variables of a process that has the backend as an installed package, and its files in a folder."""
+    models = {"JARVIS_MODELS_FILE": str(command_models(folder))}
     (package := folder / "command-1.0.dist-info").mkdir(exist_ok=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: command\nVersion: 1.0\n")
     (package / "entry_points.txt").write_text(
         "[jarvis_agent.backends]\ncommand = command_backend:CommandBackend\n"
     )
     paths = [str(folder), str(TESTS / "backends"), str(TESTS.parent)]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "XDG_RUNTIME_DIR": str(folder)}
+    return os.environ | models | {"PYTHONPATH": os.pathsep.join(paths), "XDG_RUNTIME_DIR": str(folder)}
 
 
 def free_port() -> int:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from jarvis_agent.backends.experts.protocol import PROTOCOL
 from jarvis_agent.backends.remote import ExpertServer
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
@@ -31,10 +30,10 @@ _STOP_S = 30.0
 
 
 def runtime_file() -> Path:
-    """The file of this user's background server on this machine. One of another protocol has its own."""
+    """The file of this user's background server on this machine."""
     names = os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("XDG_CACHE_HOME")
     folder = Path(next(filter(None, names), None) or Path.home() / ".cache") / "jarvis_agent"
-    return folder / f"experts-{platform.node()}-{PROTOCOL}.json"
+    return folder / f"experts-{platform.node()}.json"
 
 
 def find_server(settings: Settings) -> ExpertServer | None:

@@ -28,7 +28,7 @@ from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.limits import check_task_limits
 
-_CALL_OPTIONS = {"options", "providers"}
+CALL_OPTIONS = {"options", "providers"}
 """Metadata of a candidate that changes its calls, and not the model that is loaded."""
 
 
@@ -98,7 +98,7 @@ class LocalBackend(ABC):
 
     def pool_key(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> tuple[str, ...]:
         """What tells loaded models apart."""
-        metadata = {name: value for name, value in candidate.metadata.items() if name not in _CALL_OPTIONS}
+        metadata = {name: value for name, value in candidate.metadata.items() if name not in CALL_OPTIONS}
         trust = f"pickle {settings.allow_pickle}, code {settings.trust_remote_code}"
         return (
             *self.key(spec, candidate),

@@ -1,33 +1,43 @@
-"""The client of an expert server, which runs the models of local backends in place of this process.
+"""Local backends whose models an expert server runs. It speaks the Hub's inference API.
 
     backend = RemoteBackend(TransformersBackend(settings, pool), ExpertServer("http://127.0.0.1:8765"))
-    raw = await backend.run(call)
+    result = await backend.run(call)      # POST …/models/org/name@revision/pipeline/object-detection
 
-Inputs travel as bytes, and raw outputs come back. A loaded model stays in the server, for other agents.
+A request has the arguments of the task, the answer has the adapted result with its files. A loaded model
+stays in the server, for other agents.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import httpx
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.experts.protocol import read_reply, write_call
-from jarvis_agent.backends.experts.wire import PROGRESS, read_progress
-from jarvis_agent.backends.jobs import Activity, Notify, activities
-from jarvis_agent.backends.local import FileBackend, LocalBackend
+from jarvis_agent.backends.http_errors import reply_timeout, retry_after
+from jarvis_agent.backends.jobs import Notify
+from jarvis_agent.backends.local import CALL_OPTIONS, FileBackend, LocalBackend
+from jarvis_agent.backends.outputs.adapters import Result
+from jarvis_agent.core.content import decode_base64
 from jarvis_agent.core.errors import (
+    AttemptTimeoutError,
+    BadInputError,
     ConfigError,
+    ExpertError,
+    InputError,
     JarvisError,
+    OutOfMemoryError,
     RateLimitedError,
     TransientError,
     UnsupportedError,
@@ -35,29 +45,38 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.core.text import map_texts
+from jarvis_agent.core.types import Candidate, Resource
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-"""Seconds to wait for a connection, and for the next line, which comes every second."""
+STATUSES: dict[type[JarvisError], int] = {
+    BadInputError: 400,
+    InputError: 400,
+    UnsupportedError: 422,
+    ConfigError: 422,
+    RateLimitedError: 429,
+    TransientError: 503,
+    AttemptTimeoutError: 504,
+    OutOfMemoryError: 507,
+}
+"""How an error crosses: as the status of its class, or of the nearest parent; 500 is an ExpertError."""
 
+_ERRORS = {status: kind for kind, status in reversed(STATUSES.items())}
+
+NODE = "x-served-by"
+"""The header that names the node of a cluster."""
+
+_ADVICE = {
+    401: "set JARVIS_EXPERTS_KEY to one of its API keys",
+    413: "its JARVIS_MAX_FILE_BYTES is the limit",
+}
+
+_CONNECT_S = 5.0
 _SHORT_BYTES = 10_000
 """Bytes of a reply that is read at once: the change to a thread takes milliseconds on a busy machine."""
 
 _tls = cache(ssl.create_default_context)
-
-
-@dataclass(eq=False, slots=True)
-class ServerActivity:
-    """What a model does in the server: a download, a load, a text that is being written."""
-
-    model: str
-    text: str
-    state: ClassVar[str] = "remote"
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class AbsentError(TransientError):
@@ -85,66 +104,44 @@ class ExpertServer:
     key: str | None = field(default=None, repr=False)
     may_be_absent: bool = False
 
-    async def run(self, call: Call, depth: int | None = None) -> Any:
-        """Run a call, or load its model; see `write_call`. If the caller is cancelled, the call is too.
+    async def run(self, call: Call) -> Result:
+        """Run a call. If the caller is cancelled, the call is too.
 
         Raises:
             AbsentError: the server cannot be reached.
-            TransientError: it was lost during the call.
+            TransientError: it was lost during the call, or did not answer in time.
             JarvisError: the call failed there, or was refused.
         """
-        shown, found, reply = activities.get(), list[Activity](), bytearray()
+        model, seconds = call.candidate, reply_timeout(call.settings)
+        name = f"{model.id}@{model.revision}" if model.revision else model.id
+        url = f"{self.address}/models/{quote(name)}/pipeline/{call.spec.name}"
+        body, mime, query = await asyncio.to_thread(write_request, call)
         request = httpx.Request(
             "POST",
-            f"{self.address}/run",
-            content=await asyncio.to_thread(write_call, call, depth),
-            headers=self._headers(),
-            extensions={"timeout": TIMEOUT.as_dict()},
+            url,
+            content=body,
+            params=query,
+            headers={"Content-Type": mime, **self._headers()},
+            extensions={"timeout": httpx.Timeout(seconds, connect=_CONNECT_S).as_dict()},
         )
         try:
             async with (
-                httpx.AsyncHTTPTransport(verify=self.address.startswith("https") and _tls()) as transport,
+                httpx.AsyncHTTPTransport(verify=url.startswith("https") and _tls()) as transport,
                 aclosing(await transport.handle_async_request(request)) as response,
             ):
-                if response.status_code != 200:
-                    await response.aread()
-                    raise self._refusal(response)
-                async for chunk in response.aiter_raw():
-                    reply += chunk
-                    while reply.startswith(PROGRESS) and (end := reply.find(b"\n") + 1):
-                        shown[:] = [one for one in shown if one not in found]
-                        found = [ServerActivity(*one) for one in read_progress(bytes(reply[:end]))]
-                        shown += found
-                        del reply[:end]
+                reply = await response.aread()
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise AbsentError(self.address, error) from error
         except httpx.HTTPError as error:
-            raise TransientError(
-                f"the expert server {self.address} was lost during the call: {describe_error(error)}"
-            ) from error
-        finally:
-            shown[:] = [one for one in shown if one not in found]
+            what = f"the expert server {self.address} was lost, or silent for {seconds:g} s"
+            raise TransientError(f"{what}: {describe_error(error)}") from error
+        node = response.headers.get(NODE)
+        call.trace["endpoint"] = f"{self.address} ({node})" if node else self.address
+        if not response.is_success:
+            raise self._refusal(response)
         if len(reply) <= _SHORT_BYTES:
-            return read_reply(bytes(reply), call, self.address)
-        return await asyncio.to_thread(read_reply, bytes(reply), call, self.address)
-
-    def reserve(self, call: Call, depth: int, notify: Notify) -> Callable[[], None]:
-        """As `ModelPool.reserve`. The reservation ends with its connection."""
-
-        async def load() -> None:
-            notify("loading")
-            try:
-                await self.run(call, depth)
-            except JarvisError as error:  # the call itself reports it
-                logger.debug("%s is not loaded before its call: %s", call.candidate.id, describe_error(error))
-            notify("loaded")
-
-        loading = asyncio.get_running_loop().create_task(load())
-
-        def release() -> None:
-            loading.cancel()
-
-        return release
+            return read_result(reply, call)
+        return await asyncio.to_thread(read_result, reply, call)
 
     def status(self) -> dict[str, Any]:
         """The answer to `GET /models`. Blocks.
@@ -154,34 +151,35 @@ class ExpertServer:
         """
         try:
             response = httpx.get(
-                f"{self.address}/models", headers=self._headers(), timeout=TIMEOUT, trust_env=False
+                f"{self.address}/models", headers=self._headers(), timeout=_CONNECT_S, trust_env=False
             )
         except httpx.HTTPError as error:
             raise AbsentError(self.address, error) from error
-        if response.status_code != 200:
+        if not response.is_success:
             raise self._refusal(response)
-        found: dict[str, Any] = response.json()
-        return found
+        status: dict[str, Any] = response.json()
+        return status
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def _refusal(self, response: httpx.Response) -> JarvisError:
         try:
-            detail = str(response.json()["detail"])
-        except (ValueError, KeyError, TypeError):
-            detail = response.reason_phrase
-        what = f"the expert server {self.address} answers {response.status_code}: {detail}"
-        match response.status_code:
-            case 401:
-                return ConfigError(f"{what}; set JARVIS_EXPERTS_KEY to one of its API keys")
-            case 413:
-                return UnsupportedError(f"{what}; its JARVIS_MAX_FILE_BYTES is the limit")
-            case 429:
-                return RateLimitedError(what, float(response.headers.get("retry-after", 1)))
-            case 403 | 404 | 405:
-                return ConfigError(f"{what}; check JARVIS_EXPERTS")
-        return TransientError(what)
+            body: Any = response.json()
+        except ValueError:
+            body = None
+        said = body if isinstance(body, Mapping) else {}
+        status, message = response.status_code, said.get("error")
+        if status == 429:
+            return RateLimitedError(str(message), retry_after(response.headers))
+        if isinstance(message, str):  # the model failed, or cannot be called so
+            failed = f"the expert server {self.address} failed: {message}"
+            return _ERRORS[status](message) if status in _ERRORS else ExpertError(failed)
+        detail = said.get("detail") or response.reason_phrase
+        what = f"the expert server {self.address} answers {status}: {detail}"
+        if status >= 500:
+            return TransientError(what)
+        return ConfigError(f"{what}; {_ADVICE.get(status, 'check JARVIS_EXPERTS')}")
 
 
 class RemoteBackend:
@@ -194,10 +192,12 @@ class RemoteBackend:
         self._backend, self._server = backend, server
 
     def server_for(self, candidate: Candidate) -> ExpertServer | None:
-        """The server, unless this process runs the candidate: a server reads no folder but its cache."""
+        """The server; None: this process runs what only its user has, a folder or a description."""
         path = candidate.path
         is_cached = path is None or any(part.startswith("models--") for part in path.parts)
-        return self._server if is_cached or not isinstance(self._backend, FileBackend) else None
+        is_described = candidate.source == "registered" and bool(candidate.metadata.keys() - CALL_OPTIONS)
+        is_own = isinstance(self._backend, FileBackend) and (not is_cached or is_described)
+        return None if is_own else self._server
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """As LocalBackend. The server tells what it lacks."""
@@ -206,7 +206,7 @@ class RemoteBackend:
         return self._backend.unsupported_reason(spec, candidate)
 
     async def run(self, call: Call) -> Any:
-        """Run a call on the server, or in this process where it may be absent.
+        """The result of a call by the server, or the raw output of this process where it may be absent.
 
         Raises:
             JarvisError: as `ExpertServer.run`.
@@ -222,12 +222,68 @@ class RemoteBackend:
 
     def prepare(
         self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify
-    ) -> Callable[[], None]:
-        """Load the model before its call; see `ModelPool.reserve`."""
-        if server := self.server_for(candidate):
-            return server.reserve(Call(spec, candidate, {}, Path, settings), depth, notify)
+    ) -> Callable[[], None] | None:
+        """As LocalBackend; None: a server loads models when they are called."""
+        if self.server_for(candidate):
+            return None
         return self._backend.prepare(spec, candidate, settings, depth, notify)
 
     async def close(self) -> None:
         """As LocalBackend."""
         await self._backend.close()
+
+
+def write_request(call: Call) -> tuple[bytes, str, dict[str, str]]:
+    """The body of a request, its media type, and its query. Blocks while it reads files.
+
+    A single file is sent as it is, with the parameters in the query; all else is JSON, files as data URLs.
+    """
+    inputs = {name: value for name, value in call.inputs.items() if value is not None}
+    if call.hints.get("ocr"):
+        inputs.setdefault("text", "read")
+    options = call.candidate.metadata.get("options") or {}
+    parameters = {**options, "seed": call.settings.seed, "return_files": True}
+    match list(inputs.values()):
+        case [Resource(path=Path() as path, mime=str() as mime)] if "json" not in mime:
+            return path.read_bytes(), mime, {"parameters": json.dumps(parameters)}
+    body = json.dumps({"inputs": inputs, "parameters": parameters}, default=_as_json)
+    return body.encode(), "application/json", {}
+
+
+def _as_json(value: Any) -> Any:
+    """What stands for a file, or for a value that JSON does not know."""
+    if isinstance(value, Resource):
+        if value.path is None:
+            return value.as_text() if value.data is None else value.data
+        content = base64.b64encode(value.path.read_bytes()).decode()
+        return f"data:{value.mime or ''};name={quote(value.path.name, safe='')};base64,{content}"
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise UnsupportedError(f"a {type(value).__name__} cannot be sent to the expert server")
+
+
+def read_result(reply: bytes, call: Call) -> Result:
+    """The result in an answer. Its files are written; no other file is opened. Blocks.
+
+    Raises:
+        UnsupportedError: it has another form.
+    """
+    try:
+        answer = json.loads(reply)
+        places: dict[str, str] = {}
+        for row in answer["resources"]:
+            if content := row.pop("content", None):
+                path = call.new_path(Path(row["path"]).suffix)
+                path.write_bytes(decode_base64(content))
+                places[row["path"]] = str(path)
+        rows = [
+            {**row, "path": row["path"] if row["path"] in places else None} for row in answer["resources"]
+        ]
+        placed = map_texts({**answer, "resources": rows}, lambda text: places.get(text, text))
+        call.notes.extend(map(str, placed["notes"]))
+        return Result(placed["output"], [Resource(**row) for row in placed["resources"]])
+    except (LookupError, TypeError, AttributeError, ValueError, InputError) as error:
+        why = describe_error(error)
+        raise UnsupportedError(f"the answer for {call.candidate.id} is no result: {why}") from error
+    finally:
+        call.cleanup()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -12,7 +13,7 @@ from weakref import WeakSet
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import Generation, is_cancelled, listed
 from jarvis_agent.backends.local import LocalBackend
-from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core import errors
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -56,11 +57,13 @@ class CommandExpert:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def fail(self, why: str) -> None:
-        raise BadInputError(why)
+        """Raise an error: the name of its class, and a message."""
+        name, _, message = why.partition(" ")
+        raise getattr(errors, name)(message)
 
 
 class CommandBackend(LocalBackend):
-    """Loads CommandExperts."""
+    """Loads CommandExperts. A server knows the models of `command_models`."""
 
     name = "command"
 
@@ -68,11 +71,12 @@ class CommandBackend(LocalBackend):
         return None if candidate.backend == self.name else "it is for another backend"
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> CommandExpert:
-        """The load of a slow model names itself in a folder, and ends when it is cancelled."""
-        if name := candidate.metadata.get("slow"):
-            (folder := Path(os.environ["XDG_RUNTIME_DIR"], name)).mkdir()
-            while not is_cancelled():
-                time.sleep(0.01)
-            (folder / "cancelled").touch()
-            raise BadInputError("the load was cancelled")
         return CommandExpert(candidate.size)
+
+
+def command_models(folder: Path) -> Path:
+    """A file of models for the backend: org/model, and org/large of 5 GB."""
+    models = [{"id": "org/model"}, {"id": "org/large", "size": 5 * 10**9}]
+    shared = {"tasks": ["text-generation", "image-text-to-text"], "backend": "command", "local": True}
+    (file := folder / "models.json").write_text(json.dumps([{**model, **shared} for model in models]))
+    return file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import resource
 import signal
@@ -13,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -24,9 +24,9 @@ from expert_servers import (
     environment,
     experts_process,
     free_port,
+    said,
     with_retries,
 )
-from pydantic import SecretStr
 from small_agents import picture, plan
 from starlette.testclient import TestClient
 
@@ -34,21 +34,28 @@ from jarvis_agent import JarvisAgent
 from jarvis_agent.backends import background
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.experts import protocol
-from jarvis_agent.backends.experts.protocol import write_call
-from jarvis_agent.backends.experts.wire import MAX_LINE_BYTES, write_message
-from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import make_backends
 from jarvis_agent.backends.remote import AbsentError, ExpertServer, RemoteBackend
 from jarvis_agent.backends.starter.backend import StarterBackend
-from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
+from jarvis_agent.core import errors
+from jarvis_agent.core.errors import (
+    BadInputError,
+    ConfigError,
+    ExpertError,
+    JarvisError,
+    UnsupportedError,
+    policy_for,
+)
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Resource
 from jarvis_agent.interfaces.cli import doctor
+from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES
 from jarvis_agent.interfaces.experts import app as app_module
 from jarvis_agent.interfaces.experts import create_experts_app
+from jarvis_agent.interfaces.experts.runner import call_folder
+from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.selection.placement import place
 from jarvis_agent.testing import FakeSource, ScriptedLLM
 
@@ -71,7 +78,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def process(port: int, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The server of most tests, which none of them ends."""
-    variables = {"JARVIS_API_KEYS": KEY, "JARVIS_MAX_FILE_BYTES": "100000"}
+    (folder / "tmp").mkdir()
+    variables = {"JARVIS_API_KEYS": KEY, "JARVIS_MAX_FILE_BYTES": "100000", "TMPDIR": str(folder / "tmp")}
     with experts_process(folder, port, **variables) as process:
         yield process
 
@@ -90,8 +98,10 @@ async def test_a_call_runs_in_the_server_and_says_so(
     server: ExpertServer, process: subprocess.Popen[bytes]
 ) -> None:
     call = command_call("echo é")
-    assert (await command_backend(server).run(call)).startswith(f"é by {process.pid} ")
+    assert (await said(command_backend(server), call)).startswith(f"é by {process.pid} ")
     assert call.trace == {"endpoint": server.address}
+    loaded = [(one["model"], one["backend"], one["bytes"]) for one in server.status()["loaded"]]
+    assert ("org/model", "command", 0) in loaded
 
 
 async def test_a_file_goes_there_and_an_image_comes_back(server: ExpertServer, tmp_path: Path) -> None:
@@ -99,8 +109,10 @@ async def test_a_file_goes_there_and_an_image_comes_back(server: ExpertServer, t
     image = Resource(kind="image", path=picture(tmp_path / "a.jpg"), mime="image/jpeg")
     candidate = Candidate(id="pillow/resize", task="resize-image", backend="algorithms")
     inputs = {"image": image, "width": 8, "height": 6}
-    raw = await backend.run(Call(TASKS["resize-image"], candidate, inputs, Path, Settings()))
-    assert raw.size == (8, 6)
+    new_path = RunDirectory(Settings(), tmp_path / "out").new_path
+    output, (made,) = await backend.run(Call(TASKS["resize-image"], candidate, inputs, new_path, Settings()))
+    assert (made.to_pil().size, output["path"]) == ((8, 6), str(made.path))
+    assert made.path.parent == tmp_path / "out"
 
 
 async def test_a_wrong_key_is_refused_and_the_message_says_what_to_set(server: ExpertServer) -> None:
@@ -115,87 +127,52 @@ def test_only_its_health_is_told_without_a_key(server: ExpertServer) -> None:
     assert httpx.get(f"{server.address}/healthz").json() == {"status": "ok"}
 
 
-async def test_an_error_of_a_model_keeps_its_class_and_names_no_path_of_the_server(
-    server: ExpertServer,
+@pytest.mark.parametrize(
+    ("error", "arrives_as"),
+    [
+        (errors.BadInputError, errors.BadInputError),
+        (errors.InputError, errors.BadInputError),
+        (errors.UnsupportedError, errors.UnsupportedError),
+        (errors.OutOfMemoryError, errors.OutOfMemoryError),
+        (errors.RateLimitedError, errors.RateLimitedError),
+        (errors.TransientError, errors.TransientError),
+        (errors.ConfigError, errors.UnsupportedError),
+        (errors.ExpertError, errors.ExpertError),
+    ],
+)
+async def test_an_error_of_a_model_arrives_with_its_policy_and_names_no_private_path(
+    server: ExpertServer, error: type[JarvisError], arrives_as: type[JarvisError]
 ) -> None:
-    with pytest.raises(BadInputError, match=r"cannot read …/weights\.bin") as caught:
-        await command_backend(server).run(command_call("fail cannot read /home/ada/models/weights.bin"))
-    assert "/home" not in str(caught.value)
-
-
-def sent_raw(server: ExpertServer, task: str, inputs: Any, **candidate: Any) -> str:
-    """The answer to a message that this package would not write."""
-    given = {"id": "org/model", "task": task, "backend": "command", "metadata": {}, **candidate}
-    message = {"task": task, "candidate": given, "settings": {}, "inputs": inputs, "hints": {}, "depth": None}
-    body = write_message(message, protocol=protocol.PROTOCOL, version="0", model={})
-    headers = {"Authorization": f"Bearer {KEY}"}
-    return httpx.post(f"{server.address}/run", content=body, headers=headers).text
-
-
-def test_a_request_for_a_path_or_url_is_refused(server: ExpertServer, tmp_path: Path) -> None:
-    (secret := tmp_path / "secret.png").write_bytes(b"pixels")
-    for asked in (str(secret), "https://example.org/a.png"):
-        assert "reads no paths and URLs" in sent_raw(server, "image-classification", {"image": asked})
-        assert "reads no paths" in sent_raw(server, "image-classification", {"image": [{"image": asked}]})
-    assert "reads no paths" in sent_raw(
-        server, "text-generation", {"text": "echo"}, metadata={"base_model": str(tmp_path)}
-    )
-    # The place of weights in a call is ignored.
-    assert "echoed by" in sent_raw(server, "text-generation", {"text": "echo echoed"}, path=str(tmp_path))
-
-
-def test_a_body_that_is_no_message_is_answered_with_an_error(server: ExpertServer) -> None:
-    headers = {"Authorization": f"Bearer {KEY}"}
-    for body in (
-        b"",
-        b"\xff\n",
-        b"[]\n",
-        b"{}\n",
-        b"[" * 100_000 + b"\n",
-        write_message({}, protocol=protocol.PROTOCOL, model={}),
-    ):
-        answer = httpx.post(f"{server.address}/run", content=body, headers=headers)
-        assert json.loads(answer.content.splitlines()[1])["error"] in ("BadInputError", "UnsupportedError")
+    home = Path.home() / "models" / "weights.bin"
+    with pytest.raises(arrives_as, match=r"cannot read …/models/weights\.bin") as caught:
+        await command_backend(server).run(command_call(f"fail {error.__name__} cannot read {home}"))
+    assert type(caught.value) is arrives_as
+    assert policy_for(arrives_as).fallback == policy_for(error).fallback
 
 
 async def test_a_larger_file_than_the_server_takes_is_refused(server: ExpertServer, tmp_path: Path) -> None:
-    (file := tmp_path / "large.bin").write_bytes(bytes(100_001 + MAX_LINE_BYTES))
-    with pytest.raises(UnsupportedError, match=r"answers 413: .*JARVIS_MAX_FILE_BYTES"):
-        await command_backend(server).run(with_file(file))
-
-
-async def test_a_server_of_another_version_is_named_and_not_used_where_it_was_not_asked_for(
-    server: ExpertServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "PROTOCOL", 7)
-    with pytest.raises(UnsupportedError, match=r"speaks protocol 2 .*its caller 7 .*update the older one"):
-        await command_backend(server).run(command_call("echo"))
-    monkeypatch.setattr(doctor, "PROTOCOL", 7)
-    shown = doctor.check_experts(Settings(experts=server.address, experts_key=SecretStr(KEY)))
-    assert (shown.state, shown.advice) == ("problem", "update the older one")
-    assert "speaks protocol 2, and this is 7" in shown.found
-
-
-def with_file(path: Path) -> Call:
-    """A call that has a file beside its text."""
-    image = Resource(kind="image", path=path, mime="image/jpeg")
-    return replace(command_call("echo"), inputs={"text": "echo", "image": image})
+    (file := tmp_path / "large.jpg").write_bytes(bytes(100_001))
+    with pytest.raises(BadInputError, match="more than 100,000"):
+        await command_backend(server).run(command_call("echo", image=file))
+    file.write_bytes(bytes(MAX_JSON_BYTES))
+    with pytest.raises(ConfigError, match=r"answers 413: .*JARVIS_MAX_FILE_BYTES"):
+        await command_backend(server).run(command_call("echo", image=file))
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limit of a running process is Linux's")
 async def test_a_full_disk_of_the_server_fails_the_call_alone(
     server: ExpertServer, process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    backend, file = command_backend(server), picture(tmp_path / "a.jpg")
-    await backend.run(with_file(file))  # the server finds its temporary folder by writing to it
+    backend, call = command_backend(server), command_call("echo", image=picture(tmp_path / "a.jpg"))
+    await backend.run(call)  # the server finds its temporary folder by writing to it
     unlimited = resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     try:
         with pytest.raises(ExpertError, match=rf"server {server.address} failed: OSError: .*too large"):
-            await backend.run(with_file(file))
-        assert (await backend.run(command_call("echo"))).startswith(" by")  # it needs no disk
+            await backend.run(call)
+        await backend.run(command_call("echo"))  # it needs no disk
     finally:
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
-    assert (await backend.run(with_file(file))).startswith(" by")
+    await backend.run(call)
 
 
 @pytest.mark.starter
@@ -204,7 +181,7 @@ async def test_a_sentence_of_forty_kilobytes_is_refused_by_the_voice(server: Exp
     voice = Candidate(id="maureesewilliams/hibari", task="text-to-speech", backend="starter", local=True)
     for sentence in ("word " * 8_000, "a" * 40_000):
         call = Call(TASKS["text-to-speech"], voice, {"text": sentence}, Path, Settings())
-        with pytest.raises(UnsupportedError, match=r"at most 20,000 .* has 40,000; .*or use a hosted model$"):
+        with pytest.raises(UnsupportedError, match=r"at most 20,000 .* has 40,000; .*or use a hosted model"):
             await backend.run(call)
 
 
@@ -217,42 +194,30 @@ async def test_a_client_that_goes_away_ends_its_call(server: ExpertServer, tmp_p
     await until((tmp_path / "cancelled").exists)
 
 
-async def test_what_a_model_does_there_is_shown_here(server: ExpertServer, tmp_path: Path) -> None:
-    running = asyncio.create_task(command_backend(server).run(command_call(f"hold {tmp_path}")))
-    await until(activities.get)
-    assert str(activities.get()[0]) == "org/model: 4 of at most 9 tokens written"
-    (tmp_path / "go").touch()
-    assert await running
-    assert not activities.get()
+async def test_calls_that_are_cancelled_leave_no_file(
+    server: ExpertServer, folder: Path, tmp_path: Path
+) -> None:
+    backend, image = command_backend(server), picture(tmp_path / "a.jpg")
+    calls = [asyncio.create_task(backend.run(command_call(f"echo {n}", image=image))) for n in range(100)]
+    for number, call in enumerate(calls):
+        await asyncio.sleep(number % 5 / 500)
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    await until(lambda: not list((folder / "tmp").glob("jarvis-*")))
 
 
-async def test_a_model_is_loaded_before_its_call_and_listed(server: ExpertServer) -> None:
-    later, seen, loaded = command_call("echo", "org/later", size=5), list[str](), asyncio.Event()
-
-    def notify(event: str) -> None:
-        seen.append(event)
-        if event == "loaded":
-            loaded.set()
-
-    release = command_backend(server).prepare(later.spec, later.candidate, later.settings, 1, notify)
-    await loaded.wait()
-    release()
-    assert seen == ["loading", "loaded"]
-    listed = server.status()["loaded"]
-    assert {"model": "org/later", "backend": "command", "calls": 0, "bytes": 5} in listed
-
-
-async def test_a_reservation_ends_with_its_client(server: ExpertServer, folder: Path) -> None:
-    slow, backend = command_call("echo", size=5, slow="load"), command_backend(server)
-    release = backend.prepare(slow.spec, slow.candidate, slow.settings, 1, lambda _: None)
-    await until((folder / "load").exists)
-    release()
-    await until((folder / "load" / "cancelled").exists)
+def test_a_thread_that_outlives_its_call_makes_no_file() -> None:
+    with call_folder() as folder:
+        opened = (folder / "early").open("wb")
+    opened.close()
+    with pytest.raises(FileNotFoundError):
+        (folder / "late").touch()
+    assert not folder.parent.exists()
 
 
 async def test_two_hundred_calls_at_once_are_answered(server: ExpertServer) -> None:
     backend = command_backend(server)
-    answers = await asyncio.gather(*(backend.run(command_call(f"echo {n}")) for n in range(200)))
+    answers = await asyncio.gather(*(said(backend, command_call(f"echo {n}")) for n in range(200)))
     assert [answer.split()[0] for answer in answers] == [str(n) for n in range(200)]
 
 
@@ -263,35 +228,25 @@ async def test_a_server_that_is_not_there_is_named_with_the_command_that_starts_
         AbsentError, match=rf"127\.0\.0\.1:{port} cannot be reached.*`jarvis experts --port {port}`"
     ):
         await command_backend(absent).run(command_call("echo"))
-    here = await command_backend(replace(absent, may_be_absent=True)).run(command_call("echo here"))
+    here = await said(command_backend(replace(absent, may_be_absent=True)), command_call("echo here"))
     assert f"here by {os.getpid()}" in here
 
 
-def test_settings_limit_what_a_caller_may_ask_for(tmp_path: Path) -> None:
-    asked = Settings(allow_pickle=True, trust_remote_code=True, max_download=9, seed=7, api_key="of-the-llm")
-    body = write_call(replace(command_call("echo"), settings=asked))
-    assert b"of-the-llm" not in body
-    own = Settings(max_download=10**6, memory_budget=5, device="cpu", allow_pickle=True)
-    found = protocol.read_call(body, Path, own)[0].settings
-    assert (found.allow_pickle, found.trust_remote_code) == (True, False)
-    assert (found.max_download, found.seed, found.device, found.memory_limit) == (9, 7, "cpu", 5)
-
-
-def test_models_run_on_the_server_and_algorithms_and_own_folders_here(tmp_path: Path) -> None:
+def test_models_run_on_the_server_and_algorithms_and_own_models_here(tmp_path: Path) -> None:
     settings = Settings(experts="http://head.example:8765", offline=True)
     made = make_backends(settings, ModelPool(0))
-    model = Candidate(id="org/large", task="image-classification", size=10**15, library="transformers")
+    model = Candidate(
+        id="org/large", task="image-classification", source="hub", size=10**15, library="transformers"
+    )
     remote = {one.name for one in made if isinstance(one, RemoteBackend) and one.server_for(model)}
     assert remote == {"starter", "transformers", "sentence-transformers", "diffusers", "sklearn", "chronos"}
-    placed = place(model, TASKS[model.task], made, settings)
+    spec = TASKS[model.task]
+    placed = place(model, spec, made, settings)
     assert placed.reason == "it runs on the expert server http://head.example:8765"  # type: ignore[union-attr]
-    own = place(
-        model.model_copy(update={"path": tmp_path, "local": True, "size": 1}),
-        TASKS[model.task],
-        made,
-        settings,
-    )
-    assert isinstance(own, str) or own.reason == "it is on this machine"
+    described = {"source": "registered", "metadata": {"base_model": "org/base", "options": {"num_beams": 2}}}
+    for own in ({"path": tmp_path}, described):
+        here = place(model.model_copy(update={"local": True, "size": 1, **own}), spec, made, settings)
+        assert isinstance(here, str) or here.reason == "it is on this machine"
 
 
 @pytest.mark.parametrize("address", ["auto", "head:8765", "ftp://head", "http://", "http://user:pw@head", ""])
@@ -330,7 +285,7 @@ async def test_a_server_that_is_killed_in_mid_call_and_started_again_repeats_it(
         process.wait()
         (tmp_path / "held" / "go").touch()
         await until(lambda: attempts)
-        assert "was lost during the call" in str(attempts[0].error)
+        assert "was lost" in str(attempts[0].error)
     with experts_process(tmp_path, port):
         again = await with_retries(backend, f"hold {tmp_path}/held", [])
     assert again.error is None
@@ -367,26 +322,23 @@ def test_a_background_server_is_found_shown_and_stopped(
         monkeypatch.setenv(name, value)
 
     assert doctor.check_experts(Settings()).found.startswith("none")
-    shown = jarvis("experts", "--background").stdout
+    start = [sys.executable, "-m", "jarvis_agent", "experts", "--background"]
+    starting = [subprocess.Popen(start, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    shown = {process.communicate()[0] for process in starting}  # the first starts one, the others find it
     found = background.find_server(Settings())
     assert found is not None
-    assert (
-        shown == jarvis("experts", "--background").stdout == f"expert server: {found.address}\n"
-    )  # there is one
+    assert shown == {jarvis("experts", "--background").stdout} == {f"expert server: {found.address}\n"}
     assert (background.runtime_file().stat().st_mode & 0o077) == 0
     made = make_backends(Settings(), ModelPool(0))
-    model = command_call("").candidate
+    model = Candidate(id="org/any", task="text-generation", source="hub")
     assert {one.server_for(model) for one in made if isinstance(one, RemoteBackend)} == {found}
     assert background.find_server(Settings(experts="none")) is None
-    with monkeypatch.context() as other_version:
-        other_version.setattr(background, "PROTOCOL", 7)
-        assert background.find_server(Settings()) is None
     backend, call = command_backend(found), command_call("echo said")
-    assert f"by {os.getpid()}" not in asyncio.run(backend.run(call))
+    assert f"by {os.getpid()}" not in asyncio.run(said(backend, call))
     assert "org/model (0 MB)" in doctor.check_experts(Settings()).found
     assert jarvis("experts", "--stop").exit_code == 0
     assert background.find_server(Settings()) is None
-    assert f"by {os.getpid()}" in asyncio.run(backend.run(call))
+    assert f"by {os.getpid()}" in asyncio.run(said(backend, call))
     assert jarvis("experts", "--stop").exit_code == 1
 
 
@@ -399,3 +351,21 @@ def test_an_idle_server_interrupts_itself(monkeypatch: pytest.MonkeyPatch) -> No
         while not raised:
             time.sleep(0.01)
     assert set(raised) == {signal.SIGINT}
+
+
+async def test_a_server_is_idle_from_the_end_of_its_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised, clock = list[int](), SimpleNamespace(now=0.0)
+    monkeypatch.setattr(signal, "raise_signal", raised.append)
+    monkeypatch.setattr(app_module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    calls = app_module.Calls(Settings(), ServerSettings())
+    with calls.hold("a client"):
+        clock.now = 100.0
+        await calls.interrupt_after(60.0)
+    clock.now = 150.0
+    await calls.interrupt_after(60.0)
+    assert not raised
+    clock.now = 170.0
+    await calls.interrupt_after(None)
+    assert not raised
+    await calls.interrupt_after(60.0)
+    assert raised == [signal.SIGINT]

@@ -12,14 +12,13 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from expert_servers import command_backend, command_call, environment, free_port, with_retries
+from expert_servers import command_backend, command_call, environment, free_port, said, with_retries
 from postgres import INSTALLED
 from small_agents import picture
 
-from jarvis_agent.backends.jobs import activities
 from jarvis_agent.backends.remote import ExpertServer, RemoteBackend
 from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, TransientError
-from jarvis_agent.core.types import Attempt
+from jarvis_agent.core.types import Attempt, Candidate
 
 pytestmark = pytest.mark.cluster
 ray = pytest.importorskip("ray")
@@ -42,12 +41,13 @@ def cluster(
     from ray import serve
     from ray.cluster_utils import Cluster
 
+    packages = environment(tmp_path_factory.mktemp("packages"))
     variables = {
         "JARVIS_API_KEYS": KEY,
         "JARVIS_CHECKPOINTS": request.getfixturevalue("postgres_server").new_database() if INSTALLED else "",
         "JARVIS_MODEL": "none",
         "JARVIS_OUTPUT_DIR": str(tmp_path_factory.mktemp("outputs")),
-        "PYTHONPATH": environment(tmp_path_factory.mktemp("packages"))["PYTHONPATH"],
+        **{name: packages[name] for name in ("JARVIS_MODELS_FILE", "PYTHONPATH")},
         # By default Ray's workers yield to all other work, and a proxy that takes 15 s to start is ended.
         "RAY_worker_niceness": "0",
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
@@ -84,7 +84,7 @@ async def until(happened: Callable[[], Any]) -> None:
 
 async def test_calls_run_on_both_nodes_and_say_where(backend: RemoteBackend, tmp_path: Path) -> None:
     calls = [command_call(f"hold {tmp_path}") for _ in range(12)]
-    running = [asyncio.create_task(backend.run(call)) for call in calls]
+    running = [asyncio.create_task(said(backend, call)) for call in calls]
     await until(lambda: len(names(tmp_path)) == 2)
     (tmp_path / "go").touch()
     assert len({answer.split()[4] for answer in await asyncio.gather(*running)}) == 2
@@ -102,24 +102,14 @@ async def test_a_key_is_needed(backend: RemoteBackend, port: int) -> None:
 
 async def test_an_error_of_a_model_keeps_its_class(backend: RemoteBackend) -> None:
     with pytest.raises(BadInputError, match="not like this"):
-        await backend.run(command_call("fail not like this"))
+        await backend.run(command_call("fail BadInputError not like this"))
 
 
 async def test_a_model_too_large_for_every_class_fails_at_once_and_names_them(
     backend: RemoteBackend,
 ) -> None:
     with pytest.raises(OutOfMemoryError, match=r"needs 10\.0 GB.*classes of 2 GB, 4 GB"):
-        await backend.run(command_call("echo", size=5 * 10**9))
-
-
-async def test_a_model_is_loaded_before_its_call(backend: RemoteBackend) -> None:
-    later, loaded = command_call("echo", "org/later", size=5), asyncio.Event()
-    release = backend.prepare(
-        later.spec, later.candidate, later.settings, 1, lambda event: event == "loaded" and loaded.set()
-    )
-    await loaded.wait()
-    release()
-    assert (await backend.run(later)).startswith(" by")
+        await backend.run(command_call("echo", "org/large"))
 
 
 async def test_a_client_that_goes_away_ends_its_call_in_the_replica(
@@ -133,21 +123,17 @@ async def test_a_client_that_goes_away_ends_its_call_in_the_replica(
     await until((tmp_path / "cancelled").exists)
 
 
-async def test_what_a_model_does_on_a_node_is_shown_here(backend: RemoteBackend, tmp_path: Path) -> None:
-    running = asyncio.create_task(backend.run(command_call(f"hold {tmp_path}")))
-    await until(lambda: any("4 of at most 9" in str(one) for one in activities.get()))
-    (tmp_path / "go").touch()
-    assert await running
-    assert not activities.get()
+async def test_a_file_goes_to_a_replica(backend: RemoteBackend, tmp_path: Path) -> None:
+    assert (await said(backend, command_call("echo", image=picture(tmp_path / "a.jpg")))).startswith("by ")
 
 
 async def test_a_long_text_arrives_and_comes_back(backend: RemoteBackend) -> None:
     text = "é" * 90_000
-    assert (await backend.run(command_call(f"echo {text}"))).startswith(f"{text} by")
+    assert (await said(backend, command_call(f"echo {text}"))).startswith(f"{text} by")
 
 
 async def test_two_hundred_calls_at_once_are_answered(backend: RemoteBackend) -> None:
-    answers = await asyncio.gather(*(backend.run(command_call(f"echo {n}")) for n in range(200)))
+    answers = await asyncio.gather(*(said(backend, command_call(f"echo {n}")) for n in range(200)))
     assert [answer.split()[0] for answer in answers] == [str(n) for n in range(200)]
 
 
@@ -249,7 +235,8 @@ def test_the_smallest_class_is_chosen_with_a_gpu_where_it_is_used(
     from jarvis_agent.interfaces.experts.ray_serve import SizeClass, choose_size
 
     sizes = [SizeClass(memory_gb=4), SizeClass(memory_gb=2), SizeClass(memory_gb=2, gpus=0.125)]
-    found = choose_size(sizes, {"id": "org/model", "size": size}, on_gpu=on_gpu)
+    model = Candidate(id="org/model", task="text-generation", size=size)
+    found = choose_size(sizes, model, on_gpu=on_gpu)
     assert found.name == f"experts-{chosen}"
 
 
@@ -260,4 +247,3 @@ def test_a_node_without_memory_is_not_taken_for_a_lost_one() -> None:
 
     assert type(explain_error(exceptions.OutOfMemoryError("the node runs low"))) is OutOfMemoryError
     assert type(explain_error(exceptions.ActorDiedError())) is TransientError
-    assert type(explain_error(KeyError("no"))) is KeyError

@@ -26,7 +26,6 @@ from typing import Any, ClassVar, Self
 
 from jarvis_agent.backends.devices import computes_in_half
 from jarvis_agent.backends.http_errors import expert_error
-from jarvis_agent.backends.hub.model_card import is_complete, weight_bytes
 from jarvis_agent.backends.jobs import is_cancelled, listed
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import JarvisError, TransientError, UnsupportedError
@@ -272,18 +271,6 @@ def _cached_folder(candidate: Candidate) -> Path:
         return Path(snapshot_download(model, revision=revision, local_files_only=True, allow_patterns=[]))
     except (LocalEntryNotFoundError, HFValidationError) as error:
         raise _not_here(candidate) from error
-
-
-def found_in_cache(candidate: Candidate) -> Candidate:
-    """The candidate, with its folder if the Hub's cache of this machine has all of its weights."""
-    try:
-        folder = _cached_folder(candidate)
-    except UnsupportedError:
-        return candidate
-    sizes = {name: (folder / name).stat().st_size for name in files_in(folder)}
-    if not weight_bytes(sizes) or not is_complete(folder):
-        return candidate
-    return candidate.model_copy(update={"path": folder, "local": True})
 
 
 def _not_here(candidate: Candidate) -> UnsupportedError:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jarvis_agent.backends.base import Call, sentences_of
 from jarvis_agent.backends.outputs import media
@@ -44,8 +44,17 @@ SHOWN = 5
 """Maximum number of labels in a summary; those that would have a score of 0.00 are left out."""
 
 
-def adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
+class Result(NamedTuple):
+    """An adapted output and its resources, as `adapt` returns them."""
+
+    output: Any
+    resources: list[Resource]
+
+
+def adapt(spec: TaskSpec, raw: Any, call: Call) -> Result:
     """Convert a model's raw output into JSON and resources. Blocks while it draws and writes files.
+
+    A Result, as an expert server sends it, stays as it is.
 
     Returns:
         The output, and the resources in the order of `spec.outputs`, followed by further files.
@@ -55,6 +64,8 @@ def adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
         InputError: a file could not be written.
         MissingExtraError: the package that writes such files (videos, 3D models) is not installed.
     """
+    if isinstance(raw, Result):
+        return raw
     adapter = ADAPTERS.get(spec.name) or _BY_KIND[spec.outputs[0]]
     try:
         adapted = adapter(raw, call)
@@ -66,7 +77,7 @@ def adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
             f"the result of {spec.name} cannot be written: {error}; "
             "check the output directory (JARVIS_OUTPUT_DIR) and its disk space"
         ) from error
-    return adapted.output, _resources(spec, adapted)
+    return Result(adapted.output, _resources(spec, adapted))
 
 
 def _resources(spec: TaskSpec, adapted: Adapted) -> list[Resource]:

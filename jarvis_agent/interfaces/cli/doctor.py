@@ -19,9 +19,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jarvis_agent import __version__
 from jarvis_agent.backends.background import find_server
-from jarvis_agent.backends.experts.protocol import PROTOCOL
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, is_installed
 from jarvis_agent.core.environment import check_proxies
 from jarvis_agent.core.errors import ConfigError, JarvisError, install_command
@@ -99,9 +97,6 @@ def check_experts(settings: Settings) -> Check:
     except JarvisError as error:
         return check(name, False, str(error), "change or unset JARVIS_EXPERTS", needed=True)
     found = f"{server.address}, version {status['version']}"
-    if status["protocol"] != PROTOCOL:
-        other = f"{found}, speaks protocol {status['protocol']}, and this is {PROTOCOL} ({__version__})"
-        return check(name, False, other, "update the older one", needed=True)
     models = [f"{loaded['model']} ({loaded['bytes'] / 1e6:.0f} MB)" for loaded in status["loaded"]]
     return check(name, True, f"{found}; loaded: {', '.join(models) or 'no model yet'}")
 

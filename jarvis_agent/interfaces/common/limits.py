@@ -150,7 +150,7 @@ class BodyLimit:
         except ClientDisconnect:
             return
         messages: list[Message] = [{"type": "http.request", "body": bytes(body)}]
-        if problem := _excess(messages[0]["body"]):
+        if problem := json_excess(messages[0]["body"]):
             await _refuse(problem, scope, receive, send)
             return
 
@@ -164,7 +164,7 @@ async def _refuse(message: str, scope: Scope, receive: Receive, send: Send) -> N
     await JSONResponse({"detail": message, **openai_error(413, message)}, 413)(scope, receive, send)
 
 
-def _excess(body: bytes) -> str:
+def json_excess(body: bytes) -> str:
     """What JSON has too much of, or "". It is not parsed, since that may take a gigabyte.
 
     Every value but the outermost follows a comma or an opening bracket that is not in a string.

@@ -3,10 +3,10 @@
     app = create_experts_app(Settings(), ServerSettings())     # uvicorn module:app
     agent = JarvisAgent(settings=Settings(experts="http://127.0.0.1:8765"))
 
-Routes: `POST /run` runs a call, or loads its model before it comes (`backends.experts.protocol`);
-`POST /models/{model}` is the Hub's inference API (`hub_api`); `GET /models` tells what is loaded;
-`GET /healthz` and `GET /metrics`. A client that goes away ends its call.
-The server reads no path of a client, and runs no code of it. Needs the extra "serve".
+Routes: `POST /models/{model}` and `POST /models/{model}/pipeline/{task}` are the Hub's inference API
+(`hub_api`), and `PUT` loads the model before its call; `GET /models` tells what is loaded; `GET /healthz` and
+`GET /metrics`. A client that goes away ends its call. The server reads no path of a client, and runs no code
+of it. Needs the extra "serve".
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ import sys
 import time
 from contextlib import nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
 
 from jarvis_agent.backends.background import find_background, publish_address, runtime_file
 from jarvis_agent.core.errors import ConfigError, JarvisError
@@ -116,13 +119,16 @@ def start_background(idle_s: float) -> ExpertServer:
         ConfigError: it does not start; the message has the last line of its log.
         MissingExtraError: the extra "serve" is not installed.
     """
-    if found := find_background():
-        return found
     _check_extra()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     log = runtime_file().with_suffix(".log")
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with FileLock(log.with_suffix(".start")):  # of several that start one at once, the first does
+        return find_background() or _start(log, idle_s)
+
+
+def _start(log: Path, idle_s: float) -> ExpertServer:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     command = [sys.executable, "-m", "jarvis_agent", "experts", "--announce"]
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603

@@ -5,24 +5,23 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
-from starlette.types import Receive, Scope, Send
+from starlette.responses import JSONResponse, Response
 
 from jarvis_agent import __version__
-from jarvis_agent.backends.experts.protocol import PROTOCOL
-from jarvis_agent.backends.experts.wire import MAX_LINE_BYTES
 from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.interfaces.common.access import add_middleware
-from jarvis_agent.interfaces.common.limits import RunLimits
+from jarvis_agent.interfaces.common.disconnect import unless_disconnected
+from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES, RunLimits
 from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes
-from jarvis_agent.interfaces.experts.hub_api import InferenceRoute
+from jarvis_agent.interfaces.experts.hub_api import InferenceRequest
 from jarvis_agent.interfaces.experts.runner import ExpertRunner
 
 IDLE_CHECK_S = 1.0
@@ -54,17 +53,27 @@ class Calls(RunLimits):
             signal.raise_signal(signal.SIGINT)
 
 
-class CallRoute:
-    """ASGI application that streams what a runner answers."""
+class InferenceRoute:
+    """Passes requests to a runner, within the limits of each client. A client that goes ends its call."""
 
     def __init__(self, runner: ExpertRunner, calls: Calls) -> None:
         self._runner, self._calls = runner, calls
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        with self._calls.hold(request.state.owner):
-            async with aclosing(self._runner.answer(await request.body())) as lines:
-                await StreamingResponse(lines, media_type="application/octet-stream")(scope, receive, send)
+    async def answer(self, request: Request) -> Response:
+        """Run a model."""
+        model, _, task = request.path_params["model"].partition("/pipeline/")
+        try:
+            with self._calls.hold(request.state.owner):
+                asked = InferenceRequest(
+                    model,
+                    task,
+                    await request.body(),
+                    request.headers.get("content-type", ""),
+                    request.query_params.get("parameters", "{}"),
+                )
+                return await unless_disconnected(request, self._runner.answer(asked))
+        except HTTPException as error:
+            return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None = None) -> FastAPI:
@@ -86,18 +95,17 @@ def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None 
             await runner.close()
 
     app = FastAPI(title="jarvis experts", version=__version__, lifespan=lifespan)
-    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_file_bytes + MAX_LINE_BYTES)
+    limit = settings.max_file_bytes * 4 // 3 + MAX_JSON_BYTES  # files in JSON are base64
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=limit)
     add_middleware(app, server, None, open_paths=("/healthz",))
     app.add_middleware(RequestMetrics)
     app.include_router(metrics_routes(lambda: runner.models()["loaded"]))
-    app.add_route("/run", CallRoute(runner, calls), ["POST"])  # type: ignore[arg-type]
-    if runner.here:
-        app.add_route("/models/{model:path}", InferenceRoute(runner, calls).answer, ["POST"])
+    app.add_route("/models/{model:path}", InferenceRoute(runner, calls).answer, ["POST"])
 
     @app.get("/models")
     async def models() -> dict[str, Any]:
         """Tell what is loaded."""
-        return {"version": __version__, "protocol": PROTOCOL, **runner.models()}
+        return {"version": __version__, **runner.models()}
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:

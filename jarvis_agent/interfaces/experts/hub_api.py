@@ -1,9 +1,10 @@
-"""The Hub's inference API: `POST /models/{model}`, or `/models/{model}/pipeline/{task}`.
+"""The Hub's inference API: its requests as the arguments of a task, and results as its responses.
 
-    InferenceClient(model="http://127.0.0.1:8765/models/org/name").image_classification("cat.jpg")
+    {"inputs": "a cat", "parameters": {"seed": 7}}        # or a file as it is, with parameters in the query
+    {"inputs": {"image": "data:image/png;base64,…", "text": "What is it?"}}
 
-A request is a file, or JSON with `inputs`, `parameters` and the other fields of the task's specification, in
-which files are base64. A response is JSON as specified, or the file that the model made.
+A response is JSON as specified for the task, or the file that the model made; with the parameter
+`return_files` the whole result: `output`, its `resources` with the content of their files, and `notes`.
 """
 
 from __future__ import annotations
@@ -11,101 +12,83 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.outputs.adapters import adapt
-from jarvis_agent.core import errors
+from jarvis_agent.backends.outputs.adapters import Result
 from jarvis_agent.core.content import read_file_data
-from jarvis_agent.core.tasks.registry import TASKS, find_task
-from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, TaskSpec
-from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.interfaces.common.disconnect import unless_disconnected
-from jarvis_agent.interfaces.common.limits import RunLimits
-from jarvis_agent.interfaces.experts.runner import ExpertRunner, call_folder
+from jarvis_agent.core.errors import BadInputError, InputError
+from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, Arg, TaskSpec
+from jarvis_agent.interfaces.common.limits import json_excess
 from jarvis_agent.media.access import describe_file
+from jarvis_agent.media.detect import detect_suffix
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.media.tables import write_table
-from jarvis_agent.selection.placement import place
-from jarvis_agent.selection.sources import default_sources
-from jarvis_agent.selection.sources.base import RemoteSource
 
-_REFUSED = errors.BadInputError | errors.InputError | errors.UnsupportedError
 Fields = dict[str, Any]
 
-
-class InferenceRoute:
-    """Runs such requests, within the limits of each client."""
-
-    def __init__(self, runner: ExpertRunner, limits: RunLimits) -> None:
-        self._runner, self._limits = runner, limits
-        self._settings = runner.settings.model_copy(update={"policy": "local-only", "policies": {}})
-        self._sources = [one for one in default_sources(self._settings) if not isinstance(one, RemoteSource)]
-
-    async def answer(self, request: Request) -> Response:
-        """Run a call. An error is {"error": "…"}."""
-        try:
-            with self._limits.hold(request.state.owner), call_folder() as folder:
-                store = ResourceStore(self._settings, directory=folder)
-                work = self._run(request.path_params["model"], await request.body(), store)
-                return await asyncio.wait_for(unless_disconnected(request, work), self._settings.task_timeout)
-        except HTTPException as error:
-            return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-        except Exception as error:
-            refused = isinstance(error, _REFUSED) and not isinstance(error.__cause__, OSError)
-            status = 400 if refused else 503 if isinstance(error, errors.TransientError) else 500
-            return JSONResponse({"error": self._runner.redactor.clean(errors.describe_error(error))}, status)
-
-    async def _run(self, path: str, body: bytes, store: ResourceStore) -> Response:
-        candidate, named, options = await self._find(path, await asyncio.to_thread(_read, body))
-        spec = TASKS[candidate.task]
-        if wrong := [name for name in ("top_k", "seed") if not isinstance(options.get(name, 0), int)]:
-            raise errors.BadInputError(f"{wrong[0]} must be a whole number")
-        top_k = options.pop("top_k", None) if "data" in spec.outputs else None
-        settings = self._settings.model_copy(update={"seed": options.pop("seed", self._settings.seed)})
-        metadata = {**candidate.metadata, "options": {**candidate.metadata.get("options", {}), **options}}
-        candidate = candidate.model_copy(update={"metadata": metadata})
-        inputs = {name: await _bound(spec.arg(name), value, store) for name, value in named.items()}
-        call = Call(spec, candidate, inputs, store.directory.new_path, settings)
-        raw = await self._runner.call(self._runner.backends[candidate.backend or ""], call)
-        return await asyncio.to_thread(lambda: _response(spec, top_k, *adapt(spec, raw, call)))
-
-    async def _find(self, path: str, fields: Fields) -> tuple[Candidate, Fields, Fields]:
-        """The model with its backend, for the task that fits the fields best; its arguments and options."""
-        model, _, task = path.partition("/pipeline/")
-        specs = [find_task(task)] if task else TASKS.values()
-        lists = [await source.candidates(spec, 1_000) for spec in specs if spec for source in self._sources]
-        if not (listed := [one for found in lists for one in found if one.id.lower() == model.lower()]):
-            raise HTTPException(404, f"this machine has no model {path}")
-        fits = [(one, *_split(TASKS[one.task], fields)) for one in listed]
-        found, missing, named, options = min(fits, key=lambda fit: (bool(fit[1]), len(fit[3])))
-        if missing:
-            raise errors.BadInputError(f"{found.task} by {found.id} needs {', '.join(missing)}")
-        placed = place(found, TASKS[found.task], [*self._runner.backends.values()], self._settings)
-        if isinstance(placed, str):
-            raise errors.UnsupportedError(f"{found.id} cannot run here: {placed}")
-        return placed.primary, named, options
+_FILE_NAME = re.compile(r"data:[^,]{0,200};name=([^;,]{1,300})")
+_SWITCHES = frozenset({"details", "stream"})
+"""Fields that huggingface_hub's client sends as False where they are not set."""
 
 
-def _read(body: bytes) -> Fields:
-    """The fields of a request by name."""
-    if body[:64].lstrip()[:1] != b"{":
-        return {"inputs": body}
+@dataclass(frozen=True, slots=True)
+class InferenceRequest:
+    """A request.
+
+    Attributes:
+        model: "org/name" or "org/name@revision".
+        task: name of the task; "": the one of the model that fits best.
+        body, mime: the body and its media type.
+        parameters: JSON from the query.
+    """
+
+    model: str
+    task: str = ""
+    body: bytes = b""
+    mime: str = ""
+    parameters: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """A file of a request."""
+
+    content: bytes
+    mime: str
+    name: str = ""
+
+
+def read_fields(request: InferenceRequest) -> Fields:
+    """The fields of a request by name. Blocks.
+
+    Raises:
+        BadInputError: it is not JSON, or has too many values.
+    """
+    kind, begin = request.mime.partition("/")[0], request.body[:64].lstrip()[:1]
+    is_file = kind in ("image", "audio", "video", "text") or begin not in (b"{", b"")
     try:
-        fields = json.loads(body)
-        inputs, parameters = fields.pop("inputs", None), fields.pop("parameters", None) or {}
-        fields |= {**parameters, **(inputs if isinstance(inputs, dict) else {"inputs": inputs})}
-    except (TypeError, ValueError, RecursionError) as error:
-        raise errors.BadInputError(f"the body cannot be read: {error}") from error
-    # huggingface_hub's client sends False for options that are not set.
-    return {name: value for name, value in fields.items() if value is not None and value is not False}
+        parameters = dict(json.loads(request.parameters))
+        if is_file and "json" not in request.mime:
+            return {**parameters, "inputs": SentFile(request.body, request.mime)}
+        if excess := json_excess(request.body):
+            raise BadInputError(excess)
+        fields = json.loads(request.body or b"{}")
+        inputs, more = fields.pop("inputs", None), fields.pop("parameters", None) or {}
+        fields |= {**parameters, **more, **(inputs if isinstance(inputs, dict) else {"inputs": inputs})}
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise BadInputError(f"the body cannot be read: {error}") from error
+    unset = {name for name, value in fields.items() if value is None or (name in _SWITCHES and not value)}
+    return {name: value for name, value in fields.items() if name not in unset}
 
 
-def _split(spec: TaskSpec, fields: Fields) -> tuple[list[str], Fields, Fields]:
+def split_fields(spec: TaskSpec, fields: Fields) -> tuple[list[str], Fields, Fields]:
     """The arguments that a task lacks, those that it has, and its options: the other fields."""
     aliases = ARG_ALIASES | {"inputs": spec.inputs[0].name if spec.inputs else ""}
     names = {name: name if spec.arg(name) else aliases.get(name, "") for name in fields}
@@ -114,31 +97,62 @@ def _split(spec: TaskSpec, fields: Fields) -> tuple[list[str], Fields, Fields]:
     return [name for name in spec.required if name not in named], named, options
 
 
-async def _bound(arg: Any, value: Any, store: ResourceStore) -> Any:
-    """The value of an argument; a file is written to the directory of the store."""
+async def bind(arg: Arg, value: Any, store: ResourceStore) -> Any:
+    """The value of an argument; a file is written to the directory of the store.
+
+    Raises:
+        BadInputError: it is of another kind, a path or a URL.
+        InputError: a file exceeds a limit of the settings.
+        OSError: a file cannot be written.
+    """
     if arg.kind not in MEDIA:
         texts = value if arg.many and isinstance(value, list) else [value]
         if (arg.many or arg.kind == "text") and not all(isinstance(text, str) for text in texts):
-            raise errors.BadInputError(f"{arg.name} must be text")
+            raise BadInputError(f"{arg.name} must be text")
         return texts if arg.many else value
+    if arg.many and isinstance(value, list):
+        return [await bind(arg, each, store) for each in value]
+    path = await asyncio.to_thread(_write, arg, value, store)
+    return await store.resolve(describe_file(path, path.name), arg.kind)
+
+
+def _write(arg: Arg, value: Any, store: ResourceStore) -> Path:
+    """The path of a file that was sent, as it is, as base64 or, for a table, as columns."""
+    new_path, limit = store.directory.new_path, store.settings.max_file_bytes
     try:
-        if isinstance(value, str):
-            _, value = await asyncio.to_thread(read_file_data, value, "", store.settings.max_file_bytes)
         if isinstance(value, dict):
-            write_table(path := store.directory.new_path(".csv"), value)
-        else:
-            mime = "text/csv" if arg.kind == "table" else ""
-            path = await asyncio.to_thread(store.directory.save_input, value, mime)
-    except (TypeError, ValueError, errors.InputError) as error:
-        raise errors.BadInputError(f"{arg.name} is base64 or columns, not a path or URL: {error}") from error
-    return await store.resolve(describe_file(path, arg.name), arg.kind)
+            write_table(path := new_path(".csv", arg.name), value)
+            return path
+        if isinstance(value, str):
+            named = _FILE_NAME.match(value)
+            mime, content = read_file_data(value, "", limit)
+            value = SentFile(content, mime, unquote(named[1]) if named else "")
+        name, mime = Path(value.name), value.mime or ("text/csv" if arg.kind == "table" else "")
+    except (TypeError, ValueError, AttributeError, InputError) as error:
+        raise BadInputError(f"{arg.name} is base64 or columns, not a path or URL: {error}") from error
+    if len(value.content) > limit:
+        raise InputError(f"{arg.name} has {len(value.content):,} bytes, more than {limit:,}")
+    path = new_path(name.suffix or detect_suffix(value.content, mime), name.stem or arg.name)
+    path.write_bytes(value.content)
+    return path
 
 
-def _response(spec: TaskSpec, top_k: int | None, output: Any, made: list[Resource]) -> Response:
+def write_result(result: Result, call: Call, folder: Path) -> Response:
+    """The whole result; paths are those of the call's folder, without its own."""
+    rows = [one.model_dump(mode="json") for one in result.resources]
+    for row, one in zip(rows, result.resources, strict=True):
+        if one.path is not None:
+            row["content"] = base64.b64encode(one.path.read_bytes()).decode()
+    text = json.dumps({"output": result.output, "resources": rows, "notes": call.notes})
+    return _json(text.replace(json.dumps(str(folder))[1:-1], folder.parent.name))
+
+
+def write_response(spec: TaskSpec, result: Result, top_k: int | None) -> Response:
     """A result in the shape of the task's specification."""
+    output, made = result
     first = made[0]
     if spec.name == "audio-to-audio":
-        output = [{"label": first.name, "content-type": first.mime, "blob": str(first.path)}]
+        output = [{"label": one.name, "content-type": one.mime, "blob": str(one.path)} for one in made]
     elif first.path and "data" not in spec.outputs:
         return Response(first.path.read_bytes(), media_type=first.mime)
     if isinstance(output, list):
@@ -147,5 +161,10 @@ def _response(spec: TaskSpec, top_k: int | None, output: Any, made: list[Resourc
     text = json.dumps([output] if is_text or spec.name == "text-classification" else output)
     text = text.replace('"similarity": ', '"score": ')  # embeddings do not give probabilities
     for path in (one.path for one in made if one.path):
-        text = text.replace(f'"{path}"', f'"{base64.b64encode(path.read_bytes()).decode()}"')
+        content = base64.b64encode(path.read_bytes()).decode()
+        text = text.replace(json.dumps(str(path)), f'"{content}"')
+    return _json(text)
+
+
+def _json(text: str) -> Response:
     return Response(text, media_type="application/json")

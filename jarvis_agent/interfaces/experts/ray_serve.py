@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -20,9 +21,8 @@ from ray import serve
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.config import RequestRouterConfig
 from ray.serve.exceptions import RayServeException
+from starlette.responses import Response
 
-from jarvis_agent.backends.experts.protocol import read_model, write_error
-from jarvis_agent.backends.experts.wire import write_line
 from jarvis_agent.core.errors import (
     ConfigError,
     ExpertError,
@@ -31,9 +31,11 @@ from jarvis_agent.core.errors import (
     describe_error,
 )
 from jarvis_agent.core.settings import ServerSettings, load_settings
-from jarvis_agent.core.types import Frozen
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate, Frozen
 from jarvis_agent.interfaces.experts.app import make_app
-from jarvis_agent.interfaces.experts.runner import REPORT_S, ExpertRunner
+from jarvis_agent.interfaces.experts.hub_api import InferenceRequest, read_fields
+from jarvis_agent.interfaces.experts.runner import ExpertRunner
 
 GB = 10**9
 SIZES_GB = (2, 4, 8, 16, 32)
@@ -89,17 +91,15 @@ class ExpertReplica:
         """Tell Ray Serve that the model is here. The pool loads it."""
         return model
 
-    async def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As ExpertRunner."""
+    async def answer(self, request: InferenceRequest) -> tuple[bytes, int, dict[str, str]]:
+        """As ExpertRunner: the body, status and headers."""
         await self._note_model(serve.get_multiplexed_model_id())
-        async for line in self._runner.answer(body):
-            yield line
+        response = await self._runner.answer(request)
+        return bytes(response.body), response.status_code, dict(response.headers)
 
 
 class ExpertIngress(ExpertRunner):
     """The application of one ingress replica, which passes calls to the replicas of their size class."""
-
-    here = False
 
     def __init__(self, sizes: Sequence[SizeClass], *handles: Any) -> None:
         """`handles`: the deployment of each size."""
@@ -118,53 +118,50 @@ class ExpertIngress(ExpertRunner):
         """The size classes. What their replicas have loaded is known to Ray Serve."""
         return {"loaded": [], "classes": [size.model_dump() for size in self._sizes]}
 
-    async def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """As ExpertRunner."""
+    async def _run(self, request: InferenceRequest, folder: Path) -> Response:
         response: Any = None
         try:
-            model = read_model(body)
-            on_gpu = "torch" in getattr(self.backends.get(model["backend"]), "needs", ())
-            size = choose_size([*self._sizes], model, on_gpu=on_gpu)
+            model, *_ = await self._find(request, await asyncio.to_thread(read_fields, request))
+            size = choose_size([*self._sizes], model, on_gpu=self._uses_torch(model))
             handle = self._sizes[size].options(
-                stream=True, method_name="answer", multiplexed_model_id=f"{model['id']}@{model['revision']}"
+                method_name="answer", multiplexed_model_id=f"{model.id}@{model.revision}"
             )
-            response, waits = handle.remote(body), f"{model['id']}: waits for a replica of {size.name}"
-            lines = aiter(response)
-            while True:
-                line = asyncio.ensure_future(anext(lines, None))
-                while not (await asyncio.wait([line], timeout=2 * REPORT_S))[0]:
-                    yield write_line(progress=[(str(model["id"]), waits)])
-                if (found := line.result()) is None:
-                    return
-                yield found
-        except Exception as error:
-            yield write_error("", explain_error(error))
+            response = handle.remote(request)
+            return Response(*await response)
+        except (RayError, RayServeException) as error:
+            raise explain_error(error) from error
         finally:
             if response is not None:
                 response.cancel()
 
+    def _uses_torch(self, model: Candidate) -> bool:
+        able = (
+            one
+            for one in self._backends.values()
+            if model.backend in (None, one.name) and one.mismatch(TASKS[model.task], model) is None
+        )
+        return "torch" in getattr(next(able, None), "needs", ())
 
-def choose_size(sizes: Sequence[SizeClass], model: Mapping[str, Any], *, on_gpu: bool) -> SizeClass:
-    """The smallest class for a model, as `read_model` returns it; one of unknown size gets the smallest.
+
+def choose_size(sizes: Sequence[SizeClass], model: Candidate, *, on_gpu: bool) -> SizeClass:
+    """The smallest class for a model; one of unknown size gets the smallest.
 
     Raises:
         OutOfMemoryError: it is too large for all.
     """
-    needed = 2 * (model["size"] or 0)
+    needed = 2 * (model.size or 0)
     fitting = [size for size in sizes if size.memory_gb * GB >= needed]
     if not fitting:
         named = ", ".join(f"{size.memory_gb:g} GB{' with a GPU' if size.gpus else ''}" for size in sizes)
         raise OutOfMemoryError(
-            f"{model['id']} needs {needed / GB:.1f} GB, twice its weights; the expert server has classes of "
+            f"{model.id} needs {needed / GB:.1f} GB, twice its weights; the expert server has classes of "
             f"{named}"
         )
     return min(fitting, key=lambda size: (bool(size.gpus) is not on_gpu, size.memory_gb))
 
 
-def explain_error(error: Exception) -> Exception:
+def explain_error(error: Exception) -> ExpertError:
     """An error of Ray as one of ours. What a lost replica or node causes is transient."""
-    if not isinstance(error, RayError | RayServeException):
-        return error
     lines = describe_error(error).strip().splitlines() or [""]  # below the traceback of another process
     what = re.sub(r"\x1b\[\d+m", "", lines[-1]).strip()
     if isinstance(error, RayTaskError):

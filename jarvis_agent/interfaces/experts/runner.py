@@ -1,136 +1,205 @@
-"""ExpertRunner: runs the calls that agents send, in this process.
+"""ExpertRunner: answers requests of the Hub's inference API with the local models of this process.
 
 runner = ExpertRunner(settings)
-async for line in runner.answer(body): ...       # lines of progress, then the reply
+response = await runner.answer(InferenceRequest("org/name", "object-detection", body))
 runner.models()                                   # what is loaded
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import copy_context
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any
+
+from huggingface_hub import constants
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
 
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.backends.experts.protocol import read_call, write_error, write_reply
-from jarvis_agent.backends.experts.wire import write_line
-from jarvis_agent.backends.jobs import Activity, activities
 from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.backends.pool import Key, ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
-from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.backends.remote import NODE, STATUSES
+from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.errors import (
+    AttemptTimeoutError,
+    BadInputError,
+    ExpertError,
+    InputError,
+    UnsupportedError,
+    describe_error,
+)
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.interfaces.common.path_filter import PathRedactor, machine_directories
-from jarvis_agent.media.run_directory import RunDirectory
+from jarvis_agent.core.tasks.registry import TASKS, find_task
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate, Task
+from jarvis_agent.interfaces.experts.hub_api import (
+    Fields,
+    InferenceRequest,
+    bind,
+    read_fields,
+    split_fields,
+    write_response,
+    write_result,
+)
+from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.selection.placement import place
+from jarvis_agent.selection.purpose import task_hints
+from jarvis_agent.selection.selector import Pin
+from jarvis_agent.selection.sources import default_sources
+from jarvis_agent.selection.sources.base import RemoteSource, ask_source, list_candidates
 
-REPORT_S = 1.0
-"""Seconds between lines of progress, which also show that the server is there."""
+_ALL = 1_000
+"""Most models of a source for a task."""
+
+_MODEL = re.compile(r"(?!.*\.\.)([^@]+)(?:@(\w[\w./-]*))?", re.ASCII)
+"""An id and a revision. The Hub's cache takes other revisions for folders elsewhere on this machine."""
 
 
 @contextmanager
 def call_folder() -> Iterator[Path]:
-    """A folder for the files of a call, within the block."""
-    with TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    """A folder for the files of a call, within the block. A thread that outlives it makes no further file."""
+    with TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as parent:
+        (folder := Path(parent, "call")).mkdir()
+        try:
+            yield folder
+        finally:
+            with suppress(OSError):
+                folder.rename(Path(parent, "ended"))
 
 
 class ExpertRunner:
-    """The local backends, and the pool, of this process.
-
-    `here`: whether models run in this process.
-    """
-
-    here: ClassVar[bool] = True
+    """The local backends, the sources that tell their models, and the pool of this process."""
 
     def __init__(
         self, settings: Settings, backends: Iterable[Backend | Factory] | None = None, node: str = ""
     ) -> None:
-        """`settings` limit what callers may ask for; replies name `node`; `backends` as for an agent."""
-        self.settings = settings.model_copy(update={"experts": "none"})
+        """`settings` limit every call; responses name `node`; `backends` as for an agent."""
+        local = {"experts": "none", "policy": "local-only", "policies": {}}
+        self.settings = settings.model_copy(update=local)
         self._pool = ModelPool(settings.memory_limit)
         made = make_backends(self.settings, self._pool, backends)
-        self.backends = {one.name: one for one in made if isinstance(one, LocalBackend)}
+        self._backends = {one.name: one for one in made if isinstance(one, LocalBackend)}
+        self._sources = default_sources(self.settings)
         self._node = node
-        self._seen: dict[Key, dict[str, Any]] = {}
-        nowhere = Path("/nowhere")
-        self.redactor = PathRedactor(nowhere, nowhere, machine_directories(settings))
+        self._rows: dict[Key, dict[str, Any]] = {}
 
     def models(self) -> dict[str, Any]:
         """What is "loaded", each model with its bytes and calls, and the bytes by device; plain JSON."""
-        loaded = [
-            {**self._seen[key], "bytes": size} for key, size in self._pool.loaded.items() if key in self._seen
-        ]
+        sizes = self._pool.loaded
+        loaded = [{**row, "bytes": sizes[key]} for key, row in self._rows.items() if key in sizes]
         return {"loaded": loaded, "memory": self._pool.used, "memory_limit": self.settings.memory_limit}
 
     async def close(self) -> None:
         """Free the models."""
         await self._pool.close()
 
-    async def answer(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """Run a call, or load its model before it comes: lines of progress, then the reply.
+    async def answer(self, request: InferenceRequest) -> Response:
+        """The response to a request; an error is {"error": "…"}. Cancelling it cancels the call."""
+        seconds = self.settings.task_timeout
+        with call_folder() as folder:
+            try:
+                async with asyncio.timeout(seconds):
+                    response = await self._run(request, folder)
+            except TimeoutError:
+                response = self._refusal(AttemptTimeoutError(f"no answer within {seconds:g} s"), folder)
+            except Exception as error:
+                response = self._refusal(error, folder)
+        if self._node:
+            response.headers[NODE] = self._node
+        return response
 
-        Closing the iterator cancels the call, and ends the reservation.
-        """
-        shown: list[Activity] = []
-        context = copy_context()
-        context.run(activities.set, shown)
-        task = asyncio.create_task(self._reply(body), context=context)
-        try:
-            while not (await asyncio.wait([task], timeout=REPORT_S))[0]:
-                yield write_line(progress=[(one.model, str(one)) for one in list(shown)])
-            yield task.result()
-        finally:
-            task.cancel()
+    def _refusal(self, error: Exception, folder: Path) -> Response:
+        if isinstance(error, HTTPException):
+            return JSONResponse({"error": error.detail}, error.status_code)
+        message = describe_error(error).replace(f"{folder}{os.sep}", "")
+        for private in _private_places(self.settings):
+            message = message.replace(private, "…")
+        status = next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
+        return JSONResponse({"error": message}, status)
 
-    async def _reply(self, body: bytes) -> bytes:
-        try:
-            with call_folder() as folder:
-                backend, call, depth = await asyncio.to_thread(self._read, body, folder)
-                if depth is not None:
-                    return await self._load(backend, call, depth)
-                raw = await self.call(backend, call)
-                return await asyncio.to_thread(write_reply, self._node, raw=raw, notes=call.notes)
-        except Exception as error:
-            return write_error(self._node, error, self.redactor.clean)
-
-    def _read(self, body: bytes, folder: Path) -> tuple[LocalBackend, Call, int | None]:
-        """The call and the backend that runs it. Blocks; its files are written to a folder."""
-        call, depth = read_call(body, RunDirectory(self.settings, folder).new_path, self.settings)
-        backend = self.backends.get(call.candidate.backend or "")
-        if backend is None:
-            raise UnsupportedError(f"the expert server has no backend {call.candidate.backend!r}")
-        if reason := backend.unsupported_reason(call.spec, call.candidate):
-            raise UnsupportedError(f"the expert server cannot run {call.candidate.id}: {reason}")
-        return backend, call, depth
-
-    async def call(self, backend: LocalBackend, call: Call) -> Any:
-        """The raw output of a call. Raises as `Backend.run`."""
-        row = self._row(backend, call)
-        async with circuit_breaker.shared.call((backend.name, call.candidate.id)):
+    async def _run(self, request: InferenceRequest, folder: Path) -> Response:
+        fields = await asyncio.to_thread(read_fields, request)
+        model, named, options = await self._find(request, fields)
+        spec = TASKS[model.task]
+        placed = place(model, spec, [*self._backends.values()], self.settings)
+        if isinstance(placed, str):
+            raise UnsupportedError(f"the expert server cannot run {model.id}: {placed}")
+        model = placed.primary
+        backend = self._backends[model.backend or ""]
+        returns_files = options.pop("return_files", False)
+        top_k = options.pop("top_k", None) if "data" in spec.outputs else None
+        settings = self.settings.model_copy(update={"seed": options.pop("seed", self.settings.seed)})
+        if wrong := [name for name in ("top_k", "seed") if type(fields.get(name, 0)) is not int]:
+            raise BadInputError(f"{wrong[0]} must be a whole number")
+        metadata = {**model.metadata, "options": {**(model.metadata.get("options") or {}), **options}}
+        store = ResourceStore(settings, directory=folder)
+        inputs = {name: await bind(arg, named[name], store) for name in named if (arg := spec.arg(name))}
+        call = Call(
+            spec,
+            model.model_copy(update={"metadata": metadata}),
+            inputs,
+            store.directory.new_path,
+            settings,
+            task_hints(Task(task=spec.name, id=0, args={"text": inputs.get("text")}), RunContext(request="")),
+        )
+        async with circuit_breaker.shared.call((backend.name, model.id)):
             raw = await backend.run(call)
-        row["calls"] += 1
-        return raw
+        self._count(backend, spec, model, 1)
+        return await asyncio.to_thread(_respond, raw, call, folder if returns_files else None, top_k)
 
-    def _row(self, backend: LocalBackend, call: Call) -> dict[str, Any]:
-        row = {"model": call.candidate.id, "backend": backend.name, "calls": 0}
-        return self._seen.setdefault(backend.pool_key(call.spec, call.candidate, call.settings), row)
+    async def _find(self, request: InferenceRequest, fields: Fields) -> tuple[Candidate, Fields, Fields]:
+        """The model for the task that fits the fields best; its arguments and options."""
+        named, task = _MODEL.fullmatch(request.model), find_task(request.task)
+        specs = [task] if task else [] if request.task else [*TASKS.values()]
+        known = await self._known(Pin(named[1], named[2]), specs) if named else []
+        if not known:
+            what = f" for {request.task[:80]}" if request.task else ""
+            raise HTTPException(404, f"this server has no model {request.model[:200]}{what}")
+        fits = [(one, *split_fields(TASKS[one.task], fields)) for one in known]
+        model, missing, arguments, options = min(fits, key=lambda fit: (bool(fit[1]), len(fit[3])))
+        if missing:
+            raise BadInputError(f"{model.task} by {model.id} needs {', '.join(missing)}")
+        return model, arguments, options
 
-    async def _load(self, backend: LocalBackend, call: Call, depth: int) -> bytes:
-        self._row(backend, call)
-        loop, loaded = asyncio.get_running_loop(), asyncio.Event()
+    async def _known(self, pin: Pin, specs: Sequence[TaskSpec]) -> list[Candidate]:
+        """The models of an id on this machine; for a single task, otherwise the one of the Hub."""
+        here = [one for one in self._sources if not isinstance(one, RemoteSource)]
+        lists = [await list_candidates(one, spec, _ALL, self.settings) for spec in specs for one in here]
+        known = [one for listed in lists for one in listed if one.id.lower() == pin.id.lower()]
+        for source in self._sources:
+            if isinstance(source, RemoteSource) and not known and len(specs) == 1:
+                look = source.find(specs[0], pin.id, pin.revision)
+                known += filter(None, [await ask_source(source, look, self.settings)])
+        return [pin.at_revision(one) for one in known]
 
-        def notify(what: str) -> None:
-            if what == "loaded":
-                loop.call_soon_threadsafe(loaded.set)
+    def _count(self, backend: LocalBackend, spec: TaskSpec, model: Candidate, calls: int) -> None:
+        """Count the calls of the models that are loaded."""
+        key, loaded = backend.pool_key(spec, model, self.settings), self._pool.loaded
+        row = self._rows.setdefault(key, {"model": model.id, "backend": backend.name, "calls": 0})
+        row["calls"] += calls
+        self._rows = {key: row for key, row in self._rows.items() if key in loaded}
 
-        release = backend.prepare(call.spec, call.candidate, call.settings, depth, notify)
-        try:
-            await loaded.wait()
-        finally:
-            release()
-        return write_reply(self._node)
+
+def _respond(raw: Any, call: Call, folder: Path | None, top_k: int | None) -> Response:
+    """The adapted output; with the folder of the call, the whole result. Blocks."""
+    try:
+        result = adapt(call.spec, raw, call)
+    except InputError as error:  # no file of the request is at fault: none can be written
+        raise ExpertError(str(error)) from error
+    return write_result(result, call, folder) if folder else write_response(call.spec, result, top_k)
+
+
+def _private_places(settings: Settings) -> list[str]:
+    """The directories that errors may name, the longest first."""
+    places = {constants.HF_HUB_CACHE, sys.prefix, str(Path.cwd()), str(Path("~").expanduser())}
+    places |= {str(settings.models_file.parent)} if settings.models_file else set()
+    return sorted((place for place in places if len(place) > 1), key=len, reverse=True)

@@ -1,1 +1,0 @@
-"""Local models in another process, behind HTTP: the server of `jarvis experts`."""
