@@ -9,7 +9,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.runnables import Runnable
@@ -110,13 +109,11 @@ class PipelineStages:
         policy = options.get("policy") or settings.policy
         if settings.policy.endswith("-only") and policy != settings.policy:
             raise InputError(f"the policy {policy!r} is not possible here: the agent has {settings.policy!r}")
-        paths = [name for name in pins.values() if name.startswith(("/", ".", "~")) or Path(name).exists()]
-        if paths and not settings.allow_request_paths:
-            raise InputError(f"the model {paths[0]!r} is a path; name it by its id on the Hub")
         budget = settings.budget.lowered(options.get("budget") or Budget())
         settings = settings.model_copy(update={"policy": policy, "budget": budget})
         try:
-            registry = self.registry.with_settings(settings).with_pins(pins)
+            registry = self.registry.with_settings(settings)
+            registry = registry.with_pins(pins, paths=settings.allow_request_paths)
         except ConfigError as error:
             raise InputError(str(error)) from error
         return replace(self, settings=settings, registry=registry)

@@ -124,10 +124,10 @@ class ModelRegistry:
         twin.settings, twin.selector = settings, self.selector.with_settings(settings)
         return twin
 
-    def with_pins(self, pins: Mapping[str, str]) -> Self:
+    def with_pins(self, pins: Mapping[str, str], *, paths: bool = True) -> Self:
         """Return a copy with these pins beside its own. It shares models with this one, which is closed."""
         twin = copy.copy(self)
-        twin.selector = self.selector.with_pins(pins)
+        twin.selector = self.selector.with_pins(pins, paths=paths)
         return twin
 
     async def available_tasks(self) -> Mapping[str, TaskSpec]:

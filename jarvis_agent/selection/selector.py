@@ -113,10 +113,10 @@ class ModelSelector:
             twin._chain = None
         return twin
 
-    def with_pins(self, pins: Mapping[str, str]) -> Self:
-        """Return a copy with these pins beside its own."""
+    def with_pins(self, pins: Mapping[str, str], *, paths: bool = True) -> Self:
+        """Return a copy with these pins beside its own; without `paths`, all are ids of the Hub."""
         twin = copy.copy(self)
-        twin.pins = {**self.pins, **read_pins(pins)}
+        twin.pins = {**self.pins, **read_pins(pins, paths=paths)}
         return twin
 
     async def select(self, task: Task, spec: TaskSpec, context: RunContext) -> Selection:
@@ -409,13 +409,27 @@ class Pin:
         return candidate.model_copy(update={"revision": self.revision, **location})
 
 
-def read_pins(pins: Mapping[str, str]) -> dict[str, Pin]:
-    """Return the pins by the canonical name of their task.
+def read_pins(pins: Mapping[str, str], *, paths: bool = True) -> dict[str, Pin]:
+    """Return the pins by the canonical name of their task; without `paths`, all are ids of the Hub.
 
     Raises:
-        ConfigError: a task is unknown, or a path does not exist.
+        ConfigError: a task is unknown, a path does not exist, or an id has another form.
     """
-    return {known_task(name).name: _read_pin(text) for name, text in pins.items()}
+    read = _read_pin if paths else _read_hub_id
+    return {known_task(name).name: read(text) for name, text in pins.items()}
+
+
+def _read_hub_id(text: str) -> Pin:
+    """A pin of a client: it is never looked up as a path, whose existence the client would learn."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    name, _, revision = text.partition("@")
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise ConfigError(f"{text!r} is no id of a model on the Hub, such as 'org/name'") from error
+    return Pin(name, revision or None)
 
 
 def _read_pin(text: str) -> Pin:

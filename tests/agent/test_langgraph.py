@@ -144,7 +144,7 @@ def test_a_client_cannot_choose_more_than_the_agent_allows() -> None:
         ({"policy": "hosted-first"}, "'hosted-first' is not possible here: the agent has 'local-only'"),
         ({"policy": "anywhere"}, "policy: Input should be 'local-first'"),
         ({"content": "pictures"}, "content: Input should be 'text'"),
-        ({"models": {"image-to-text": "/etc"}}, "is a path"),
+        ({"models": {"image-to-text": "/etc"}}, "no id of a model on the Hub"),
         ({"models": {"sing": "org/model"}}, "sing"),
     ]
     for context, problem in contexts:

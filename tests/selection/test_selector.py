@@ -301,6 +301,18 @@ def test_pins_are_parsed_once_and_errors_are_immediate() -> None:
         read_pins({"object-detektion": "a/b"})
 
 
+def test_a_pin_that_may_be_no_path_is_not_looked_up_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "org" / "name").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert read_pins({DETECTION: "org/name"})[DETECTION].path == Path("org/name")
+    assert read_pins({DETECTION: "org/name@v1"}, paths=False) == {DETECTION: Pin("org/name", "v1")}
+    for text in (str(tmp_path), "./org", "org/name/", "org/../org", "~/x", "space:org/name", "", "a b/c"):
+        with pytest.raises(ConfigError, match="no id of a model on the Hub"):
+            read_pins({DETECTION: text}, paths=False)
+
+
 def test_a_pinned_revision_is_local_only_if_it_is_downloaded() -> None:
     revisions = {"revisions": {"v1": "/v1"}}
     cached = model("a/b", local=True, path=Path("/main"), revision="abc", metadata=revisions)
