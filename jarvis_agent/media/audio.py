@@ -169,11 +169,16 @@ def _decode_by_av(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], in
 
 def write_audio(path: Path, samples: Any, rate: int) -> float:
     """Write mono samples in [-1, 1], shape (n,) or (1, n), as a 16-bit WAV file; return its seconds."""
+    pcm = to_pcm(samples)
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, rate, 0, "NONE", ""))
+        file.writeframes(pcm)
+    return len(pcm) / 2 / rate
+
+
+def to_pcm(samples: Any) -> bytes:
+    """Mono samples in [-1, 1] as numbers of 16 bits, little endian."""
     import numpy as np
 
     mono = np.asarray(samples, dtype=np.float32).reshape(-1)
-    pcm = (np.nan_to_num(mono).clip(-1, 1) * 32767).astype("<i2")
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, rate, 0, "NONE", ""))
-        file.writeframes(pcm.tobytes())
-    return len(mono) / rate
+    return (np.nan_to_num(mono).clip(-1, 1) * 32767).astype("<i2").tobytes()

@@ -287,7 +287,7 @@ def test_every_error_under_v1_has_openais_form(live: Live, tmp_path: Path) -> No
     keyed = create_app(agent_of(tmp_path, {"plan": "[]"}), ServerSettings(api_keys=["secret-key-1"]))
     with TestClient(keyed) as client, httpx.Client(base_url=live.url) as open_client:
         answers: dict[int, Any] = {
-            404: open_client.post("/v1/embeddings", json={}),
+            404: open_client.post("/v1/responses", json={}),
             405: open_client.get("/v1/chat/completions"),
             413: open_client.post("/v1/chat/completions", content=b"x" * 1_000_000),
             400: open_client.post("/v1/chat/completions", content=b"{"),
@@ -299,7 +299,7 @@ def test_every_error_under_v1_has_openais_form(live: Live, tmp_path: Path) -> No
         assert (answer.status_code, error["type"]) == (status, "invalid_request_error")
         assert error.keys() == {"message", "type", "param", "code"}
         assert error["message"]
-    assert "POST /v1/embeddings" in answers[404].json()["error"]["message"]
+    assert "POST /v1/responses" in answers[404].json()["error"]["message"]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -43,6 +43,8 @@ MAX_JSON_BYTES = 32_000_000
 FORM_BYTES = 64 * 1024
 """Bytes of a body besides its file."""
 
+_UPLOADS = frozenset({"/files", "/v1/audio/transcriptions"})
+
 _MAX_JSON_VALUES = 50_000
 """Numbers, texts, lists and objects in JSON that are checked within a second."""
 _MAX_JSON_DEPTH = 100
@@ -91,12 +93,14 @@ class RunLimits:
 
 
 async def _count(request: Request) -> int:
-    """The runs that a request starts: a batch of LangServe's has several."""
-    if not request.url.path.endswith("/batch"):
+    """The runs that a request starts: a batch of LangServe's has several, and so have several pictures."""
+    field = {"batch": "inputs", "generations": "n"}.get(request.url.path.rpartition("/")[2])
+    if field is None:
         return 1
     body = await request.json()
-    inputs = body.get("inputs") if isinstance(body, dict) else None
-    return len(inputs) if isinstance(inputs, list) and inputs else 1
+    runs = body.get(field) if isinstance(body, dict) else None
+    count = len(runs) if isinstance(runs, list) else runs
+    return count if isinstance(count, int) and count > 0 else 1
 
 
 def _too_many(limit: str, seconds: float) -> HTTPException:
@@ -131,7 +135,7 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        is_upload = scope["path"].removeprefix(scope.get("root_path", "")) == "/files"
+        is_upload = scope["path"].removeprefix(scope.get("root_path", "")) in _UPLOADS
         limit = self._upload if is_upload else self._json
         length = Headers(scope=scope).get("content-length", "")
         if length.isdecimal() and int(length) > limit:

@@ -14,6 +14,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sized
 from contextlib import aclosing
 from time import perf_counter
+from typing import TypeVar
 
 from fastapi import APIRouter, Response
 from langchain_core.messages import ToolMessage
@@ -30,8 +31,11 @@ from prometheus_client import (
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.types import TaskResult
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.selection.model_registry import loaded_models
+
+_Called = TypeVar("_Called", ToolMessage, TaskResult)
 
 _SECONDS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
 """Upper bounds of the buckets of durations."""
@@ -121,13 +125,13 @@ async def observe_run(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Eve
         _MODELS.set(len(loaded_models()))
 
 
-async def observe_call(task: str, call: Awaitable[ToolMessage]) -> ToolMessage:
+async def observe_call(task: str, call: Awaitable[_Called]) -> _Called:
     """Await a call of a task outside a run, and count it."""
     status, began = "cancelled", perf_counter()
     try:
-        message = await call
-        status = "ok" if message.status == "success" else "failed"
-        return message
+        called = await call
+        status = "ok" if called.status in ("ok", "success") else "failed"
+        return called
     except Exception:
         status = "failed"
         raise

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse
@@ -84,6 +85,20 @@ def save_upload(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return Upload(name=f"{folder.name}/{name}", kind=kind, mime=mime, size=size)
+
+
+async def receive_upload(directory: Path, file: UploadFile, max_bytes: int, max_stored: int) -> Upload:
+    """Store the file of a form as `save_upload` does.
+
+    Raises:
+        InputError: it cannot be used.
+        HTTPException: 507, there is no room for it.
+    """
+    name, size = file.filename or "", file.size or 0
+    try:
+        return await asyncio.to_thread(save_upload, directory, name, file.file, size, max_bytes, max_stored)
+    except OSError as error:
+        raise HTTPException(507, f"the file could not be stored: {error.strerror or error}") from error
 
 
 def stored_bytes(directory: Path) -> int:

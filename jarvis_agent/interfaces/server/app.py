@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, File, HTTPException, Request, UploadFile
+from fastapi import APIRouter, Depends, FastAPI, File, Request, UploadFile
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from fastapi.security import HTTPBearer
 from langchain_core.runnables import RunnableConfig, RunnableLambda
@@ -32,11 +32,12 @@ from jarvis_agent.interfaces.common.uploads_and_outputs import (
     Upload,
     delete_expired,
     output_response,
-    save_upload,
+    receive_upload,
 )
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
 from jarvis_agent.interfaces.server.openai_api import openai_routes
+from jarvis_agent.interfaces.server.openai_tasks import openai_task_routes
 from jarvis_agent.interfaces.server.runs import StartedRuns
 from jarvis_agent.interfaces.server.runs_api import claim_thread
 from jarvis_agent.interfaces.server.runs_api import router as runs_router
@@ -95,7 +96,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, prefix: str = "") -> Fa
     app.include_router(_agent_routes(app, workspaces, limits))
     app.include_router(runs_router)
     app.include_router(_file_routes(workspaces, settings.max_file_bytes, server.max_upload_bytes))
-    stateless = [tool_routes(workspaces)]
+    stateless = [tool_routes(workspaces), openai_task_routes(workspaces, server.max_upload_bytes)]
     if not agent.approve:  # A plan cannot be approved there.
         stateless.append(openai_routes(workspaces))
     for router in stateless:
@@ -156,11 +157,7 @@ def _file_routes(workspaces: Mapping[str, Workspace], max_bytes: int, max_stored
     @router.post("/files", status_code=201)
     async def upload(request: Request, file: Annotated[UploadFile, File()]) -> Upload:
         """Store a file. A request refers to it in `files` by the name that is returned."""
-        uploads, name, size = workspaces[request.state.owner].uploads, file.filename or "", file.size or 0
-        try:
-            return await asyncio.to_thread(save_upload, uploads, name, file.file, size, max_bytes, max_stored)
-        except OSError as error:
-            raise HTTPException(507, f"the file could not be stored: {error.strerror or error}") from error
+        return await receive_upload(workspaces[request.state.owner].uploads, file, max_bytes, max_stored)
 
     @router.get("/outputs/{run}/{name}")
     async def output(request: Request, run: str, name: str) -> FileResponse:

@@ -17,9 +17,9 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -41,11 +41,19 @@ from jarvis_agent.interfaces.server.workspaces import Workspace
 from jarvis_agent.response.markdown import lines_with_markup, to_markdown
 
 MODEL = "jarvis"
-"""The only model."""
+"""The only model that chats."""
+
+_ARCHITECTURE = {
+    "input_modalities": ["text", "image", "audio", "video", "file"],
+    "output_modalities": ["text"],
+}
+"""What a request may hold, in the form of OpenRouter's models."""
 
 _STATUS_WAIT_S = 5.0
 
 _logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 
 class ChatCompletionRequest(BaseModel):
@@ -57,7 +65,7 @@ class ChatCompletionRequest(BaseModel):
     stream_options: dict[str, Any] | None = None
 
 
-class _OpenAIRoute(APIRoute):
+class OpenAIRoute(APIRoute):
     """A route whose errors have OpenAI's shape."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -67,7 +75,7 @@ class _OpenAIRoute(APIRoute):
             try:
                 return await handle(request)
             except Exception as error:
-                status, content = _describe(error)
+                status, content = openai_error_of(error)
                 # A client that sends a failed request again would start the whole run again.
                 headers = {"x-should-retry": "true" if status == 429 else "false"}
                 return JSONResponse(content, status, headers | dict(getattr(error, "headers", None) or {}))
@@ -75,20 +83,23 @@ class _OpenAIRoute(APIRoute):
         return reporting
 
 
-def _describe(error: Exception) -> tuple[int, dict[str, Any]]:
+def openai_error_of(error: Exception) -> tuple[int, dict[str, Any]]:
     """The HTTP status of an error, and its JSON. What is not the client's business is only logged."""
     param: str | None = None
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         param = ".".join(map(str, first["loc"][1:])) or None
-        status, message = 400, f"{param or ''}: {first['msg']}".removeprefix(": ")
+        status, message = (
+            400,
+            f"{param or ''}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": "),
+        )
     elif isinstance(error, HTTPException):
         status, message = error.status_code, str(error.detail)
     elif isinstance(error, tuple(STATUSES)):
         status, message = describe_error(error)
         status = 400 if status == 422 else status
     else:
-        _logger.error("a chat completion failed", exc_info=error)
+        _logger.error("a request of OpenAI's API failed", exc_info=error)
         status, message = 500, "Internal Server Error"
     code = {404: "model_not_found", 429: "rate_limit_exceeded"}.get(status, "")
     return status, openai_error(status, message, code, param)
@@ -107,13 +118,13 @@ def _usage(run: Run) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-async def _first_event(request: Request, events: AsyncGenerator[Event, None]) -> asyncio.Task[Event]:
-    """Wait for the first event, which comes after the files are read, for a while.
+async def start_stream(request: Request, work: Awaitable[_T]) -> asyncio.Future[_T]:
+    """Start the work before a stream, and wait for it for a while.
 
-    An error until then has an HTTP status of its own. Later, the client waits for the event in the stream,
+    An error until then has an HTTP status of its own. Later, the client waits for the work in the stream,
     whose first bytes and comments keep proxies from giving up.
     """
-    first = asyncio.ensure_future(anext(events))
+    first = asyncio.ensure_future(work)
     try:
         await unless_disconnected(request, asyncio.wait([first], timeout=_STATUS_WAIT_S))
         if first.done():
@@ -125,7 +136,7 @@ async def _first_event(request: Request, events: AsyncGenerator[Event, None]) ->
 
 
 async def _stream(
-    first: asyncio.Task[Event], events: AsyncGenerator[Event, None], urls: FileUrls, *, with_usage: bool
+    first: asyncio.Future[Event], events: AsyncGenerator[Event, None], urls: FileUrls, *, with_usage: bool
 ) -> AsyncIterator[str]:
     """The data of the server-sent events of a run; an error ends them, without "[DONE]"."""
     head, answered, results, line = _head("chat.completion.chunk"), False, list[TaskResult](), ""
@@ -163,30 +174,41 @@ async def _stream(
             yield json.dumps({**head, "choices": [], "usage": _usage(event.run)})
         yield "[DONE]"
     except Exception as error:
-        yield json.dumps(_describe(error)[1])
+        yield json.dumps(openai_error_of(error)[1])
+
+
+def _check_name(model: str) -> None:
+    if model != MODEL:
+        raise HTTPException(404, f"there is no model {model[:100]!r}; use {MODEL!r}")
 
 
 def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
     """Return the routes below `/v1`. Their agents may read uploads and files of earlier runs."""
-    router = APIRouter(prefix="/v1", tags=["openai"], route_class=_OpenAIRoute)
-    model = {"id": MODEL, "object": "model", "created": int(time.time()), "owned_by": MODEL}
+    router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+    about = {"object": "model", "created": int(time.time()), "owned_by": MODEL}
+    model = {"id": MODEL, **about, "architecture": _ARCHITECTURE}
 
     @router.get("/models")
     async def models() -> dict[str, Any]:
         """List the only model."""
         return {"object": "list", "data": [model]}
 
+    @router.get("/models/{name:path}")
+    async def model_of_name(name: str) -> dict[str, Any]:
+        """Return the only model."""
+        _check_name(name)
+        return model
+
     @router.post("/chat/completions", response_model=None)
     async def complete(body: ChatCompletionRequest, request: Request) -> Response | dict[str, Any]:
         """Run the last message of the user; with `stream`, as server-sent events."""
-        if body.model != MODEL:
-            raise HTTPException(404, f"there is no model {body.model[:100]!r}; use {MODEL!r}")
+        _check_name(body.model)
         workspace = workspaces[request.state.owner]
         agent, urls = workspace.stateless, FileUrls(workspace.runs, request)
         asked = AgentRequest.of({"messages": to_paths(body.messages, workspace.runs, origin_of(request))})
         if body.stream:
             events = agent.events(asked)
-            first = await _first_event(request, events)
+            first = await start_stream(request, anext(events))  # it comes after the files are read
             with_usage = bool((body.stream_options or {}).get("include_usage"))
             return EventSourceResponse(_stream(first, events, urls, with_usage=with_usage), sep="\n")
         run = await unless_disconnected(request, agent.ainvoke(asked))

@@ -1,0 +1,334 @@
+"""OpenAI's routes for recordings, speech, vectors and pictures: each call is one task, without a plan.
+
+    client.audio.transcriptions.create(model="auto", file=file)           # automatic-speech-recognition
+    client.audio.speech.create(model="tts-1", voice="alloy", input="…")    # text-to-speech
+    client.embeddings.create(model="org/name", input=["…", "…"])           # feature-extraction
+    client.images.generate(model="auto", prompt="…")                       # text-to-image
+
+"auto", and the names of OpenAI's models, which programs send unasked, leave the choice to the selection;
+"org/name" is that model of the Hub. A reply names the model that was used in its header `openai-model`, and
+as `model` in its JSON. A text is taken as it is written, even if it is the name of a file or a URL.
+
+Source: https://platform.openai.com/docs/api-reference/audio
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import html
+import json
+import re
+import shutil
+import struct
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, File, Form, Request, Response, UploadFile
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field, field_validator
+from sse_starlette import EventSourceResponse
+from starlette.exceptions import HTTPException
+
+from jarvis_agent.core.concurrency import StageTimeoutError, gather_limited, run_with_timeout
+from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.errors import BadInputError, ConfigError, DeadlineError, InputError, NoCandidateError
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Resource, Task, TaskResult
+from jarvis_agent.execution.fallback import HFTaskRunner
+from jarvis_agent.execution.inputs import TaskCall
+from jarvis_agent.interfaces.common.disconnect import unless_disconnected
+from jarvis_agent.interfaces.common.metrics import observe_call
+from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls, receive_upload
+from jarvis_agent.interfaces.server.openai_api import MODEL, OpenAIRoute, openai_error_of, start_stream
+from jarvis_agent.interfaces.server.workspaces import Workspace
+from jarvis_agent.media.access import describe_file
+from jarvis_agent.media.audio import probe_audio, read_audio, to_pcm
+from jarvis_agent.media.run_directory import RunDirectory
+from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.media.video import opened, write_sound
+
+AUTO = "auto"
+MAX_TEXTS = 2048
+"""Texts of one request for embeddings, as with OpenAI."""
+
+_SELECTED = re.compile(rf"{AUTO}|{MODEL}|(whisper|tts|gpt|chatgpt|dall-e|text-embedding)-[\w.-]+")
+"""Names that leave the choice to the selection."""
+
+_SOUNDS = {
+    "mp3": ("mp3", "audio/mpeg"),
+    "opus": ("ogg", "audio/ogg"),
+    "flac": ("flac", "audio/flac"),
+    "wav": ("wav", "audio/wav"),
+    "pcm": ("", "audio/pcm"),
+}
+"""The formats of speech: the ending of a file, and the media type."""
+
+_PCM_RATE = 24_000
+"""Hz of speech without a header, in which OpenAI sends 16-bit mono."""
+
+_TEXTS = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
+"""The media types of transcripts that are no JSON."""
+
+_REFUSED = (BadInputError.__name__, InputError.__name__)
+
+
+class SpeechRequest(BaseModel):
+    """The body of a request for speech; `voice`, `speed` and `instructions` are ignored."""
+
+    model: str
+    input: Annotated[str, Field(min_length=1)]
+    response_format: Literal["mp3", "opus", "flac", "wav", "pcm"] = "mp3"
+    stream_format: Literal["audio"] | None = None
+
+
+class EmbeddingRequest(BaseModel):
+    """The body of a request for embeddings."""
+
+    model: str
+    input: Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _as_texts(cls, value: Any) -> Any:
+        if isinstance(value, list) and value and isinstance(value[0], int | list):
+            raise ValueError(
+                "these are tokens of OpenAI's models; send texts; LangChain sends them with "
+                "check_embedding_ctx_length=False"
+            )
+        return [value] if isinstance(value, str) else value
+
+
+class ImageRequest(BaseModel):
+    """The body of a request for pictures; `size`, `quality` and `style` are ignored."""
+
+    model: str | None = None
+    prompt: Annotated[str, Field(min_length=1)]
+    n: Annotated[int, Field(ge=1, le=10)] | None = None
+    response_format: Literal["url", "b64_json"] | None = None
+    stream: Literal[False] | None = None
+
+
+async def run_task(
+    workspace: Workspace,
+    name: str,
+    model: str,
+    inputs: Sequence[Mapping[str, Any]],
+    folder: Path | None = None,
+) -> list[TaskResult]:
+    """Run a task outside of a plan, once for each of `inputs`, and write the files to `folder`.
+
+    Raises:
+        HTTPException: 404, there is no such model, or none here that does this task; 400 or 500, it failed.
+        DeadlineError: it took longer than a run may take.
+    """
+    stages = workspace.stateless.stages
+    settings, began = stages.settings, perf_counter()
+    runner = HFTaskRunner(TASKS[name], stages.registry) if stages.tools is None else stages.tools.get(name)
+    if not isinstance(runner, HFTaskRunner):
+        raise HTTPException(404, f"the agent of this server has no tool for {name}")
+    directory, context = RunDirectory(settings, folder), RunContext("", restricted=True)
+
+    async def run(call: TaskCall) -> TaskResult:
+        result = await observe_call(name, chosen.run(selection, call))
+        if result.status != "ok":
+            raise HTTPException(400 if result.failure in _REFUSED else 500, result.error)
+        return result
+
+    try:
+        chosen = _pinned(runner, model)
+        tasks = [Task(task=name, id=number) for number in range(len(inputs))]
+        selection = await chosen.select(tasks[0], context)
+        calls = [
+            TaskCall(
+                task,
+                bound,
+                context,
+                lambda suffix: directory.new_path(suffix, name),
+                lambda: perf_counter() - began,
+                settings,
+            )
+            for task, bound in zip(tasks, inputs, strict=True)
+        ]
+        work = gather_limited(run, calls, settings.max_parallel)
+        return await run_with_timeout(settings.run_timeout, work, name)
+    except (NoCandidateError, ConfigError) as error:
+        raise HTTPException(404, str(error)) from error
+    except StageTimeoutError as error:
+        raise DeadlineError(f"{name} did not end within {settings.run_timeout:g} s") from error
+    finally:
+        await asyncio.to_thread(directory.close)
+
+
+def _pinned(runner: HFTaskRunner, model: str) -> HFTaskRunner:
+    """The runner on the model that a client names. Raises HTTPException or ConfigError: there is none."""
+    if _SELECTED.fullmatch(model):
+        return runner
+    if "/" not in model or "@" in model:
+        raise HTTPException(404, f"there is no model {model[:100]!r}; use {AUTO!r}, or 'org/name' of the Hub")
+    return replace(runner, registry=runner.registry.with_pins({runner.spec.name: model}, paths=False))
+
+
+async def _transcribe(
+    workspace: Workspace, model: str, file: UploadFile, max_stored: int
+) -> tuple[TaskResult, float]:
+    """The transcript of an upload, which is deleted then, and the seconds of the recording."""
+    settings = workspace.stateless.settings
+    upload = await receive_upload(workspace.uploads, file, settings.max_file_bytes, max_stored)
+    path = workspace.uploads / upload.name
+    try:
+        described = await asyncio.to_thread(describe_file, path, upload.name)
+        audio = await ResourceStore(settings).resolve(described, "audio")
+        (result,) = await run_task(workspace, "automatic-speech-recognition", model, [{"audio": audio}])
+        return result, (await asyncio.to_thread(probe_audio, path)).duration
+    finally:
+        await asyncio.to_thread(shutil.rmtree, path.parent, ignore_errors=True)
+
+
+async def _transcript_events(work: asyncio.Future[tuple[TaskResult, float]]) -> AsyncIterator[str]:
+    """The data of the server-sent events of a transcript; no model here writes it in pieces."""
+    try:
+        try:
+            result, _ = await work
+        finally:  # The client may have gone before it ends.
+            work.cancel()
+            await asyncio.wait([work])
+        text = result.output["text"]
+        yield json.dumps({"type": "transcript.text.delta", "delta": text})
+        yield json.dumps({"type": "transcript.text.done", "text": text, "model": result.model})
+    except Exception as error:
+        yield json.dumps(openai_error_of(error)[1])
+
+
+def _segments(output: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]:
+    """The parts of a transcript with their times; one part, if the model tells no times."""
+    chunks = output.get("chunks") or [{"text": output["text"], "timestamp": [0.0, seconds]}]
+    parts = [
+        {
+            "start": start or 0.0,
+            "end": seconds if end is None else end,
+            "text": " ".join(chunk["text"].split()),
+        }
+        for chunk in chunks
+        for start, end in [chunk["timestamp"]]
+    ]
+    return [{"id": i, **part} for i, part in enumerate(sorted(parts, key=lambda part: part["start"]))]
+
+
+def _subtitles(segments: Sequence[Mapping[str, Any]], form: str) -> str:
+    """The parts as SubRip or WebVTT."""
+    mark, escape = (".", html.escape) if form == "vtt" else (",", str)
+    cues = [
+        f"{'' if form == 'vtt' else part['id'] + 1}\n{_clock(part['start'], mark)} --> "
+        f"{_clock(part['end'], mark)}\n{escape(part['text'])}\n"
+        for part in segments
+    ]
+    return "WEBVTT\n" + "".join(cues) if form == "vtt" else "\n".join(cues)
+
+
+def _clock(seconds: float, mark: str) -> str:
+    whole, thousandths = divmod(round(seconds * 1000), 1000)
+    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{mark}{thousandths:03}"
+
+
+def _encode_speech(speech: Resource, form: str, folder: Path) -> bytes:
+    """A recording in one of the formats of `_SOUNDS`. Blocks."""
+    assert speech.path is not None
+    ending, _ = _SOUNDS[form]
+    if not ending:
+        return to_pcm(read_audio(speech.path, _PCM_RATE)[0])
+    target = folder / f"speech.{ending}"
+    with opened(speech.path, "audio") as source:
+        write_sound(source, target)
+    return target.read_bytes()
+
+
+def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> APIRouter:
+    """Return the routes. `max_stored` is the limit of an owner's uploads in bytes."""
+    router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+
+    @router.post("/audio/transcriptions", response_model=None)
+    async def transcribe(
+        request: Request,
+        file: Annotated[UploadFile, File()],
+        model: Annotated[str, Form()],
+        response_format: Annotated[Literal["json", "text", "verbose_json", "srt", "vtt"], Form()] = "json",
+        language: Annotated[str, Form()] = "",
+        stream: Annotated[bool, Form()] = False,
+    ) -> Response:
+        """Write down a recording. `prompt` and `temperature` are ignored, `language` is only repeated."""
+        work = _transcribe(workspaces[request.state.owner], model, file, max_stored)
+        if stream:
+            return EventSourceResponse(_transcript_events(await start_stream(request, work)), sep="\n")
+        result, seconds = await unless_disconnected(request, work)
+        output, headers = result.output, _named(result)
+        segments = _segments(output, seconds)
+        if response_format in _TEXTS:
+            text = output["text"] if response_format == "text" else _subtitles(segments, response_format)
+            return Response(f"{text}\n", headers=headers, media_type=_TEXTS[response_format])
+        content = {"text": output["text"], "model": result.model}
+        if response_format == "verbose_json":
+            content |= {"task": "transcribe", "language": language, "duration": seconds, "segments": segments}
+        return JSONResponse(content, headers=headers)
+
+    @router.post("/audio/speech", response_model=None)
+    async def speak(body: SpeechRequest, request: Request) -> Response:
+        """Speak a text."""
+        with TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as name:
+            folder, workspace = Path(name), workspaces[request.state.owner]
+            work = run_task(workspace, "text-to-speech", body.model, [{"text": body.input}], folder)
+            (result,) = await unless_disconnected(request, work)
+            content = await asyncio.to_thread(
+                _encode_speech, result.resources[0], body.response_format, folder
+            )
+        return Response(content, headers=_named(result), media_type=_SOUNDS[body.response_format][1])
+
+    @router.post("/embeddings", response_model=None)
+    async def embed(body: EmbeddingRequest, request: Request) -> Response:
+        """Turn texts into vectors, all by the same model."""
+        inputs = [{"text": text} for text in body.input]
+        work = run_task(workspaces[request.state.owner], "feature-extraction", body.model, inputs)
+        results = await unless_disconnected(request, work)
+        if len(models := {result.model for result in results}) > 1:
+            raise HTTPException(503, f"a model failed for some texts; name one of {sorted(map(str, models))}")
+        vectors = [result.output for result in results]
+        if body.dimensions not in (None, len(vectors[0])):
+            raise HTTPException(400, f"dimensions: vectors of {results[0].model} have {len(vectors[0])}")
+        if body.encoding_format == "base64":
+            packed = [struct.pack(f"<{len(vector)}f", *vector) for vector in vectors]
+            vectors = [base64.b64encode(vector).decode() for vector in packed]
+        data = [{"object": "embedding", "index": i, "embedding": one} for i, one in enumerate(vectors)]
+        usage = {"prompt_tokens": 0, "total_tokens": 0}  # experts do not count them
+        content = {"object": "list", "data": data, "model": results[0].model, "usage": usage}
+        return JSONResponse(content, headers=_named(results[0]))
+
+    @router.post("/images/generations", response_model=None)
+    async def draw(body: ImageRequest, request: Request) -> Response:
+        """Make pictures of a text."""
+        workspace, model = workspaces[request.state.owner], body.model or AUTO
+        form = body.response_format or ("url" if model.startswith("dall-e") else "b64_json")
+        work = run_task(workspace, "text-to-image", model, [{"text": body.prompt}] * (body.n or 1))
+        results = await unless_disconnected(request, work)
+        paths = [path for result in results for path in result.paths()]
+        if form == "url":
+            urls = FileUrls(workspace.runs, request)
+            data = [{"url": urls.to_urls(str(path))} for path in paths]
+        else:
+            contents = [await asyncio.to_thread(path.read_bytes) for path in paths]
+            data = [{"b64_json": base64.b64encode(content).decode()} for content in contents]
+        content = {"created": int(time.time()), "data": data, "model": results[0].model}
+        return JSONResponse(content, headers=_named(results[0]))
+
+    return router
+
+
+def _named(result: TaskResult) -> dict[str, str]:
+    """The header with the name of the model that was used."""
+    return {"openai-model": str(result.model)}
