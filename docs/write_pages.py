@@ -70,7 +70,7 @@ _TASKS = """\
 
 The task types of a plan, and the backends that run them. A task without a local model can run on a hosted
 model, on your own server, or in a Gradio Space. [Selection](selection.md) explains how models are found,
-[Add a model](custom-model.md) how to register your own.
+[Add a model](extending.md#add-a-model) how to register your own.
 
 | backend | runs | requires |
 |---|---|---|
@@ -252,8 +252,8 @@ _PROMPTS = """\
 # Prompts
 
 Each prompt of the default set, filled in for one request, as a model with a long window reads it. Only four
-of the [task types](tasks.md) are listed here. [Change the prompts](custom-prompts.md) tells how to replace
-one. `---` stands between the system message and the user message.
+of the [task types](tasks.md) are listed here. `---` stands between the system message and the user message.
+[Change the prompts](chains.md#change-the-prompts) tells how to replace one.
 
 `python docs/write_pages.py` writes this page.
 """

@@ -50,7 +50,7 @@ PACKAGE = "As a package"
 CONSOLES = ("console", "powershell")
 
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
-BACKENDS = blocks_of(DOCS / "custom-backend.md")
+BACKENDS = blocks_of(DOCS / "extending.md")
 
 SNIPPETS = {
     page.name: snippets
@@ -134,7 +134,7 @@ def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _write_models_file(folder: Path) -> Path:
     """The documented list of models, and the directory that it names."""
-    page = (DOCS / "custom-model.md").read_text(encoding="utf-8")
+    page = (DOCS / "extending.md").read_text(encoding="utf-8")
     (written,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (folder / "weights" / "detr").mkdir(parents=True)
     (folder / "weights" / "detr" / "config.json").write_text("{}", encoding="utf-8")
@@ -357,7 +357,7 @@ def test_documented_limits_are_the_defaults() -> None:
 
 
 def test_the_documented_models_file_is_valid(tmp_path: Path) -> None:
-    page = (DOCS / "custom-model.md").read_text(encoding="utf-8")
+    page = (DOCS / "extending.md").read_text(encoding="utf-8")
     source = RegisteredSource.from_yaml(_write_models_file(tmp_path))
     listed = {
         task: asyncio.run(source.candidates(TASKS[task], 9)) for task in ("translation", "text-to-image")
