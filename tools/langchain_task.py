@@ -4,7 +4,8 @@
     runner.spec         # TaskSpec(name="weather", category="tool", …)
 
 Text content is the task's text; images, audio and videos in content blocks or the artifact become files.
-`output` is the artifact if the tool has one, else a dict or list that it returned, else its text.
+`output` is the artifact if the tool has one, else a dict or list that it returned, else its text. Without
+text content, the output is the text too. An error keeps a dict or list as its output.
 
 A tool without a coroutine runs in a daemon thread, so that a blocked tool delays no other. A tool with too
 many blocked calls is not called again, since each costs the process a thread.
@@ -41,7 +42,7 @@ from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
-from jarvis_agent.core.text import brief_text
+from jarvis_agent.core.text import brief_text, map_texts
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
@@ -89,14 +90,19 @@ class LangChainTask:
             raise BadInputError(_invalid_arguments(error)) from error
         if not isinstance(reply, ToolMessage):
             reply = ToolMessage(content=str(reply), tool_call_id=str(call.task.id))
-        if reply.status == "error":
-            return TaskResult(task=call.task, status="failed", error=redact(str(reply.text)))
         blocks: list[Any] = [*reply.content_blocks, *media_blocks(reply.artifact)]
-        text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+        texts = [block["text"] for block in blocks if block["type"] == "text"]
+        text = "\n".join(texts)
+        if reply.status == "error":
+            data = map_texts(json_output(reply, texts[-1] if texts else ""), redact)
+            kept = {"error": redact(text), "output": data if isinstance(data, dict | list) else None}
+            return TaskResult(task=call.task, status="failed", **kept)
         output = json_output(reply, text)
         resources = [Resource(kind="text", text=text)] if text else []
         if files := [block for block in blocks if block["type"] != "text"]:
             resources += await _resources(files, call)
+        if not text and output != "":
+            resources.append(Resource(kind="text", text=json.dumps(output, ensure_ascii=False)))
         if isinstance(output, dict | list):
             resources.append(Resource(kind="data", data=output))
         return TaskResult(task=call.task, status="ok", resources=resources, output=output)

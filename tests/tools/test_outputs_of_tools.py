@@ -137,6 +137,9 @@ def test_results_keep_their_form() -> None:
         "nothing": (None, "", []),
         "unknown": (("an object", object()), "an object", ["text"]),
         "within": (("an object", {"n": [object()]}), {"n": ["<object>"]}, ["text", "data"]),
+        "structured": (([], {"structured_content": {"rain": 0.5}}), {"rain": 0.5}, ["text", "data"]),
+        "number": (([], {"structured_content": {"result": 5}}), 5, ["text"]),
+        "chart": (([block("a.jpg")], {"n": [1]}), {"n": [1]}, ["image", "text", "data"]),
         "link": ([{"type": "image", "url": "https://example.org/a.png"}], "", ["text"]),
     }
 
@@ -153,4 +156,6 @@ def test_results_keep_their_form() -> None:
     for result in run.results:
         _, output, kinds = results[result.task.task]
         assert (result.output, [resource.kind for resource in result.resources]) == (output, kinds)
+    words = {result.task.task: [one.text for one in result.resources_of("text")] for result in run.results}
+    assert (words["structured"], words["number"]) == (['{"rain": 0.5}'], ["5"])
     assert all(path.is_file() for result in run.results for path in map(Path, result.paths()))
