@@ -12,6 +12,7 @@ beside it. `Command(resume={"decisions": [{"type": "approve"}, …]})` decides o
 
     JarvisAgent(approve=hosted, …)                  # asks about hosted models only
     JarvisAgent(approve=named("text-to-image", "text-to-video"), …)
+    JarvisAgent(approve=writes)                  # tools that may alter something
     JarvisAgent(approve=lambda step: step.cost > 0.1, …)
 """
 
@@ -59,6 +60,7 @@ class PlannedTask(Frozen):
         download: bytes that would be downloaded, as far as known.
         cost: what one hosted call costs, as far as the agent's `price` says.
         seconds: what earlier calls of the model took on average; 0 if none is known.
+        read_only: whether it alters nothing; of an MCP tool, if its server says so.
     """
 
     task: Task
@@ -67,6 +69,7 @@ class PlannedTask(Frozen):
     download: int = 0
     cost: float = 0.0
     seconds: float = 0.0
+    read_only: bool = False
 
     def describe(self) -> str:
         """In words: "image-to-text with org/model, here, about 2.1 s, after a download of 1.2 GB"."""
@@ -109,6 +112,11 @@ ApprovalPolicy = bool | Callable[[PlannedTask], bool]
 def hosted(step: PlannedTask) -> bool:
     """A policy: tasks whose model runs at a provider."""
     return step.place == "hosted"
+
+
+def writes(step: PlannedTask) -> bool:
+    """A policy: tools, unless their MCP server says that they are read-only. It is trusted in this."""
+    return not step.read_only
 
 
 def downloads_over(size: int) -> Callable[[PlannedTask], bool]:

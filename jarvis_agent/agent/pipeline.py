@@ -335,7 +335,8 @@ class RunPipeline:
                 return PlannedTask(task=task)
             backends = getattr(runner, "registry", self._stages.registry).backends
             store, meter = open_store(self._settings), self._steps.meter
-            return await asyncio.to_thread(planned_task, task, selection, backends, meter, store)
+            step = await asyncio.to_thread(planned_task, task, selection, backends, meter, store)
+            return step.model_copy(update={"read_only": runner.spec.read_only})
 
         return await gather_limited(preview, plan.tasks, self._settings.max_parallel)
 

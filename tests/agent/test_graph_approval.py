@@ -16,13 +16,14 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware
 from langchain.agents.middleware.human_in_the_loop import HITLRequest, HITLResponse
 from langchain_core.messages import AIMessage
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import TypeAdapter
 from small_agents import EXPERTS, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Plan, Run, Task, hf_tools
-from jarvis_agent.agent.approval import downloads_over, hosted, named
+from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task, hf_tools
+from jarvis_agent.agent.approval import downloads_over, hosted, named, writes
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -228,6 +229,29 @@ def test_a_policy_of_another_form_is_refused() -> None:
             agent.with_checkpointer(None, approve=cast("Any", policy))
 
 
+@pytest.mark.parametrize(
+    ("metadata", "is_asked"),
+    [
+        (None, True),
+        ({"mcp": {"tool": {"annotations": {"read_only_hint": False}}}}, True),
+        ({"mcp": "studio"}, True),
+        ({"mcp": {"tool": {"annotations": {"read_only_hint": True}}}}, False),
+    ],
+)
+def test_tools_are_approved_unasked_if_their_server_says_that_they_are_read_only(
+    metadata: dict[str, Any] | None, is_asked: bool, tmp_path: Path
+) -> None:
+    look_up = StructuredTool.from_function(
+        lambda text: text, name="look_up", description="Look a text up.", metadata=metadata
+    )
+    llm = ScriptedLLM({"plan": plan(("look_up", [], {"text": "a"})), "respond": "Done."})
+    settings = Settings(output_dir=tmp_path)
+    with JarvisAgent(
+        llm, tools=[look_up], checkpointer=InMemorySaver(), approve=writes, settings=settings
+    ) as agent:
+        assert bool(agent.invoke("Look it up", THREAD).results) != is_asked
+
+
 @pytest.mark.usefixtures("home")
 def test_a_policy_says_which_tasks_need_approval() -> None:
     far = FakeBackend(EXPERTS, "far", local=False)
@@ -243,6 +267,7 @@ def test_a_policy_says_which_tasks_need_approval() -> None:
         (downloads_over(2_000_000_000), []),
         (named("text-to-speech"), ["text-to-speech"]),
         (lambda step: step.task.task == "text-to-speech", ["text-to-speech"]),
+        (writes, []),
     ]
     with pytest.raises(ConfigError, match="text-to-speech"):
         named("text-to-speach")

@@ -53,7 +53,16 @@ def spec_of(tool: BaseTool) -> TaskSpec:
         ),
         outputs=_outputs(tool),
         needs_model=False,
+        read_only=_is_read_only(tool),
     )
+
+
+def _is_read_only(tool: BaseTool) -> bool:
+    """Whether the annotations of an MCP tool say so, in the metadata by langchain.mcp."""
+    about: Any = tool.metadata
+    for name in ("mcp", "tool", "annotations", "read_only_hint"):
+        about = about.get(name) if isinstance(about, Mapping) else None
+    return about is True
 
 
 _SAYS_TEXT = re.compile(r"(^|[\W_])(texts?|content|body|sentences?|document|passage)($|[\W_])", re.IGNORECASE)

@@ -86,6 +86,7 @@ class TaskSpec:
         listing: query parameters of the Hub's model list, if not `pipeline_tag=name`.
         several: whether it makes several results of its main kind, such as frames. A task that takes one of
             them then runs once for each.
+        read_only: whether it makes new files and alters nothing else; of a tool, as far as its server says.
     """
 
     name: str
@@ -98,6 +99,7 @@ class TaskSpec:
     models_of: str = ""
     listing: tuple[tuple[str, str], ...] = ()
     several: bool = False
+    read_only: bool = True
 
     def __post_init__(self) -> None:
         # Specs are dict keys, so that lists become tuples.
