@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -29,6 +29,7 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import ConfigError, FallbackOn, InputError
+from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync

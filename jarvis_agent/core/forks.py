@@ -9,6 +9,7 @@ Only the thread that forks exists in the child. What others hold there is never 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -28,6 +29,15 @@ def renew_in_child(owner: T, renew: Callable[[T], None]) -> T:
 def fork_safe(lock: T) -> T:
     """Return the lock, which is free in each forked child."""
     return renew_in_child(lock, lambda held: held._at_fork_reinit())  # type: ignore[attr-defined]
+
+
+class cached_property(functools.cached_property[T]):  # noqa: N801 - as Python's
+    """As Python's, whose lock (until 3.12: one for all objects of a class) is free in each forked child."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        super().__init__(compute)
+        if lock := getattr(self, "lock", None):
+            fork_safe(lock)
 
 
 def keep_forever(value: object) -> None:

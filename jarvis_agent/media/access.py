@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +34,7 @@ from jarvis_agent.core.file_mentions import (
     has_ending,
     is_name,
 )
+from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource

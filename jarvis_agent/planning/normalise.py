@@ -21,10 +21,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
+from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.references import is_nameless, normalise_references, refs_in
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec

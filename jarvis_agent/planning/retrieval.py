@@ -15,12 +15,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from langchain_core.embeddings import Embeddings
 
 from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical
 from jarvis_agent.llm.budget import clip

@@ -15,12 +15,12 @@ import math
 import re
 import threading
 from collections.abc import Mapping, Sequence, Set
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from jarvis_agent.backends.starter.backend import MINILM
-from jarvis_agent.core.forks import fork_safe
+from jarvis_agent.core.forks import cached_property, fork_safe
 from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate, Frozen

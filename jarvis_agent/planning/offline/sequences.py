@@ -21,9 +21,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.languages import LANGUAGES, find_language
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
