@@ -6,8 +6,7 @@ for chunk in iterate_sync(agent.astream, "…"): ...
 A call is cancelled when it is interrupted, and at the process's exit. It is abandoned after twice
 `limits.CANCEL_GRACE_S`.
 
-`anyio.from_thread.BlockingPortal` is not used: it cancels a task again at each await of its cleanup, and a
-SystemExit of one call ends the others.
+`anyio.from_thread.BlockingPortal` is not used: it cancels a task again at each await of its cleanup.
 """
 
 from __future__ import annotations
@@ -17,23 +16,22 @@ import atexit
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from functools import partial, reduce
 from operator import add
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.core.concurrency import cancel_and_wait, limits, start_daemon_thread
-from jarvis_agent.core.forks import fork_safe
 
 T = TypeVar("T")
 
 _THREAD_NAME = "jarvis-sync"
-_lock = fork_safe(threading.Lock())
+_lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
 
@@ -55,75 +53,67 @@ def _shared_loop() -> asyncio.AbstractEventLoop:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
     while True:
         # SystemExit and KeyboardInterrupt leave the loop, and are the result of their call too.
         with suppress(SystemExit, KeyboardInterrupt):
             loop.run_forever()
 
 
-def _forget_loop() -> None:
+def _start_again() -> None:
     """Forget the loop in a forked child, where its thread does not exist."""
-    global _loop
-    _loop = None
+    global _lock, _loop
+    _lock, _loop = threading.Lock(), None
 
 
+@atexit.register
 def _cancel_calls() -> None:
     """Cancel the calls that still run at exit."""
+    if _loop is not None:
+        _cancel(_loop, lambda: asyncio.all_tasks(_loop))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_again)
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, tasks: Callable[[], Collection[asyncio.Task[Any]]]) -> None:
+    """Cancel tasks of the loop and wait for them.
+
+    A forgotten iterator may be collected in the loop's own thread, which cannot wait for itself.
+    """
 
     async def cancel() -> None:
-        await cancel_and_wait(asyncio.all_tasks() - {asyncio.current_task()})
+        await cancel_and_wait([task for task in tasks() if task is not asyncio.current_task()])
 
-    if _loop is not None:
-        with suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(cancel(), _loop).result(2 * limits.CANCEL_GRACE_S)
-
-
-atexit.register(_cancel_calls)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_loop)
+    cancelled = asyncio.run_coroutine_threadsafe(cancel(), loop)
+    if threading.current_thread().name != _THREAD_NAME:
+        wait([cancelled], 2 * limits.CANCEL_GRACE_S)
 
 
-class _Call(Generic[T]):
-    """A coroutine that runs in the shared loop, with the caller's context variables."""
+@contextmanager
+def _call(function: Callable[..., Awaitable[T]], *args: object) -> Iterator[Future[T]]:
+    """Start `function(*args)` in the shared loop, with the caller's context variables.
 
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
-        if threading.current_thread().name == _THREAD_NAME:
-            work.close()
-            raise RuntimeError(
-                "a sync call inside the event loop that serves sync calls would wait for itself; "
-                "await the async method instead (ainvoke for invoke)"
-            )
-        self.done: Future[T] = Future()
-        self._task: asyncio.Task[T] | None = None
-        self._loop = _shared_loop()
-        self._loop.call_soon_threadsafe(self._start, work)
+    It is cancelled at the end of the block unless it has ended.
+    """
+    if threading.current_thread().name == _THREAD_NAME:
+        raise RuntimeError(
+            "a sync call inside the event loop that serves sync calls would wait for itself; "
+            "await the async method instead (ainvoke for invoke)"
+        )
+    tasks: list[asyncio.Task[Any]] = []
 
-    def stop(self) -> None:
-        """Cancel the coroutine unless it has ended, and wait for it.
+    async def work() -> T:
+        tasks.extend(filter(None, [asyncio.current_task()]))
+        return await function(*args)
 
-        A forgotten iterator may be collected in the loop's own thread, which cannot wait for itself.
-        """
-        if not self.done.done():
-            self._loop.call_soon_threadsafe(self._cancel)
-            if threading.current_thread().name != _THREAD_NAME:
-                wait([self.done], 2 * limits.CANCEL_GRACE_S)
-
-    def _start(self, work: Coroutine[Any, Any, T]) -> None:
-        self._task = self._loop.create_task(work)
-        self._task.add_done_callback(self._finish)
-
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-    def _finish(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            self.done.set_exception(CancelledError())
-        elif (error := task.exception()) is not None:
-            self.done.set_exception(error)
-        else:
-            self.done.set_result(task.result())
+    loop = _shared_loop()
+    done = asyncio.run_coroutine_threadsafe(work(), loop)
+    try:
+        yield done
+    finally:
+        if not done.done():
+            _cancel(loop, lambda: tasks)
 
 
 def run_sync(function: Callable[..., Awaitable[T]], *args: object) -> T:
@@ -133,15 +123,8 @@ def run_sync(function: Callable[..., Awaitable[T]], *args: object) -> T:
         RuntimeError: it is called in that loop.
         Exception: what `function` raises.
     """
-
-    async def work() -> T:
-        return await function(*args)
-
-    call = _Call(work())
-    try:
-        return call.done.result()
-    finally:
-        call.stop()
+    with _call(function, *args) as done:
+        return done.result()
 
 
 def iterate_sync(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterator[T]:
@@ -155,14 +138,11 @@ def iterate_sync(function: Callable[..., AsyncIterator[T]], *args: object) -> It
         async for item in function(*args):
             items.put(item)
 
-    call = _Call(pump())
-    call.done.add_done_callback(lambda _: items.put(None))
-    try:
+    with _call(pump) as done:
+        done.add_done_callback(lambda _: items.put(None))
         while (item := items.get()) is not None:
             yield item
-        call.done.result()
-    finally:
-        call.stop()
+        done.result()
 
 
 In = TypeVar("In")

@@ -257,17 +257,6 @@ async def test_sync_methods_work_in_a_running_event_loop() -> None:
         assert [run.answer for run in agent.batch(["Describe a.jpg"])] == ["A cat on a mat."]
 
 
-async def test_one_agent_serves_several_event_loops_at_once() -> None:
-    agent, _, _ = small_agent(DESCRIBE_ALOUD)
-    async with agent:
-        here = asyncio.gather(*(agent.ainvoke("Describe a.jpg") for _ in range(3)))
-        sync = asyncio.to_thread(agent.invoke, "Describe a.jpg")
-        other_loop = asyncio.to_thread(lambda: asyncio.run(agent.ainvoke("Describe a.jpg")))
-        runs = [*await here, await sync, await other_loop]
-    assert all(run.ok for run in runs)
-    assert len({str(run.resources[1].path) for run in runs}) == 5
-
-
 def test_the_environment_sets_what_the_code_leaves_open(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,21 +122,20 @@ async def test_a_run_can_be_cancelled_at_every_stage(
     assert not list((tmp_path / "outputs").rglob("*.*"))
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs pthread_kill")
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_interrupted_sync_call_stops_its_run(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Ctrl-C, KeyboardInterrupt is raised after the run has stopped."""
     stuck = Stuck()
     agent = stuck_agent(stage, stuck, monkeypatch)
 
-    class Interrupted(Future[Any]):
-        def result(self, timeout: float | None = None) -> Any:
-            assert stuck.begun.wait(timeout=20)
-            raise KeyboardInterrupt
+    def interrupt() -> None:
+        stuck.begun.wait(120)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    with monkeypatch.context() as patched:
-        patched.setattr("jarvis_agent.core.sync.Future", Interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            agent.invoke(REQUEST)
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        agent.invoke(REQUEST)
     assert stuck.left.is_set()
     agent.close()
 

@@ -155,23 +155,6 @@ async def test_cpu_bound_calls_run_two_at_a_time_with_the_callers_context() -> N
     assert most == 2
 
 
-def test_cpu_bound_calls_of_several_event_loops_all_end() -> None:
-    """One limit for all loops would lose the wake-ups of those that wait."""
-    ended: list[list[int]] = []
-
-    async def calls() -> list[int]:
-        return await asyncio.gather(*(run_cpu_bound(lambda: time.sleep(0.005) or 1) for _ in range(8)))
-
-    threads = [
-        threading.Thread(target=lambda: ended.append(asyncio.run(calls())), daemon=True) for _ in "abcd"
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert ended == [[1] * 8] * 4
-
-
 async def test_a_cancelled_cpu_bound_call_stops_or_never_starts() -> None:
     started, end, stopped, done = threading.Event(), threading.Event(), threading.Event(), list[str]()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import threading
@@ -114,22 +113,11 @@ async def wait():
 threading.Thread(target=run_sync, args=(wait,), daemon=True).start()
 started.wait()
 """,
-    "can be used in a forked child": """
-async def work():
-    return await concurrency.run_cpu_bound(os.getpid)
-run_sync(work)
-if child := os.fork():
-    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-assert run_sync(work) == os.getpid()
-print("done")
-""",
 }
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_process(name: str) -> None:
-    if "forked" in name and not hasattr(os, "fork"):
-        pytest.skip("needs fork")
     script = f"""
 import asyncio, os, threading, time
 from jarvis_agent.core import concurrency

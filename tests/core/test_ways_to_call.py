@@ -31,7 +31,7 @@ from small_llm import INSTALL, WEIGHTS
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
-LIMIT_S = 40
+LIMIT_S = 100
 IMPORTED = [
     "jarvis_agent.agent.agent",
     "jarvis_agent.interfaces.server.app",

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import httpx
 import pytest
-from forked import in_child, needs_fork
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 from langchain_tests.integration_tests import ChatModelIntegrationTests
@@ -314,26 +313,10 @@ async def test_a_long_prompt_is_no_silence_and_ends_with_its_reader(model: ChatG
     assert last.get("next_token", [{"n_decoded": 1}])[0]["n_decoded"] < 1000
 
 
-def test_it_is_used_in_several_event_loops(model: ChatGGUF) -> None:
-    for _ in range(2):
-        assert asyncio.run(model.ainvoke(QUESTION, max_tokens=2)).text
-
-
 def test_no_other_process_can_use_the_model(model: ChatGGUF) -> None:
     address = model.llama.load()
     assert address.startswith("http://127.0.0.1:")
     assert httpx.post(f"{address}/v1/chat/completions", json={"messages": []}).status_code == 401
-
-
-@needs_fork
-def test_a_forked_child_loads_the_model_again(model: ChatGGUF) -> None:
-    def work() -> tuple[str, int]:
-        text = model.invoke(QUESTION).text
-        return text, httpx.URL(model.llama.load()).port or 0
-
-    _, port = work()
-    again, other = in_child(work)  # at this temperature, another text
-    assert (bool(again), other != port) == (True, True)
 
 
 def test_requests_to_this_machine_pass_by_the_proxy(model: ChatGGUF, monkeypatch: pytest.MonkeyPatch) -> None:
