@@ -193,7 +193,7 @@ def gguf() -> Subject:
 
 SUBJECTS = [
     agent,
-    agent_with_a_served_model,
+    pytest.param(agent_with_a_served_model, marks=pytest.mark.slow),
     graph,
     tool_set,
     toolkit,
