@@ -88,12 +88,6 @@ def check_limits(resource: Resource, settings: Settings) -> None:
         )
 
 
-def check_inputs(inputs: Mapping[str, Any], settings: Settings) -> None:
-    """Do so for each file among the arguments of a task."""
-    for file in _files(inputs):
-        check_limits(file, settings)
-
-
 def image_size(path: Path) -> tuple[int, int]:
     """Width and height of an image in pixels by its header, not turned upright. Raises InputError."""
     try:

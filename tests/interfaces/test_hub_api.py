@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,13 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import BadRequestError, HfHubHTTPError
 from PIL import Image
 
+from jarvis_agent.backends.outputs.adapters import Result
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import Arg
+from jarvis_agent.core.types import Resource
+from jarvis_agent.interfaces.experts.hub_api import bind, write_response
+from jarvis_agent.media.store import ResourceStore
 
 KEY = "a-key-for-tests"
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -42,7 +49,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server whose only models are described in its file of models."""
     file = tmp_path_factory.mktemp("models") / "models.yaml"
     tasks = ["text-generation", "image-to-text", "translation", "table-question-answering"]
-    file.write_text(yaml.safe_dump([{"id": "me/says", "tasks": tasks, "backend": "command", "local": True}]))
+    says = {"id": "me/says", "tasks": tasks, "backend": "command", "local": True}
+    file.write_text(yaml.safe_dump([says, {**says, "id": "me/sees", "tasks": ["visual-document-retrieval"]}]))
     settings = Settings(models_file=file, experts="none", max_file_bytes=100_000, max_pixels=1_000)
     with served_experts(settings, (KEY,)) as address:
         yield address
@@ -92,6 +100,9 @@ def test_a_model_answers_for_the_task_that_fits_the_request(address: str) -> Non
             "image.png cannot be read",
         ),
         (400, "me/says", [], "cannot be read"),
+        (400, "me/says", {"inputs": "fail BadInputError \ud800"}, "\ufffd"),
+        (400, "me/sees", {"inputs": "page", "image": [PICTURE] * 101}, "101 files, more than 100"),
+        (400, "me/says", {"inputs": "echo", "parameters": {"seed": 2**63}}, "whole number of 64 bits"),
         (400, "me/says", {"inputs": "echo", "more": [[]] * 50_000}, "more than 50,000 values"),
         (400, "me/says", {"text": "a", "table": {"a": [1], "b": []}}, "table is base64 or columns"),
         (400, "me/says", {"inputs": "echo", "parameters": {"seed": "x"}}, "seed must be a whole number"),
@@ -99,8 +110,8 @@ def test_a_model_answers_for_the_task_that_fits_the_request(address: str) -> Non
     ],
 )
 def test_a_refused_request_says_why(address: str, status: int, model: str, body: object, why: str) -> None:
-    headers = {"Authorization": f"Bearer {KEY}"}
-    response = httpx.post(f"{address}/models/{model}", json=body, headers=headers)
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    response = httpx.post(f"{address}/models/{model}", content=json.dumps(body), headers=headers)
     assert (response.status_code, why in response.json()["error"]) == (status, True), response.text
 
 
@@ -113,6 +124,21 @@ def test_a_file_is_sent_as_it_is_with_parameters_in_the_query(address: str) -> N
     )
     assert response.headers["content-type"] == "image/png"
     assert Image.open(io.BytesIO(response.content)).size == (8, 6)
+
+
+def test_a_reader_that_finds_nothing_answers_with_an_empty_text() -> None:
+    nothing = Result([], [Resource(kind="text", text="")])
+    response = write_response(TASKS["question-answering"], nothing, None)
+    assert json.loads(bytes(response.body)) == {"answer": "", "score": 0.0}
+
+
+async def test_the_name_of_a_sent_file_stays_and_fits_into_a_directory(tmp_path: Path) -> None:
+    store, arg = ResourceStore(Settings(), directory=tmp_path), Arg("image", "image")
+    named = {"Katze%201.png": "Katze-1.png", "%E7%8C%AB" * 30: "猫" * 30 + ".png", "..": "file.png"}
+    named |= {"a" * 300: "a" * 60 + ".png", "%00/etc/b.png": "b.png"}
+    for name, path in named.items():
+        file = await bind(arg, f"data:image/png;name={name};base64,{PICTURE}", store)
+        assert file.path == tmp_path / path
 
 
 def test_the_client_shows_what_was_wrong_and_a_key_is_needed(address: str) -> None:

@@ -25,13 +25,17 @@ from jarvis_agent.backends.outputs.adapters import Result
 from jarvis_agent.core.content import read_file_data
 from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, Arg, TaskSpec
+from jarvis_agent.core.text import replace_surrogates_in
 from jarvis_agent.interfaces.common.limits import json_excess
 from jarvis_agent.media.access import describe_file
 from jarvis_agent.media.detect import detect_suffix
-from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.media.store import MAX_FILES, ResourceStore
 from jarvis_agent.media.tables import write_table
 
 Fields = dict[str, Any]
+
+_LONGEST_STEM = 60
+"""Characters of a file's name; a file system has up to 255 bytes."""
 
 _FILE_NAME = re.compile(r"data:[^,]{0,200};name=([^;,]{1,300})")
 _SWITCHES = frozenset({"details", "stream"})
@@ -85,7 +89,7 @@ def read_fields(request: InferenceRequest) -> Fields:
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise BadInputError(f"the body cannot be read: {error}") from error
     unset = {name for name, value in fields.items() if value is None or (name in _SWITCHES and not value)}
-    return {name: value for name, value in fields.items() if name not in unset}
+    return {name: replace_surrogates_in(value) for name, value in fields.items() if name not in unset}
 
 
 def split_fields(spec: TaskSpec, fields: Fields) -> tuple[list[str], Fields, Fields]:
@@ -111,6 +115,8 @@ async def bind(arg: Arg, value: Any, store: ResourceStore) -> Any:
             raise BadInputError(f"{arg.name} must be text")
         return texts if arg.many else value
     if arg.many and isinstance(value, list):
+        if len(value) > MAX_FILES:
+            raise BadInputError(f"{arg.name} has {len(value)} files, more than {MAX_FILES}")
         return [await bind(arg, each, store) for each in value]
     path = await asyncio.to_thread(_write, arg, value, store)
     return await store.resolve(describe_file(path, path.name), arg.kind)
@@ -132,7 +138,7 @@ def _write(arg: Arg, value: Any, store: ResourceStore) -> Path:
         raise BadInputError(f"{arg.name} is base64 or columns, not a path or URL: {error}") from error
     if len(value.content) > limit:
         raise InputError(f"{arg.name} has {len(value.content):,} bytes, more than {limit:,}")
-    path = new_path(name.suffix or detect_suffix(value.content, mime), name.stem or arg.name)
+    path = new_path(detect_suffix(value.content, mime), name.stem[:_LONGEST_STEM] or arg.name)
     path.write_bytes(value.content)
     return path
 
@@ -155,8 +161,9 @@ def write_response(spec: TaskSpec, result: Result, top_k: int | None) -> Respons
         output = [{"label": one.name, "content-type": one.mime, "blob": str(one.path)} for one in made]
     elif first.path and "data" not in spec.outputs:
         return Response(first.path.read_bytes(), media_type=first.mime)
-    if isinstance(output, list):
-        output = output[0] if spec.name == "question-answering" and top_k is None else output[:top_k]
+    if spec.name == "question-answering" and top_k is None:
+        output = output[0] if output else {"answer": "", "score": 0.0}
+    output = output[:top_k] if isinstance(output, list) else output
     is_text = isinstance(output, dict) and next(iter(output)).endswith("_text")
     text = json.dumps([output] if is_text or spec.name == "text-classification" else output)
     text = text.replace('"similarity": ', '"score": ')  # embeddings do not give probabilities

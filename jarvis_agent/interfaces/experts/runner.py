@@ -138,8 +138,9 @@ class ExpertRunner:
         returns_files = options.pop("return_files", False)
         top_k = options.pop("top_k", None) if "data" in spec.outputs else None
         settings = self.settings.model_copy(update={"seed": options.pop("seed", self.settings.seed)})
-        if wrong := [name for name in ("top_k", "seed") if type(fields.get(name, 0)) is not int]:
-            raise BadInputError(f"{wrong[0]} must be a whole number")
+        numbers = {name: fields.get(name, 0) for name in ("top_k", "seed")}
+        if wrong := [name for name, one in numbers.items() if type(one) is not int or abs(one) >= 2**63]:
+            raise BadInputError(f"{wrong[0]} must be a whole number of 64 bits")
         metadata = {**model.metadata, "options": {**(model.metadata.get("options") or {}), **options}}
         store = ResourceStore(settings, directory=folder)
         inputs = {name: await bind(arg, named[name], store) for name in named if (arg := spec.arg(name))}
