@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -55,12 +55,16 @@ _REFUSED_TO_CLIENT = (
 _MOST_LISTED = 10_000  # files and folders of a folder that a text may name
 _FOLDER = re.compile(r"(?:~[\w.-]*|[A-Za-z]:)?[/\\]+|(?<!\.)(?:\.\.?[/\\]+)+")
 """Where a path starts that is not a name in the working directory."""
-_WILD = r"(?:[*?]|(?<=[\w./\\-])\[[\w-]+\])"
+_WILD = r"(?:[*?]|\[!?(?:\w-\w)+\]|(?<=[\w./\\-])\[!?[\w-]+\]|\{[\w.-]+(?:,[\w.-]+)+\}|\{[0-9]+\.\.[0-9]+\})"
 PATTERN = re.compile(
-    rf"(?:\*\*/)?(?:(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*{_WILD}(?:{LETTER}|[.-]|{_WILD})*{LETTER}|(?<=[/\\])\*)"
+    rf"(?:\*\*/)?(?:(?<!{LETTER})(?<![.*?-])(?:{LETTER}|[.-])*{_WILD}(?:{LETTER}|[.-]|{_WILD})*(?:{LETTER}|(?<=\}}))"
+    r"|(?<=[/\\])\*)"
     rf"(?!\.?(?:{LETTER}|\*)|\?+{LETTER})"
 )
-"""A pattern for names in a folder: *.png, page?.png, page[0-3].png, after a folder *; below it **/*.png."""
+"""A pattern for names in a folder: *.png, p?.png, [0-3].{jpg,png}, p{1..9}.png, or after it *; **/*.png."""
+_BRACES = re.compile(r"\\\{(.+?)\\\}")
+"""Alternatives in a pattern that `fnmatch` has translated, and escaped with it."""
+_MOST_NUMBERS = 1000  # of p{1..9}.png
 _FILE_INSIDE = re.compile(r"[^\s\"'”’」』]{0,255}\.\w")
 QUOTES = " !'\"`<>[]()"
 """Characters that language models put around names: `a.jpg`, <a.jpg>, ![](a.jpg)."""
@@ -164,8 +168,8 @@ class AccessPolicy:
         below = ((each.relative_to(place.path), each) for each in inside)
         shown = (pair for pair in below if not any(part[0] == "." for part in pair[0].parts))
         names = (name.as_posix() for name, each in islice(shown, _MOST_LISTED) if each.is_file())
-        fitting = fold(pattern.replace("**/", "*"))
-        return sorted(folder + each for each in names if fnmatchcase(fold(each), fitting))
+        fitting = re.compile(_BRACES.sub(_any_of, translate(fold(pattern.replace("**/", "*")))))
+        return sorted(folder + each for each in names if fitting.match(fold(each)))
 
     def _list(self, folder: Path) -> NameIndex[Path]:
         """What is in a folder; nothing if it cannot be read."""
@@ -200,7 +204,7 @@ class AccessPolicy:
             if text.can_end(end) if is_path else not is_folder and text.is_whole(at, end):
                 return _Place(end, path, "*" if is_folder else "")
         pattern = PATTERN.match(text.text, at) if self._is_local else None
-        if pattern and (has_ending(pattern[0]) or pattern[0] == "*"):
+        if pattern and (has_ending(re.sub(r"\{([\w-]+)[^}]*\}", r"\1", pattern[0])) or pattern[0] == "*"):
             return _Place(pattern.end(), folder, pattern[0])
         if is_path and text.can_end(at) and not _FILE_INSIDE.match(text.text, at):
             return _Place(at, folder, "*")
@@ -277,6 +281,14 @@ class _Place(NamedTuple):
     end: int
     path: Path
     pattern: str
+
+
+def _any_of(braces: re.Match[str]) -> str:
+    """What a pattern has in braces as a regular expression: "jpg,png", or numbers as in "1..12"."""
+    first, _, last = braces[1].partition(r"\.\.")
+    is_range = first.isdecimal() and last.isdecimal()
+    numbers = islice(range(int(first), int(last) + 1), _MOST_NUMBERS) if is_range else ()
+    return f"(?:{'|'.join(map(str, numbers)) if is_range else braces[1].replace(',', '|')})"
 
 
 def _ends_of(name: str) -> list[str]:
