@@ -1,7 +1,7 @@
 """What the environment says about keys and proxies, as people set it.
 
 clean_key(" 'hf_abc'\\n")       # "hf_abc"
-set_up_proxies()              # this machine is never asked through a proxy
+uses_proxies("http://localhost:11434/v1")           # False: this machine is never asked through a proxy
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import re
 import string
 from collections.abc import MutableMapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from jarvis_agent.core.errors import ConfigError
 
 _AROUND = string.whitespace + "\"'`\ufeff\u200b\u00a0\u3000“”‘’"
-_LOOPBACK = "127.0.0.1,localhost,::1"
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _SCHEMES = ("http", "https", "socks5", "socks5h")
 
@@ -45,16 +47,31 @@ def key_of(variable: str) -> str:
 
 
 def set_up_proxies(variables: MutableMapping[str, str] = os.environ) -> None:
-    """Except this machine from the proxies of the environment, in all clients: few do so themselves.
+    """Except this machine from the proxies of the environment, for all clients of a program of ours.
 
     "socks://", as GNOME writes it, becomes "socks5://".
     """
     proxies = {name: proxy for name, proxy in variables.items() if name.lower() in _PROXIES and proxy}
     variables.update({name: re.sub("^socks:", "socks5:", proxy) for name, proxy in proxies.items()})
     name = "no_proxy" if "no_proxy" in variables else "NO_PROXY"  # the lower-case one is read first
-    known = variables.get(name, "")
-    if proxies and known != "*" and _LOOPBACK not in known:
-        variables[name] = f"{known},{_LOOPBACK}" if known else _LOOPBACK
+    known, direct = variables.get(name, ""), ",".join(_LOOPBACK)
+    if proxies and known != "*" and direct not in known:
+        variables[name] = f"{known},{direct}" if known else direct
+
+
+def uses_proxies(url: str | None) -> bool:
+    """Whether a client of this URL may use the proxies of the environment (`trust_env` of httpx)."""
+    return url is None or urlsplit(url).hostname not in _LOOPBACK
+
+
+def direct_clients() -> dict[str, Any]:
+    """What has a ChatOpenAI ask its server without the proxies of the environment."""
+    import httpx
+
+    # A kept connection would fail in another event loop, and be shared with forked children.
+    options: dict[str, Any] = {"trust_env": False, "limits": httpx.Limits(max_keepalive_connections=0)}
+    clients = {"http_client": httpx.Client(**options), "http_async_client": httpx.AsyncClient(**options)}
+    return {**clients, "openai_proxy": None}
 
 
 def check_proxies() -> None:

@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from typing_extensions import TypedDict
 
-from jarvis_agent.core.environment import clean_key, set_up_proxies
+from jarvis_agent.core.environment import clean_key
 from jarvis_agent.core.errors import ConfigError, InputError, describe_error
 from jarvis_agent.core.redaction import redact, register_secret
 
@@ -51,7 +51,6 @@ class EnvironmentSettings(BaseSettings):
             Raises:
                 ConfigError: a field is unknown or its value invalid; the message names it, or its variable.
             """
-            set_up_proxies()
             try:
                 super().__init__(**values)
             except ValidationError as error:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr
 
-from jarvis_agent.core.environment import check_proxies, key_of
+from jarvis_agent.core.environment import check_proxies, direct_clients, key_of, uses_proxies
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.llm.budget import LOCAL_WINDOW
@@ -125,7 +125,8 @@ async def served_window(model: Any) -> int | None:
         return None
     key = getattr(model, "openai_api_key", None)
     headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if isinstance(key, SecretStr) else {}
-    async with httpx.AsyncClient(headers=headers, timeout=_SERVER_TIMEOUT_S) as client:
+    options = {"headers": headers, "timeout": _SERVER_TIMEOUT_S, "trust_env": uses_proxies(url)}
+    async with httpx.AsyncClient(**options) as client:
         for address in (f"{url.removesuffix('/v1')}/props", f"{url}/models"):
             with suppress(httpx.HTTPError, httpx.InvalidURL, ValueError):
                 if window := _window_in((await client.get(address)).json(), model_name(model)):
@@ -363,7 +364,9 @@ def openai_model(
         raise ConfigError(f'the language model "openai:{name}" needs a key: set OPENAI_API_KEY. {_OTHERWISE}')
     from langchain_openai import ChatOpenAI
 
+    clients = {} if uses_proxies(base_url) else direct_clients()
     model = ChatOpenAI(
+        **clients,
         model=name,
         base_url=base_url,
         api_key=SecretStr(key),

@@ -26,6 +26,7 @@ from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import FilePath, PrivateAttr, model_validator
 
 from jarvis_agent.core.concurrency import run_in_daemon_thread
+from jarvis_agent.core.environment import direct_clients
 from jarvis_agent.core.errors import ExpertError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.forks import fork_safe, keep_forever, renew_in_child
 from jarvis_agent.core.text import replace_surrogates_in
@@ -158,16 +159,11 @@ class ChatGGUF(BaseChatOpenAI):
     def _set_defaults(cls, given: dict[str, Any]) -> Any:
         if find_spec("xllamacpp") is None:
             raise MissingExtraError(Path(given["path"]).name, "llm")
-        # No proxy of the environment shall see requests to this machine. A kept connection would fail in
-        # another event loop, and be shared with forked children.
-        client: dict[str, Any] = {"trust_env": False, "limits": httpx.Limits(max_keepalive_connections=0)}
         defaults = {
             "model": Path(given["path"]).name,
             "base_url": "http://127.0.0.1",
             "api_key": "set-when-loaded",
-            "http_client": httpx.Client(**client),
-            "http_async_client": httpx.AsyncClient(**client),
-            "openai_proxy": None,
+            **direct_clients(),
             "use_responses_api": False,
             "stream_usage": True,
         }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from doubles.openai_server import OpenAIDouble
 
-from jarvis_agent.core.environment import check_proxies, clean_key, key_of, set_up_proxies
+from jarvis_agent.core.environment import check_proxies, clean_key, key_of, set_up_proxies, uses_proxies
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import ServerSettings, Settings
+from jarvis_agent.llm.chat_model import openai_model, served_window
 
 DIRECT = "127.0.0.1,localhost,::1"
 
@@ -56,6 +60,20 @@ def test_this_machine_is_excepted_from_proxies() -> None:
         set_up_proxies(variables)
         set_up_proxies(variables)
         assert variables == after
+
+
+async def test_settings_leave_the_environment_as_it_is_and_this_machine_is_asked_directly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    before = dict(os.environ)
+    reply = {"data": [{"id": "m", "max_model_len": 77}]}
+    with OpenAIDouble({"": "[]"}, answers={"/v1/models": reply}) as server:
+        model: Any = openai_model("m", Settings(), server.base_url, "key")
+        assert await served_window(model) == 77
+        assert [model.invoke("[]").text, (await model.ainvoke("[]")).text] == ["[]", "[]"]
+    assert os.environ == before
+    assert uses_proxies("https://router.huggingface.co/v1")
 
 
 def test_a_proxy_of_an_unknown_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,12 +66,13 @@ def test_keys_of_providers_are_sent_without_what_copying_adds(monkeypatch: pytes
 
 def test_models_are_asked_through_a_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("socksio")
-    for scheme in ("socks5", "socks5h", "socks"):
+    for scheme in ("socks5", "socks5h"):
         monkeypatch.setenv("ALL_PROXY", f"{scheme}://127.0.0.1:9")
         assert resolve_model("m", Settings(base_url="http://10.0.0.1:1/v1")) is not None
-    monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:9")
-    with pytest.raises(ConfigError, match="ALL_PROXY begins with socks4"):
-        resolve_model("m", Settings(base_url="http://10.0.0.1:1/v1"))
+    for scheme in ("socks", "socks4"):
+        monkeypatch.setenv("ALL_PROXY", f"{scheme}://127.0.0.1:9")
+        with pytest.raises(ConfigError, match=f"ALL_PROXY begins with {scheme}:.*socks5://"):
+            resolve_model("m", Settings(base_url="http://10.0.0.1:1/v1"))
 
 
 def test_a_named_provider_takes_precedence_over_the_base_url(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 import typer
 from typer.main import get_command
 
+from jarvis_agent.core.environment import set_up_proxies
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError
 from jarvis_agent.interfaces.cli import FAILED, USAGE_ERROR
 from jarvis_agent.interfaces.cli.evaluate import eval_app
@@ -388,6 +389,7 @@ def main() -> None:
     """Entry point of the command `jarvis`. An error is one line on stderr, and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    set_up_proxies()
     try:
         app(_with_command(sys.argv[1:]), prog_name="jarvis")
     except Exception as error:
