@@ -61,7 +61,7 @@ PATTERN = re.compile(
     r"|(?<=[/\\])\*)"
     rf"(?!\.?(?:{LETTER}|\*)|\?+{LETTER})"
 )
-"""A pattern for names in a folder: *.png, p?.png, [0-3].{jpg,png}, p{1..9}.png, or after it *; **/*.png."""
+"""A pattern for names in a folder: *.png, p?.png, [0-3].{jpg,png}, p{1..9}.png; below it **/*.png."""
 _BRACES = re.compile(r"\\\{(.+?)\\\}")
 """Alternatives in a pattern that `fnmatch` has translated, and escaped with it."""
 _MOST_NUMBERS = 1000  # of p{1..9}.png
