@@ -125,8 +125,8 @@ async def served_window(model: Any) -> int | None:
         return None
     key = getattr(model, "openai_api_key", None)
     headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if isinstance(key, SecretStr) else {}
-    options = {"headers": headers, "timeout": _SERVER_TIMEOUT_S, "trust_env": uses_proxies(url)}
-    async with httpx.AsyncClient(**options) as client:
+    options: dict[str, Any] = {"timeout": _SERVER_TIMEOUT_S, "trust_env": uses_proxies(url)}
+    async with httpx.AsyncClient(headers=headers, **options) as client:
         for address in (f"{url.removesuffix('/v1')}/props", f"{url}/models"):
             with suppress(httpx.HTTPError, httpx.InvalidURL, ValueError):
                 if window := _window_in((await client.get(address)).json(), model_name(model)):
