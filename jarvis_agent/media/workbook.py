@@ -6,22 +6,62 @@ A workbook of one kilobyte may state a trillion cells; the library then ends the
 """
 
 import csv
+import posixpath
+import re
 import sys
+import zipfile
 from contextlib import suppress
 from datetime import datetime
+from itertools import islice, product
+from string import ascii_uppercase
 from typing import Any
+from xml.etree import ElementTree
 
 MAX_MEMORY, MAX_SECONDS = 4 << 30, 120
 """Of the process; 20 million cells take about 2 GiB."""
 
 
-def _text(cell: Any) -> str:
+_CODE = re.compile(r'(?=.*0.*0)(?:0|\\.|"[^"]*"|[ ()/-])+')
+"""A format that shows each digit of a number, as of a postal code (00000) or a telephone number."""
+
+_CELL = re.compile(r'<(?:\w+:)?c (?=[^>]*\br="([A-Z]+[0-9]+)")(?=[^>]*\bs="([0-9]+)")(?![^>]*\bt="[^n])')
+"""A cell of a number: its place and the number of its style."""
+
+_COLUMNS = ["".join(name) for count in (1, 2, 3) for name in product(ascii_uppercase, repeat=count)]
+
+
+def _text(cell: Any, form: str | None) -> str:
     """A cell as Excel writes it to a CSV file, with dates in the form of ISO 8601."""
     if isinstance(cell, float) and cell.is_integer() and abs(cell) <= 2**53:
-        return str(int(cell))
+        whole = str(int(cell))
+        if not form or cell < 0:
+            return whole
+        digits = iter(whole.zfill(form.count("0")))
+        first = "".join(islice(digits, max(0, len(whole) - form.count("0"))))
+        return first + "".join(next(digits) if mark == "0" else mark for mark in form)
     if isinstance(cell, datetime):
         return cell.isoformat(" ").removesuffix(" 00:00:00")
     return str(cell).upper() if isinstance(cell, bool) else str(cell)
+
+
+def _forms(path: str, sheet: str) -> dict[str, str]:
+    """Formats of numbers with leading zeros in an XLSX file, by cell ("B7"); the library ignores them."""
+    with suppress(KeyError, StopIteration, ValueError, zipfile.BadZipFile, ElementTree.ParseError):
+        book = zipfile.ZipFile(path)
+        styles, names, links = (
+            # Expat limits how far entities expand, and reads no external ones.
+            ElementTree.fromstring(book.read(f"xl/{part}"))  # noqa: S314
+            for part in ("styles.xml", "workbook.xml", "_rels/workbook.xml.rels")
+        )
+        codes = {one.get("numFmtId"): one.get("formatCode") for one in styles.iterfind("{*}numFmts/*")}
+        used = (codes.get(one.get("numFmtId")) or "" for one in styles.iterfind("{*}cellXfs/*"))
+        coded = {str(number): code for number, code in enumerate(used) if _CODE.fullmatch(code)}
+        found = next(one for one in names.iterfind("{*}sheets/*") if one.get("name") == sheet)
+        link = next(value for name, value in found.items() if name.endswith("}id"))
+        target = next(one.get("Target", "") for one in links if one.get("Id") == link)
+        cells = _CELL.findall(book.read(posixpath.join("/xl", target)[1:]).decode()) if coded else ()
+        return {cell: re.sub(r'[\\"]', "", coded[style]) for cell, style in cells if style in coded}
+    return {}
 
 
 def main(path: str) -> None:
@@ -47,8 +87,10 @@ def main(path: str) -> None:
     else:
         # Should the process end, the first cell is the reason.
         writer.writerow(["it is damaged, or too large", sheets[0].name if sheets else "", len(sheets)])
-        for row in sheets[0].iter_rows() if sheets else ():
-            texts = [_text(cell) for cell in row]
+        forms = _forms(path, sheets[0].name) if sheets else {}
+        for number, row in enumerate(sheets[0].iter_rows() if sheets else (), 1):
+            columns = _COLUMNS[(sheets[0].start or (0, 0))[1] :]
+            texts = [_text(cell, forms.get(f"{name}{number}")) for name, cell in zip(columns, row)]  # noqa: B905
             writer.writerow(texts if any(texts) else [])
 
 

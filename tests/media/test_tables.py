@@ -317,8 +317,11 @@ def workbook(path: Path, *sheets: Sequence[Sequence[Any]], cell: str = "") -> Pa
         "xl/workbook.xml": f'<workbook {main} xmlns:r="{kinds}"><sheets>{names}</sheets></workbook>',
         "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{parts}/relationships">{links}{styles}'
         "</Relationships>",
-        "xl/styles.xml": f'<styleSheet {main}><cellXfs count="2"><xf numFmtId="0"/>'
-        '<xf numFmtId="14"/></cellXfs></styleSheet>',
+        "xl/styles.xml": f'<styleSheet {main}><numFmts><numFmt numFmtId="164" formatCode="00000"/>'
+        '<numFmt numFmtId="165" formatCode="00000\\-0000"/><numFmt numFmtId="166" formatCode="0.00"/>'
+        "</numFmts>"
+        '<cellXfs count="5"><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="164"/><xf numFmtId="165"/>'
+        '<xf numFmtId="166"/></cellXfs></styleSheet>',
     }
     for number, rows in enumerate(sheets, 1):
         lines = [f"<row>{''.join(map(_cell, row))}</row>" for row in rows]
@@ -355,6 +358,25 @@ def test_the_first_sheet_with_cells_is_read(tmp_path: Path) -> None:
     assert read_table(workbook(tmp_path / "one.xlsx", rows[2:], [])).notes == []
     with pytest.raises(BadInputError, match="is empty"):
         read_table(workbook(tmp_path / "none.xlsx", []))
+
+
+def test_numbers_that_a_workbook_shows_with_leading_zeros_keep_them(tmp_path: Path) -> None:
+    rows: list[Any] = [("zip", "plus", "price"), (501, 5010002, 3), (12345, 123456789, 4.5), (123456, 1, -7)]
+    lines = list[str]()
+    for number, row in enumerate(rows, 3):
+        cells = (
+            f'<c r="{column}{number}" t="str"><v>{value}</v></c>'
+            if isinstance(value, str)
+            else f'<c r="{column}{number}" s="{style}"><v>{value}</v></c>'
+            for column, style, value in zip(("C", "D", "E"), (2, 3, 4), row, strict=True)
+        )
+        lines.append(f'<row r="{number}">{"".join(cells)}</row>')
+    path = workbook(tmp_path / "codes.xlsx", [], cell="".join(lines))
+    assert read_table(path).columns == {
+        "zip": ["00501", "12345", "123456"],
+        "plus": ["00501-0002", "12345-6789", "00000-0001"],
+        "price": [3, 4.5, -7],
+    }
 
 
 def test_a_workbook_that_states_a_trillion_cells_is_refused(tmp_path: Path) -> None:
