@@ -20,10 +20,10 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
+from jarvis_agent.core.encodings import certain_encoding, find_encoding
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
 from jarvis_agent.core.images import identified, is_heic
 from jarvis_agent.core.tasks.spec import Modality
-from jarvis_agent.media.encodings import certain_encoding, find_encoding
 from jarvis_agent.media.video import open_container
 
 logger = logging.getLogger(__name__)

@@ -25,12 +25,12 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from jarvis_agent.core.concurrency import check_cancelled
+from jarvis_agent.core.encodings import decode_text
 from jarvis_agent.core.errors import BadInputError, InputError, describe_error
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.text import clean
 from jarvis_agent.media import detect
 from jarvis_agent.media.detect import detect_media_type
-from jarvis_agent.media.encodings import decode_text
 from jarvis_agent.media.tables import read_table
 
 MAX_CHARS = 5_000_000

@@ -29,9 +29,9 @@ from itertools import chain, dropwhile, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from jarvis_agent.core.encodings import decode_text
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.text import brief_text
-from jarvis_agent.media.encodings import decode_text
 
 Row = list[str]
 """The cells of a line as they were written; [] for an empty line."""

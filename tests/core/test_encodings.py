@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from jarvis_agent.media.encodings import decode_text, find_encoding
+from jarvis_agent.core.encodings import decode_text, find_encoding
 
 NAMES = "name,city\nJosé,Málaga\nAnaïs,Orléans\n"
 
