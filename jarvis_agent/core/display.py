@@ -6,12 +6,13 @@ to_html(Path("sales.csv"), "table")     # a <table> of the first rows, and the p
 from __future__ import annotations
 
 import base64
-import codecs
 import csv
 import html
 import io
 import itertools
 from pathlib import Path
+
+from jarvis_agent.core.encodings import decode_text
 
 ROWS, COLUMNS = 10, 12
 """Limits of a table that is shown."""
@@ -50,19 +51,13 @@ def to_html(path: Path | None, kind: str, *, mime: str | None = None, label: str
 
 def _table(path: Path) -> str:
     """The header and first rows of a CSV file; "" if it cannot be read."""
-    from charset_normalizer import from_bytes
-
     try:
         with path.open("rb") as file:
-            content = file.read(_PREVIEW)
-        try:
-            text = codecs.getincrementaldecoder("utf-8-sig")().decode(content)
-        except UnicodeDecodeError:
-            text = str(from_bytes(content).best() or "")
+            text, _ = decode_text(file.read(_PREVIEW))
         delimiter = max(",;\t|", key=text.partition("\n")[0].count)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         lines = list(itertools.islice(filter(None, reader), ROWS + 2))
-    except (OSError, csv.Error):
+    except (OSError, UnicodeDecodeError, csv.Error):
         return ""
     if len(lines) > ROWS + 1:
         lines[ROWS + 1 :] = [["…"]]

@@ -11,6 +11,7 @@ or has no frames, is a `BadInputError`; without PyAV, everything here raises a `
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -212,11 +213,29 @@ def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
             _encode_sound(sound, output, audio)
 
 
+_TURNS = {
+    (False, True, False): "FLIP_LEFT_RIGHT",
+    (False, False, True): "FLIP_TOP_BOTTOM",
+    (False, True, True): "ROTATE_180",
+    (True, False, False): "TRANSPOSE",
+    (True, False, True): "ROTATE_270",
+    (True, True, False): "ROTATE_90",
+    (True, True, True): "TRANSVERSE",
+}
+"""What a display matrix means: whether it swaps the axes, and whether it turns either of them round."""
+
+
 def _upright(frame: Any) -> Any:
-    """A frame whose pixels are turned as its display matrix says."""
-    if not frame.rotation:
+    """A frame whose pixels are turned and mirrored as its display matrix says."""
+    if (matrix := frame.side_data.get("DISPLAYMATRIX")) is None:
         return frame
-    upright = type(frame).from_image(frame.to_image().rotate(frame.rotation, expand=True))
+    a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
+    turn = _TURNS.get((a == d == 0, (a or b) < 0, (d or c) < 0))
+    if turn is None:
+        return frame
+    from PIL.Image import Transpose
+
+    upright = type(frame).from_image(frame.to_image().transpose(Transpose[turn]))
     upright.pts, upright.time_base = frame.pts, frame.time_base
     return upright
 

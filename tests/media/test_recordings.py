@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,43 @@ def test_a_turned_video_is_upright_everywhere(film: Path, tmp_path: Path) -> Non
     assert after.size == before.size
     tops = [image.getpixel((8, 4)) for image in (before, after)]
     assert np.abs(np.subtract(*tops)).max() < 40, "the same half is on top"
+
+
+@pytest.mark.parametrize(
+    ("matrix", "corner"),
+    [
+        ((-1, 0, 0, 1), (1, 0)),  # as phones mirror the picture of their front camera
+        ((1, 0, 0, -1), (0, 1)),
+        ((-1, 0, 0, -1), (1, 1)),
+        ((0, 1, 1, 0), (0, 0)),
+        ((0, 1, -1, 0), (1, 0)),
+        ((0, -1, 1, 0), (0, 1)),
+        ((0, -1, -1, 0), (1, 1)),
+    ],
+)
+def test_a_mirrored_or_turned_video_is_shown_as_players_do(
+    tmp_path: Path, matrix: tuple[int, ...], corner: tuple[int, int]
+) -> None:
+    """The corner at the top left is the one at (0, 0) without a matrix."""
+    image = Image.new("RGB", (32, 16), "blue")
+    image.paste("red", (0, 0, 16, 8))
+    path = tmp_path / "film.mp4"
+    with av.open(path, "w") as made:
+        stream = made.add_stream("mpeg4", rate=8)
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv420p"
+        for frame in (av.VideoFrame.from_image(image), None):
+            made.mux(stream.encode(frame))
+    content = bytearray(path.read_bytes())
+    a, b, c, d = (part << 16 for part in matrix)
+    struct.pack_into(">5i", content, content.index(b"tkhd") + 44, a, b, 0, c, d)
+    path.write_bytes(content)
+    for video in (path, tmp_path / "new.mp4"):
+        ((_, shown),) = spread_frames(video, 1)
+        width, height = shown.size
+        assert (width > height) is bool(matrix[0])
+        at = shown.getpixel((width // 4 + corner[0] * width // 2, height // 4 + corner[1] * height // 2))
+        assert at[0] > at[2], "the red corner"
+        to_mp4(path, tmp_path / "new.mp4")
 
 
 def test_frames_are_counted_where_the_rate_is_impossible(tmp_path: Path) -> None:
