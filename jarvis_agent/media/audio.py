@@ -12,6 +12,7 @@ from __future__ import annotations
 import wave
 from contextlib import suppress
 from dataclasses import dataclass
+from io import SEEK_END
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ _KEPT_ENERGY = 0.55
 
 _UNRELATED = 0.3  # correlation of channels below which each is a signal of its own
 _LOUDEST = 4.0  # largest sample of a recording that is only too loud; in larger ones, full scale is not 1
+_OGG_PAGE = 65_307  # bytes of the largest
 _STRONGEST = "the strongest of {} channels was used"
 
 
@@ -162,9 +164,39 @@ def _decode_by_av(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], in
             _check_samples(path, size)
         samples = np.concatenate(parts)
         seconds, stated = len(samples) / (stream.rate or 1), (file.duration or 0) / 1e6
-        if seconds * 1.05 + 0.5 < stated < seconds * 20:
+        # Elsewhere the duration may be estimated, or that of the pictures.
+        is_exact = "matroska" in file.format.name and not file.streams.video
+        shortest = seconds + 0.15 if is_exact else seconds * 1.05 + 0.5
+        if shortest < stated < seconds * 20:
             notes.append(f"the recording breaks off after {seconds:.1f} of {stated:.1f} s")
+        elif _is_cut(path):
+            notes.append(f"the recording breaks off after {seconds:.1f} s")
         return samples, stream.rate
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether a recording ends within a packet, or an Ogg file before the page that is marked as its last."""
+    sizes, is_cut = dict[bytes, int](), False
+    with opened(path, "audio") as file:
+        if (name := file.format.name) == "ogg":
+            return _lacks_last_page(path)
+        for packet in file.demux(file.streams.audio[0]):
+            if packet.size:
+                # The third byte of an MP3 frame has what its size depends on.
+                form = bytes(packet)[2:3] if name == "mp3" else b""
+                largest = sizes.get(form, 0)
+                is_cut = packet.is_corrupt or (name == "mp3" and packet.size < largest)
+                sizes[form] = max(packet.size, largest)
+    return is_cut
+
+
+def _lacks_last_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-min(_OGG_PAGE, path.stat().st_size), SEEK_END)
+        tail = file.read()
+    page = tail[tail.rfind(b"OggS") :]
+    size = 27 + page[26] + sum(page[27 : 27 + page[26]]) if len(page) > 27 else _OGG_PAGE
+    return len(page) < size or not page[5] & 4
 
 
 def write_audio(path: Path, samples: Any, rate: int) -> float:

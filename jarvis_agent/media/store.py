@@ -30,6 +30,7 @@ from jarvis_agent.media.documents import MAX_CHARS, load_text, render_pages
 from jarvis_agent.media.download import fetch
 from jarvis_agent.media.limits import check_limits
 from jarvis_agent.media.run_directory import RunDirectory
+from jarvis_agent.media.video import extract_sound
 
 logger = logging.getLogger(__name__)
 
@@ -232,17 +233,19 @@ class ResourceStore:
     async def resolve(self, value: Any, kind: ArgKind, notes: list[str] | None = None) -> Resource:
         """The resource for an argument of the given kind.
 
-        A video stands for its sound, a PDF file for the pictures of its pages. For "file" that is any file,
+        Of a video that is its sound, of a PDF file pictures of its pages. For "file" that is any file,
         or one with the text, without the limits on pixels and seconds, since it is not decoded.
         """
         resource = value if isinstance(value, Resource) else await self._lookup(str(value).strip())
-        if kind == "audio" and resource.kind == "video":
-            resource = resource.model_copy(update={"kind": "audio"})
+        notes = [] if notes is None else notes
+        if kind == "audio" and resource.kind == "video" and resource.path is not None:
+            await asyncio.to_thread(check_limits, resource, self.settings)
+            sound = await asyncio.to_thread(self.directory.new_path, ".flac", resource.path.stem)
+            await run_cpu_bound(extract_sound, resource.path, sound, notes)
+            resource = Resource(kind="audio", path=sound, mime="audio/flac", name=resource.name)
         if kind == "image" and resource.mime == PDF and resource.path is not None:
             pages = await asyncio.to_thread(self.directory.new_path, ".tiff", resource.path.stem)
-            left_out = await run_cpu_bound(render_pages, resource.path, pages, self.settings.max_pixels)
-            if notes is not None:
-                notes.extend(left_out)
+            notes += await run_cpu_bound(render_pages, resource.path, pages, self.settings.max_pixels)
             resource = Resource(kind="image", path=pages, mime="image/tiff", name=resource.name)
         if resource.kind not in split_kind(kind) and kind in MEDIA - {"file"}:
             own, needed = (

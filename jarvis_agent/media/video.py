@@ -261,19 +261,25 @@ SOUND_CODECS = {"wav": "pcm_s16le", "mp3": "libmp3lame", "flac": "flac", "ogg": 
 """By ending of the file's name."""
 
 
-def write_sound(source: Any, target: Path) -> None:
+def extract_sound(video: Path, target: Path, notes: list[str]) -> None:
+    """Write the sound of a video, in the format of the target's ending; notes on damage are added."""
+    with opened(video, "audio") as source:
+        write_sound(source, target, notes)
+
+
+def write_sound(source: Any, target: Path, notes: list[str] | None = None) -> None:
     """Write the first audio stream of an opened file, in the format of the target's ending."""
     suffix = target.suffix[1:]
     with _load_av().open(target, "w", options=_FASTSTART if suffix == "m4a" else {}) as output:
         stream = _add_sound(output, SOUND_CODECS[suffix], source.streams.audio[0])
-        _encode_sound(source, output, stream)
+        _encode_sound(source, output, stream, notes)
 
 
-def _encode_sound(source: Any, output: Any, stream: Any) -> None:
+def _encode_sound(source: Any, output: Any, stream: Any, notes: list[str] | None = None) -> None:
     """Encode the first audio stream of an opened file into a stream of an output."""
 
     def unstamped() -> Iterator[Any]:
-        for frame in decoded(source, "audio"):
+        for frame in decoded(source, "audio", notes):
             frame.pts = None
             yield frame
 

@@ -11,8 +11,10 @@ import pytest
 from PIL import Image
 
 from jarvis_agent.core.errors import BadInputError, InputError
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.audio import decode_audio, probe_audio, read_audio, read_voices
 from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.store import ResourceStore
 
 av, soundfile = pytest.importorskip("av"), pytest.importorskip("soundfile")
 
@@ -141,6 +143,55 @@ def test_damage_in_the_middle_is_left_out_with_a_note(tmp_path: Path) -> None:
     samples, _, notes = decode_audio(path)
     assert len(samples) > RATE // 4
     assert notes == ["damaged parts of the audio were left out"]
+
+
+@pytest.mark.parametrize("share", [0.6, 0.94])
+@pytest.mark.parametrize(
+    ("suffix", "codec", "options"),
+    [
+        ("mp3", "libmp3lame", {}),
+        ("mp3", "libmp3lame", {"write_xing": "0"}),
+        ("opus", "libopus", {}),
+        ("webm", "libopus", {}),
+        ("wav", "pcm_s16le", {}),
+    ],
+)
+def test_a_recording_that_is_cut_off_is_read_with_a_note(
+    tmp_path: Path, suffix: str, codec: str, options: dict[str, str], share: float
+) -> None:
+    whole = tmp_path / f"whole.{suffix}"
+    wave = (np.sin(np.arange(48_000 * 4) ** 1.5 / 900) * 9000).astype(np.int16)
+    with av.open(whole, "w", options=options) as made:
+        stream = made.add_stream(codec, rate=48_000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(wave[None], format="s16", layout="mono")
+        frame.sample_rate = 48_000
+        for piece in (frame, None):
+            made.mux(stream.encode(piece))
+    cut = tmp_path / f"cut.{suffix}"
+    cut.write_bytes(whole.read_bytes()[: int(share * whole.stat().st_size)])
+    assert read_audio(whole, RATE)[1] == []
+    assert any("the recording breaks off after" in note for note in read_audio(cut, RATE)[1])
+
+
+async def test_a_video_is_its_sound_where_that_is_needed(tmp_path: Path, film: Path) -> None:
+    """So that a hosted model, too, gets no pictures."""
+    store = ResourceStore(Settings(output_dir=tmp_path / "out"))
+    video = tmp_path / "talk.mp4"
+    with av.open(video, "w") as made:
+        pictures, sound = made.add_stream("mpeg4", rate=8), made.add_stream("aac", rate=RATE, layout="mono")
+        pictures.width, pictures.height, pictures.pix_fmt = 32, 16, "yuv420p"
+        made.mux(pictures.encode(av.VideoFrame.from_image(Image.new("RGB", (32, 16)))))
+        frame = av.AudioFrame.from_ndarray(np.full((1, RATE), 0.5, np.float32), format="fltp", layout="mono")
+        frame.sample_rate = RATE
+        for stream, last in ((sound, frame), (pictures, None), (sound, None)):
+            made.mux(stream.encode(last))
+    resource = await store.resolve(await store.grant(str(video)), "audio")
+    assert (resource.kind, resource.mime, resource.name) == ("audio", "audio/flac", str(video))
+    assert resource.path is not None
+    assert detect_media_type(resource.path) == ("audio", "audio/flac")
+    assert probe_audio(resource.path).duration == pytest.approx(1, abs=0.1)
+    with pytest.raises(BadInputError, match=r"film\.mp4 has no sound"):
+        await store.resolve(await store.grant(str(film)), "audio")
 
 
 @pytest.fixture
