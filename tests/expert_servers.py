@@ -69,9 +69,10 @@ def served_experts(
     settings: Settings,
     keys: tuple[str, ...] = (),
     backends: Sequence[Any] | None = (CommandBackend, AlgorithmsBackend),
+    **limits: int,
 ) -> Iterator[str]:
     """The address of a server in a thread of this process."""
-    app = create_experts_app(settings, ServerSettings(api_keys=keys), backends=backends)
+    app = create_experts_app(settings, ServerSettings(api_keys=keys, **limits), backends=backends)
     with listening(app, grace=1) as address:
         yield address
 

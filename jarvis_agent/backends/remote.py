@@ -73,8 +73,6 @@ _ADVICE = {
 }
 
 _CONNECT_S = 5.0
-_SHORT_BYTES = 10_000
-"""Bytes of a reply that is read at once: the change to a thread takes milliseconds on a busy machine."""
 
 _tls = cache(ssl.create_default_context)
 
@@ -139,8 +137,6 @@ class ExpertServer:
         call.trace["endpoint"] = f"{self.address} ({node})" if node else self.address
         if not response.is_success:
             raise self._refusal(response)
-        if len(reply) <= _SHORT_BYTES:
-            return read_result(reply, call)
         return await asyncio.to_thread(read_result, reply, call)
 
     def status(self) -> dict[str, Any]:
@@ -257,8 +253,6 @@ def _as_json(value: Any) -> Any:
             return value.as_text() if value.data is None else value.data
         content = base64.b64encode(value.path.read_bytes()).decode()
         return f"data:{value.mime or ''};name={quote(value.path.name, safe='')};base64,{content}"
-    if isinstance(value, Mapping):
-        return dict(value)
     raise UnsupportedError(f"a {type(value).__name__} cannot be sent to the expert server")
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from command_backend import command_models
 from command_line import jarvis
 from expert_servers import (
     command_backend,
@@ -25,8 +26,10 @@ from expert_servers import (
     experts_process,
     free_port,
     said,
+    served_experts,
     with_retries,
 )
+from pydantic import SecretStr
 from small_agents import picture, plan
 from starlette.testclient import TestClient
 
@@ -44,6 +47,7 @@ from jarvis_agent.core.errors import (
     ConfigError,
     ExpertError,
     JarvisError,
+    RateLimitedError,
     UnsupportedError,
     policy_for,
 )
@@ -60,6 +64,7 @@ from jarvis_agent.selection.placement import place
 from jarvis_agent.testing import FakeSource, ScriptedLLM
 
 KEY = "key-of-a-client"
+CAT = Path(__file__).parents[2] / "examples" / "cat.jpg"
 ROOT = Path(__file__).parents[2]
 OTHER_PYTHON = ROOT / ".venv-agent" / "bin" / "python"
 """A Python of another version without extras, which `make test-all` installs."""
@@ -221,6 +226,19 @@ async def test_two_hundred_calls_at_once_are_answered(server: ExpertServer) -> N
     assert [answer.split()[0] for answer in answers] == [str(n) for n in range(200)]
 
 
+async def test_a_client_with_too_many_calls_is_told_when_to_ask_again(tmp_path: Path) -> None:
+    settings = Settings(models_file=command_models(tmp_path), experts="none", max_parallel=1)
+    with served_experts(settings, max_concurrent_runs=1) as address:
+        backend = command_backend(ExpertServer(address))
+        holding = asyncio.create_task(backend.run(command_call(f"hold {tmp_path}")))
+        await until((tmp_path / str(os.getppid())).exists)
+        with pytest.raises(RateLimitedError) as caught:
+            await backend.run(command_call("echo"))
+        assert (caught.value.retry_after or 0) >= 1
+        (tmp_path / "go").touch()
+        await holding
+
+
 async def test_a_server_that_is_not_there_is_named_with_the_command_that_starts_it() -> None:
     port = free_port()
     absent = ExpertServer(f"http://127.0.0.1:{port}")
@@ -271,6 +289,16 @@ async def test_an_agent_runs_its_tasks_on_the_server(server: ExpertServer, tmp_p
     assert [result.error for result in run.results] == [None, None]
     assert {result.attempts[-1].endpoint for result in run.results} == {server.address}
     assert run.results[1].output["generated_text"].startswith("one by")
+
+
+@pytest.mark.starter
+async def test_the_starter_models_of_an_agent_run_on_the_server(server: ExpertServer, tmp_path: Path) -> None:
+    script = {"plan": plan(("image-classification", [], {"image": str(CAT)})), "respond": "done"}
+    settings = Settings(experts=server.address, experts_key=SecretStr(KEY), offline=True, output_dir=tmp_path)
+    async with JarvisAgent(ScriptedLLM(script), settings=settings) as agent:
+        (result,) = (await agent.ainvoke(f"What animal is in {CAT}?")).results
+    assert (result.error, result.attempts[-1].endpoint) == (None, server.address)
+    assert "cat" in result.output[0]["label"]
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def create_experts_app(
     """Return a web application that runs local models for agents.
 
     Args:
-        settings: what the models may do and need; callers may ask for less, not for more.
+        settings: what the models may do and need.
         server: keys and limits of clients; None: from the environment.
         backends: as for an agent; the local ones of them run calls.
         idle_s: seconds without a call after which the process is interrupted; None: it stays.

@@ -53,29 +53,6 @@ class Calls(RunLimits):
             signal.raise_signal(signal.SIGINT)
 
 
-class InferenceRoute:
-    """Passes requests to a runner, within the limits of each client. A client that goes ends its call."""
-
-    def __init__(self, runner: ExpertRunner, calls: Calls) -> None:
-        self._runner, self._calls = runner, calls
-
-    async def answer(self, request: Request) -> Response:
-        """Run a model."""
-        model, _, task = request.path_params["model"].partition("/pipeline/")
-        try:
-            with self._calls.hold(request.state.owner):
-                asked = InferenceRequest(
-                    model,
-                    task,
-                    await request.body(),
-                    request.headers.get("content-type", ""),
-                    request.query_params.get("parameters", "{}"),
-                )
-                return await unless_disconnected(request, self._runner.answer(asked))
-        except HTTPException as error:
-            return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-
-
 def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None = None) -> FastAPI:
     """The application that passes calls to `runner`, and closes it at shutdown.
 
@@ -100,7 +77,19 @@ def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None 
     add_middleware(app, server, None, open_paths=("/healthz",))
     app.add_middleware(RequestMetrics)
     app.include_router(metrics_routes(lambda: runner.models()["loaded"]))
-    app.add_route("/models/{model:path}", InferenceRoute(runner, calls).answer, ["POST"])
+
+    @app.post("/models/{model:path}")
+    async def infer(request: Request) -> Response:
+        """Run a model, within the limits of the client. If it goes, the call ends."""
+        model, _, task = request.path_params["model"].partition("/pipeline/")
+        try:
+            with calls.hold(request.state.owner):
+                mime, query = request.headers.get("content-type", ""), request.query_params
+                parameters = query.get("parameters", "{}")
+                asked = InferenceRequest(model, task, await request.body(), mime, parameters)
+                return await unless_disconnected(request, runner.answer(asked))
+        except HTTPException as error:
+            return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
     @app.get("/models")
     async def models() -> dict[str, Any]:
