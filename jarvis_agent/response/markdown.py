@@ -46,6 +46,7 @@ def lines_with_markup(results: Sequence[TaskResult]) -> set[str]:
     """The lines that tasks read or heard and that Markdown would change."""
     texts = [[[part.text for part in one.resources], one.output] for one in results if _is_read(one)]
     lines = {line.strip() for text in _strings(texts) for line in text.splitlines()}
+    lines -= {str(path) for one in results for path in one.paths()}  # whose URLs take their places
     return {line for line in lines if len(line) >= _MIN_CHARS and _MARKUP.search(line)}
 
 

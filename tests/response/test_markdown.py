@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,19 @@ def shown(markdown: str) -> str:
     for entity, letter in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
         page = page.replace(entity, letter)
     return "".join(page.split())
+
+
+def test_the_path_of_a_result_is_left_for_its_url() -> None:
+    path = "/home/my_name/outputs/0-canny_map.png"
+    made = Resource(kind="image", path=Path(path))
+    edges = TaskResult(
+        task=Task(task="canny-control", id=0),
+        status="ok",
+        resources=[made],
+        output={"path": path, "width": 8},
+    )
+    answer = f"Here is the canny edge image: {path}"
+    assert to_markdown(answer, [edges]) == answer
 
 
 @pytest.mark.parametrize(
