@@ -144,7 +144,9 @@ async def run_task(
 
     try:
         chosen = _pinned(runner, model)
-        tasks = [Task(task=name, id=number) for number in range(len(inputs))]
+        # Vectors are compared with those of other requests, so their model depends on no text.
+        args = {} if name == "feature-extraction" else {key: str(value) for key, value in inputs[0].items()}
+        tasks = [Task(task=name, id=number, args=args) for number in range(len(inputs))]
         selection = await chosen.select(tasks[0], context)
         calls = [
             TaskCall(
