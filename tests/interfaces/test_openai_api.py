@@ -26,11 +26,12 @@ from served import ANSWER, CAT, agent_of, endless_expert, listening, plan_for
 from sse_starlette import EventSourceResponse
 from starlette.testclient import TestClient
 
-from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent import JarvisAgent, Plan, Settings, Task
+from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import DeadlineError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app, openai_api
-from jarvis_agent.testing import FakeBackend, ScriptedLLM
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 from jarvis_agent.testing.hub import Reply, ReplyServer
 
 QUESTION = "What animal is this?"
@@ -157,6 +158,52 @@ def test_earlier_messages_are_the_history_and_urls_in_them_are_files(live: Live)
     assert ANSWER in prompt
     live.ask([{"role": "user", "content": [{"type": "text", "text": "And this?"}, image_part(url)]}])
     assert live.backend.calls[-1].inputs["image"].path == made
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_later_turn_refers_to_results_and_not_to_what_was_said_of_them(
+    tmp_path: Path, stream: bool
+) -> None:
+    histories: list[tuple[ChatTurn, ...]] = []
+    tasks = [("image-to-text", 0), ("canny-control", 1)]
+
+    def planner(given: Any) -> Plan:
+        histories.append(turns_of(given["chat_history"]))
+        args = {"image": given["files"][0].name} if given["files"] else {}
+        return Plan(tasks=[Task(task=task, id=i, args=args) for task, i in tasks] if args else [])
+
+    def ask(client: openai.OpenAI, *messages: Any) -> str:
+        reply: Any = client.chat.completions.create(model="jarvis", messages=messages, stream=stream)
+        if not stream:
+            return str(reply.choices[0].message.content)
+        return "".join(chunk.choices[0].delta.content or "" for chunk in reply)
+
+    agent = JarvisAgent(
+        planner=planner,
+        sources=[FakeSource([fake_candidate(task) for task in RESULTS])],
+        backends=[FakeBackend(RESULTS)],
+        settings=Settings(output_dir=tmp_path, model="none", offline=True),
+    )
+    keys = [SecretStr("secret-key-1"), SecretStr("secret-key-2")]
+    with listening(create_app(agent, ServerSettings(api_keys=keys))) as url:
+        own, other = (
+            openai.OpenAI(base_url=f"{url}/v1", api_key=key.get_secret_value(), max_retries=0) for key in keys
+        )
+        first = ask(own, *about_cat())
+        answered = {"role": "assistant", "content": f" {first}\n\n"}  # programs change space
+        later = {"role": "user", "content": "Make it smaller"}
+        ask(own, *about_cat(), answered, later)
+        ask(other, *about_cat(), answered, later)
+        ask(own, *about_cat("And this?"), answered, later)
+        for made in tmp_path.glob("served/*/*/*-canny-control.png"):
+            made.unlink()
+        ask(own, *about_cat(), answered, later)
+    known, *unknown = [turns[0] for turns in histories[1:]]
+    assert (known.request, known.text) == (QUESTION, "a tabby cat")
+    assert "a tabby cat" in first != known.text
+    assert [file.path.name for file in known.resources if file.path] == [name_of(CAT), "1-canny-control.png"]
+    assert {turn.made for turn in unknown} == {None}
+    assert all("a tabby cat" in turn.text for turn in unknown)
 
 
 def test_a_stream_reports_the_tasks_and_then_the_answer(live: Live) -> None:

@@ -3,9 +3,10 @@
     client = openai.OpenAI(base_url="http://localhost:8000/v1", api_key="any")
     client.chat.completions.create(model="jarvis", messages=[{"role": "user", "content": "…"}])
 
-Requests are stateless: earlier messages are the chat history. Images, recordings and documents are parts. The
-reply is Markdown with URLs of the files that the run made, which may be named in later messages. A stream
-reports the tasks as `delta.reasoning_content`, and the answer as `delta.content`.
+Earlier messages are the chat history. Images, recordings and documents are parts. The reply is Markdown with
+URLs of the files that the run made, which may be named in later messages. What a later message calls "it" is
+a result: a turn is known again by its messages, as long as this process remembers it. A stream reports the
+tasks as `delta.reasoning_content`, and the answer as `delta.content`.
 
 Source: https://platform.openai.com/docs/api-reference/chat
 """
@@ -13,11 +14,12 @@ Source: https://platform.openai.com/docs/api-reference/chat
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any, TypeVar
 
@@ -25,10 +27,15 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
+from jarvis_agent.agent.memory import ChatMemory
+from jarvis_agent.core.content import message_text
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.execution.run import Event, Run
@@ -63,6 +70,37 @@ class ChatCompletionRequest(BaseModel):
     messages: Annotated[list[dict[str, Any]], Field(min_length=1, fail_fast=True)]
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
+
+
+class _Chats:
+    """The turns of chats, whose clients send the answers again as text alone, with all that was said."""
+
+    def __init__(self) -> None:
+        self._memory = ChatMemory()
+
+    def add(self, owner: str, asked: BaseMessage, answer: str, turn: ChatTurn) -> None:
+        """Remember a turn by the message that asked and the answer that was sent."""
+        self._memory.add(_turn_key(owner, asked, answer), turn)
+
+    def recall(self, owner: str, messages: Iterable[AnyMessage]) -> tuple[list[ChatTurn], list[AnyMessage]]:
+        """The turns that are known again, with files that still exist, and the other messages. Blocks."""
+        turns, others = list[ChatTurn](), list[AnyMessage]()
+        for message in messages:
+            known: tuple[ChatTurn, ...] = ()
+            if isinstance(message, AIMessage) and others and isinstance(others[-1], HumanMessage):
+                known = self._memory.turns(_turn_key(owner, others[-1], message_text(message)))
+            if known and all(file.path and file.path.exists() for file in known[-1].resources):
+                others.pop()
+                turns.append(known[-1])
+            else:
+                others.append(message)
+        return turns, others
+
+
+def _turn_key(owner: str, asked: BaseMessage, answer: str) -> str:
+    """What stands for a turn. Programs change the space in and around an answer."""
+    said = json.dumps([owner, asked.content, answer.split()])
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 class OpenAIRoute(APIRoute):
@@ -136,12 +174,22 @@ async def start_stream(request: Request, work: Awaitable[_T]) -> asyncio.Future[
 
 
 async def _stream(
-    first: asyncio.Future[Event], events: AsyncGenerator[Event, None], urls: FileUrls, *, with_usage: bool
+    first: asyncio.Future[Event],
+    events: AsyncGenerator[Event, None],
+    urls: FileUrls,
+    remember: Callable[[str], Awaitable[None]],
+    *,
+    with_usage: bool,
 ) -> AsyncIterator[str]:
-    """The data of the server-sent events of a run; an error ends them, without "[DONE]"."""
+    """The data of the server-sent events of a run; an error ends them, without "[DONE]".
+
+    `remember` gets the whole answer.
+    """
     head, answered, results, line = _head("chat.completion.chunk"), False, list[TaskResult](), ""
+    sent = list[str]()
 
     def chunk(finish: str | None = None, **delta: str) -> str:
+        sent.append(delta.get("content", ""))
         return json.dumps({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     try:
@@ -169,6 +217,7 @@ async def _stream(
                 yield chunk(content=urls.to_urls(to_markdown(line, results)))
         answer = "" if answered else urls.to_urls(to_markdown(event.run.answer, event.run.results))
         yield chunk(content=answer + urls.markdown(event.run))
+        await remember("".join(sent))
         yield chunk(finish="stop")
         if with_usage:
             yield json.dumps({**head, "choices": [], "usage": _usage(event.run)})
@@ -185,6 +234,7 @@ def _check_name(model: str) -> None:
 def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
     """Return the routes below `/v1`. Their agents may read uploads and files of earlier runs."""
     router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+    chats = _Chats()
     about = {"object": "model", "created": int(time.time()), "owned_by": MODEL}
     model = {"id": MODEL, **about, "architecture": _ARCHITECTURE}
 
@@ -204,18 +254,28 @@ def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
         """Run the last message of the user; with `stream`, as server-sent events."""
         _check_name(body.model)
         workspace = workspaces[request.state.owner]
-        agent, urls = workspace.stateless, FileUrls(workspace.runs, request)
-        asked = AgentRequest.of({"messages": to_paths(body.messages, workspace.runs, origin_of(request))})
+        owner, urls, origin = request.state.owner, FileUrls(workspace.runs, request), origin_of(request)
+        asked = AgentRequest.of({"messages": to_paths(body.messages, workspace.runs, origin)})
+        turns, messages = await asyncio.to_thread(chats.recall, owner, asked.messages)
+        agent, asked = workspace.stateless.with_history(turns), AgentRequest(messages=messages)
+        thread: RunnableConfig = {"configurable": {"thread_id": secrets.token_hex(12)}}
+
+        async def remember(answer: str) -> None:
+            question = next(one for one in reversed(messages) if isinstance(one, HumanMessage))
+            turn = (await agent.history(thread))[-1]
+            chats.add(owner, question, to_paths(answer, workspace.runs, origin), turn)
+
         if body.stream:
-            events = agent.events(asked)
+            events = agent.events(asked, thread)
             first = await start_stream(request, anext(events))  # it comes after the files are read
             with_usage = bool((body.stream_options or {}).get("include_usage"))
-            return EventSourceResponse(_stream(first, events, urls, with_usage=with_usage), sep="\n")
-        run = await unless_disconnected(request, agent.ainvoke(asked))
-        message = {
-            "role": "assistant",
-            "content": urls.to_urls(to_markdown(run.answer, run.results)) + urls.markdown(run),
-        }
+            return EventSourceResponse(
+                _stream(first, events, urls, remember, with_usage=with_usage), sep="\n"
+            )
+        run = await unless_disconnected(request, agent.ainvoke(asked, thread))
+        answer = urls.to_urls(to_markdown(run.answer, run.results)) + urls.markdown(run)
+        await remember(answer)
+        message = {"role": "assistant", "content": answer}
         choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
         return {**_head("chat.completion"), "choices": choices, "usage": _usage(run)}
 
