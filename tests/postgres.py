@@ -11,6 +11,7 @@ import getpass
 import itertools
 import pwd
 import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -20,10 +21,15 @@ INSTALLED = max(Path("/usr/lib/postgresql").glob("*/bin/initdb"), default=shutil
 """Debian keeps the programs of the server outside of PATH."""
 
 
-class Postgres:
-    """A running server, reached by a Unix socket. It refuses to run as root."""
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
-    def __init__(self) -> None:
+
+class Postgres:
+    """A running server, reached by a Unix socket, or with `tcp` by a port. It refuses to run as root."""
+
+    def __init__(self, *, tcp: bool = False) -> None:
         if INSTALLED is None:
             raise FileNotFoundError("PostgreSQL is not installed; on Debian: apt install postgresql")
         names = {user.pw_name for user in pwd.getpwall()}
@@ -31,6 +37,7 @@ class Postgres:
         self._user = next(name for name in ("postgres", "nobody") if name in names) if is_root else None
         self._folder = Path(tempfile.mkdtemp(prefix="jarvis-postgres-"))
         self._numbers = itertools.count()
+        self._host, self._port = ("127.0.0.1", _free_port()) if tcp else (str(self._folder), 5432)
         if self._user:
             shutil.chown(self._folder, self._user)
         self._run("initdb", "--auth=trust", "--username=jarvis", "--no-sync", "--encoding=UTF8")
@@ -45,7 +52,8 @@ class Postgres:
 
     def start(self) -> None:
         """Start it, and wait until it can be used."""
-        options = f"-k {self._folder} -c listen_addresses= -c fsync=off"
+        address = self._host if self._host == "127.0.0.1" else ""
+        options = f"-k {self._folder} -p {self._port} -c listen_addresses={address} -c fsync=off"
         self._run("pg_ctl", "start", "--wait", f"--log={self._folder}/log", f"--options={options}")
 
     def stop(self) -> None:
@@ -55,8 +63,9 @@ class Postgres:
     def new_database(self) -> str:
         """The URL of a new, empty database."""
         name = f"test{next(self._numbers)}"
-        self._run("createdb", f"--host={self._folder}", "--username=jarvis", name, data=False)
-        return f"postgresql://jarvis@/{name}?host={self._folder}"
+        place = [f"--host={self._host}", f"--port={self._port}"]
+        self._run("createdb", *place, "--username=jarvis", name, data=False)
+        return f"postgresql://jarvis@/{name}?host={self._host}&port={self._port}"
 
     def _run(self, program: str, *arguments: str, data: bool = True) -> None:
         command = [str(Path(INSTALLED or "").with_name(program)), *arguments]

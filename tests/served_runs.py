@@ -25,9 +25,8 @@ from jarvis_agent.interfaces.server import run_server, runs
 
 
 def make_agent(folder: Path) -> JarvisAgent:
-    """The agent of one process, whose death is noticed soon."""
+    """The agent of one process, which looks at the runs of others often."""
     runs.BEAT_S = 0.2
-    runs.STALE_S = 2.0
     return JarvisAgent(
         tools=[worker(folder / "log", folder / "gate")],
         planner=FakeStage(random_plan),

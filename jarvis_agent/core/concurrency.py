@@ -5,6 +5,7 @@
     result = await run_in_daemon_thread(work, 1, 2)     # a call that may never return
     async with repeating(work, 60, "the work"): ...     # now, and every minute
     async for token in yielding(tokens): ...            # tokens that never wait block no others
+    async for batch in batches(events, 0.05): ...       # those that come within a short time together
     plan = await run_cpu_bound(work, 1, 2)              # two at a time; the work calls check_cancelled()
 
 A cancelled coroutine gets `limits.CANCEL_GRACE_S` seconds to finish. After that it is abandoned and logged.
@@ -25,7 +26,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import CancelledError, Future
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -145,6 +146,39 @@ async def yielding(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
             if perf_counter() - turn > YIELD_AFTER_S:
                 await asyncio.sleep(0)
                 turn = perf_counter()
+
+
+async def batches(
+    items: AsyncGenerator[T, None], pause_s: float, tick_s: float | None = None
+) -> AsyncGenerator[list[T], None]:
+    """The items as they come, those of `pause_s` seconds together; an empty list after `tick_s` without any.
+
+    When this generator has ended, so has that of the items.
+    """
+    gathered: list[T] = []
+    changed = asyncio.Event()
+
+    async def read() -> None:
+        async with aclosing(items):
+            async for item in items:
+                gathered.append(item)
+                changed.set()
+
+    reading = asyncio.create_task(read())
+    reading.add_done_callback(lambda _: changed.set())
+    try:
+        while gathered or not reading.done():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(tick_s):
+                    await changed.wait()
+                    await asyncio.wait([reading], timeout=pause_s)
+            changed.clear()
+            batch, gathered[:] = gathered[:], []
+            yield batch
+        await reading
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
 
 
 @asynccontextmanager

@@ -16,15 +16,15 @@ pytest.importorskip("langgraph.checkpoint.sqlite")
 
 from command_line import jarvis
 from durable_agents import ONE_BY_ONE, counting_agent
-from filelock import FileLock
 from rich.console import Console
 
-from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, MissingExtraError
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
 from jarvis_agent.interfaces.cli import resume
-from jarvis_agent.interfaces.cli.resume import RUNS_FILE, ask_for_approval, open_runs, run_stored
+from jarvis_agent.interfaces.cli.resume import FOLDER, ask_for_approval, run_stored
+from jarvis_agent.interfaces.common.locks import FileThreads, digest
 
 Captured = pytest.CaptureFixture[str]
 
@@ -74,7 +74,7 @@ async def interrupted(folder: Path, run: Callable[[JarvisAgent], Any]) -> None:
 async def test_a_finished_run_is_returned_without_running_again(tmp_path: Path) -> None:
     calls: list[str] = []
     first = await run_named(tmp_path, calls, "count")
-    assert (tmp_path / "out" / RUNS_FILE).is_file()
+    assert (tmp_path / "out" / FOLDER).is_dir()
     assert await run_named(tmp_path, calls) == first
     assert calls == ["one"]
 
@@ -125,10 +125,7 @@ def test_a_plan_that_waits_is_shown_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 async def test_a_run_is_locked_while_another_process_works_on_it(tmp_path: Path) -> None:
-    settings = Settings(output_dir=tmp_path / "out")
-    async with open_runs(settings, "talk"):
-        (lock,) = (tmp_path / "out" / "locks").iterdir()
-    with FileLock(lock):
+    async with FileThreads(tmp_path / "out" / FOLDER).open("talk"):
         with pytest.raises(ConfigError, match="another process works on the run talk"):
             await run_named(tmp_path, [], "count")
         await run_named(tmp_path, [], "count", name="chat")
@@ -136,13 +133,13 @@ async def test_a_run_is_locked_while_another_process_works_on_it(tmp_path: Path)
 
 
 def _no_database(out: Path) -> None:
-    out.mkdir()
-    (out / RUNS_FILE).write_bytes(b"not a database" * 100)
+    (out / FOLDER).mkdir(parents=True)
+    (out / FOLDER / f"{digest('talk')}.sqlite").write_bytes(b"not a database" * 100)
 
 
-def _no_lock(out: Path) -> None:
+def _no_folder(out: Path) -> None:
     out.mkdir()
-    (out / "locks").write_text("a file")
+    (out / FOLDER).write_text("a file")
 
 
 def _no_directory(out: Path) -> None:
@@ -152,8 +149,8 @@ def _no_directory(out: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "error", "said"),
     [
-        (_no_database, ConfigError, r"runs\.sqlite cannot be read or written \(file is not a database"),
-        (_no_lock, ConfigError, "cannot be written .*choose another --out"),
+        (_no_database, ConfigError, r"talk cannot be read or written .*file is not a database"),
+        (_no_folder, ConfigError, "talk cannot be read or written .*choose another name or --out"),
         (_no_directory, InputError, "--out"),
     ],
 )

@@ -13,12 +13,13 @@ import httpx
 import pytest
 from served import ANSWER, BASE, CAT, Served, agent_of, endless_expert, plan_for, serving
 from starlette.testclient import TestClient
+from waiting import wait_until
 
 from jarvis_agent import Run
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app, runs
 from jarvis_agent.interfaces.server.database import open_database
-from jarvis_agent.interfaces.server.runs import RunRecords
+from jarvis_agent.interfaces.server.runs import AtWork, RunInfo, RunRecords
 from jarvis_agent.selection.store import open_store
 
 REQUEST = {"input": "What animal is this?"}
@@ -304,60 +305,121 @@ def test_a_run_that_is_not_done_is_not_rated(endless: Any) -> None:
     assert ended(served.client, run)["status"] == "cancelled"
 
 
-def test_a_run_of_a_server_that_stops_can_be_resumed(tmp_path: Path) -> None:
+@pytest.fixture
+def interrupted(tmp_path: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """A run whose server has stopped when its first task had ended: its row, the script, and its file."""
     never, entered, _ = endless_expert()
     script = {"plan": "[]"}
-    with serving(
-        agent_of(tmp_path, script, {"image-to-text": "a cat", "canny-control": never}), script
-    ) as served:
+    experts = {"image-to-text": "a cat", "canny-control": never}
+    with serving(agent_of(tmp_path, script, experts), script) as served:
         name = served.uploaded_cat()
         describe, draw = json.loads(plan_for(name))
         script["plan"] = json.dumps([describe, draw | {"dep": [0]}])
         run = start(served.client, files=[name], thread="one")
         assert entered.wait(120)
+    return run, script, name
+
+
+def test_a_run_of_a_server_that_stopped_goes_on_by_itself_where_it_was(
+    tmp_path: Path, interrupted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "BEAT_S", 0.05)
+    run, script, _ = interrupted
     with serving(agent_of(tmp_path, script), script) as served:
-        assert served.get(f"/runs/{run['id']}").json()["status"] == "interrupted"
-        assert ended(served.client, run)["status"] == "interrupted"
-        busy = served.client.post("/runs", json=REQUEST | {"thread": "one"})
-        assert (busy.status_code, "is not over" in busy.text) == (409, True)
-        assert served.client.post(f"/runs/{run['id']}/resume").status_code == 202
+        assert served.get(f"/runs/{run['id']}").json()["status"] in ("interrupted", "queued", "running")
         info = ended(served.client, run)
         assert Run.model_validate(info["run"]).ok
+        assert info["resumptions"] == 1
         assert [call.spec.name for call in served.backend.calls] == ["canny-control"], "captioning had ended"
         assert served.llm.stages() == ["respond"]
 
 
-def test_a_wish_to_cancel_that_came_too_late_does_not_end_the_resumed_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_does_not_go_on_by_itself_any_more_waits_to_be_resumed(
+    tmp_path: Path, interrupted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process may die before it cancels its run."""
     monkeypatch.setattr(runs, "BEAT_S", 0.05)
-    read, has_read = RunRecords.cancellations, asyncio.Event()
-
-    async def cancellations(records: RunRecords) -> set[str]:
-        found = await read(records)
-        has_read.set()
-        return found
-
-    async def outlast_two_reads(call: Any) -> str:
-        for _ in range(2):
-            has_read.clear()
-            await has_read.wait()
-        return "a cat"
-
-    async def wish(run: str) -> None:
-        async with open_database(None, tmp_path, retention=60) as opened:
-            await RunRecords(opened).wish_cancelled(run)
-
-    monkeypatch.setattr(RunRecords, "cancellations", cancellations)
-    never, entered, _ = endless_expert()
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path, script, {"image-to-text": never}), script) as served:
-        name = served.uploaded_cat()
-        script["plan"] = json.dumps(json.loads(plan_for(name))[:1])
-        run = start(served.client, files=[name])
-        assert entered.wait(120)
-    asyncio.run(wish(run["id"]))
-    with serving(agent_of(tmp_path, script, {"image-to-text": outlast_two_reads}), script) as served:
+    monkeypatch.setattr(runs, "MAX_RESUMPTIONS", 0)
+    run, script, _ = interrupted
+    with serving(agent_of(tmp_path, script), script) as served:
+        assert ended(served.client, run)["status"] == "interrupted"
+        wait_until(lambda: not asyncio.run(at_work(tmp_path)))
+        busy = served.client.post("/runs", json=REQUEST | {"thread": "one"})
+        assert (busy.status_code, "is not over" in busy.text) == (409, True)
         assert served.client.post(f"/runs/{run['id']}/resume").status_code == 202
-        assert ended(served.client, run)["status"] == "done"
+        info = ended(served.client, run)
+        assert (info["status"], info["resumptions"]) == ("done", 0)
+        assert served.client.post("/runs", json=REQUEST | {"thread": "one"}).status_code == 202
+
+
+async def at_work(folder: Path) -> dict[str, AtWork]:
+    async with open_database(None, folder, retention=60) as opened:
+        return await RunRecords(opened).at_work()
+
+
+def test_a_run_that_ends_its_process_is_begun_three_times_at_most(
+    tmp_path: Path, interrupted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "BEAT_S", 0.05)
+    run, script, _ = interrupted
+    begun = []
+    while run["resumptions"] < runs.MAX_RESUMPTIONS:
+        never, entered, _ = endless_expert()
+        with serving(agent_of(tmp_path, script, {"canny-control": never}), script) as served:
+            assert entered.wait(120)
+            run = served.get(f"/runs/{run['id']}").json()
+            begun.append(run["resumptions"])
+    assert begun == [1, 2]
+    with serving(agent_of(tmp_path, script), script) as served:
+        assert ended(served.client, run)["status"] == "interrupted"
+        assert served.backend.calls == []
+
+
+@pytest.mark.parametrize("wished", ["before its process ended", "afterwards"])
+def test_a_run_without_a_process_is_cancelled(
+    tmp_path: Path, interrupted: Any, monkeypatch: pytest.MonkeyPatch, wished: str
+) -> None:
+    run, script, _ = interrupted
+
+    async def wish() -> None:
+        async with open_database(None, tmp_path, retention=60) as opened:
+            await RunRecords(opened).begin("local", RunInfo.model_validate(run), cancel=True)
+
+    if wished == "before its process ended":
+        monkeypatch.setattr(runs, "BEAT_S", 0.05)
+        asyncio.run(wish())
+    with serving(agent_of(tmp_path, script), script) as served:
+        if wished == "afterwards":
+            assert served.client.post(f"/runs/{run['id']}/cancel").json()["status"] == "cancelled"
+        assert ended(served.client, run)["status"] == "cancelled"
+        assert served.backend.calls == []
+        assert asyncio.run(at_work(tmp_path)) == {}
+
+
+def test_a_run_that_ends_while_it_is_looked_at_is_not_called_interrupted(
+    endless: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may end it between the look at its row and that at its lock."""
+    served, entered, _ = endless
+    run = start(served.client, files=[served.uploaded_cat()])
+    assert entered.wait(120)
+    served.client.post(f"/runs/{run['id']}/cancel")
+    over, rows, find = ended(served.client, run), iter(["running"]), RunRecords.find
+
+    async def late(records: RunRecords, owner: str, name: str) -> RunInfo | None:
+        info = await find(records, owner, name)
+        return info.altered("running") if info and next(rows, None) else info
+
+    monkeypatch.setattr(RunRecords, "find", late)
+    assert served.get(f"/runs/{run['id']}").json() == over
+    assert next(rows, "read") == "read"
+
+
+def test_runs_are_listed_up_to_a_limit(served: Served) -> None:
+    served.script["plan"] = "[]"
+    for _ in range(3):
+        ended(served.client, start(served.client))
+    listed = served.client.get("/runs?limit=2").json()
+    assert len(listed) == 2
+    assert [info["created"] for info in listed] == sorted((i["created"] for i in listed), reverse=True)
+    assert len(served.get("/runs").json()) >= 3
+    assert served.client.get("/runs?limit=0").status_code == 422

@@ -111,6 +111,22 @@ def test_the_chats_of_a_visitor_are_listed_and_deleted(agent: JarvisAgent) -> No
     assert (listed.value, stored.visible) == (None, False)
 
 
+@pytest.mark.parametrize("line", [b"{}", b"[]", b"\xff", b'{"request": 1}', b'{"request": "a\xe2\x80\xa8b"}'])
+def test_a_chat_whose_first_turn_cannot_be_read_is_listed_and_deleted(
+    agent: JarvisAgent, line: bytes
+) -> None:
+    page = ui_page.Page([agent], ServerSettings())
+    spoilt, key, name, *_ = page._start(None, login())
+    spoilt.directory.mkdir(parents=True)
+    (spoilt.directory / CHAT_FILE).write_bytes(line)
+    del spoilt
+    gc.collect()
+    visitor = page._open(key, name, login())[0]
+    assert page._listed(visitor)[0].value == name
+    page._forget(key, name, login())
+    assert not visitor.directory.exists()
+
+
 def _answered(visitor: Visitor, request: str) -> None:
     async def run() -> None:
         visitor.ask(request, [], Choices())

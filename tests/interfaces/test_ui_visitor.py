@@ -24,8 +24,9 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.interfaces.common.locks import hold
 from jarvis_agent.interfaces.ui.views import TEXTS, escape, texts_for
-from jarvis_agent.interfaces.ui.visitor import Choices, PageTurn, Visitor, models_of
+from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, PageTurn, Visitor, models_of
 from jarvis_agent.selection.store import open_store
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -165,6 +166,39 @@ async def test_a_chat_goes_on_from_its_files(home: Path) -> None:
     assert all(turn.is_over for turn in again.turns)
     await ask(again, "Describe it again.", [], Choices())
     assert "What is this?" in [call.prompt for call in llm.calls if call.stage == "plan"][-1]
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85", "\x0b\x1c", "\r\n"])
+async def test_a_chat_with_any_line_break_is_opened_again(home: Path, mark: str) -> None:
+    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
+    for request in (f"What{mark}is this?", "And now?"):
+        await ask(Visitor([agent], home / "outputs"), request, [home / "a.jpg"], Choices())
+    turns = Visitor([agent], home / "outputs").turns
+    assert [turn.request for turn in turns] == [f"What{mark}is this?", "And now?"]
+
+
+@pytest.mark.parametrize("spoilt", [b"{}", b"not JSON", b"\xff\xfe", b'{"request": "cut o'])
+async def test_a_turn_that_cannot_be_read_is_left_out_alone(home: Path, spoilt: bytes) -> None:
+    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
+    for request in ("What is this?", "And now?"):
+        await ask(Visitor([agent], home / "outputs"), request, [home / "a.jpg"], Choices())
+    first, last = (home / "outputs" / CHAT_FILE).read_bytes().split(b"\n")
+    (home / "outputs" / CHAT_FILE).write_bytes(b"\n".join([first, spoilt, last]))
+    turns = Visitor([agent], home / "outputs").turns
+    assert [turn.request for turn in turns] == ["What is this?", "And now?"]
+
+
+async def test_a_chat_that_another_process_works_on_does_not_run(home: Path) -> None:
+    agent, _, backend = small_agent(settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    await ask(visitor, "What is this?", [home / "a.jpg"], Choices())
+    stored = (home / "outputs" / CHAT_FILE).read_bytes()
+    backend.calls.clear()
+    async with hold(home / "outputs" / "chat.lock"):
+        turn = await ask(visitor, "And now?", [home / "a.jpg"], Choices())
+    assert "another process works on this chat" in str(turn.trouble)
+    assert (backend.calls, (home / "outputs" / CHAT_FILE).read_bytes()) == ([], stored)
+    assert (await ask(visitor, "And now?", [], Choices())).run is not None
 
 
 async def test_a_request_that_is_asked_again_takes_the_place_of_what_followed(home: Path) -> None:

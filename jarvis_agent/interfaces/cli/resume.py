@@ -3,20 +3,17 @@
     jarvis "Transcribe a.wav" --resume talk               # start, or continue
     jarvis --resume talk                                  # continue
 
-Runs are stored in runs.sqlite in the output directory. A lock file per name keeps two processes from working
-on the same run.
+Each run is stored in a file of its own in the output directory, which one process at a time opens.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import signal
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from pathlib import Path
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -27,6 +24,7 @@ from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.interfaces.common.locks import BusyError, FileThreads
 from jarvis_agent.interfaces.common.progress import make_console, plan_tree
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.planning.plan import Plan
@@ -36,7 +34,8 @@ if TYPE_CHECKING:
 
     from jarvis_agent.agent.agent import JarvisAgent
 
-RUNS_FILE = "runs.sqlite"
+FOLDER = "threads"
+"""The folder of the stored runs in the output directory."""
 
 Decide = Callable[[dict[str, Any]], Any]
 """Takes the payload of the interrupt ("request", "plan"); returns True, False, or another plan."""
@@ -60,7 +59,7 @@ async def run_stored(
         MissingExtraError: the run has a name, and the checkpointer for SQLite is not installed.
     """
     thread: Any = {"configurable": {"thread_id": name or "unnamed"}}
-    async with open_runs(agent.settings, name) as saver:
+    async with open_run(agent.settings, name) as saver:
         durable = agent.with_checkpointer(saver, approve=decide is not None)
         start: Any = await _start(durable, thread, request)
         try:
@@ -104,11 +103,11 @@ async def _start(durable: JarvisAgent, thread: Any, request: dict[str, Any]) -> 
 
 
 @asynccontextmanager
-async def open_runs(settings: Settings, name: str | None) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+async def open_run(settings: Settings, name: str | None) -> AsyncIterator[BaseCheckpointSaver[Any]]:
     """Yield the checkpointer for the run `name`, which is locked meanwhile; one in memory without a name.
 
     Raises:
-        ConfigError: another process works on the run, or the file cannot be read or written.
+        ConfigError: another process works on the run, or its file cannot be read or written.
         InputError: the output directory cannot be made.
         MissingExtraError: the checkpointer for SQLite is not installed.
     """
@@ -118,34 +117,23 @@ async def open_runs(settings: Settings, name: str | None) -> AsyncIterator[BaseC
         yield InMemorySaver()
         return
     try:
-        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+        import langgraph.checkpoint.sqlite.aio  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("--resume", "durable") from error
-    folder = settings.output_dir
-    await asyncio.to_thread(RunDirectory(settings, folder).prepare)
+    await asyncio.to_thread(RunDirectory(settings, settings.output_dir).prepare)
+    threads = FileThreads(settings.output_dir / FOLDER)
     try:
-        with _lock(folder, name):
-            async with AsyncSqliteSaver.from_conn_string(str(folder / RUNS_FILE)) as saver:
-                yield saver
-    except sqlite3.Error as error:
-        raise ConfigError(
-            f"{folder / RUNS_FILE} cannot be read or written ({error}); move it away, or choose another --out"
-        ) from error
-
-
-def _lock(folder: Path, name: str) -> AbstractContextManager[Any]:
-    from filelock import FileLock, Timeout
-
-    locks = folder / "locks"
-    try:
-        locks.mkdir(exist_ok=True)
-        return FileLock(locks / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock").acquire(timeout=0)
-    except Timeout as error:
+        async with threads.open(name) as saver:
+            yield saver
+    except BusyError as error:
         raise ConfigError(
             f"another process works on the run {name}; wait for it, or choose another name"
         ) from error
-    except OSError as error:
-        raise ConfigError(f"{locks} cannot be written ({error}); choose another --out") from error
+    except sqlite3.Error as error:
+        raise ConfigError(
+            f"the run {name} cannot be read or written in {threads.folder} ({error}); choose another name "
+            "or --out"
+        ) from error
 
 
 @contextmanager

@@ -132,7 +132,7 @@ def _agent_routes(app: FastAPI, workspaces: Mapping[str, Workspace], limits: Run
         if "thread_id" not in configurable:
             return agent
         runs: StartedRuns = app.state.runs
-        return runs.agent(configurable["owner"], approve=bool(agent.approve))
+        return runs.agent(configurable["thread_id"])
 
     router = APIRouter(
         route_class=ErrorReportingRoute, dependencies=[Depends(limits.check), Depends(claim_thread)]

@@ -1,7 +1,7 @@
 """The database of a server: threads in LangGraph's checkpointer, and what is known of runs in its store.
 
     async with open_database("postgresql://ada@db/jarvis", Path("outputs"), retention=86_400) as database:
-        agent = agent.with_checkpointer(database.saver)
+        async with database.threads.open("local/chat-1") as saver: ...
         await database.put(("runs", "local"), "8f0c…", {"status": "running"})
         await database.get(("runs", "local"), "8f0c…")               # an Item with that value, or None
 
@@ -13,22 +13,21 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import aiosqlite
-from filelock import AsyncFileLock
-from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.base import BaseStore, Item, SearchItem
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.interfaces.common.locks import WAIT_S, BusyError, FileThreads, digest, hold
 
 FILE = "server.sqlite"
 """The database in the output directory, unless another one is set."""
@@ -50,47 +49,83 @@ with suppress(ImportError):
     _OPENING_ERRORS += (psycopg.Error,)
 
 Namespace = tuple[str, ...]
-Parts = tuple[BaseCheckpointSaver[Any], BaseStore, BaseStore]
-T = TypeVar("T")
 
-_WAIT_S = 5.0
-"""Longest wait for a connection, or for a lock of SQLite."""
+_MAX_CONNECTIONS = 4
+"""Those of a process for rows: one for each store, and two for looks at locks."""
 
-_MAX_CONNECTIONS = 10
-_PAGE_ROWS = 10_000
+_CHECK: Namespace = ("check",)
+_ALL = 1_000_000
+"""Rows of a namespace. Those of events are not searched."""
+
 _SETUP_LOCK = 0x6A617276
 
+KEEPALIVE: Mapping[str, int] = {
+    "tcp_keepalives_idle": 5,
+    "tcp_keepalives_interval": 2,
+    "tcp_keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""Settings of PostgreSQL for a connection that holds a lock: a machine that is cut off loses it after about
+11 s. By default, that takes two hours."""
 
-class Writes:
-    """Operations that end even if their callers are cancelled, which would leave SQLite locked."""
 
-    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
-        """`check` raises an error if what is written would be lost."""
-        self.check = check
-        self._tasks: set[asyncio.Task[Any]] = set()
+class PostgresThreads:
+    """Threads of several machines: each is locked by the connection that writes its checkpoints.
 
-    async def finish(self, operation: Coroutine[Any, Any, T]) -> T:
-        """Return the result of an operation. A cancelled caller leaves after the end of its operation.
+    Who loses the lock with the connection can write no more.
+    """
 
-        Otherwise a later write of the same row could be overtaken by this one.
-        """
-        try:
-            self.check()
-        except BaseException:
-            operation.close()
-            raise
-        task = asyncio.create_task(operation)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait([task])
-            raise
+    def __init__(self, url: str, options: Mapping[str, Any], pool: Any) -> None:
+        self._url, self._options, self._pool = url, options, pool
 
-    async def join(self) -> None:
-        """Wait for the end of all operations."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    @asynccontextmanager
+    async def open(self, name: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+        """As `FileThreads.open`."""
+        from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+        from psycopg import AsyncConnection, Error
+
+        async with await AsyncConnection.connect(self._url, **self._options) as connection:
+            for setting, value in KEEPALIVE.items():
+                await connection.execute("SELECT set_config(%s, %s, false)", [setting, str(value)])
+            if not await _is_locked(connection, _key(name)):
+                raise BusyError(name)
+            try:
+                yield AsyncPostgresSaver(connection)
+            finally:
+                with suppress(Error):  # PostgreSQL notices the end of the connection a little later.
+                    await connection.execute("SELECT pg_advisory_unlock(%s)", [_key(name)])
+
+    async def is_held(self, name: str) -> bool:
+        """As `FileThreads.is_held`."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(
+                "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
+                " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                " AND classid = (%(key)s::bigint >> 32 & 4294967295)::oid"
+                " AND objid = (%(key)s::bigint & 4294967295)::oid",
+                {"key": _key(name)},
+            )
+            return await cursor.fetchone() is not None
+
+    async def delete(self, name: str) -> None:
+        """As `FileThreads.delete`."""
+        async with self.open(name) as saver:
+            await saver.adelete_thread(name)
+
+
+def _key(name: str) -> int:
+    """The number of a thread's advisory lock."""
+    return int(digest(name)[:16], 16) - 2**63
+
+
+async def _is_locked(connection: Any, key: int) -> bool:
+    """Try to take an advisory lock, which ends with the connection."""
+    cursor = await connection.execute("SELECT pg_try_advisory_lock(%s) AS locked", [key])
+    return bool((await cursor.fetchone())["locked"])
+
+
+Threads = FileThreads | PostgresThreads
+Parts = tuple[Threads, BaseStore, BaseStore, Callable[[], None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,54 +133,50 @@ class Database:
     """An open database.
 
     Attributes:
-        saver: keeps the threads.
+        threads: each thread's checkpointer, and whether a living process works on it.
         reader, writer: rows of JSON. They may expire `retention` seconds after they were last written. Each
-            store gathers operations while it is busy, and executes them in one transaction. In SQLite one
-            that reads first could not write.
+            store gathers operations while it is busy, and executes them in one transaction, whether their
+            callers still wait or not. In SQLite one that reads first could not write.
+        check_file: raises DatabaseFileError if what is written would be lost.
     """
 
-    saver: BaseCheckpointSaver[Any]
+    threads: Threads
     reader: BaseStore
     writer: BaseStore
+    check_file: Callable[[], None]
     retention: float
-    writes: Writes
 
-    async def check(self) -> None:
-        """Raise one of DATABASE_ERRORS if the database cannot be reached, or its file was deleted."""
-        await self.get(("check",), "")
+    async def check(self) -> datetime:
+        """Return the time by the database's clock. Raises one of DATABASE_ERRORS if it cannot be written."""
+        await self.put(_CHECK, "time", {})
+        written = await self.get(_CHECK, "time")
+        return written.updated_at if written else datetime.now()
 
     async def get(self, namespace: Namespace, key: str) -> Item | None:
         """Return a row."""
-        self.writes.check()
+        self.check_file()
         return await self.reader.aget(namespace, key, refresh_ttl=False)
 
-    async def search(self, namespace: Namespace, **fields: Any) -> list[SearchItem]:
-        """Return the rows of a namespace whose values have these fields, the newest first."""
-        self.writes.check()
-        items: list[SearchItem] = []
-        while len(items) % _PAGE_ROWS == 0:
-            page = await self.reader.asearch(
-                namespace, filter=fields or None, limit=_PAGE_ROWS, offset=len(items), refresh_ttl=False
-            )
-            if not page:
-                break
-            items += page
-        return items
+    async def search(self, namespace: Namespace, limit: int = _ALL) -> list[SearchItem]:
+        """Return the rows of a namespace, those that were written last first."""
+        self.check_file()
+        return await self.reader.asearch(namespace, limit=limit, refresh_ttl=False)
 
     async def put(
         self, namespace: Namespace, key: str, value: dict[str, Any] | None, *, expires: bool = True
     ) -> None:
         """Write a row, or delete it for None."""
+        self.check_file()
         if value is None:
-            operation = self.writer.adelete(namespace, key)
+            await self.writer.adelete(namespace, key)
         else:
             minutes = self.retention / 60 if expires else None
-            operation = self.writer.aput(namespace, key, value, ttl=minutes)
-        await self.writes.finish(operation)
+            await self.writer.aput(namespace, key, value, ttl=minutes)
 
     async def delete_expired(self) -> None:
         """Delete the rows that have expired."""
-        await self.writes.finish(self.writer.sweep_ttl())  # type: ignore[attr-defined]
+        self.check_file()
+        await self.writer.sweep_ttl()  # type: ignore[attr-defined]
 
 
 @asynccontextmanager
@@ -162,17 +193,16 @@ async def open_database(address: str | None, directory: Path, retention: float) 
         MissingExtraError: the extra "postgres" is not installed.
     """
     is_postgres = address is not None and address.startswith(("postgresql://", "postgres://"))
-    place, writes = address or str(directory / FILE), Writes()
+    place = address or str(directory / FILE)
     async with AsyncExitStack() as opened:
         try:
-            parts = _open_postgres(place) if is_postgres else _open_sqlite(Path(place), writes)
-            saver, reader, writer = await opened.enter_async_context(parts)
+            parts = _open_postgres(place) if is_postgres else _open_sqlite(Path(place))
+            database = Database(*await opened.enter_async_context(parts), retention)
         except _OPENING_ERRORS as error:
             raise ConfigError(
                 f"the database {place} (JARVIS_CHECKPOINTS) cannot be opened: {error}"
             ) from None
-        opened.push_async_callback(writes.join)
-        yield Database(saver, reader, writer, retention, writes)
+        yield database
 
 
 def _check_file(path: Path, opened: os.stat_result) -> None:
@@ -183,22 +213,21 @@ def _check_file(path: Path, opened: os.stat_result) -> None:
 
 
 @asynccontextmanager
-async def _open_sqlite(path: Path, writes: Writes) -> AsyncIterator[Parts]:
+async def _open_sqlite(path: Path) -> AsyncIterator[Parts]:
     path.parent.mkdir(parents=True, exist_ok=True)
     async with (
-        aiosqlite.connect(path, timeout=_WAIT_S) as threads,
-        aiosqlite.connect(path, timeout=_WAIT_S, isolation_level=None) as reads,
-        aiosqlite.connect(path, timeout=_WAIT_S, isolation_level=None) as rows,
+        aiosqlite.connect(path, timeout=WAIT_S, isolation_level=None) as reads,
+        aiosqlite.connect(path, timeout=WAIT_S, isolation_level=None) as writes,
     ):
-        saver, reader, writer = _SqliteSaver(threads, writes), AsyncSqliteStore(reads), AsyncSqliteStore(rows)
-        for connection in (threads, rows):  # Without a wait for the disk: a killed process loses nothing.
-            await connection.execute("PRAGMA synchronous = NORMAL")
-        async with AsyncFileLock(f"{path}.lock"):  # several processes may start at once
-            await saver.setup()
+        async with hold(Path(f"{path}.lock"), wait_s=-1):  # several processes may start at once
+            await writes.execute("PRAGMA journal_mode = WAL")
+            await writes.execute("PRAGMA synchronous = NORMAL")
+            reader, writer = AsyncSqliteStore(reads), AsyncSqliteStore(writes)
             await writer.setup()
             await reader.setup()
-        writes.check = partial(_check_file, path, await asyncio.to_thread(path.stat))
-        yield saver, reader, writer
+        opened = await asyncio.to_thread(path.stat)
+        threads = FileThreads(path.with_name(f"{path.stem}-threads"))
+        yield threads, reader, writer, partial(_check_file, path, opened)
 
 
 @asynccontextmanager
@@ -215,10 +244,13 @@ async def _open_postgres(url: str) -> AsyncIterator[Parts]:
         "autocommit": True,
         "prepare_threshold": 0,
         "row_factory": dict_row,
-        "tcp_user_timeout": round(2_000 * _WAIT_S),  # milliseconds until a silent server counts as gone
+        "connect_timeout": round(WAIT_S),
+        "tcp_user_timeout": round(2_000 * WAIT_S),  # milliseconds until a silent server counts as gone
     }
-    async with await AsyncConnection.connect(url, connect_timeout=round(_WAIT_S), **options) as connection:
-        await _lock_setup(connection)
+    async with await AsyncConnection.connect(url, **options) as connection:
+        # Waiting inside PostgreSQL would be a deadlock with another process's CREATE INDEX CONCURRENTLY.
+        while not await _is_locked(connection, _SETUP_LOCK):  # noqa: ASYNC110 - it is another process's
+            await asyncio.sleep(0.1)
         await AsyncPostgresSaver(connection).setup()
         await AsyncPostgresStore(connection).setup()
     pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
@@ -227,38 +259,10 @@ async def _open_postgres(url: str) -> AsyncIterator[Parts]:
         max_size=_MAX_CONNECTIONS,
         kwargs=options,
         check=AsyncConnectionPool.check_connection,
-        timeout=_WAIT_S,
-        reconnect_timeout=_WAIT_S,  # The next request tries again.
+        timeout=WAIT_S,
+        reconnect_timeout=WAIT_S,  # The next request tries again.
         open=False,
     )
     async with pool:
-        yield AsyncPostgresSaver(pool), AsyncPostgresStore(pool), AsyncPostgresStore(pool)
-
-
-async def _lock_setup(connection: Any) -> None:
-    """Wait until no other process makes the tables. The lock ends with the connection.
-
-    Waiting inside PostgreSQL would be a deadlock with the other's CREATE INDEX CONCURRENTLY.
-    """
-    while True:
-        cursor = await connection.execute("SELECT pg_try_advisory_lock(%s) AS locked", [_SETUP_LOCK])
-        if (await cursor.fetchone())["locked"]:
-            return
-        await asyncio.sleep(0.1)
-
-
-class _SqliteSaver(AsyncSqliteSaver):
-    """A write of a run that is cancelled is still committed."""
-
-    def __init__(self, connection: aiosqlite.Connection, writes: Writes) -> None:
-        super().__init__(connection)
-        self._writes = writes
-
-    async def aput(self, *arguments: Any) -> RunnableConfig:
-        return await self._writes.finish(super().aput(*arguments))
-
-    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        await self._writes.finish(super().aput_writes(config, writes, task_id, task_path))
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await self._writes.finish(super().adelete_thread(thread_id))
+        threads = PostgresThreads(url, options, pool)
+        yield threads, AsyncPostgresStore(pool), AsyncPostgresStore(pool), lambda: None

@@ -5,21 +5,20 @@
         async for place, kind, text in runs.events("local", info.id): ...
 
 Every process of the server answers for every run, from the database. Each event is stored before a client
-sees it, so that a later connection, perhaps to another process, goes on where the first one ended. The
-process that works on a run looks in the database whether it is to be cancelled.
+sees it, so that a later connection, perhaps to another process, goes on where the first one ended. A process
+works on a run while it holds the lock of its thread. It looks in the database whether it is to cancel the
+run, and resumes runs whose process has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from time import monotonic
 from typing import Annotated, Any, Literal, Self
 from uuid import uuid4
 
@@ -30,127 +29,41 @@ from langgraph.types import Command
 from pydantic import Field
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.core.concurrency import repeating
+from jarvis_agent.core.concurrency import batches, repeating
 from jarvis_agent.core.content import is_data_url
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.common.access import thread_of
+from jarvis_agent.interfaces.common.locks import BusyError, digest
 from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, Database, Namespace
 from jarvis_agent.interfaces.server.errors import STATUSES, RunSerializer
 from jarvis_agent.interfaces.server.workspaces import Workspace
 from jarvis_agent.media.access import AccessPolicy, name_errors
 
-STALE_S = 15.0
-"""Seconds without a heartbeat after which a process counts as dead."""
-
-_PROCESSES: Namespace = ("processes",)
-_THREADS: Namespace = ("threads",)
-_BUSY = "another request works on this thread; wait for its end, or use another thread"
-
 RunStatus = Literal["queued", "running", "waiting for approval", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: frozenset[RunStatus] = frozenset({"queued", "running"})
 OVER: frozenset[RunStatus] = frozenset({"done", "failed", "cancelled"})
 
-_BATCH_S = 0.3
+BEAT_S = 1.0
+"""Seconds between two looks at the runs of all processes."""
+
+MAX_RESUMPTIONS = 2
+"""How often a run is resumed by itself. It may be what ends its process."""
+
+_LOOKS = 3
+"""Looks without a lock after which a run is resumed. A process whose connection broke has stopped by then."""
+
+_BATCH_S = 0.1
 """Seconds during which events are gathered, to be stored together."""
 
 _ID = re.compile("[0-9a-f]{32}")
+_THREADS: Namespace = ("threads",)
 _RESULTS: Namespace = ("results",)
-_CANCELLATIONS: Namespace = ("cancellations",)
-
-BEAT_S = 1.0
-"""Seconds between two heartbeats, and between two looks at a run of another process."""
+_AT_WORK: Namespace = ("at work",)
 
 _logger = logging.getLogger(__name__)
-
-
-class Threads:
-    """Which process of a server works on which thread. Two at once would mix their steps.
-
-        await threads.beat()                                       # every second: this process lives
-        async with threads.claim("local/chat-1", "8f0c…"): ...     # or 409
-
-    A process that was killed cannot release its claims. They end when it has not beaten for STALE_S.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._process = uuid4().hex
-        self._claimed: dict[str, str | None] = {}
-        self._to_release: list[tuple[Namespace, str]] = []
-
-    async def beat(self) -> None:
-        """Tell the other processes that this one lives, and release what could not be released before."""
-        await self._database.put(_PROCESSES, self._process, {})
-        while self._to_release:
-            await self._database.put(*self._to_release[-1], None)
-            self._to_release.pop()
-
-    async def leave(self) -> None:
-        """Tell the other processes that this one ends, and its claims with it."""
-        await self._database.put(_PROCESSES, self._process, None)
-
-    @asynccontextmanager
-    async def claim(self, thread: str, run: str | None = None) -> AsyncIterator[None]:
-        """Work on a thread; `run` is the id of the run that does.
-
-        Raises:
-            HTTPException: 409, another run works on it.
-        """
-        if thread in self._claimed:
-            raise HTTPException(409, _BUSY)
-        self._claimed[thread] = run
-        namespace, key = _claims(thread), uuid4().hex
-        try:
-            await self._database.put(_THREADS, _digest(thread), {"thread": thread}, expires=False)
-            await self._database.put(namespace, key, {"process": self._process, "run": run})
-            # Of two processes that write at the same time, each sees the other's claim, and both give up.
-            if len(await self._living_claims(thread)) > 1:
-                raise HTTPException(409, _BUSY)
-            yield
-        finally:
-            del self._claimed[thread]
-            try:
-                await self._database.put(namespace, key, None)
-            except DATABASE_ERRORS:
-                self._to_release.append((namespace, key))
-
-    async def lost(self) -> list[str]:
-        """The runs of this process that another one has resumed, since it took this one for dead."""
-        claimed = [(thread, run) for thread, run in self._claimed.items() if run is not None]
-        return [run for thread, run in claimed if len(await self._living_claims(thread)) > 1]
-
-    async def is_running(self, thread: str, run: str) -> bool:
-        """Whether a living process has claimed the thread for this run."""
-        return any(claim["run"] == run for claim in await self._living_claims(thread))
-
-    async def delete_expired(self) -> None:
-        """Delete the threads unused for the time of retention."""
-        await self.beat()
-        newest = max(row.updated_at for row in await self._database.search(_PROCESSES))
-        for row in await self._database.search(_THREADS):
-            if newest - row.updated_at > timedelta(seconds=self._database.retention):
-                await self._database.saver.adelete_thread(row.value["thread"])
-                await self._database.put(_THREADS, row.key, None)
-
-    async def _living_claims(self, thread: str) -> list[dict[str, str | None]]:
-        processes = await self._database.search(_PROCESSES)
-        # The clock is the database's: this process has just written its row.
-        dead = max(row.updated_at for row in processes) - timedelta(seconds=STALE_S)
-        living = {row.key for row in processes if row.updated_at > dead}
-        claims = [row.value for row in await self._database.search(_claims(thread))]
-        return [claim for claim in claims if claim["process"] in living]
-
-
-def _claims(thread: str) -> Namespace:
-    return ("claims", _digest(thread))
-
-
-def _digest(thread: str) -> str:
-    """A name without the characters that a namespace cannot have."""
-    return hashlib.sha256(thread.encode()).hexdigest()
 
 
 class RunRequest(Frozen):
@@ -173,7 +86,8 @@ class RunInfo(Frozen):
     """A run, as its owner sees it.
 
     Attributes:
-        status: "interrupted" if the process that worked on it has died; it can be resumed.
+        status: "interrupted" if the process that worked on it has ended; it can be resumed.
+        resumptions: how often it was resumed by itself after its process had ended.
         error: why it failed.
         plan: what waits for approval, {"request", "plan", "notes"}; after a decision that cannot be used also
             its "problem".
@@ -187,6 +101,7 @@ class RunInfo(Frozen):
     input: str
     files: list[str] = Field(default_factory=list)
     approve: bool = False
+    resumptions: int = 0
     error: str | None = None
     plan: dict[str, Any] | None = None
     run: Any = None
@@ -201,6 +116,14 @@ class RunInfo(Frozen):
         return self.model_copy(update={"status": status, "plan": None, **fields})
 
 
+class AtWork(Frozen):
+    """A run that has begun and not ended: whose it is, and whether it is to be cancelled."""
+
+    owner: str
+    thread: str
+    cancel: bool = False
+
+
 class RunRecords:
     """What the database knows of the runs of clients: a row for each run, and its events.
 
@@ -212,9 +135,7 @@ class RunRecords:
 
     async def save(self, owner: str, info: RunInfo) -> None:
         """Store a run, without its Run."""
-        is_over = info.status in OVER
-        row = {"thread": info.thread, "over": is_over, "json": info.model_dump_json(exclude={"run"})}
-        await self._database.put(("runs", owner), info.id, row)
+        await self._database.put(("runs", owner), info.id, {"json": info.model_dump_json(exclude={"run"})})
 
     async def find(self, owner: str, run: str) -> RunInfo | None:
         """A run, without its Run."""
@@ -223,9 +144,9 @@ class RunRecords:
         row = await self._database.get(("runs", owner), run)
         return RunInfo.model_validate_json(row.value["json"]) if row else None
 
-    async def search(self, owner: str, **fields: Any) -> list[RunInfo]:
-        """The runs of an owner with these fields ("thread", "over"), the newest first."""
-        rows = await self._database.search(("runs", owner), **fields)
+    async def search(self, owner: str, limit: int) -> list[RunInfo]:
+        """The runs of an owner that changed last, the newest first."""
+        rows = await self._database.search(("runs", owner), limit)
         infos = [RunInfo.model_validate_json(row.value["json"]) for row in rows]
         return sorted(infos, key=lambda info: info.created, reverse=True)
 
@@ -242,40 +163,17 @@ class RunRecords:
     async def record(
         self, run: str, events: AsyncGenerator[Event, None], on_stored: Callable[[], None]
     ) -> Run | None:
-        """Store the events of a run as they come, and return the Run of the last one.
-
-        Those that come before a cancellation are stored too.
-        """
+        """Store the events of a run as they come, and return the Run of the last one."""
         place, result = 0, None
         while earlier := await self.events(run, place):
             place += len(earlier)
-        gathered: list[Event] = []
-
-        async def read() -> None:
-            async with aclosing(events):
-                async for event in events:
-                    gathered.append(event)  # noqa: PERF401 - each as it comes
-
-        async def store() -> None:
-            nonlocal place, result
-            if batch := gathered[:]:
-                gathered.clear()
-                result = batch[-1].run
+        async with aclosing(batches(events, _BATCH_S)) as gathered:
+            async for batch in gathered:
                 if rows := [[event.kind, _to_json(event)] for event in batch if event.run is None]:
                     await self._database.put(("events", run), str(place), {"events": rows})
                     place += len(rows)
-                on_stored()
-
-        reading = asyncio.create_task(read())
-        try:
-            while not reading.done():
-                await asyncio.wait([reading], timeout=_BATCH_S)
-                await store()
-            await reading
-        finally:
-            reading.cancel()
-            await asyncio.wait([reading])
-            await store()
+                    on_stored()
+                result = batch[-1].run if batch else result
         return result
 
     async def events(self, run: str, place: int) -> list[tuple[str, str]]:
@@ -283,21 +181,72 @@ class RunRecords:
         row = await self._database.get(("events", run), str(place))
         return [(kind, text) for kind, text in row.value["events"]] if row else []
 
-    async def wish_cancelled(self, run: str) -> None:
-        """Ask the process that works on a run to cancel it."""
-        await self._database.put(_CANCELLATIONS, run, {})
+    async def claim(self, owner: str, thread: str, run: str | None) -> None:
+        """Note that a thread, which is locked, belongs to a run from now on.
 
-    async def cancellations(self) -> set[str]:
-        """The runs that are to be cancelled."""
-        return {row.key for row in await self._database.search(_CANCELLATIONS)}
+        Raises:
+            HTTPException: 409, it belongs to another run, which is not over.
+        """
+        key = digest(thread)
+        row = await self._database.get(_THREADS, key)
+        before = row and row.value.get("run")
+        if (
+            before
+            and before != run
+            and (other := await self.find(owner, before))
+            and other.status not in OVER
+        ):
+            raise HTTPException(
+                409, f"the run {before} of this thread is not over: wait for it, or cancel it"
+            )
+        await self._database.put(_THREADS, key, {"thread": thread, "run": run}, expires=False)
 
-    async def forget_cancellation(self, run: str) -> None:
-        """Let a run go on, or it has ended."""
-        await self._database.put(_CANCELLATIONS, run, None)
+    async def delete_expired(self) -> None:
+        """Delete what was unused for the time of retention: threads, runs and their events."""
+        oldest = await self._database.check() - timedelta(seconds=self._database.retention)
+        for row in await self._database.search(_THREADS):
+            if row.updated_at < oldest:
+                with suppress(BusyError):
+                    await self._database.threads.delete(row.value["thread"])
+                    await self._database.put(_THREADS, row.key, None)
+        await self._database.delete_expired()
+
+    async def begin(self, owner: str, info: RunInfo, *, cancel: bool = False) -> None:
+        """Note that a run is at work, or with `cancel`, that its process is to cancel it."""
+        row = AtWork(owner=owner, thread=thread_of(owner, info.thread), cancel=cancel)
+        await self._database.put(_AT_WORK, info.id, row.model_dump())
+
+    async def end(self, run: str) -> None:
+        """Note that no process is to work on a run."""
+        await self._database.put(_AT_WORK, run, None)
+
+    async def at_work(self) -> dict[str, AtWork]:
+        """The runs that have begun and not ended, of all owners, by id."""
+        rows = await self._database.search(_AT_WORK)
+        return {row.key: AtWork.model_validate(row.value) for row in rows}
 
 
 def _to_json(value: Event | Run) -> str:
     return RunSerializer().dumps(value).decode()
+
+
+@dataclass(eq=False, slots=True)
+class _Task:
+    """A run of this process. `stored` is set, and replaced, when events were stored."""
+
+    work: asyncio.Task[None]
+    stored: asyncio.Event = field(default_factory=asyncio.Event)
+    is_cancelled: bool = False
+
+    def wake_followers(self) -> None:
+        """Let those who wait for events read them."""
+        self.stored.set()
+        self.stored = asyncio.Event()
+
+    def cancel(self) -> None:
+        """End the run as cancelled. A task that is cancelled otherwise leaves it interrupted."""
+        self.is_cancelled = True
+        self.work.cancel()
 
 
 class StartedRuns:
@@ -312,56 +261,58 @@ class StartedRuns:
         """Prepare. `hold` counts a run of an owner while it goes on."""
         self._database = database
         self.records = RunRecords(database)
-        self._threads = Threads(database)
         self._hold = hold
         self._workspaces = workspaces
-        self._agents = {
-            (owner, approve): workspace.agent.with_checkpointer(
-                database.saver, approve=approve and (workspace.agent.approve or True)
-            )
-            for owner, workspace in workspaces.items()
-            for approve in (True, False)
-        }
+        self._agents: dict[str, JarvisAgent] = {}
         self._background = AsyncExitStack()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._stored: dict[str, asyncio.Event] = {}
-        self._cancelled: set[str] = set()
+        self._tasks: dict[str, _Task] = {}
+        self._looks: dict[str, int] = {}
 
     async def __aenter__(self) -> Self:
-        await self._threads.beat()
-        self._beaten = monotonic()
-        await self._background.enter_async_context(repeating(self._watch, BEAT_S, "the heartbeat"))
-        deletion = repeating(self._delete_expired, SWEEP_S, "the deletion of threads")
-        await self._background.enter_async_context(deletion)
+        for work, seconds, name in (
+            (self._watch, BEAT_S, "the look at runs"),
+            (self.records.delete_expired, SWEEP_S, "the deletion of threads"),
+        ):
+            await self._background.enter_async_context(repeating(work, seconds, name))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        ending = list(self._tasks.values())
+        await self._background.aclose()
+        ending = [task.work for task in self._tasks.values()]
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        await self._background.aclose()
-        with suppress(*DATABASE_ERRORS):
-            await self._threads.leave()
 
-    def agent(self, owner: str, *, approve: bool) -> JarvisAgent:
-        """The agent of an owner, whose threads are stored."""
-        return self._agents[owner, approve]
+    def agent(self, thread: str) -> JarvisAgent:
+        """The agent that works on a claimed thread, and stores it."""
+        return self._agents[thread]
 
     @asynccontextmanager
-    async def claim(self, owner: str, thread: str, run: str | None = None) -> AsyncIterator[None]:
-        """Work on a thread; `run` is the id of the run that does.
+    async def claim(
+        self, owner: str, thread: str, run: str | None = None, *, approve: bool | None = None
+    ) -> AsyncIterator[JarvisAgent]:
+        """Work on a thread with its agent.
+
+        Args:
+            run: id of the run that does.
+            approve: stop when the plan is made; None: as the server is set up.
 
         Raises:
             HTTPException: 409, another run works on it, or is not over.
         """
-        async with self._threads.claim(thread_of(owner, thread), run):
-            for other in await self.records.search(owner, thread=thread, over=False):
-                if other.id != run:
-                    raise HTTPException(
-                        409, f"the run {other.id} of this thread is not over: wait for it, or cancel it"
-                    )
-            yield
+        name, agent = thread_of(owner, thread), self._workspaces[owner].agent
+        async with AsyncExitStack() as held:
+            try:
+                saver = await held.enter_async_context(self._database.threads.open(name))
+            except BusyError as error:
+                raise HTTPException(
+                    409, "another request works on this thread; wait for its end, or use another thread"
+                ) from error
+            await self.records.claim(owner, name, run)
+            asks = bool(agent.approve) if approve is None else approve
+            self._agents[name] = agent.with_checkpointer(saver, approve=asks and (agent.approve or True))
+            held.callback(self._agents.pop, name)
+            yield self._agents[name]
 
     async def find(self, owner: str, run: str) -> RunInfo:
         """A run as it is now.
@@ -374,9 +325,9 @@ class StartedRuns:
             raise HTTPException(404, "no such run")
         return await self._as_it_is(owner, info)
 
-    async def search(self, owner: str) -> list[RunInfo]:
-        """The runs of an owner, the newest first."""
-        return [await self._as_it_is(owner, info) for info in await self.records.search(owner)]
+    async def search(self, owner: str, limit: int) -> list[RunInfo]:
+        """The runs of an owner that changed last, the newest first."""
+        return [await self._as_it_is(owner, info) for info in await self.records.search(owner, limit)]
 
     async def start(self, owner: str, request: RunRequest) -> RunInfo:
         """Start a run.
@@ -396,13 +347,15 @@ class StartedRuns:
         values = {"approve": asks, **request.model_dump(exclude_none=True)}
         info = RunInfo.model_validate(values)
         async with AsyncExitStack() as held:
-            await self._claim(held, owner, info)
-            await self.records.save(owner, info)
-            self._execute(owner, info, held.pop_all())
+            await self._begin(owner, info, await self._claim(held, owner, info), held)
         return info
 
-    async def resume(self, owner: str, run: str, *, decision: Any = None) -> RunInfo:
+    async def resume(self, owner: str, run: str, *, decision: Any = None, by_itself: bool = False) -> RunInfo:
         """Continue an interrupted run, or with a `decision` one that waits for approval.
+
+        Args:
+            decision: on its plan.
+            by_itself: no one asked for it, which is counted.
 
         Raises:
             HTTPException: 404, there is no such run; 409, it is not in that state; 429 as `start`.
@@ -411,15 +364,13 @@ class StartedRuns:
         info = await self.find(owner, run)
         async with AsyncExitStack() as held:
             if info.status == expected:
-                await self._claim(held, owner, info)
+                agent = await self._claim(held, owner, info)
                 info = await self.records.find(owner, run) or info  # It may have gone on before the claim.
                 info = info.altered("interrupted") if info.status in ACTIVE else info
             if info.status != expected:
                 raise HTTPException(409, f"the run is not {expected}, but {info.status}")
-            await self.records.forget_cancellation(run)
-            info = info.altered("queued")
-            await self.records.save(owner, info)
-            self._execute(owner, info, held.pop_all(), decision)
+            info = info.altered("queued", resumptions=info.resumptions + by_itself)
+            await self._begin(owner, info, agent, held, decision)
         return info
 
     async def cancel(self, owner: str, run: str) -> RunInfo:
@@ -429,13 +380,18 @@ class StartedRuns:
             HTTPException: 404, there is no such run.
         """
         info = await self.find(owner, run)
-        if info.status in ACTIVE:
-            await self.records.wish_cancelled(run)
-            self._cancel({run})
-        elif info.status not in OVER:
+        if info.status in OVER:
+            return info
+        await self.records.begin(owner, info, cancel=True)
+        if run in self._tasks:
+            self._tasks[run].cancel()
+            return info
+        with suppress(HTTPException):  # The process that works on it reads that it is to cancel it.
             async with self.claim(owner, info.thread, run):
-                info = info.altered("cancelled")
+                info = await self.records.find(owner, run) or info
+                info = info if info.status in OVER else info.altered("cancelled")
                 await self.records.save(owner, info)
+                await self.records.end(run)
         return info
 
     async def rate(self, owner: str, run: str, task: int | None, *, good: bool, note: str) -> None:
@@ -460,56 +416,59 @@ class StartedRuns:
         """
         place = 0
         while True:
-            stored = self._stored.get(run)
+            task = self._tasks.get(run)
+            stored = task.stored if task else asyncio.Event()
             info = await self.find(owner, run)  # Before the events: those before its end are stored then.
             while rows := await self.records.events(run, place):
                 for kind, text in rows:
                     place += 1
                     if place > after:
                         yield place, kind, text
-            if info.status not in ACTIVE:
+            goes_on = info.status == "interrupted" and info.resumptions < MAX_RESUMPTIONS
+            if info.status not in ACTIVE and not goes_on:
+                if task is not None:
+                    await asyncio.wait([task.work])  # Its thread and its place are free then.
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT_S):
-                    await (stored or asyncio.Event()).wait()
+                    await stored.wait()
 
     async def _as_it_is(self, owner: str, info: RunInfo) -> RunInfo:
         if info.status not in ACTIVE or info.id in self._tasks:
             return info
-        is_running = await self._threads.is_running(thread_of(owner, info.thread), info.id)
-        return info if is_running else info.altered("interrupted")
+        if await self._database.threads.is_held(thread_of(owner, info.thread)):
+            return info
+        info = await self.records.find(owner, info.id) or info  # It may have ended before the look.
+        return info.altered("interrupted") if info.status in ACTIVE else info
 
-    async def _claim(self, held: AsyncExitStack, owner: str, info: RunInfo) -> None:
+    async def _claim(self, held: AsyncExitStack, owner: str, info: RunInfo) -> JarvisAgent:
         held.enter_context(self._hold(owner))
-        await held.enter_async_context(self.claim(owner, info.thread, info.id))
+        claimed = self.claim(owner, info.thread, info.id, approve=info.approve)
+        return await held.enter_async_context(claimed)
 
-    def _execute(self, owner: str, info: RunInfo, held: AsyncExitStack, decision: Any = None) -> None:
-        task = asyncio.create_task(self._run(owner, info, held, decision))
-        self._tasks[info.id] = task
-        self._stored[info.id] = asyncio.Event()
-        task.add_done_callback(lambda _: self._end(info.id))
+    async def _begin(
+        self, owner: str, info: RunInfo, agent: JarvisAgent, held: AsyncExitStack, decision: Any = None
+    ) -> None:
+        """Store a run, and let its agent work on it while the claim on its thread is held."""
+        await self.records.begin(owner, info)
+        await self.records.save(owner, info)
+        work = asyncio.create_task(self._run(owner, info, agent, held.pop_all(), decision))
+        self._tasks[info.id] = _Task(work)
+        work.add_done_callback(lambda _: self._tasks.pop(info.id).wake_followers())
 
-    def _wake_followers(self, run: str) -> None:
-        self._stored[run].set()
-        self._stored[run] = asyncio.Event()
-
-    def _end(self, run: str) -> None:
-        del self._tasks[run]
-        self._stored.pop(run).set()
-        self._cancelled.discard(run)
-
-    async def _run(self, owner: str, info: RunInfo, held: AsyncExitStack, decision: Any) -> None:
+    async def _run(
+        self, owner: str, info: RunInfo, agent: JarvisAgent, held: AsyncExitStack, decision: Any
+    ) -> None:
         """Run the agent, and store how that ends. Without a database the run stays as it is: interrupted."""
         try:
             async with held:
                 try:
                     await self.records.save(owner, info.altered("running"))
-                    info = await self._ask(owner, info, decision)
+                    info = await self._ask(agent, owner, info, decision)
                 except asyncio.CancelledError:
-                    if info.id not in self._cancelled:
+                    if not self._tasks[info.id].is_cancelled:
                         raise
                     info = info.altered("cancelled")
-                    await self.records.forget_cancellation(info.id)
                 except tuple(STATUSES) as error:
                     info = info.altered("failed", error=str(error))
                 except DATABASE_ERRORS:
@@ -518,41 +477,52 @@ class StartedRuns:
                     _logger.exception("the run %s failed", info.id)
                     info = info.altered("failed", error="Internal Server Error")
                 await self.records.save(owner, info)
+                await self.records.end(info.id)
         except DATABASE_ERRORS as error:
             _logger.warning("the run %s is interrupted: %s", info.id, error)
 
-    async def _ask(self, owner: str, info: RunInfo, decision: Any) -> RunInfo:
+    async def _ask(self, agent: JarvisAgent, owner: str, info: RunInfo, decision: Any) -> RunInfo:
         """Run the agent to its end, or until it waits for approval."""
-        agent, thread = self.agent(owner, approve=info.approve), thread_of(owner, info.thread)
-        config: RunnableConfig = {"configurable": {"thread_id": thread}, "metadata": {"run": info.id}}
+        thread: Any = {"thread_id": thread_of(owner, info.thread)}
+        config: RunnableConfig = {"configurable": thread, "metadata": {"run": info.id}}
         value: Any = Command(resume=decision)
         if decision is None:
             # Its thread may still hold an earlier run, which was cancelled.
-            last = await self._database.saver.aget_tuple(config)
+            last = await agent.checkpointer.aget_tuple(config) if agent.checkpointer else None
             is_begun = last is not None and last.metadata.get("run") == info.id
             value = None if is_begun else info.request
-        events = agent.events(value, config)
-        result = await self.records.record(info.id, events, partial(self._wake_followers, info.id))
+        stored = self._tasks[info.id].wake_followers
+        result = await self.records.record(info.id, agent.events(value, config), stored)
         if result is None:
             return info.altered("waiting for approval", plan=await agent.waiting(config))
         await self.records.save_result(info.id, result)
         return info.altered("done")
 
     async def _watch(self) -> None:
-        """Beat, and cancel runs that are to be cancelled, or that another process has resumed meanwhile."""
-        await self._threads.beat()
-        self._cancel(await self.records.cancellations())
-        if monotonic() - self._beaten > STALE_S:
-            for run in await self._threads.lost():
-                self._tasks[run].cancel()
-        self._beaten = monotonic()
+        """Cancel runs that are to be cancelled, stop those whose lock is lost, resume those of no process."""
+        rows, looks = await self.records.at_work(), dict[str, int]()
+        for run, row in rows.items():
+            task = self._tasks.get(run)
+            if task is not None and row.cancel:
+                task.cancel()
+            elif await self._database.threads.is_held(row.thread):
+                continue
+            elif task is not None:  # The connection that held its lock is broken.
+                task.work.cancel()
+            elif row.owner in self._workspaces:
+                looks[run] = self._looks.get(run, 0) + 1
+        self._looks = looks
+        for run in [run for run, count in looks.items() if count >= _LOOKS]:
+            with suppress(HTTPException):  # Another process was faster, or the owner has too many runs.
+                await self._recover(run, rows[run])
 
-    async def _delete_expired(self) -> None:
-        """Delete what was unused for the database's time of retention."""
-        await self._threads.delete_expired()
-        await self._database.delete_expired()
-
-    def _cancel(self, runs: set[str]) -> None:
-        for run in runs & self._tasks.keys():
-            self._cancelled.add(run)
-            self._tasks[run].cancel()
+    async def _recover(self, run: str, row: AtWork) -> None:
+        """Resume, or cancel, a run on which no process works."""
+        info = await self.records.find(row.owner, run)
+        if info is not None and row.cancel and info.status not in OVER:
+            await self.cancel(row.owner, run)
+        elif info is not None and info.status in ACTIVE and info.resumptions < MAX_RESUMPTIONS:
+            _logger.warning("the run %s is resumed: its process has ended", run)
+            await self.resume(row.owner, run, by_itself=True)
+        else:
+            await self.records.end(run)

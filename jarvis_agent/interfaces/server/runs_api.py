@@ -16,7 +16,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field, Json, StrictBool
 from sse_starlette import EventSourceResponse
 
@@ -86,9 +86,11 @@ async def start_run(body: RunRequest, runs: Runs, owner: Owner, response: Respon
 
 
 @router.get("")
-async def list_runs(runs: Runs, owner: Owner) -> list[RunInfo]:
-    """List your runs, the newest first, without their Runs."""
-    return await runs.search(owner)
+async def list_runs(
+    runs: Runs, owner: Owner, limit: Annotated[int, Query(ge=1, le=1_000)] = 100
+) -> list[RunInfo]:
+    """List your runs that changed last, the newest first, without their Runs."""
+    return await runs.search(owner, limit)
 
 
 @router.get("/{run}", response_model=RunInfo)

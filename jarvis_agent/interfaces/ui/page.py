@@ -438,10 +438,12 @@ class Page:
 
 
 def _title(file: Path) -> str:
-    """The first request of a stored chat; "" if it has none."""
-    with file.open(encoding="utf-8") as lines:
-        first = next(lines, "")
-    return shorten(json.loads(first)["request"], 40) or "…" if first else ""
+    """The first request of a stored chat, as far as it can be read; "" if it has none."""
+    with file.open("rb") as lines:
+        first = next(lines, b"")
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        return shorten(json.loads(first)["request"], 40) or "…"
+    return "…" if first else ""
 
 
 def _box(*, busy: bool, **value: Any) -> gr.MultimodalTextbox:

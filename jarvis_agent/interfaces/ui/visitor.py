@@ -8,23 +8,26 @@ import itertools
 import logging
 import re
 import shutil
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from pydantic import ValidationError
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.backends.jobs import activities
+from jarvis_agent.core.concurrency import batches
 from jarvis_agent.core.context import ChatTurn
-from jarvis_agent.core.errors import InputError, JarvisError, format_traceback
+from jarvis_agent.core.errors import InputError, JarvisError, describe_error, format_traceback
 from jarvis_agent.core.messages import CHINESE, ENGLISH
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.execution.run import Run
+from jarvis_agent.interfaces.common.locks import BusyError, hold
 from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.progress import RunProgress, TaskProgress
 from jarvis_agent.planning.plan import Plan
@@ -134,6 +137,17 @@ class StoredTurn(Frozen):
         )
 
 
+def stored_turns(file: Path) -> Iterator[StoredTurn]:
+    """The turns in the file of a chat, without those that cannot be read."""
+    # Not `splitlines`: JSON of pydantic has U+2028 and its like as they are.
+    lines = file.read_text("utf-8", errors="replace").split("\n") if file.is_file() else []
+    for number, line in enumerate(filter(None, lines), 1):
+        try:
+            yield StoredTurn.model_validate_json(line)
+        except ValidationError as error:
+            logger.error("turn %d of %s cannot be read: %s", number, file, describe_error(error))
+
+
 class Visitor:
     """One chat: its turns, its files below `directory`, and the agent that may read them and no others.
 
@@ -149,8 +163,7 @@ class Visitor:
         self._agents = agents
         self._uploads, self._runs = self.directory / "uploads", self.directory / "runs"
         self._file = self.directory / CHAT_FILE
-        lines = self._file.read_text("utf-8").splitlines() if self._file.is_file() else []
-        self.turns = [StoredTurn.model_validate_json(line).restored(agents[0]) for line in lines]
+        self.turns = [turn.restored(agents[0]) for turn in stored_turns(self._file)]
         self._thread = self.directory.name
         self._redactor = PathRedactor(self.directory, self.directory, private_directories(agents[0]))
 
@@ -275,10 +288,21 @@ class Visitor:
                 yield
 
     async def _follow(self, turn: PageTurn, request: Any) -> AsyncGenerator[None, None]:
+        try:
+            async with hold(self.directory / "chat.lock"), aclosing(self._run(turn, request)) as steps:
+                async for _ in steps:
+                    yield
+        except BusyError:
+            turn.trouble = InputError("another process works on this chat; open it again in a moment")
+            yield
+
+    async def _run(self, turn: PageTurn, request: Any) -> AsyncGenerator[None, None]:
         activities.set(turn.progress.activities)  # for the task that runs the agent
         try:
-            async with aclosing(_batches(turn.agent.events(request, turn.config))) as batches:
-                async for events in batches:
+            async with aclosing(
+                batches(turn.agent.events(request, turn.config), _PAUSE_S, _TICK_S)
+            ) as gathered:
+                async for events in gathered:
                     for event in events:
                         turn.progress.update(event)
                         turn.run = event.run or turn.run
@@ -328,33 +352,3 @@ def models_of(row: TaskProgress) -> list[str]:
     if row.result is None or row.result.model is None or row.selection is None:
         return []
     return list(dict.fromkeys([row.result.model, *(candidate.id for candidate in row.selection.candidates)]))
-
-
-async def _batches(events: AsyncGenerator[Event, None]) -> AsyncGenerator[list[Event], None]:
-    """The events as they come, those of a short time together; an empty list after a second without any."""
-    queue: asyncio.Queue[Event | None] = asyncio.Queue()
-
-    async def read() -> None:
-        async with aclosing(events):
-            async for event in events:
-                queue.put_nowait(event)
-
-    reading, is_over = asyncio.create_task(read()), False
-    reading.add_done_callback(lambda _: queue.put_nowait(None))
-    try:
-        while not is_over:
-            batch: list[Event | None] = []
-            try:
-                async with asyncio.timeout(_TICK_S):
-                    batch.append(await queue.get())
-                await asyncio.sleep(_PAUSE_S)
-            except TimeoutError:
-                pass
-            while not queue.empty():
-                batch.append(queue.get_nowait())
-            is_over = None in batch
-            yield [event for event in batch if event is not None]
-        await reading
-    finally:
-        reading.cancel()
-        await asyncio.wait([reading])

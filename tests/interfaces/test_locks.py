@@ -1,0 +1,192 @@
+"""Locks that the kernel, or PostgreSQL, frees when a process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from jarvis_agent.interfaces.common.locks import BusyError, FileThreads
+from jarvis_agent.interfaces.server.database import KEEPALIVE, Threads, open_database
+
+Opened = Callable[[], AbstractAsyncContextManager[Threads]]
+
+HOLD = """
+import asyncio, sys
+from pathlib import Path
+from jarvis_agent.interfaces.server.database import open_database
+
+async def work():
+    async with open_database(sys.argv[2] or None, Path(sys.argv[1]), 60) as database:
+        async with database.threads.open("talk"):
+            print("held", flush=True)
+            await asyncio.sleep(600)
+
+asyncio.run(work())
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Opened, list[str]]:
+    """What a process opens, and the arguments of one that holds the thread "talk"."""
+    url = request.getfixturevalue("postgres") if request.param == "postgres" else None
+
+    @asynccontextmanager
+    async def threads() -> AsyncIterator[Threads]:
+        async with open_database(url, tmp_path, 60) as database:
+            yield database.threads
+
+    return threads, [str(tmp_path), url or ""]
+
+
+async def test_of_several_that_open_a_thread_at_once_one_does(opened: Any) -> None:
+    async with opened[0]() as one, opened[0]() as other:
+        for number in range(5):
+            begun, end = 0, asyncio.Event()
+
+            async def work(threads: Threads, name: str, end: asyncio.Event) -> bool:
+                nonlocal begun
+                try:
+                    async with threads.open(name):
+                        begun += 1
+                        await end.wait()
+                except BusyError:
+                    return False
+                return True
+
+            name = f"thread {number}"
+            working = [asyncio.create_task(work(threads, name, end)) for threads in (one, other, one, other)]
+            await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+            assert await one.is_held(name)
+            await asyncio.sleep(0.5)
+            end.set()
+            assert sorted(await asyncio.gather(*working)) == [False, False, False, True]
+            assert not await other.is_held(name)
+
+
+async def test_a_look_at_a_thread_keeps_no_one_from_it(opened: Any) -> None:
+    async with opened[0]() as one, opened[0]() as other:
+
+        async def look() -> None:
+            while True:
+                await other.is_held("talk")
+                await asyncio.sleep(0)
+
+        looking = asyncio.create_task(look())
+        for _ in range(20):
+            async with one.open("talk"):
+                pass
+        looking.cancel()
+
+
+@pytest.mark.slow
+async def test_a_process_that_stands_still_keeps_its_thread_and_one_that_is_killed_does_not(
+    opened: Any,
+) -> None:
+    threads, arguments = opened
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLD, *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"held\n"
+    async with threads() as other:
+        process.send_signal(signal.SIGSTOP)
+        assert await other.is_held("talk")
+        with pytest.raises(BusyError):
+            async with other.open("talk"):
+                pass
+        process.kill()
+        await process.wait()
+        while await other.is_held("talk"):  # noqa: ASYNC110 - PostgreSQL notices within milliseconds
+            await asyncio.sleep(0.01)
+        async with other.open("talk"):
+            pass
+
+
+async def test_a_deleted_thread_is_empty_and_one_at_work_is_not_deleted(opened: Any, tmp_path: Path) -> None:
+    config: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    checkpoint: Any = {"id": "1", "ts": "", "v": 1, "channel_values": {}, "channel_versions": {}}
+    async with opened[0]() as threads:
+        async with threads.open("talk") as saver:
+            await saver.aput(config, checkpoint | {"versions_seen": {}}, {}, {})
+            with pytest.raises(BusyError):
+                await threads.delete("talk")
+        await threads.delete("talk")
+        if isinstance(threads, FileThreads):
+            assert not list(threads.folder.iterdir())
+        async with threads.open("talk") as saver:
+            assert await saver.aget_tuple(config) is None
+
+
+async def test_a_child_that_is_forked_does_not_keep_the_lock(tmp_path: Path) -> None:
+    threads = FileThreads(tmp_path)
+    async with threads.open("talk"):
+        child = multiprocessing.get_context("fork").Process(target=signal.pause)
+        child.start()
+    try:
+        assert not await threads.is_held("talk")
+    finally:
+        os.kill(child.pid or 0, signal.SIGKILL)
+        child.join()
+
+
+async def test_a_cancelled_write_leaves_the_file_of_its_thread_usable(tmp_path: Path) -> None:
+    threads, kept = FileThreads(tmp_path), []
+    config: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    for turns in range(1, 12):
+        async with threads.open("talk") as saver:
+            await saver.aget_tuple(config)
+            writing = asyncio.ensure_future(saver.aput_writes(config, [("channel", turns)], str(turns)))
+            for _ in range(turns):
+                await asyncio.sleep(0.0005)
+            writing.cancel()
+            kept.append(saver)  # as a traceback does
+        async with threads.open("talk") as saver:
+            await saver.aput_writes(config, [("channel", turns)], f"next {turns}")
+
+
+async def test_a_folder_that_cannot_be_made_is_an_error_of_the_database(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(sqlite3.OperationalError, match="cannot be written"):
+        async with FileThreads(tmp_path / "file" / "threads").open("talk"):
+            pass
+
+
+async def test_who_loses_the_connection_to_postgresql_writes_no_more(tmp_path: Path, postgres: str) -> None:
+    config: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    async with open_database(postgres, tmp_path, 60) as database, database.threads.open("talk") as saver:
+        await saver.aput_writes(config, [("channel", 1)], "task")
+        async with await psycopg.AsyncConnection.connect(postgres) as admin:
+            ended = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+            await admin.execute(ended)
+        assert not await database.threads.is_held("talk")
+        async with database.threads.open("talk"):
+            with pytest.raises(psycopg.OperationalError):
+                await saver.aput_writes(config, [("channel", 2)], "task")
+
+
+@pytest.mark.slow
+def test_a_connection_with_a_lock_has_keepalives(tmp_path: Path) -> None:
+    from postgres import INSTALLED, Postgres
+
+    async def check(url: str) -> None:
+        async with open_database(url, tmp_path, 60) as database, database.threads.open("talk") as saver:
+            connection: Any = saver.conn  # type: ignore[attr-defined]
+            for name, value in KEEPALIVE.items():
+                cursor = await connection.execute("SELECT setting FROM pg_settings WHERE name = %s", [name])
+                assert (await cursor.fetchone())["setting"] == str(value)
+
+    if INSTALLED is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    with Postgres(tcp=True) as server:
+        asyncio.run(check(server.new_database()))
