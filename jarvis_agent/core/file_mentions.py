@@ -54,6 +54,8 @@ _ENDING = re.compile(r"[^.]\.\w*[^\W\d]\w*\Z")
 _GOES_ON = re.compile(rf"\.*{LETTER}|[-/\\]+\w")
 """The start of a text that is part of the name before it."""
 
+_PAGES = re.compile(r"(.+)#page=([0-9]{1,6})(?:-([0-9]{1,6}))?")
+
 LONGEST_PATH = 1000
 """The most characters of a path; a longer text is none."""
 MOST_NAMES = 256
@@ -191,6 +193,12 @@ def mentions(text: str, known: Callable[[str], Iterable[tuple[int, int]]] = lamb
 def is_name(text: str) -> bool:
     """Whether a text is nothing but a file name or URL."""
     return len(text) <= LONGEST_PATH and mentions(text) == [text]
+
+
+def split_pages(name: str) -> tuple[str, tuple[int, int] | None]:
+    """A name and the pages after it, as in "report.pdf#page=2" (RFC 8118) or "report.pdf#page=2-5"."""
+    part = _PAGES.fullmatch(name)
+    return (part[1], (int(part[2]), int(part[3] or part[2]))) if part else (name, None)
 
 
 def split_names(text: str, names: Iterable[str]) -> list[str]:

@@ -123,6 +123,21 @@ def count_pages(path: Path) -> int:
         return len(document)
 
 
+def extract_pages(path: Path, target: Path, first: int, last: int) -> None:
+    """Write pages of a PDF file, numbered from 1, as a file of its own.
+
+    Raises:
+        InputError: it does not have these pages, or is broken or encrypted.
+    """
+    from pypdfium2 import PdfDocument
+
+    with _opened_pdf(path) as document, closing(PdfDocument.new()) as part:
+        if not 1 <= first <= last <= (count := len(document)):
+            raise InputError(f"{path} has {count} pages, and not those that are asked for: {first} to {last}")
+        part.import_pages(document, range(first - 1, last))
+        part.save(target)
+
+
 def render_pages(path: Path, target: Path, limit: int, only: int | None = None) -> list[str]:
     """Write pages of a PDF file, or `only` one, as a TIFF file in `_DPI`; return notes on damaged pages.
 

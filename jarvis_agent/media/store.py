@@ -18,7 +18,7 @@ from jarvis_agent.core.concurrency import gather_limited, run_cpu_bound
 from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.file_mentions import mentions, split_names
+from jarvis_agent.core.file_mentions import mentions, split_names, split_pages
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, ArgKind, split_kind
@@ -26,7 +26,7 @@ from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_errors
 from jarvis_agent.media.detect import PDF, kind_by_name
-from jarvis_agent.media.documents import MAX_CHARS, load_text, render_pages
+from jarvis_agent.media.documents import MAX_CHARS, extract_pages, load_text, render_pages
 from jarvis_agent.media.download import fetch
 from jarvis_agent.media.limits import check_limits
 from jarvis_agent.media.run_directory import RunDirectory
@@ -332,9 +332,26 @@ class ResourceStore:
     async def _find_text(self, name: str) -> Resource | None:
         if name in self._mentioned:
             return await self._lookup(name)
+        if pages := await self._pages_of(name):
+            return pages
         return self.access.find(name) or await asyncio.to_thread(self.access.find_planned, name)
 
+    async def _pages_of(self, name: str) -> Resource | None:
+        """The pages that a name ends with ("report.pdf#page=2") as a file; None: it names none."""
+        whole, pages = split_pages(name.strip(QUOTES))
+        if pages is None or self.access.find(name) or (file := await self._find_text(whole)) is None:
+            return None
+        if file.path is None or file.mime != PDF:
+            raise InputError(f"{name}: only pages of a PDF file can be named; name the whole file")
+        path = await asyncio.to_thread(self.directory.new_path, ".pdf", file.path.stem)
+        await run_cpu_bound(extract_pages, file.path, path, *pages)
+        part = file.model_copy(update={"path": path, "name": name})
+        self.access.allow(name, part)
+        return part
+
     async def _lookup(self, name: str) -> Resource:
+        if pages := await self._pages_of(name):
+            return pages
         mention = name if name in self._mentioned else name.strip(QUOTES)
         if self.access.for_tool and _URL.match(mention):
             self._mentioned.setdefault(mention, asyncio.Lock())

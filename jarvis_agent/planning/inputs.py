@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from jarvis_agent.core.content import is_data_url
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import InputError, PlanError
-from jarvis_agent.core.file_mentions import NameIndex, mentions
+from jarvis_agent.core.file_mentions import NameIndex, mentions, split_pages
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of
@@ -240,6 +240,9 @@ class FileNames:
             PlanError: there is no such file, nor exactly one of this kind with nearly the same name; or a
                 picture or a recording stands where a text is needed.
         """
+        whole, pages = split_pages(plain := name.strip(QUOTES))
+        if pages is not None and name not in self.kinds:
+            return self.find(whole, kind) + plain.removeprefix(whole)
         if kind == "text" and (its := self.kinds.get(name)) in _NO_TEXTS:
             raise PlanError(f'"{name}" is only the name of the {its}, and not a text')
         if name in self.kinds or _bare(name) in self.others or is_data_url(name):

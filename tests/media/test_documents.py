@@ -17,6 +17,7 @@ from jarvis_agent.media import documents
 from jarvis_agent.media.detect import DOCX, EPUB, HTML, PDF, detect_media_type
 from jarvis_agent.media.documents import load_text
 from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.planning.inputs import FileNames, PlanRequest
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
 from jarvis_agent.tools import hf_tools
 
@@ -186,6 +187,26 @@ async def test_the_access_policy_applies_to_documents(tmp_path: Path) -> None:
     assert (await store.resolve(str(path), "image")).to_pil().width == 1275, "8.5 inches in 150 dpi"
     roots = ResourceStore(Settings(output_dir=tmp_path / "out", allowed_dirs=(tmp_path,)))
     assert await roots.text_of(str(path)) == WORDS
+
+
+async def test_a_plan_may_name_pages_of_a_document(tmp_path: Path) -> None:
+    path = pdf(tmp_path / "report.pdf", *(f"This is page {number}." for number in range(1, 6)))
+    (tmp_path / "notes.txt").write_text("notes")
+    store = ResourceStore(Settings(output_dir=tmp_path / "out"))
+    names = FileNames.of(PlanRequest("", (await store.grant(str(path)),), has_all_files=True), store.settings)
+    for name, text in {
+        "report.pdf#page=2": "This is page 2.",
+        "Report.pdf#page=2-3": "This is page 2.\nThis is page 3.",
+        f"`{path}#page=5`": "This is page 5.",
+    }.items():
+        assert await store.text_of(names.find(name, "text")) == text
+    assert await store.text_of("report.pdf#page=2") == "This is page 2.", "the same file again"
+    assert (await store.resolve("report.pdf#page=4", "image")).to_pil().width == 1275
+    await store.grant(str(tmp_path / "notes.txt"))
+    assert await store.text_of("see chapter#page=2") == "see chapter#page=2"
+    for name, problem in (("report.pdf#page=6", "has 5 pages"), ("notes.txt#page=1", "only pages of a PDF")):
+        with pytest.raises(InputError, match=problem):
+            await store.text_of(name)
 
 
 EXPERTS = {

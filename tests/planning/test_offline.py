@@ -191,6 +191,12 @@ def test_an_attached_file_that_no_task_uses_becomes_a_note() -> None:
     assert not plan("Describe the picture", files=files[:1]).notes
 
 
+def test_a_document_of_which_a_part_is_meant_gets_a_note() -> None:
+    for asked in ("Summarize page 2 of report.pdf", "总结report.pdf的第2页"):
+        assert "“report.pdf” is used whole, not a part of it" in plan(asked).notes
+    assert not plan("Summarize report2.pdf").notes
+
+
 def test_a_request_that_asks_for_nothing_or_is_not_understood_gets_a_note() -> None:
     assert plan("Hello, how are you?").notes == ["“Hello, how are you” asks for nothing that a task does"]
     assert plan("").notes

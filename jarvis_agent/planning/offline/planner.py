@@ -18,6 +18,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.core.concurrency import run_cpu_bound
+from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -44,6 +45,7 @@ SURE, UNKNOWN = 0.83, 0.15
 """Probabilities, set on voices that were not learned from. A plan below the first is noted as a guess; a task
 below the second is left out."""
 
+_NUMBER = re.compile(r"\d+")
 _PASTED = re.compile(
     r"[\"“「](?P<quoted>[^\"”」]{200,})[\"”」]"
     r"|(?<=[:：])\s*(?P<last>\S.{600,})$"
@@ -159,6 +161,11 @@ def plan_request(
     used = [str(one) for value in values for one in (value if isinstance(value, list) else [value])]
     unused = [name for name in map(name_of, request.files) if not any(name in text for text in used)]
     notes += [f"no task uses “{name}”" for name in unused if tasks]
+    words = " ".join(split_names(request.text, map(name_of, request.files))[::2])
+    if not {*_NUMBER.findall(words)} <= {*_NUMBER.findall(" ".join(used))}:  # as in "page 2 of a.pdf"
+        notes += [
+            f"“{name}” is used whole, not a part of it" for name in used if name.lower().endswith(".pdf")
+        ]
     if draft.unread and not any(draft.unread in text for text in used):
         notes.append("only the beginning and the end of the long request were read; put texts into files")
     # The network did not read the steps of tools, whose results a later step may mean.
