@@ -213,6 +213,15 @@ class HFTaskTool(BaseTool):
             # A disk that does not answer must not block the event loop.
             await run_in_daemon_thread(store.directory.close)
 
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments with one `type` each, which smolagents needs; schemas for models have "anyOf"."""
+        listed: dict[str, Any] = super().args
+        for about in listed.values():
+            if options := about.pop("anyOf", None):
+                about.update(options[0], type=[options[0]["type"], "null"])
+        return listed
+
     def close(self) -> None:
         """Free the models that this tool, and those made together with it, have loaded."""
         run_sync(self.registry.aclose)

@@ -21,10 +21,13 @@ and the separator in checkpoint namespaces.
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import pairwise
+from mimetypes import guess_type
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -48,6 +51,7 @@ from jarvis_agent.agent.approval import ApprovalPolicy
 from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import PipelineStages
+from jarvis_agent.core.content import message_text
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.request import Request
@@ -60,6 +64,8 @@ from jarvis_agent.execution.run import Run
 
 _TURNS = TypeAdapter(list[ChatTurn])
 _NAMESPACE_SEPARATOR = "|"
+_MAX_SHARED = 5_000_000
+"""Bytes of a file that is put into the state of a deep agent; of a larger one there is only the path."""
 
 
 class RequestError(InputError, ValueError):
@@ -71,11 +77,15 @@ class ForbiddenRequestError(RequestError, ForbiddenError):
 
 
 class GraphInput(TypedDict, total=False):
-    """Input of the graph: `messages`, or `input` with `files` and `chat_history`."""
+    """Input of the graph: `messages`, or `input` with `files` and `chat_history`.
+
+    As a sub-agent of deepagents, `files` are those of its state by their paths. Those that the message names
+    are read, and made files are added.
+    """
 
     messages: Annotated[list[AnyMessage], add_messages]
     input: Annotated[str, EphemeralValue(str)]
-    files: Annotated[list[str], EphemeralValue(list)]
+    files: Annotated[list[str] | dict[str, Any], EphemeralValue(list)]
     chat_history: Annotated[list[AnyMessage], EphemeralValue(list)]
 
 
@@ -85,6 +95,7 @@ class GraphOutput(TypedDict, total=False):
     messages: Annotated[list[AnyMessage], add_messages]
     run: dict[str, Any]
     structured_response: Any
+    files: Annotated[list[str] | dict[str, Any], EphemeralValue(list)]
 
 
 class GraphState(GraphInput, GraphOutput, total=False):
@@ -132,7 +143,32 @@ def _request_of(state: GraphState) -> dict[str, Any]:
     given: dict[str, Any] = {key: state.get(key) for key in GraphInput.__annotations__ if state.get(key)}
     if "messages" in given:
         given["messages"] = given["messages"][-2 * MAX_TURNS - 1 :]
+    if isinstance(files := given.get("files"), Mapping):
+        del given["files"]
+        given["messages"] = [*given["messages"][:-1], _with_files(given["messages"][-1], files)]
     return given
+
+
+def _with_files(message: BaseMessage, files: Mapping[str, Any]) -> BaseMessage:
+    """A message with the files of a deep agent's state that it names, as content blocks."""
+    text, blocks = message_text(message), list[dict[str, Any]]()
+    for path, file in files.items():
+        if (name := PurePosixPath(path).name) in text:
+            text, content = text.replace(path, name), file["content"]
+            content = content if isinstance(content, str) else "\n".join(content)
+            field = "base64" if file.get("encoding") == "base64" else "text"
+            mime = guess_type(name)[0] or "text/plain"
+            blocks.append({"type": "file", "filename": name, "mime_type": mime, field: content})
+    return message.model_copy(update={"content": [{"type": "text", "text": text}, *blocks]})
+
+
+def _made_files(run: Run) -> dict[str, dict[str, str]]:
+    """The files of a run by their paths, as a deep agent keeps them; larger ones are left out."""
+    paths = [part.path for part in run.resources if part.path and part.path.stat().st_size <= _MAX_SHARED]
+    return {
+        str(path): {"content": base64.b64encode(path.read_bytes()).decode(), "encoding": "base64"}
+        for path in paths
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +222,15 @@ class _Node:
             "content": self._hide(answer.content),
             "additional_kwargs": self._hide(answer.additional_kwargs),
         }
+        shares = isinstance(state.get("files"), Mapping)
+        files = {"files": await asyncio.to_thread(_made_files, run)} if shares else {}
         shown_run, form = self._hide(run.model_dump(mode="json")), self.stages.response_format
         structured = shown_run.get("structured_response")
         typed = form.read(structured) if form is not None and structured is not None else None
         return {
             "messages": [*new, answer.model_copy(update=shown)],
             "run": shown_run,
+            **files,
             **({"structured_response": typed} if form is not None else {}),
             "turns": self._hide(_TURNS.dump_python(turns[-MAX_TURNS:], mode="json")),
         }

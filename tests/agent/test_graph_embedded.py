@@ -96,7 +96,8 @@ async def test_the_graph_has_schemas_and_its_input_errors_are_value_errors(tmp_p
     """LangGraph's server hides the messages of other errors."""
     graph = counting_agent(tmp_path, []).graph
     assert graph.get_input_jsonschema()["properties"].keys() == Request.model_fields.keys()
-    assert graph.get_output_jsonschema()["properties"].keys() == {"messages", "run", "structured_response"}
+    outputs = {"messages", "run", "structured_response", "files"}
+    assert graph.get_output_jsonschema()["properties"].keys() == outputs
     with pytest.raises(InputError, match="the request is empty") as caught:
         await graph.ainvoke({"input": " "})
     assert isinstance(caught.value, ValueError)
