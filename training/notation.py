@@ -16,8 +16,8 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any, NoReturn
 
+from jarvis_agent.backends.languages import LANGUAGES
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind

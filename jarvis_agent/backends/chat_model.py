@@ -25,10 +25,10 @@ from langchain_core.messages import HumanMessage
 
 from jarvis_agent.backends.base import Call, labels_of, text_of
 from jarvis_agent.backends.jobs import Generation, Loading, listed
+from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.images import to_portable
-from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from jarvis_agent.core.languages import detect_script
+from jarvis_agent.core.text import detect_script
 
 _SLOT = re.compile(r"\\{(\w+)\\}")
 _ONE_WORD = ("model", "task", "number")

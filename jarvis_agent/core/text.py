@@ -3,6 +3,7 @@ r"""Clean and shorten text.
 clean("\x1b[31mred\x1b[0m")             # "red": no escape sequences or control characters
 replace_surrogates("one \ud800")        # "one \ufffd": text that can be encoded
 brief_text("a long\nmessage …", 300)    # one line of at most 300 characters
+detect_script("请描述 a.jpg")          # "zh"
 count_words("two words, 两词")           # 4: Chinese and Japanese are counted by character
 split_list('"Paris, France", Rome')     # ["Paris, France", "Rome"]
 """
@@ -26,6 +27,9 @@ _DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 
 _EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 """Characters of scripts without spaces between words."""
+
+_MARKS = {"ja": r"[\u3040-\u30ff]", "ko": r"[\uac00-\ud7af]", "zh": r"[\u4e00-\u9fff]", "": r"[^\W\d_]"}
+"""Letters by the ISO 639-1 code of the language that they give away; "" is any language."""
 
 _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")
 _BULLET = re.compile(r"(?:[-*•]|\d{1,3}[.)])\s+")
@@ -71,6 +75,15 @@ def replace_surrogates_in(data: Any) -> Any:
 def excerpt(text: str) -> str:
     """The first and the last 5000 characters: enough to guess what a long text is and asks for."""
     return text if len(text) <= 10_000 else f"{text[:5000]}\n{text[-5000:]}"
+
+
+def detect_script(text: str) -> str | None:
+    """Return "ja", "ko" or "zh" if a text has any of their characters, "" for other letters, else None.
+
+    Of a long text only the first and last characters are read.
+    """
+    text = excerpt(text)
+    return next((code for code, marks in _MARKS.items() if re.search(marks, text)), None)
 
 
 def brief_text(text: str, limit: int = 300) -> str:

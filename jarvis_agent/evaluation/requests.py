@@ -33,9 +33,9 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
+from jarvis_agent.backends.languages import find_language
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg

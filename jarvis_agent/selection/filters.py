@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.core.languages import find_language
+from jarvis_agent.backends.languages import find_language
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Task
@@ -36,7 +36,7 @@ class SelectionQuery:
 
     Attributes:
         hints: what the request says about the task, as `purpose.task_hints` returns it.
-        language: the language of the request, as `core.languages.detect_script` returns it.
+        language: the language of the request, as `backends.languages.detect_script` returns it.
         purpose: what the request says about the task beyond its type.
         price: what a hosted call costs by task and model; 0: unknown.
         pinned: whether the user chose the model.

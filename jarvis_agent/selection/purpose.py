@@ -18,12 +18,12 @@ from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from jarvis_agent.backends.languages import LANGUAGES, find_language
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.file_mentions import mentions, split_names
-from jarvis_agent.core.languages import LANGUAGES, detect_script, find_language
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.text import excerpt
+from jarvis_agent.core.text import detect_script, excerpt
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.examples import CJK
 from jarvis_agent.planning.retrieval import WORD

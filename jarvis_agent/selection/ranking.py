@@ -19,9 +19,9 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from jarvis_agent.backends.languages import LANGUAGES
 from jarvis_agent.backends.starter.backend import MINILM
 from jarvis_agent.core.forks import cached_property, fork_safe
-from jarvis_agent.core.languages import LANGUAGES
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate, Frozen
 from jarvis_agent.planning.examples import CJK

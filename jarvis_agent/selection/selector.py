@@ -38,11 +38,11 @@ from jarvis_agent.core.errors import (
     describe_error,
     log_error,
 )
-from jarvis_agent.core.languages import detect_script
 from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LLMClient

@@ -3,8 +3,8 @@
 from typing import Any
 
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.languages import detect_script
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.selection.purpose import missing_language, task_hints
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import add_note, is_cancelled
+from jarvis_agent.backends.languages import find_language, language_of_script
 from jarvis_agent.backends.starter.backend import STARTERS, fetch_weights
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
-from jarvis_agent.core.languages import find_language, language_of_script
 from jarvis_agent.core.settings import Settings
 
 MAX_PHONEMES = 300

@@ -20,9 +20,9 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, labels_of, text_of
 from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, listed
+from jarvis_agent.backends.languages import Language, find_language, language_of_script
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
-from jarvis_agent.core.languages import Language, find_language, language_of_script
 
 MAX_LABELS = 5
 """Labels returned by a classification."""

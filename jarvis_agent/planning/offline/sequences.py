@@ -23,8 +23,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from jarvis_agent.backends.languages import LANGUAGES, find_language
 from jarvis_agent.core.forks import cached_property
-from jarvis_agent.core.languages import LANGUAGES, find_language
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec, split_kind

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from jarvis_agent.core.languages import LANGUAGES, detect_script, find_language, language_of_script
+from jarvis_agent.backends.languages import LANGUAGES, find_language, language_of_script
+from jarvis_agent.core.text import detect_script
 
 
 def test_languages_are_found_by_name_and_code() -> None:

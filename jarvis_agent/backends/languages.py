@@ -1,10 +1,9 @@
-"""The languages of translation models, under every name that models use for them.
+"""The languages of translation models, under every name that models and plans have for them.
 
     find_language("French")       # Language("French", "fr", "fra_Latn", "法语"), as for "fr" or "法文"
     language_of_script("你好")     # "zh"
-    detect_script("请描述 a.jpg")  # "zh"
 
-To add a language, add it to data/languages.csv.
+To add a language, add it to languages.csv.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Language(NamedTuple):
         return (self.name, self.chinese, self.chinese[:-1] + "文", self.chinese[:-1] + "语")
 
 
-with (Path(__file__).parent / "data" / "languages.csv").open(encoding="utf-8", newline="") as _rows:
+with Path(__file__).with_name("languages.csv").open(encoding="utf-8", newline="") as _rows:
     LANGUAGES: tuple[Language, ...] = tuple(Language(**row) for row in csv.DictReader(_rows))
 _OTHER_NAMES = {
     "castilian": "es",
@@ -66,7 +65,6 @@ _SCRIPTS = {
     "ARMENIAN": "hy",
 }
 """Languages by the first word of the Unicode names of their letters."""
-_MARKS = {"ja": r"[\u3040-\u30ff]", "ko": r"[\uac00-\ud7af]", "zh": r"[\u4e00-\u9fff]", "": r"[^\W\d_]"}
 
 
 @lru_cache(maxsize=256)
@@ -95,12 +93,3 @@ def language_of_script(text: str) -> str:
     if letters["CJK"] and letters["HIRAGANA"] + letters["KATAKANA"]:
         return "ja"
     return _SCRIPTS.get(max(letters, key=lambda script: letters[script], default="LATIN"), "")
-
-
-def detect_script(text: str) -> str | None:
-    """Return "ja", "ko" or "zh" if a text has any of their characters, "" for other letters, else None.
-
-    Of a long text only the first and last characters are read.
-    """
-    text = excerpt(text)
-    return next((code for code, marks in _MARKS.items() if re.search(marks, text)), None)
