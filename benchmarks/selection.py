@@ -165,7 +165,9 @@ class ModelRanker:
         spec, meter = _spec(asked.domain), UsageMeter()
         context = RunContext(asked.request, specs=TASKS, config={"callbacks": [meter]})
         start = perf_counter()
-        found = await self._selectors[asked.domain].select(Task(task=spec.name, id=0), spec, context)
+        found = await self._selectors[asked.domain].select(
+            Task(task=spec.name, id=0, purpose=asked.request), spec, context
+        )
         seconds = perf_counter() - start
         order = tuple(candidate.id for candidate in found.candidates)
         return Ranked(asked, order, found.chosen_by, seconds, meter.total)

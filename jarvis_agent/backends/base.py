@@ -46,7 +46,6 @@ class Call:
         new_path: returns a fresh path for a file that the backend writes; its parameter is the suffix
             (".wav").
         settings: the user's settings.
-        hints: further facts about the request ("ocr": True where it asks to read the text of an image).
         cleanup: removes files written after the call was cancelled (`media.run_directory.AttemptFiles`). A
             thread that outlives its call and uses `new_path` calls it at its end; the pool does so for local
             models.
@@ -60,7 +59,6 @@ class Call:
     inputs: Mapping[str, Any]
     new_path: Callable[[str], Path]
     settings: Settings
-    hints: Mapping[str, Any] = field(default_factory=dict)
     cleanup: Callable[[], None] = lambda: None
     notes: list[str] = field(default_factory=list)
     trace: dict[str, str] = field(default_factory=dict)
@@ -121,6 +119,11 @@ def text_of(call: Call, name: str = "text") -> str:
     if not text:
         raise BadInputError(f"{call.spec.name} needs a {name}, and this one is empty")
     return text
+
+
+def reads_text(args: Mapping[str, Any]) -> bool:
+    """Whether the arguments of image-to-text ask for the text in the image, and not for a description."""
+    return str(args.get("text") or "").lower().split()[:1] == ["read"]
 
 
 def labels_of(call: Call) -> list[str]:

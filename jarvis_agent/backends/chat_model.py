@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from langchain_core.messages import HumanMessage
 
-from jarvis_agent.backends.base import Call, labels_of, text_of
+from jarvis_agent.backends.base import Call, labels_of, reads_text, text_of
 from jarvis_agent.backends.jobs import Generation, Loading, listed
 from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.pool import ModelPool
@@ -298,7 +298,9 @@ class ChatExpert:
             if count_tokens(shorter := "\n\n".join(replies)) >= count_tokens(text):
                 raise UnsupportedError(f"{self.call.candidate.id} makes this text no shorter")
             text = shorter
-        return await self.ask(_prompt(self.call, {"text": text}, length=_length(self.call)))
+        return await self.ask(
+            _prompt(self.call, {"text": text}, length=str(self.call.inputs.get("length") or _SHORT))
+        )
 
     async def classify(self) -> Any:
         """[{label, score: None}] of the label that is chosen: a chat model knows no probabilities."""
@@ -317,12 +319,7 @@ class ChatExpert:
         """The labels to choose from; [] if the purpose of the task says what a label is."""
         if self.call.spec.arg("labels"):
             return labels_of(self.call)
-        if self.call.purpose:
-            return []
-        named = self.call.hints.get("labels")
-        if named == []:
-            self.call.notes.append("the label is the sentiment of the text, since nothing else was named")
-        return named or [*_SENTIMENTS]
+        return [] if self.call.purpose else [*_SENTIMENTS]
 
     async def find_entities(self) -> Any:
         """[{entity_group, score: None, word, start, end}] of what the text has; other words are left out."""
@@ -397,7 +394,7 @@ _EXPERTS: dict[str, Callable[[ChatExpert], Coroutine[Any, Any, Any]]] = {
 
 def _prompt(call: Call, inputs: Mapping[str, Any], **words: str) -> str:
     """The text of a message: the task's row of PROMPTS with these inputs."""
-    if call.spec.name == "image-to-text" and call.hints.get("ocr"):
+    if call.spec.name == "image-to-text" and reads_text(call.inputs):
         return _READ_TEXT
     if call.spec.name == "image-to-text" and inputs.get("text"):
         return str(inputs["text"])
@@ -412,10 +409,6 @@ def _language(call: Call, argument: str) -> str:
     name = str(call.inputs.get(argument) or "")
     language = find_language(name)
     return language.name if language else name
-
-
-def _length(call: Call) -> str:
-    return str(call.inputs.get("length") or call.hints.get("length") or _SHORT)
 
 
 def split_text(text: str, limit: int) -> list[str]:

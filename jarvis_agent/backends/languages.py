@@ -1,6 +1,7 @@
 """The languages of translation models, under every name that models and plans have for them.
 
     find_language("French")       # Language("French", "fr", "fra_Latn", "法语"), as for "fr" or "法文"
+    languages_in("a German voice")                  # {"de"}
     language_of_script("你好")     # "zh"
 
 To add a language, add it to languages.csv.
@@ -47,6 +48,7 @@ _OTHER_NAMES = {
     "普通话": "zh",
     "汉语": "zh",
 }
+_CODES = {language.name.lower(): language.code for language in LANGUAGES} | {"mandarin": "zh"}
 _SCRIPTS = {
     "LATIN": "en",
     "HIRAGANA": "ja",
@@ -79,6 +81,13 @@ def find_language(name: str) -> Language | None:
         if wanted in names or short in (language.code, language.flores[:3]):
             return language
     return None
+
+
+def languages_in(text: str) -> frozenset[str]:
+    """The ISO 639-1 codes of the languages that a text names in English or Chinese."""
+    words = {_CODES[word] for word in re.findall(r"[^\W\d_]+", text.lower()) if word in _CODES}
+    named = (language.code for language in LANGUAGES if any(name in text for name in language.spellings[1:]))
+    return frozenset(words) if text.isascii() else frozenset({*words, *named})
 
 
 def language_of_script(text: str) -> str:

@@ -235,8 +235,6 @@ def write_request(call: Call) -> tuple[bytes, str, dict[str, str]]:
     A single file is sent as it is, with the parameters in the query; all else is JSON, files as data URLs.
     """
     inputs = {name: value for name, value in call.inputs.items() if value is not None}
-    if call.hints.get("ocr"):
-        inputs.setdefault("text", "read")
     options = call.candidate.metadata.get("options") or {}
     parameters = {**options, "seed": call.settings.seed, "return_files": True}
     match list(inputs.values()):

@@ -57,7 +57,6 @@ from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.run_directory import AttemptFiles
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.placement import runs_here
-from jarvis_agent.selection.purpose import task_hints
 from jarvis_agent.selection.store import Outcome, open_store
 
 logger = logging.getLogger(__name__)
@@ -162,14 +161,14 @@ class FallbackChain:
         task_call, clock = self.task_call, self.task_call.clock
         settings = task_call.settings.model_copy(update={"seed": task_call.seed})
         inputs = {name: value for name, value in task_call.inputs.items() if self.spec.arg(name) is not None}
-        hints, purpose = task_hints(task_call.task, task_call.context), task_call.task.purpose
+        purpose = task_call.task.purpose
         deadline = clock() + settings.task_timeout
         failures: list[tuple[Candidate, JarvisError]] = []
         remaining = list(self.selection.candidates)
         while remaining:
             candidate = remaining.pop(0)
             share = (_TIME_SHARE if remaining else _LAST_TIME_SHARE) * (deadline - clock())
-            call = Call(self.spec, candidate, inputs, task_call.new_path, settings, hints, purpose=purpose)
+            call = Call(self.spec, candidate, inputs, task_call.new_path, settings, purpose=purpose)
             try:
                 output, resources = await self._run_candidate(call, min(share, settings.attempt_timeout))
             except JarvisError as error:

@@ -1,1 +1,1 @@
-"""The parts of model selection: hints in the request, filters and rank, pins, and the LLM's choice."""
+"""The parts of model selection: sources, filters, ranking, pins, and the LLM's choice."""

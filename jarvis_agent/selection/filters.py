@@ -1,6 +1,6 @@
 """Hard filters and ranking: which candidates are allowed for a task, and in which order.
 
-    query = SelectionQuery(task, spec, settings, hints={"ocr": True})
+    query = SelectionQuery(task, spec, settings)
     shortlist = make_shortlist(merge_candidates(lists, settings), query, backends)
     shortlist.candidates     # the best first, each with the backend that runs it
     shortlist.rejected       # {"org/model": "it is gated: ..."}
@@ -12,21 +12,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.base import Backend, reads_text
 from jarvis_agent.backends.languages import find_language
+from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.selection.placement import Placement, place, prefers_hosted
-from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, missing_language
-from jarvis_agent.selection.ranking import BY_SIMILARITY, GENERALIST, CardVectors, Factors, score_candidates
+from jarvis_agent.selection.ranking import (
+    BY_SIMILARITY,
+    GENERALIST,
+    CardVectors,
+    Factors,
+    named_languages,
+    score_candidates,
+)
 from jarvis_agent.selection.sources.language_model import LanguageModelSource
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.selection.store import Experience
 
+_OWN_SCRIPTS = {"zh", "ja", "ko"}
 _LOCATION_FIELDS = ("local", "path", "revision", "size", "backend", "library", "source")
 
 
@@ -35,9 +44,6 @@ class SelectionQuery:
     """A task for which a model is selected.
 
     Attributes:
-        hints: what the request says about the task, as `purpose.task_hints` returns it.
-        language: the language of the request, as `backends.languages.detect_script` returns it.
-        purpose: what the request says about the task beyond its type.
         price: what a hosted call costs by task and model; 0: unknown.
         pinned: whether the user chose the model.
     """
@@ -45,11 +51,18 @@ class SelectionQuery:
     task: Task
     spec: TaskSpec
     settings: Settings
-    hints: Mapping[str, Any] = field(default_factory=dict)
-    language: str | None = None
-    purpose: Purpose = NO_PURPOSE
     price: Callable[[str, str], float] = lambda task, model: 0.0
     pinned: bool = False
+
+    @property
+    def reads(self) -> bool:
+        """Whether the text in an image is asked for."""
+        return self.spec.name == "image-to-text" and reads_text(self.task.args)
+
+    @property
+    def describes(self) -> bool:
+        """Whether a description of an image is asked for."""
+        return self.spec.name == "image-to-text" and not self.pinned and not self.reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +85,7 @@ class Shortlist:
     def first(self, count: int) -> list[Placement]:
         """A quarter of `count` by rank, half that fit the request best, and the most used ones."""
         top = self.placements[: math.ceil(count / 4)]
-        fitting = sorted(self.placements, key=lambda one: -self.factors[one.primary.id].purpose)
+        fitting = sorted(self.placements, key=lambda one: -self.factors[one.primary.id].fit)
         fitting = [one for one in fitting if one not in top][: count // 2]
         used = sorted(self.placements, key=lambda one: -one.primary.downloads)[: len(top)]
         used = [one for one in used if one.primary.downloads]
@@ -132,13 +145,13 @@ def make_shortlist(
         else:
             placements.append(placed)
     readers = [one for one in placements if "ocr" in one.primary.traits]
-    if query.hints.get("ocr") and readers:
-        reason = "it describes images, and the request asks for their text"
+    if query.reads and readers:
+        reason = "it describes images, and their text is asked for"
         rejected |= {one.primary.id: reason for one in placements if one not in readers}
         placements = readers
     primaries, here = [one.primary for one in placements], [one.here for one in placements]
     prices = [0.0 if one.here else query.price(query.spec.name, one.primary.id) for one in placements]
-    points = score_candidates(primaries, here, query.purpose, vectors, experience, prices, query.language)
+    points = score_candidates(primaries, here, query.task, vectors, experience, prices)
     factors = {model.id: factor for model, factor in zip(primaries, points, strict=True)}
     facts = {
         one.id: {"experience": str((experience or {}).get(one.id, "")), "price_per_call": price}
@@ -168,7 +181,17 @@ def _check_gate(candidate: Candidate, query: SelectionQuery) -> str | None:
 
 
 def _check_languages(candidate: Candidate, query: SelectionQuery) -> str | None:
-    return missing_language(candidate.languages, query.task, query.spec)
+    known, spec = frozenset(candidate.languages), query.spec
+    asked = named_languages(query.task)
+    # A recording may be in another language than its planner thinks, so that this only ranks.
+    if known and asked - known and not spec.arg("audio"):
+        missing = ", ".join(sorted(asked - known))
+        return f"its card names the languages {', '.join(candidate.languages)}, and not {missing}"
+    texts = [str(query.task.args.get(arg.name) or "") for arg in spec.inputs if arg.kind == "text"]
+    is_latin = any(detect_script(text) == "" for text in texts if not refs_in(text))
+    if is_latin and not asked and known and known <= _OWN_SCRIPTS:
+        return f"it knows only {', '.join(candidate.languages)}"
+    return None
 
 
 def _check_direction(candidate: Candidate, query: SelectionQuery) -> str | None:
@@ -182,10 +205,10 @@ def _check_direction(candidate: Candidate, query: SelectionQuery) -> str | None:
 
 
 def _check_purpose(candidate: Candidate, query: SelectionQuery) -> str | None:
-    if query.hints.get("ocr") is False and _only_reads(candidate):
-        return "it only reads text, and the request asks for a description"
-    if query.hints.get("labels") == [] and GENERALIST in candidate.traits:
-        return "it tells the sentiment alone, and the request asks for something else"
+    if query.describes and "ocr" in candidate.traits and "caption" not in candidate.traits:
+        return "it only reads text, and a description is asked for"
+    if query.task.purpose and query.spec.name == "text-classification" and GENERALIST in candidate.traits:
+        return "it tells the sentiment alone, and something else is asked for"
     return None
 
 
@@ -209,24 +232,9 @@ CHECKS: tuple[Callable[[Candidate, SelectionQuery], str | None], ...] = (
 """The filters that do not depend on where a model runs."""
 
 
-def _only_reads(candidate: Candidate) -> bool:
-    return "ocr" in candidate.traits and "caption" not in candidate.traits
-
-
-def _rank(placement: Placement, query: SelectionQuery, factors: Factors) -> tuple[bool, bool, bool, float]:
+def _rank(placement: Placement, query: SelectionQuery, factors: Factors) -> tuple[bool, bool, float]:
     """Return the sort key of a candidate; smaller is better."""
-    candidate = placement.primary
-    return (
-        not query.hints and _only_reads(candidate),
-        _lacks_request_language(candidate, query),
-        placement.here and prefers_hosted(query.settings, query.spec),
-        -factors.total,
-    )
-
-
-def _lacks_request_language(candidate: Candidate, query: SelectionQuery) -> bool:
-    """Whether a model lacks the probable language of a recording: one that the request names, or its own."""
-    asked = query.purpose.languages or {query.language} - {"", None}
-    if not asked or query.spec.arg("audio") is None or not candidate.languages:
-        return False
-    return not asked & {*candidate.languages}
+    known = frozenset(placement.primary.languages)
+    asked = named_languages(query.task) if query.spec.arg("audio") else frozenset()
+    lacks_language = bool(known and asked and not known & asked)
+    return lacks_language, placement.here and prefers_hosted(query.settings, query.spec), -factors.total

@@ -1,12 +1,12 @@
-"""Ranking: how well each model suits a task, as a sum of named factors in points.
+"""Ranking: how well each model suits a task, as a sum of named factors.
 
-    for factors in score_candidates(candidates, here, purpose, CardVectors(settings)):
+    for factors in score_candidates(candidates, here, task, CardVectors(settings)):
         factors.purpose, factors.popularity, factors.evidence, factors.machine, factors.total
 
-All weights are defined here. They were tuned on the odd lines of APIBench (`python benchmarks selection
-apibench --half dev`), and on requests with and without a specific purpose. A model for the purpose gains up
-to five points, more than the downloads of a general model are worth. Without a specific purpose,
-general-purpose training data are worth more than the downloads of a popular specialist.
+Each factor is a quantity with one weight, in WEIGHTS; the unit of their sum has no meaning of its own. The
+purpose is what the planner wrote. It is compared with what cards say, by MiniLM and by BM25. Without one, the
+data that a model was trained on count instead. The weights were chosen on the odd lines of APIBench (`python
+benchmarks selection apibench --half dev`) and on requests without a purpose.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ import math
 import re
 import threading
 from collections.abc import Mapping, Sequence, Set
-from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from jarvis_agent.backends.languages import LANGUAGES
+from jarvis_agent.backends.languages import LANGUAGES, find_language, languages_in
 from jarvis_agent.backends.starter.backend import MINILM
 from jarvis_agent.core.forks import cached_property, fork_safe
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.types import Candidate, Frozen
+from jarvis_agent.core.text import detect_script
+from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.planning.examples import CJK
-from jarvis_agent.planning.retrieval import WORD, bm25, cached_grams, letter_grams
-from jarvis_agent.selection.purpose import FUNCTION_WORDS, Purpose, languages_in, stem
+from jarvis_agent.planning.retrieval import bm25, cached_grams, letter_grams
 from jarvis_agent.selection.store import Experience, SelectionStore, open_store
 
 if TYPE_CHECKING:
@@ -35,15 +34,17 @@ if TYPE_CHECKING:
 
     from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 
-SIMILARITY, KEYWORDS, WHOLE_WORD = 4.7, 0.2, 0.4
-"""Weights of the cosine, and of the root of the BM25 score; WHOLE_WORD is added if the card has a word."""
-LANGUAGE, OTHER_LANGUAGE = 2.5, -1.2
-"""Points of a card for a language that the request names, and of one for other languages."""
+WEIGHTS = {
+    "purpose": 5.0,
+    "language": 2.5,
+    "general": 1.8,
+    "popularity": 0.6,
+    "evidence": 0.3,
+    "machine": 2.0,
+    "experience": 6.0,
+}
+"""The weight of each factor. One failed call costs nearly half as much as a model on this machine gains."""
 
-GENERAL_DATA = 1.8
-"""Points of general-purpose training data, kept below ON_THIS_MACHINE.
-
-Other models get a share of them for their purpose: the share of the request's words that the card has."""
 GENERAL_DATASETS = {
     "image-classification": ("imagenet",),
     "object-detection": ("coco", "open_images"),
@@ -59,42 +60,33 @@ GENERAL_DATASETS = {
 }
 """Beginnings of the names of general-purpose data sets, after the name of their owner, by task type."""
 
-POPULARITY = 0.6
-"""Points of ten times as many downloads."""
+BESIDE_A_PURPOSE = 0.3
+"""What general-purpose data count beside a purpose."""
+
+LETTERS = 0.06
+"""Weight of the root of the BM25 score beside the cosine, which is at most 1."""
+
 DOWNLOADS_PER_LIKE = 100
 """A like counts as this many downloads: the median ratio of the two on the Hub is of this order."""
 UNKNOWN_DOWNLOADS = 1_000_000
 """Assumed for a model on this machine whose downloads are unknown: its user or this project chose it."""
 
-EVIDENCE = 0.3
-"""Points of published results for the task."""
+PER_GIGABYTE, PER_PRICE = 0.25, 5.0
+"""What loading 10⁹ bytes costs of being on this machine, and a unit of currency for a hosted call."""
 
-ON_THIS_MACHINE, PER_GIGABYTE = 2.0, -0.5
-"""Points of a model that need not be downloaded, and of each 10⁹ bytes to be loaded here."""
+EXPECTED_RATE, PRIOR_CALLS = 0.9, 5
+"""Calls and ratings count beside this many others of this success rate (a Bayesian average)."""
 
-OWN_MODEL, OWN_MODEL_BONUS = "own-model", 2.0
-"""The trait of the user's language model for a task that it does best, and its points.
-
-It is in memory anyway, so its size counts nothing; on a server, it counts as if it were here."""
+OWN_MODEL = "own-model"
+"""The trait of the user's language model for a task that it does best. It is in memory anyway, or on a
+server, so its size counts nothing."""
 GENERALIST = "generalist"
 """The trait of a model for tasks that dedicated models do better: being on this machine brings no points."""
 BY_SIMILARITY = "by-similarity"
 """The trait of a model that compares labels with a text: a language model, which reads it, comes first."""
 
-PRICE = -10.0
-"""Points of each unit of currency that a hosted call costs: 0.05 weighs as much as loading a gigabyte."""
-
-SUCCESS, PRIOR_RATE, PRIOR_CALLS = 6.0, 0.9, 5
-"""Weight of the success rate less PRIOR_RATE, which counts as PRIOR_CALLS calls (a Bayesian average).
-
-One failure costs 0.9 points, three cost 2.0: as much as ON_THIS_MACHINE."""
-SLOWNESS = -0.3
-"""Points of ten times as many seconds as one, once many calls took them."""
-RATING = 1.5
-"""Points of many good ratings without a bad one; many bad ones cost as much."""
-
 _EXAMPLE_CHARS = 600
-_NAME_OF_CODE = {language.code: language.name for language in LANGUAGES}
+_NAMES = {language.code: language.name for language in LANGUAGES}
 _MAX_NAMED_LANGUAGES = 5
 _FILE_TAGS = """
     transformers pytorch tf jax onnx safetensors diffusers tensorboard endpoints_compatible model-index
@@ -106,23 +98,26 @@ _TECHNICAL_TAGS = frozenset(_FILE_TAGS.split())
 
 _MAX_VECTORS = 20_000
 """Embeddings in memory, 1.5 kilobytes each."""
-_MAX_CARD_CHARS = 1000
-"""Characters of a card that are compared."""
+_SHORT, _MAX_SENTENCES, _MAX_PASSAGE_CHARS = 15, 6, 1000
+"""Characters of a sentence that says nothing alone, sentences compared alone, characters of a passage."""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 class Factors(Frozen):
-    """Points for a model; higher is better.
+    """Weighted factors of a model; higher is better.
 
     Attributes:
-        purpose: the card is similar to the request and has its words.
-        general: the model was trained on general-purpose data.
-        popularity: downloads and likes.
-        evidence: published results.
-        machine: it is on this machine; it is the user's language model; its size; the price of a hosted call.
+        purpose: its card is similar to the purpose and has its words.
+        language: it knows a language that the task names; negative if its card names others.
+        general: it was trained on general-purpose data.
+        popularity: powers of ten of its downloads and likes.
+        evidence: it has published results.
+        machine: it is on this machine; its size here; the price of a hosted call.
         experience: how its calls went, and how its results were rated.
     """
 
     purpose: float = 0.0
+    language: float = 0.0
     general: float = 0.0
     popularity: float = 0.0
     evidence: float = 0.0
@@ -130,117 +125,111 @@ class Factors(Frozen):
     experience: float = 0.0
 
     @property
-    def total(self) -> float:
-        """The sum."""
-        return self.purpose + self.total_without_purpose
+    def fit(self) -> float:
+        """How well it fits what is asked, however popular and wherever it is."""
+        return self.purpose + self.language
 
     @property
-    def total_without_purpose(self) -> float:
-        """The sum of the other factors."""
-        return self.general + self.popularity + self.evidence + self.machine + self.experience
+    def total(self) -> float:
+        """The sum."""
+        return float(sum(self.model_dump().values()))
 
 
 def score_candidates(
     candidates: Sequence[Candidate],
     here: Sequence[bool],
-    purpose: Purpose,
+    task: Task,
     vectors: CardVectors | None = None,
     experience: Mapping[str, Experience] | None = None,
     prices: Sequence[float] = (),
-    language: str | None = None,
 ) -> list[Factors]:
     """Return the factors of each candidate.
 
     Args:
         here: whether each would run on this machine.
-        vectors: compares the request with cards; None: only words are compared.
+        task: what they are for, with its purpose.
+        vectors: compares the purpose with cards; None: only letters are compared.
         experience: what happened to models, by id.
         prices: of a call of each; (): unknown.
-        language: what the request is probably written in, as an ISO 639-1 code; "" or None: English.
     """
-    fitness = _purpose(candidates, purpose, vectors, purpose.languages or {language or "en"})
+    fitness = _purpose(candidates, task.purpose, vectors) if task.purpose else [0.0] * len(candidates)
     costs = prices or [0.0] * len(candidates)
-    return [
-        Factors(
-            purpose=round(fit, 3),
-            general=GENERAL_DATA * has_general_data(candidate),
-            popularity=round(_popularity(candidate), 2),
-            evidence=EVIDENCE if candidate.metadata.get("results") else 0.0,
-            machine=round(_machine(candidate, runs_here) + PRICE * price, 2),
-            experience=round(_experience((experience or {}).get(candidate.id, Experience())), 2),
-        )
-        for candidate, runs_here, fit, price in zip(candidates, here, fitness, costs, strict=True)
-    ]
+    languages = named_languages(task)
+    factors: list[Factors] = []
+    for candidate, runs_here, fit, price in zip(candidates, here, fitness, costs, strict=True):
+        values = {
+            "purpose": fit,
+            "language": _language(candidate, languages or {"en"}),
+            "general": has_general_data(candidate) * (BESIDE_A_PURPOSE if task.purpose else 1.0),
+            "popularity": _popularity(candidate),
+            "evidence": float(bool(candidate.metadata.get("results"))),
+            "machine": _machine(candidate, runs_here) - PER_PRICE * price,
+            "experience": _experience((experience or {}).get(candidate.id, Experience())),
+        }
+        factors.append(Factors(**{name: round(WEIGHTS[name] * value, 3) for name, value in values.items()}))
+    return factors
+
+
+def named_languages(task: Task) -> frozenset[str]:
+    """Return the ISO 639-1 codes of the languages that the purpose and the arguments of a task name.
+
+    A text in Chinese, Japanese or Korean letters is in that language.
+    """
+    args = task.args
+    named = (find_language(str(args.get(name) or "")) for name in ("src_lang", "tgt_lang"))
+    texts = (args.get(name) for name in ("text", "context"))
+    written = {detect_script(text) or "" for text in texts if isinstance(text, str)}
+    return languages_in(task.purpose) | {language.code for language in named if language} | written - {""}
+
+
+def _language(candidate: Candidate, asked: Set[str]) -> float:
+    declared = {*candidate.languages}
+    if (asked - {"en"}) & declared:
+        return 1.0
+    named = declared | languages_in(card_passages(candidate)[-1])
+    is_for_others = named - {"en"} and not (declared if "en" in asked else named) & asked
+    return -0.5 if is_for_others else 0.0
 
 
 def _popularity(candidate: Candidate) -> float:
     downloads = candidate.downloads + DOWNLOADS_PER_LIKE * candidate.likes
     is_chosen = candidate.local or OWN_MODEL in candidate.traits
-    return POPULARITY * math.log10(1 + (downloads or (UNKNOWN_DOWNLOADS if is_chosen else 0)))
+    return math.log10(1 + (downloads or (UNKNOWN_DOWNLOADS if is_chosen else 0)))
 
 
 def _machine(candidate: Candidate, runs_here: bool) -> float:
     if OWN_MODEL in candidate.traits:
-        return ON_THIS_MACHINE + OWN_MODEL_BONUS
+        return 1.0
     if not runs_here:
         return 0.0
     is_ready = candidate.local and GENERALIST not in candidate.traits
-    return ON_THIS_MACHINE * is_ready + PER_GIGABYTE * (candidate.size or 0) / 1e9
+    return is_ready - PER_GIGABYTE * (candidate.size or 0) / 1e9
 
 
 def _experience(past: Experience) -> float:
-    success_rate = (past.ok + PRIOR_RATE * PRIOR_CALLS) / (past.calls + PRIOR_CALLS)
-    certainty = past.ok / (past.ok + PRIOR_CALLS)
-    return (
-        SUCCESS * (success_rate - PRIOR_RATE)
-        + SLOWNESS * certainty * math.log10(max(1.0, past.seconds))
-        + RATING * (past.good - past.bad) / (past.good + past.bad + 2)
-    )
+    def gain(good: int, count: int) -> float:
+        return (good + EXPECTED_RATE * PRIOR_CALLS) / (count + PRIOR_CALLS) - EXPECTED_RATE
+
+    return gain(past.ok, past.calls) + gain(past.good, past.good + past.bad)
 
 
-def _purpose(
-    candidates: Sequence[Candidate], purpose: Purpose, vectors: CardVectors | None, languages: Set[str]
-) -> list[float]:
-    """How well each candidate fits a purpose, in points."""
-    cards = [card_text(candidate) for candidate in candidates]
-    texts = [f"{card} {_examples(candidate)}" for card, candidate in zip(cards, candidates, strict=True)]
-    keywords = cosines = [0.0] * len(cards)
-    if purpose.text:
-        grams = [cached_grams(text, FUNCTION_WORDS) for text in texts]
-        keywords = bm25(letter_grams(purpose.text, FUNCTION_WORDS), grams)
-        cosines = vectors.similarities(purpose.text, cards) if vectors else cosines
-    asked = set(map(stem, (*purpose.words, *purpose.private)))
-    shares = [len(asked & _stems(text)) / max(1, len(asked)) for text in texts]
-    return [
-        SIMILARITY * cosine
-        + (KEYWORDS + WHOLE_WORD * bool(share)) * math.sqrt(score)
-        + GENERAL_DATA * share * (not has_general_data(candidate))
-        + LANGUAGE * bool((purpose.languages - {"en"}) & {*candidate.languages})
-        + OTHER_LANGUAGE * _is_for_other_languages(candidate, card, languages)
-        for candidate, card, score, cosine, share in zip(
-            candidates, cards, keywords, cosines, shares, strict=True
-        )
-    ]
+def _purpose(candidates: Sequence[Candidate], purpose: str, vectors: CardVectors | None) -> list[float]:
+    """How similar each card is to a purpose in meaning, by MiniLM, and in letters, by BM25."""
+    cards = [card_passages(candidate) for candidate in candidates]
+    cosines = vectors.similarities(purpose, cards) if vectors else [0.0] * len(cards)
+    examples = (str(one.metadata.get("examples") or "")[:_EXAMPLE_CHARS] for one in candidates)
+    texts = [f"{card[-1]} {example}" for card, example in zip(cards, examples, strict=True)]
+    scores = bm25(letter_grams(purpose), [cached_grams(text) for text in texts])
+    return [cosine + LETTERS * math.sqrt(score) for cosine, score in zip(cosines, scores, strict=True)]
 
 
-@lru_cache(maxsize=8192)
-def _stems(text: str) -> frozenset[str]:
-    return frozenset(map(stem, WORD.findall(text.lower())))
-
-
-def _is_for_other_languages(candidate: Candidate, card: str, asked: Set[str]) -> bool:
-    declared = set(candidate.languages)
-    named = declared | languages_in(card)
-    return bool(named - {"en"}) and not (declared if "en" in asked else named) & asked
-
-
-def card_text(candidate: Candidate) -> str:
-    """Return what a candidate says of itself: words of its id, tags, languages, description and data sets."""
-    languages = candidate.languages if len(candidate.languages) <= _MAX_NAMED_LANGUAGES else ()
-    tags = [tag for tag in candidate.tags if is_subject(tag, candidate)]
-    about = [_id_words(candidate), *tags, *(_NAME_OF_CODE.get(code, "") for code in languages)]
-    datasets = " ".join(datasets_of(candidate))
-    return f"{'. '.join(filter(None, about))}. {candidate.description} {datasets}".strip()
+def card_passages(candidate: Candidate) -> list[str]:
+    """Return what a card says: the words of its id, its subjects, its description, its sentences, and all."""
+    name, about, description = _id_words(candidate), _subjects(candidate), candidate.description
+    sentences = [sentence for sentence in _SENTENCE.split(description) if len(sentence) > _SHORT]
+    whole = f"{'. '.join((name, *about))}. {description} {' '.join(datasets_of(candidate))}".strip()
+    passages = (name, ". ".join(about), description, *sentences[:_MAX_SENTENCES], whole)
+    return list(filter(None, passages))
 
 
 def datasets_of(candidate: Candidate) -> list[str]:
@@ -261,19 +250,22 @@ def is_subject(tag: str, candidate: Candidate) -> bool:
     return not (":" in tag or len(tag) == 2 or tag in _TECHNICAL_TAGS or tag == candidate.task)
 
 
-def _id_words(candidate: Candidate) -> str:
-    """The words of an id, and for a translator its languages: "Helsinki NLP opus mt fr en French English"."""
+def _subjects(candidate: Candidate) -> list[str]:
+    """What a card is about: tags, and the names of its languages if they are few."""
     directions = [trait.partition(":")[2] for trait in candidate.traits if trait.startswith(("from:", "to:"))]
-    names = " ".join(_NAME_OF_CODE.get(code, code) for code in directions)
-    return re.sub(r"(?<=[a-z])(?=[A-Z])|[^\w.]+|_", " ", f"{candidate.id} {names}").strip()
+    codes = [*directions, *candidate.languages]
+    names = [_NAMES[code] for code in dict.fromkeys(codes) if code in _NAMES]
+    tags = [tag for tag in candidate.tags if is_subject(tag, candidate)]
+    return [*tags, *(names if len(names) <= _MAX_NAMED_LANGUAGES else ())]
 
 
-def _examples(candidate: Candidate) -> str:
-    return str(candidate.metadata.get("examples") or "")[:_EXAMPLE_CHARS]
+def _id_words(candidate: Candidate) -> str:
+    """The words of an id: "org/PlantLeaf_v2" → "org Plant Leaf v2"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[^\w.]+|_", " ", candidate.id).strip()
 
 
 class CardVectors:
-    """Embeddings of model cards, kept on disk, so that only new ones are computed. Thread-safe.
+    """Embeddings of passages of model cards, kept on disk, so that only new ones are computed. Thread-safe.
 
     By MiniLM of the starter package; nothing is downloaded. Without it, or for a text in Chinese, Japanese or
     Korean, which it does not know, every similarity is 0.
@@ -285,20 +277,22 @@ class CardVectors:
         self._cache: dict[bytes, NDArray[np.float32]] = {}
         self._lock = fork_safe(threading.Lock())
 
-    def similarities(self, text: str, cards: Sequence[str]) -> list[float]:
-        """Return the cosine of the text and each card, at most 1."""
+    def similarities(self, text: str, cards: Sequence[Sequence[str]]) -> list[float]:
+        """Return the mean cosine of the text with the last passage of each card and its best, at most 1."""
         if self._embeddings is None or not cards or CJK.search(text):
             return [0.0] * len(cards)
         import numpy as np
 
         query = self._embeddings.encode([text])[0]
-        scores: list[float] = (np.stack(self._vectors(self._embeddings, cards)) @ query).tolist()
-        return scores
+        passages = [passage for card in cards for passage in card]
+        cosines = iter((np.stack(self._vectors(self._embeddings, passages)) @ query).tolist())
+        by_card = [[next(cosines) for _ in card] for card in cards]
+        return [(max(each) + each[-1]) / 2 for each in by_card]
 
-    def _vectors(self, embeddings: StarterEmbeddings, cards: Sequence[str]) -> list[NDArray[np.float32]]:
+    def _vectors(self, embeddings: StarterEmbeddings, passages: Sequence[str]) -> list[NDArray[np.float32]]:
         import numpy as np
 
-        texts = {_digest(card): card[:_MAX_CARD_CHARS] for card in cards}
+        texts = {_digest(passage): passage[:_MAX_PASSAGE_CHARS] for passage in passages}
         with self._lock:
             cache = self._cache
             if unknown := [digest for digest in texts if digest not in cache]:
@@ -309,7 +303,7 @@ class CardVectors:
             if new := [key for key in unknown if key not in cache]:
                 cache |= dict(zip(new, embeddings.encode([texts[key] for key in new]), strict=True))
                 self._store.add_vectors((key, cache[key].astype(np.float16).tobytes()) for key in new)
-            vectors = [cache[_digest(card)] for card in cards]
+            vectors = [cache[_digest(passage)] for passage in passages]
             for oldest in list(cache)[:-_MAX_VECTORS]:
                 del cache[oldest]
         return vectors
@@ -321,5 +315,5 @@ class CardVectors:
         return installed_embedder(self._settings)
 
 
-def _digest(card: str) -> bytes:
-    return blake2b(f"{MINILM}\n{card[:_MAX_CARD_CHARS]}".encode(), digest_size=16).digest()
+def _digest(passage: str) -> bytes:
+    return blake2b(f"{MINILM}\n{passage[:_MAX_PASSAGE_CHARS]}".encode(), digest_size=16).digest()

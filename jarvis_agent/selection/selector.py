@@ -42,7 +42,6 @@ from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LLMClient
@@ -51,8 +50,7 @@ from jarvis_agent.selection.advice import advice, no_candidate_error
 from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, make_shortlist, merge_candidates
 from jarvis_agent.selection.placement import Placement
-from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose, purpose_of, task_hints
-from jarvis_agent.selection.ranking import OWN_MODEL, CardVectors
+from jarvis_agent.selection.ranking import OWN_MODEL, CardVectors, has_general_data
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 from jarvis_agent.selection.sources.registered import is_loopback
 from jarvis_agent.selection.store import open_store
@@ -131,19 +129,11 @@ class ModelSelector:
         Raises:
             NoCandidateError: no model passes the filters; the message has the reasons and what would help.
         """
-        query = SelectionQuery(
-            task,
-            spec,
-            self._settings,
-            task_hints(task, context),
-            detect_script(context.request),
-            purpose_of(task, spec, context),
-            context.hosted_price,
-        )
+        query = SelectionQuery(task, spec, self._settings, context.hosted_price)
         if pin := self.pins.get(spec.name):
             return await self._select_pinned(pin, query)
         ends = asyncio.get_running_loop().time() + self._settings.llm_timeout
-        candidates, failed = await self._ask_sources(spec, query.purpose)
+        candidates, failed = await self._ask_sources(spec, task)
         shortlist = await self._shortlist(candidates, query)
         shortlist = replace(shortlist, rejected={**failed, **shortlist.rejected})
         own = self._own_model(candidates, shortlist, query)
@@ -155,18 +145,16 @@ class ModelSelector:
             return _selection(own.primary, shortlist, "it is your language model", "own", query)
         if shortlist.candidates:
             selection = await self._choose(shortlist, query, context, ends)
-            if query.hints.get("ocr") and "ocr" not in selection.candidates[0].traits:
+            if query.reads and "ocr" not in selection.candidates[0].traits:
                 note = "no model here is made for reading text, so one that describes images is used"
                 selection = selection.model_copy(update={"note": note})
             return selection
-        if query.hints.get("ocr") is False and (
-            other := await self._classify_instead(task, context, shortlist.rejected)
-        ):
+        if query.describes and (other := await self._classify_instead(task, context, shortlist.rejected)):
             return other
         raise no_candidate_error(spec, self._settings, shortlist.rejected)
 
     async def _ask_sources(
-        self, spec: TaskSpec, purpose: Purpose = NO_PURPOSE
+        self, spec: TaskSpec, task: Task | None = None
     ) -> tuple[list[Candidate], dict[str, str]]:
         """Return the candidates of the sources that answered, and the errors of the others."""
         asked = (
@@ -175,7 +163,7 @@ class ModelSelector:
                 spec,
                 MAX_REMOTE_CANDIDATES if isinstance(source, RemoteSource) else MAX_LOCAL_CANDIDATES,
                 self._settings,
-                purpose,
+                task,
             )
             for source in self._sources
         )
@@ -212,8 +200,8 @@ class ModelSelector:
         if own is None or not query.task.purpose:
             return own
         fit = shortlist.factors[own.primary.id].purpose
-        rivals = (one for one in shortlist.factors.values() if not one.general and one.purpose > fit)
-        return None if any(rivals) else own
+        others = (one.primary for one in shortlist.placements if not has_general_data(one.primary))
+        return None if any(shortlist.factors[one.id].purpose > fit for one in others) else own
 
     async def _choose(
         self, shortlist: Shortlist, query: SelectionQuery, context: RunContext, ends: float
@@ -368,9 +356,9 @@ def _with_known_tasks(settings: Settings) -> Settings:
 def _reason_of_rank(shortlist: Shortlist) -> str:
     top, factors = shortlist.candidates, shortlist.factors
     first, count = top[0], len(top)
-    without_purpose = {one.id: factors[one.id].total_without_purpose for one in top}
-    if factors[first.id].purpose > 0 and max(without_purpose.values()) > without_purpose[first.id]:
-        return f"of {count} candidates it fits the request best"
+    others = {one.id: factors[one.id].total - factors[one.id].purpose for one in top}
+    if factors[first.id].purpose > 0 and max(others.values()) > others[first.id]:
+        return f"of {count} candidates it fits the purpose best"
     if OWN_MODEL in first.traits:
         return f"of {count} candidates it is your language model"
     if first.local and not all(candidate.local for candidate in top):

@@ -47,7 +47,6 @@ class Bench:
         metadata: dict[str, Any] | None = None,
         *,
         name: str = "org/model",
-        hints: dict[str, Any] | None = None,
         settings: dict[str, Any] | None = None,
         **inputs: Any,
     ) -> Call:
@@ -69,7 +68,6 @@ class Bench:
             inputs={name: given(name, value) for name, value in inputs.items()},
             new_path=lambda suffix: self.folder / f"{made}{suffix}",
             settings=Settings(**{"device": "cpu", "offline": True, **(settings or {})}),
-            hints=hints or {},
         )
 
     def load(self, call: Call) -> Any:

@@ -156,10 +156,9 @@ def test_a_request_holds_no_secret_and_no_path_and_the_revision_names_the_model(
         id="org/model", task="image-to-text", path=tmp_path, metadata={"options": {"num_beams": 2}}
     )
     call = replace(
-        a_call(TASKS["image-to-text"], tmp_path, image=a_photo(tmp_path)),
+        a_call(TASKS["image-to-text"], tmp_path, image=a_photo(tmp_path), text="read"),
         candidate=candidate,
         settings=settings,
-        hints={"ocr": True},
     )
     body, _, _ = write_request(call)
     sent = json.loads(body)

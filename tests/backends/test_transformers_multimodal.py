@@ -87,8 +87,8 @@ def test_special_tokens_in_a_text_are_removed(shown: Any) -> None:
 
 def test_a_captioner_is_asked_to_read_where_text_is_wanted(bench: Bench, shown: Any) -> None:
     described = shown("image-to-text", "llava_chat", image="photo")
-    read = shown("image-to-text", "llava_chat", image="photo", hints={"ocr": True})
-    asked = shown("image-to-text", "llava_chat", image="photo", text="Who is it?", hints={"ocr": False})
+    read = shown("image-to-text", "llava_chat", image="photo", text="read")
+    asked = shown("image-to-text", "llava_chat", image="photo", text="Who is it?")
     assert "Who is it?" in asked["shown"]
     assert "Describe this image" in described["shown"]
     assert "Write out all the text" in read["shown"]

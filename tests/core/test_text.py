@@ -8,7 +8,13 @@ from time import thread_time
 import pytest
 
 from jarvis_agent import Request
-from jarvis_agent.core.text import brief_text, replace_surrogates, replace_surrogates_in, split_list
+from jarvis_agent.core.text import (
+    brief_text,
+    detect_script,
+    replace_surrogates,
+    replace_surrogates_in,
+    split_list,
+)
 from jarvis_agent.core.types import Resource, TaskResult
 
 HALF = "a \ud83d cat"
@@ -77,3 +83,8 @@ def test_the_cost_of_a_list_grows_as_its_length(unit: str) -> None:
         return best
 
     assert cost(64_000) <= 24 * cost(8_000) + 0.02
+
+
+def test_the_script_of_a_text_gives_its_language() -> None:
+    scripts = {"你好": "zh", "こんにちは世界": "ja", "안녕": "ko", "Hello": "", "1 !?": None, "": None}
+    assert {text: detect_script(text) for text in scripts} == scripts

@@ -19,7 +19,6 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.doctor import Report
 from jarvis_agent.interfaces.cli.listing import (
-    NO_PURPOSE_NAMED,
     ModelLine,
     ModelList,
     TaskLine,
@@ -108,21 +107,19 @@ async def test_models_are_listed_in_the_order_of_selection_with_the_rejected_one
     assert empty.notes
 
 
-async def test_the_order_for_a_request_is_explained_on_one_screen() -> None:
+async def test_the_order_for_a_purpose_is_explained_on_one_screen() -> None:
     general = [
         fake_candidate("translation", f"org/general-{n}", downloads=10**6, local=False) for n in range(30)
     ]
     legal = fake_candidate("translation", "org/legal-contracts", downloads=50, local=False)
     async with registry_of([*general, legal], ["translation"], offline=False) as registry:
-        asked = await list_models("translation", registry, "Translate the legal contracts into French")
-        plain = await list_models("translation", registry, "Translate it")
-    assert (asked.models[0].id, asked.purpose) == ("org/legal-contracts", ["legal", "contracts", "french"])
+        asked = await list_models("translation", registry, "legal contracts")
+        plain = await list_models("translation", registry)
+    assert (asked.models[0].id, plain.reason) == ("org/legal-contracts", "")
     assert asked.models[0].factors.keys() == Factors.model_fields.keys()
     lines = drawn(model_table(asked)).splitlines()
     assert len(lines) < 24
-    assert "org/legal-contracts: of 8 candidates it fits the request best." in lines
-    assert any("legal, contracts, french" in line for line in lines)
-    assert NO_PURPOSE_NAMED in drawn(model_table(plain))
+    assert "org/legal-contracts: of 8 candidates it fits the purpose best." in lines
 
 
 @pytest.mark.parametrize("count", [0, 9])

@@ -13,7 +13,6 @@ import pytest
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 from jarvis_agent.core.errors import ExpertError, InputError
 from jarvis_agent.interfaces.cli.listing import list_models
-from jarvis_agent.selection.purpose import NO_PURPOSE
 from jarvis_agent.selection.ranking import score_candidates
 from jarvis_agent.selection.store import Experience, Outcome, SelectionStore
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
@@ -112,10 +111,10 @@ async def test_models_are_listed_with_their_experience(file: Path) -> None:
     assert first.factors["experience"] > 0
 
 
-def test_few_calls_change_little_and_slow_or_badly_rated_models_lose() -> None:
+def test_few_calls_change_little_and_failing_or_badly_rated_models_lose() -> None:
     def points(**known: Any) -> float:
         experience = {"a": Experience(**known)}
-        (factors,) = score_candidates([fake_candidate(TASK, "a")], [True], NO_PURPOSE, None, experience)
+        (factors,) = score_candidates([fake_candidate(TASK, "a")], [True], PLAN.tasks[0], None, experience)
         return factors.experience
 
     assert points() == 0
@@ -123,8 +122,8 @@ def test_few_calls_change_little_and_slow_or_badly_rated_models_lose() -> None:
     assert points(calls=3) < -1.5
     assert points(calls=50) < points(calls=10) < points(calls=3)
     assert 0 < points(calls=100, ok=100, seconds=1) < 1
-    assert points(calls=9, ok=9, seconds=30) < points(calls=9, ok=9, seconds=1)
-    assert points(good=1) == -points(bad=1) > 0
+    assert points(bad=1) < 0 < points(good=1)
+    assert points(bad=3) == points(calls=3), "a bad rating costs as much as a failure"
     assert str(Experience(12, 11, 1.26, 4, 1)) == "12 calls, 92 % ok, 1.3 s, +3"
 
 

@@ -40,12 +40,10 @@ def model(id: str = "a/b", task: str = DETECTION, **fields: Any) -> Candidate:  
     return Candidate(id=id, task=task, **{"source": "hub", **fields})
 
 
-def listed(
-    *models: Candidate, args: Any = None, hints: Any = None, language: Any = None, **given: Any
-) -> Shortlist:
+def listed(*models: Candidate, args: Any = None, purpose: str = "", **given: Any) -> Shortlist:
     settings = Settings(**{"offline": False, **given})
-    task = Task(task=models[0].task, id=0, args=args or {})
-    query = SelectionQuery(task, TASKS[task.task], settings, hints or {}, language)
+    task = Task(task=models[0].task, id=0, args=args or {}, purpose=purpose)
+    query = SelectionQuery(task, TASKS[task.task], settings)
     return make_shortlist(models, query, [LOCAL, HOSTED])
 
 
@@ -68,6 +66,7 @@ EN_FR, FR_EN = (
 READER = model("reader", "image-to-text", traits=("ocr",), local=True)
 BOTH = model("both", "image-to-text", traits=("ocr", "caption"))
 CAPTIONER = model("captioner", "image-to-text", traits=("caption",))
+SENTIMENT = model("sentiment", "text-classification", traits=("generalist",))
 FRENCH: dict[str, Any] = {"args": {"text": "Hi", "src_lang": "en", "tgt_lang": "French"}}
 
 ORDERS: list[tuple[tuple[Candidate, ...], dict[str, Any], list[str]]] = [
@@ -75,10 +74,9 @@ ORDERS: list[tuple[tuple[Candidate, ...], dict[str, Any], list[str]]] = [
     ((HERE, SERVED), {"policy": "hosted-first"}, ["served", "here"]),
     ((CANNY,), {"policy": "hosted-only"}, ["canny"]),
     ((SPACE,), {}, ["space"]),
-    ((ENGLISH, model("every", ASR)), {"language": "zh"}, ["every", "english"]),
-    ((READER, CAPTIONER), {}, ["captioner", "reader"]),
-    ((READER,), {}, ["reader"]),
-    ((CAPTIONER,), {"hints": {"ocr": True}}, ["captioner"]),
+    ((ENGLISH, model("every", ASR)), {"purpose": "Chinese"}, ["every", "english"]),
+    ((CAPTIONER,), {"args": {"text": "read"}}, ["captioner"]),
+    ((SENTIMENT,), {}, ["sentiment"]),
     ((LARGE,), {"memory_budget": 9_000, "device": "cpu"}, ["a/b"]),
     ((LARGE,), {"memory_budget": 5_000, "device": "cpu"}, ["a/b"]),
     ((LARGE,), {"memory_budget": 0, "device": "cpu"}, ["a/b"]),
@@ -105,9 +103,15 @@ REJECTIONS: list[tuple[tuple[Candidate, ...], dict[str, Any], list[str], str]] =
     ((model(gated=True),), {}, [], "accept its terms at https://huggingface.co/a/b"),
     ((VOICE, ANY_VOICE), {"args": {"text": "你好"}}, ["any"], "zh"),
     ((EN_FR, FR_EN), FRENCH, ["en-fr"], "it translates from fr, and not from en"),
-    ((CAPTIONER, READER, BOTH), {"hints": {"ocr": True}}, ["reader", "both"], "it describes images"),
-    ((READER, CAPTIONER, BOTH), {"hints": {"ocr": False}}, ["captioner", "both"], "it only reads text"),
-    ((READER,), {"hints": {"ocr": False}}, [], "it only reads text"),
+    ((CAPTIONER, READER, BOTH), {"args": {"text": " Read it"}}, ["reader", "both"], "it describes images"),
+    (
+        (READER, CAPTIONER, BOTH),
+        {"args": {"text": "What reads he?"}},
+        ["captioner", "both"],
+        "it only reads text",
+    ),
+    ((READER,), {}, [], "it only reads text"),
+    ((SENTIMENT,), {"purpose": "spam or not"}, [], "it tells the sentiment alone"),
 ]
 
 
@@ -234,3 +238,33 @@ def test_the_users_language_model_is_described_by_its_own_source_alone() -> None
     there = model("qwen3:8b", source="registered", local=True, metadata={"base_url": "http://localhost:1/v1"})
     assert merge_candidates([[own], [there]], Settings()) == [own]
     assert merge_candidates([[there], [own]], Settings()) == [own]
+
+
+LANGUAGES: list[tuple[list[str], str, dict[str, Any], str | None]] = [
+    (["en"], SPEECH, {"text": "你好，世界"}, "zh"),
+    (["en", "zh"], SPEECH, {"text": "你好，世界"}, None),
+    (["zh"], SPEECH, {"text": "Hello"}, "it knows only zh"),
+    (["zh"], SPEECH, {"text": "<resource>-0"}, None),
+    ([], SPEECH, {"text": "你好"}, None),
+    (["en"], SPEECH, {}, None),
+    (["en", "de"], "translation", {"text": "Hello", "tgt_lang": "French"}, "fr"),
+    (["en", "fr"], "translation", {"text": "Hello", "src_lang": "en", "tgt_lang": "fr"}, None),
+    (["en", "fr"], "translation", {"text": "你好", "tgt_lang": "fr"}, "zh"),
+    (["en"], "image-classification", {"image": "你好.png"}, None),
+    (["en"], "visual-question-answering", {"image": "a.png", "text": "这是什么？"}, "zh"),
+]
+
+
+@pytest.mark.parametrize(("known", "task", "args", "missing"), LANGUAGES)
+def test_a_model_must_know_the_languages_of_its_texts(
+    known: list[str], task: str, args: dict[str, Any], missing: str | None
+) -> None:
+    found = listed(model(task=task, languages=tuple(known)), args=args)
+    assert bool(found.candidates) == (missing is None)
+    assert missing is None or found.rejected["a/b"].endswith(missing)
+
+
+def test_a_purpose_names_the_language_of_a_voice() -> None:
+    found = listed(VOICE, model("german", SPEECH, languages=("de",)), purpose="a German voice")
+    assert ids(found) == ["german"]
+    assert found.rejected["english"].endswith("de")

@@ -85,32 +85,32 @@ GENERAL = {
 }
 SPECIALISTS = {
     "nickmuchi/vit-finetuned-chest-xray-pneumonia": (
-        "image-classification", "vit", "Does this chest X-ray show pneumonia?", "cat.jpg", ["dataset:xray"],
+        "image-classification", "vit", "chest X-rays with pneumonia", "cat.jpg", ["dataset:xray"],
     ),
     "ProsusAI/finbert": (
-        "text-classification", "bert_classifier", "How does this finance headline sound?", "Up!", ["finance"],
+        "text-classification", "bert_classifier", "finance headlines", "Up!", ["finance"],
     ),
     "d4data/biomedical-ner-all": (
-        "token-classification", "bert_tagger", "Find the biomedical terms", "Ada took it.",
+        "token-classification", "bert_tagger", "biomedical terms", "Ada took it.",
         ["dataset:maccrobat"],
     ),
     "jonatasgrosman/wav2vec2-large-xlsr-53-hungarian": (
-        "automatic-speech-recognition", "wav2vec2_ctc", "Transcribe the Hungarian interview",
+        "automatic-speech-recognition", "wav2vec2_ctc", "Hungarian",
         "speech.wav", ["hu"],
     ),
     "nickmuchi/yolos-small-finetuned-license-plate-detection": (
-        "object-detection", "detr", "Where is the licence plate?", "street.jpg", ["license-plate-detection"],
+        "object-detection", "detr", "licence plates", "street.jpg", ["license-plate-detection"],
     ),
 }  # fmt: skip
-"""By id: the task, a tiny model in its place, a request, its input, and tags."""
+"""By id: the task, a tiny model in its place, a purpose, its input, and tags."""
 
 
 @pytest.mark.parametrize("specialist", SPECIALISTS)
 def test_a_specialist_is_found_downloaded_and_run(
     hub: HubDouble, built: Callable[[str], Path], tmp_path: Path, specialist: str
 ) -> None:
-    name, tiny, request, value, tags = SPECIALISTS[specialist]
-    task = Task(task=name, id=0, args={TASKS[name].inputs[0].name: value})
+    name, tiny, purpose, value, tags = SPECIALISTS[specialist]
+    task = Task(task=name, id=0, args={TASKS[name].inputs[0].name: value}, purpose=purpose)
     usual: dict[str, Any] = {"pipeline_tag": name, "library_name": "transformers", "directory": built(tiny)}
     safe = ["transformers", "safetensors"]
     general = [*GENERAL[name], *(f"someone/{name}-{number}" for number in range(MAX_REMOTE_CANDIDATES))]
@@ -121,13 +121,13 @@ def test_a_specialist_is_found_downloaded_and_run(
     settings = Settings(offline=False, output_dir=tmp_path / "made", device="cpu")
     parts: dict[str, Any] = {"planner": lambda _: Plan(tasks=[task]), "sources": [HubSource(settings)]}
     with JarvisAgent(None, settings=settings, **parts) as agent:
-        run = agent.invoke({"input": request, "files": [EXAMPLES / file for file in files]})
+        run = agent.invoke({"input": "Do it", "files": [EXAMPLES / file for file in files]})
         select = agent.registry.selector.select
         plain = asyncio.run(select(Task(task=name, id=0), TASKS[name], RunContext("")))
     (result,) = run.results
     assert (result.model, result.status) == (specialist, "ok"), result.error
     assert result.selection is not None
-    assert "fits the request best" in result.selection.reason
+    assert "fits the purpose best" in result.selection.reason
     assert plain.model == general[0]
     assert specialist not in {one.id for one in plain.candidates}
 

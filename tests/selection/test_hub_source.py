@@ -12,7 +12,7 @@ from clock import Clock
 from jarvis_agent.core.errors import ConfigError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.selection.purpose import Purpose
+from jarvis_agent.core.types import Task
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.testing import HubDouble
 
@@ -217,7 +217,7 @@ def queries(hub: HubDouble) -> list[dict[str, list[str]]]:
     return [{name: each.query[name] for name in kept if name in each.query} for each in hub.requests]
 
 
-HUNGARIAN = Purpose("the Hungarian street sign", ("street", "sign", "hungarian", "of"), frozenset({"hu"}))
+HUNGARIAN = Task(task="object-detection", id=0, purpose="Hungarian street sign of")
 
 
 async def test_a_purpose_is_searched_by_its_language_and_longest_words_in_names_and_tags(
@@ -239,11 +239,12 @@ async def test_a_purpose_is_searched_by_its_language_and_longest_words_in_names_
         {"search": ["sign"]},
         {"search": ["street"]},
     ]
-    await make().search(DETECTION, HUNGARIAN._replace(words=tuple("abcdefgh"[i] * 5 for i in range(8))), 10)
+    many = " ".join(letter * 5 for letter in "abcdefgh")
+    await make().search(DETECTION, HUNGARIAN.model_copy(update={"purpose": f"{many} in Hungarian"}), 10)
     assert len(hub.requests) == 12
 
 
-async def test_words_of_a_request_stay_here_where_the_policy_says_so(hub: HubDouble) -> None:
+async def test_words_of_a_purpose_stay_here_where_the_policy_says_so(hub: HubDouble) -> None:
     for settings in (Settings(policy="local-only", offline=False), Settings(offline=True)):
         assert await HubSource(settings).search(DETECTION, HUNGARIAN, 10) == []
     assert await HubSource(Settings(offline=False)).search(TASKS["canny-text-to-image"], HUNGARIAN, 10) == []
@@ -254,7 +255,7 @@ async def test_a_search_that_fails_or_stalls_gives_nothing(
     hub: HubDouble, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.answer("/api/models", status=503, times=1)
-    assert await make().search(DETECTION, HUNGARIAN._replace(words=()), 10) == []
+    assert await make().search(DETECTION, HUNGARIAN.model_copy(update={"purpose": "of"}), 10) == []
     monkeypatch.setattr("jarvis_agent.selection.sources.hub._SEARCH_S", 0.05)
     hub.stall("/api/models")
     assert await make().search(DETECTION, HUNGARIAN, 10) == []

@@ -52,9 +52,14 @@ def selector(
 
 
 async def select(
-    by: ModelSelector, task: str = DETECTION, request: str = REQUEST, context: Any = None, **args: Any
+    by: ModelSelector,
+    task: str = DETECTION,
+    request: str = REQUEST,
+    context: Any = None,
+    purpose: str = "",
+    **args: Any,
 ) -> Selection:
-    asked = Task(task=task, id=0, args={"image": "z.jpg", **args})
+    asked = Task(task=task, id=0, args={"image": "z.jpg", **args}, purpose=purpose)
     return await by.select(asked, TASKS[task], context or RunContext(request=request))
 
 
@@ -70,7 +75,7 @@ async def test_the_llm_chooses_one_of_the_top_k_and_the_rest_are_fallbacks() -> 
     fits = "org/zebra-finder"
     llm, context = says(f'{{"id": "{fits}", "reason": "it knows zebras"}}'), RunContext(request=REQUEST)
     models = [*THREE, model(fits, downloads=1)]
-    selection = await select(selector(models, llm=llm, top_k=2), context=context)
+    selection = await select(selector(models, llm=llm, top_k=2), context=context, purpose="zebras")
     assert (selection.model, selection.reason, selection.chosen_by) == (fits, "it knows zebras", "llm")
     assert order(selection) == [(fits, "here"), ("org/c", "here")]
     assert selection.task == DETECTION
@@ -214,15 +219,15 @@ CAPTIONER = model("captioner", CAPTION, traits=("caption",))
 CLASSIFIER = model("classifier", "image-classification")
 
 
-async def test_the_words_of_the_request_decide_between_caption_and_text() -> None:
+async def test_the_text_argument_decides_between_caption_and_text() -> None:
     cases = [
-        ([READER, CAPTIONER], "Describe z.jpg", "captioner", ""),
-        ([CAPTIONER, READER], "Read z.jpg to me", "reader", ""),
-        ([CAPTIONER], "Read z.jpg to me", "captioner", "no model here is made for reading text"),
-        ([READER, CLASSIFIER], "Describe z.jpg", "classifier", "classified instead"),
+        ([READER, CAPTIONER], {}, "captioner", ""),
+        ([CAPTIONER, READER], {"text": "read"}, "reader", ""),
+        ([CAPTIONER], {"text": "read"}, "captioner", "no model here is made for reading text"),
+        ([READER, CLASSIFIER], {"text": "What is it?"}, "classifier", "classified instead"),
     ]
-    for models, request, chosen, note in cases:
-        selection = await select(selector(models), CAPTION, request)
+    for models, args, chosen, note in cases:
+        selection = await select(selector(models), CAPTION, "Read z.jpg to me", **args)
         assert selection.model == chosen
         assert (note in selection.note) if note else not selection.note
         assert selection.task == (CLASSIFIER.task if chosen == "classifier" else CAPTION)

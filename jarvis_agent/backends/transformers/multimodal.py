@@ -18,7 +18,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
-from jarvis_agent.backends.base import Call, text_of
+from jarvis_agent.backends.base import Call, reads_text, text_of
 from jarvis_agent.backends.devices import seeded
 from jarvis_agent.backends.jobs import add_note
 from jarvis_agent.backends.transformers.loading import LoadedModel
@@ -118,8 +118,8 @@ def _require(loaded: LoadedModel, part: str, ability: str) -> Any:
 
 
 def caption(loaded: LoadedModel, call: Call) -> str:
-    """Return a description of an image, or its text if `hints["ocr"]`."""
-    reads = bool(call.hints.get("ocr"))
+    """Return a description of an image, or its text if that is asked for."""
+    reads = reads_text(call.inputs)
     limit = READ_TOKENS if reads else CAPTION_TOKENS
     if is_chat_model(loaded):
         asked = str(call.inputs.get("text") or "Describe this image in one sentence.")

@@ -226,8 +226,8 @@ def tasks(
 @app.command()
 def models(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task type; `jarvis tasks` lists them.")],
-    request: Annotated[
-        str, typer.Option("--for", metavar="REQUEST", help="Explain the order for this request.")
+    purpose: Annotated[
+        str, typer.Option("--for", metavar="PURPOSE", help="Explain the order for a purpose (chest X-rays).")
     ] = "",
     policy: Policy = None,
     as_json: AsJson = False,
@@ -235,7 +235,7 @@ def models(
     """List the models for a task, in the order in which they are tried."""
     from jarvis_agent.interfaces.cli import listing
 
-    listed = _ask_registry(lambda registry: listing.list_models(task, registry, request), _settings(policy))
+    listed = _ask_registry(lambda registry: listing.list_models(task, registry, purpose), _settings(policy))
     _print(listed, listing.model_table, as_json)
 
 

@@ -25,11 +25,8 @@ from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.selection.advice import LISTS_ALL
 from jarvis_agent.selection.model_registry import ModelRegistry
-from jarvis_agent.selection.purpose import purpose_of
 from jarvis_agent.selection.sources.base import RemoteSource
 from jarvis_agent.selection.store import open_store
-
-NO_PURPOSE_NAMED = "The request names no purpose beyond the task, so that general models come first."
 
 
 class TaskLine(Frozen):
@@ -76,11 +73,10 @@ class ModelLine(Frozen):
 class ModelList(Frozen):
     """The models for a task, best first, and the reason of each rejected model by id.
 
-    `purpose` are the words of a request that count, and `reason` says why the first model is first.
+    `reason` says why the first model is first for a purpose.
     """
 
     task: str
-    purpose: list[str] = Field(default_factory=list)
     reason: str = ""
     models: list[ModelLine]
     rejected: dict[str, str] = Field(default_factory=dict)
@@ -114,14 +110,14 @@ async def list_tasks(registry: ModelRegistry, name: str | None = None) -> TaskLi
     return TaskList(tasks=lines)
 
 
-async def list_models(name: str, registry: ModelRegistry, request: str = "") -> ModelList:
-    """Return the models for a task, best first for a request. Its name may be any known spelling.
+async def list_models(name: str, registry: ModelRegistry, purpose: str = "") -> ModelList:
+    """Return the models for a task in any known spelling, best first for a purpose ("chest X-rays").
 
     Raises:
         ConfigError: there is no such task; the message suggests similar names.
     """
     spec = known_task(name)
-    task, context = Task(task=spec.name, id=0), RunContext(request=request)
+    task, context = Task(task=spec.name, id=0, purpose=purpose), RunContext(request=purpose)
     try:
         selection = await registry.selector.select(task, spec, context)
     except NoCandidateError as error:
@@ -129,11 +125,9 @@ async def list_models(name: str, registry: ModelRegistry, request: str = "") -> 
         return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[note])
     selected = find_task(selection.task) or spec
     known = open_store(registry.settings).experience(selected.name)
-    purpose = purpose_of(task, spec, context)
     return ModelList(
         task=spec.name,
-        purpose=[*purpose.words, *purpose.private],
-        reason=selection.reason if request else "",
+        reason=selection.reason if purpose else "",
         models=[
             _model(registry, candidate, selected).model_copy(
                 update={
@@ -225,7 +219,7 @@ def task_details(listing: TaskList) -> RenderableType:
 def model_table(listing: ModelList) -> RenderableType:
     """Return the models in the order in which they are tried.
 
-    For a request, they have the points of each factor, and the first one its reason. Otherwise the rejected
+    For a purpose, they have the points of each factor, and the first one its reason. Otherwise the rejected
     models follow.
     """
     table = _table(f"Models for {listing.task}", "model", "points" if listing.reason else "about", "runs on")
@@ -255,9 +249,8 @@ def _points(line: ModelLine) -> str:
 
 
 def _reasons(listing: ModelList) -> Iterator[str]:
-    """Why the first model is chosen for a request, and what is known of the others."""
+    """Why the first model is chosen for a purpose, and what is known of the others."""
     yield f"{listing.models[0].id}: {listing.reason}."
-    yield f"The request asks for: {', '.join(listing.purpose)}." if listing.purpose else NO_PURPOSE_NAMED
     yield from _experience(listing)
     if listing.rejected:
         yield f"{len(listing.rejected)} rejected: `jarvis models {listing.task}` lists them."

@@ -28,7 +28,6 @@ from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.backends.pool import Key, ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
 from jarvis_agent.backends.remote import NODE, STATUSES
-from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     AttemptTimeoutError,
     BadInputError,
@@ -40,7 +39,7 @@ from jarvis_agent.core.errors import (
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Task
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.experts.hub_api import (
     Fields,
     InferenceRequest,
@@ -52,7 +51,6 @@ from jarvis_agent.interfaces.experts.hub_api import (
 )
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.placement import place
-from jarvis_agent.selection.purpose import task_hints
 from jarvis_agent.selection.selector import Pin
 from jarvis_agent.selection.sources import default_sources
 from jarvis_agent.selection.sources.base import RemoteSource, ask_source, list_candidates
@@ -144,14 +142,8 @@ class ExpertRunner:
         metadata = {**model.metadata, "options": {**(model.metadata.get("options") or {}), **options}}
         store = ResourceStore(settings, directory=folder)
         inputs = {name: await bind(arg, named[name], store) for name in named if (arg := spec.arg(name))}
-        call = Call(
-            spec,
-            model.model_copy(update={"metadata": metadata}),
-            inputs,
-            store.directory.new_path,
-            settings,
-            task_hints(Task(task=spec.name, id=0, args={"text": inputs.get("text")}), RunContext(request="")),
-        )
+        model = model.model_copy(update={"metadata": metadata})
+        call = Call(spec, model, inputs, store.directory.new_path, settings)
         async with circuit_breaker.shared.call((backend.name, model.id)):
             raw = await backend.run(call)
         self._count(backend, spec, model, 1)

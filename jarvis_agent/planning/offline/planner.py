@@ -9,20 +9,21 @@ planning_chain(llm).with_fallbacks([planner], exception_key="error")
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from jarvis_agent.backends.languages import find_language, languages_in
 from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.text import map_texts
+from jarvis_agent.core.text import detect_script, map_texts
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.planning.examples import adapted_args
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
@@ -153,6 +154,7 @@ def plan_request(
         notes += [f"{NO_TASK_TYPE}: “{text}”" for text in draft.left_out]
     tasks = repeat_tasks(tasks, rows)
     tasks = [task.model_copy(update={"args": _with_texts(task.args, pasted)}) for task in tasks]
+    tasks = _with_languages(tasks, request.text)
     tasks, missing = plan_tools(steps, request.files, tasks, specs)
     notes += missing
     if not tasks and not notes:
@@ -226,6 +228,24 @@ def _with_texts(args: Any, pasted: Mapping[str, str]) -> Any:
         return value
 
     return map_texts(args, change)
+
+
+def _with_languages(tasks: Sequence[Task], request: str) -> list[Task]:
+    """The tasks, those of speech with its language as their purpose.
+
+    A spoken translation is in the language that it is translated into, a recording in another one that the
+    request names, else perhaps in that of a request in Chinese, Japanese or Korean.
+    """
+    into = {task.id: find_language(str(task.args.get("tgt_lang") or "")) for task in tasks}
+    named = languages_in(request) - {language.code for language in into.values() if language}
+    heard = named or {detect_script(request) or ""}
+    changed = []
+    for task in tasks:
+        spoken = {language.code for number in task.deps if (language := into.get(number))}
+        codes = {"automatic-speech-recognition": heard, "text-to-speech": spoken}.get(task.task, set())
+        language = find_language(next(iter(codes))) if len(codes) == 1 else None
+        changed.append(task.model_copy(update={"purpose": language.name}) if language else task)
+    return changed
 
 
 def _hub_name(spec: TaskSpec) -> str:

@@ -15,8 +15,7 @@ from jarvis_agent.core.errors import DeadlineError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection.purpose import NO_PURPOSE, Purpose
+from jarvis_agent.core.types import Candidate, Task
 
 T = TypeVar("T")
 
@@ -57,19 +56,19 @@ class RemoteSource(ModelSource, Protocol):
 
 @runtime_checkable
 class SearchableSource(ModelSource, Protocol):
-    """A source that knows more models than it lists, and finds those for a purpose."""
+    """A source that knows more models than it lists, and finds those for the purpose of a task."""
 
-    async def search(self, spec: TaskSpec, purpose: Purpose, limit: int) -> list[Candidate]:
+    async def search(self, spec: TaskSpec, task: Task, limit: int) -> list[Candidate]:
         """Return at most `limit` models for each query it makes; [] instead of an error."""
         ...
 
 
 async def list_candidates(
-    source: ModelSource, spec: TaskSpec, limit: int, settings: Settings, purpose: Purpose = NO_PURPOSE
+    source: ModelSource, spec: TaskSpec, limit: int, settings: Settings, task: Task | None = None
 ) -> list[Candidate]:
     """Return the models of a source for a task, and for the task whose models it shares (`models_of`).
 
-    A SearchableSource is also searched for a purpose, at the same time.
+    A SearchableSource is also searched for the purpose of `task`, at the same time.
 
     Raises:
         TypeError: the source returned something other than Candidates.
@@ -78,8 +77,8 @@ async def list_candidates(
 
     async def ask_for(of: TaskSpec) -> list[Candidate]:
         asked = [contain_exit(source.name, source.candidates, of, limit)]
-        if purpose.text and isinstance(source, SearchableSource):
-            asked.append(contain_exit(source.name, source.search, of, purpose, limit))
+        if task and isinstance(source, SearchableSource):
+            asked.append(contain_exit(source.name, source.search, of, task, limit))
         return [one for listed in await asyncio.gather(*asked) for one in listed]
 
     async def ask() -> list[Candidate]:

@@ -2,7 +2,7 @@
 
 source = HubSource(settings)
 await source.candidates(TASKS["object-detection"], limit=20)
-await source.search(TASKS["object-detection"], purpose_of(task, spec, context), limit=20)
+await source.search(TASKS["object-detection"], task, limit=20)
 await source.find(TASKS["object-detection"], "facebook/detr-resnet-50", "v1.0")
 """
 
@@ -19,8 +19,9 @@ from jarvis_agent.core.errors import JarvisError, NoCandidateError, describe_err
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
-from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection.purpose import Purpose, stem
+from jarvis_agent.core.types import Candidate, Task
+from jarvis_agent.planning.retrieval import WORD
+from jarvis_agent.selection.ranking import named_languages
 
 EXPAND = (
     "cardData",
@@ -40,11 +41,11 @@ EXPAND = (
 """The fields that are requested of each model."""
 
 MAX_SEARCHES, MAX_TAGS = 4, 2
-"""Queries for the languages and words of one purpose, and for words that are tags."""
+"""Queries for the languages and words of one task, and for words that are tags."""
 
 _SEARCH_S = 5.0
 """Longest wait for them; the most used models are known without them."""
-_SHORTEST_WORD = 4
+_SHORTEST_WORD, _STEM = 4, 6
 _MAX_EXAMPLE_CHARS, _MAX_NAME_CHARS, _MAX_RESULTS = 600, 80, 4
 
 OWN_CATEGORIES = frozenset({"control", "media", "tool"})
@@ -87,8 +88,8 @@ class HubSource:
         """
         return await self._list(spec, limit) if self.estimate(spec) else []
 
-    async def search(self, spec: TaskSpec, purpose: Purpose, limit: int) -> list[Candidate]:
-        """Return models for a purpose, by its languages and its longest words, as parts of names and as tags.
+    async def search(self, spec: TaskSpec, task: Task, limit: int) -> list[Candidate]:
+        """Return models for a task, by its languages and the longest words of its purpose, in names and tags.
 
         A query that fails or is slow gives none. The words go to the Hub, so that the policy `local-only`
         and offline mode allow no search, nor does a task type with a query of its own.
@@ -96,10 +97,11 @@ class HubSource:
         is_private = self._settings.policy_for(spec.name) == "local-only"
         if not self.estimate(spec) or spec.listing or is_private:
             return []
-        words = sorted((word for word in purpose.words if len(word) >= _SHORTEST_WORD), key=len, reverse=True)
+        named = dict.fromkeys(WORD.findall(task.purpose.lower()))
+        words = sorted((word for word in named if len(word) >= _SHORTEST_WORD), key=len, reverse=True)
         # The Hub finds parts of names: "financ" is in those with "finance" and with "financial".
-        queries = [{"filter": code} for code in sorted(purpose.languages - {"en"})]
-        queries += [{"search": part} for part in dict.fromkeys(map(stem, words))]
+        queries = [{"filter": code} for code in sorted(named_languages(task) - {"en"})]
+        queries += [{"search": part} for part in dict.fromkeys(word[:_STEM] for word in words)]
         queries = queries[:MAX_SEARCHES] + [{"filter": word} for word in words[:MAX_TAGS]]
 
         async def ask(query: dict[str, str]) -> list[Candidate]:

@@ -1,7 +1,7 @@
 """Gradio Spaces that the Hub finds for a task, with JARVIS_SPACES=search.
 
     source = SpacesSource(settings)
-    await source.search(TASKS["text-to-image"], purpose_of(task, spec, context), limit=20)
+    await source.search(TASKS["text-to-image"], task, limit=20)
 
 Only public Spaces that run are listed. The endpoint of a Space is the first one whose parameters take the
 task's arguments by kind, all others having defaults, and whose first result is what the task makes. A Space
@@ -22,8 +22,7 @@ from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.text import brief_text
-from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection.purpose import Purpose
+from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.selection.sources.base import RemoteSource
 from jarvis_agent.selection.sources.hub import OWN_CATEGORIES
 
@@ -65,9 +64,10 @@ class SpacesSource(RemoteSource):
         """
         return await self._search(spec, spec.name.replace("-", " "), limit)
 
-    async def search(self, spec: TaskSpec, purpose: Purpose, limit: int) -> list[Candidate]:
-        """Return the Spaces for a task and the words of a purpose. Raises as `candidates`."""
-        return await self._search(spec, " ".join((spec.name.replace("-", " "), *purpose.words)), limit)
+    async def search(self, spec: TaskSpec, task: Task, limit: int) -> list[Candidate]:
+        """Return the Spaces for the purpose of a task; [] without one. Raises as `candidates`."""
+        words = f"{spec.name.replace('-', ' ')} {task.purpose}"
+        return await self._search(spec, words, limit) if task.purpose else []
 
     def estimate(self, spec: TaskSpec) -> list[Candidate]:
         """Return a placeholder for any Space; [] if none may be called, or could do the task."""
