@@ -153,9 +153,10 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         printed="""[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "example.jpg"}},
             {"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<resource-1>"}}]""",
+        # The paper's plan does not say that the text is wanted, so that the picture is described.
         received={
             "image-to-text": {"image": "example.jpg"},
-            "text-to-speech": {"text": PRINTED_TEXT},
+            "text-to-speech": {"text": CAPTION},
         },
     ),
     "zebras": Scenario(

