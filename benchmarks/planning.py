@@ -67,14 +67,14 @@ class Way:
 
     title: str
     prompts: Literal["default", "paper"] = "default"
-    structured_output: Literal["always", "never"] = "always"
+    has_schema: bool = True
     examples: Literal["default", "paper"] | None = None
 
 
 WAYS = {
-    "paper": Way("the paper's prompt and examples, free text", "paper", "never", "paper"),
-    "paper-schema": Way("the paper's prompt and examples, schema", "paper", "always", "paper"),
-    "free": Way("our prompt, no examples, free text", structured_output="never"),
+    "paper": Way("the paper's prompt and examples, free text", "paper", has_schema=False, examples="paper"),
+    "paper-schema": Way("the paper's prompt and examples, schema", "paper", examples="paper"),
+    "free": Way("our prompt, no examples, free text", has_schema=False),
     "schema": Way("our prompt, no examples, schema"),
     "examples": Way("our prompt, our examples, schema", examples="default"),
 }
@@ -103,9 +103,9 @@ class PlanOutcome:
 
 async def plan_cases(model: BaseChatModel, way: Way, cases: list[PlanCase]) -> list[PlanOutcome]:
     """Plan requests one after the other."""
-    settings = load_settings(
-        prompts=way.prompts, structured_output=way.structured_output, context_window=128_000, llm_timeout=300
-    )
+    settings = load_settings(prompts=way.prompts, context_window=128_000, llm_timeout=300)
+    profile = {**(model.profile or {}), "structured_output": way.has_schema}
+    model = model.model_copy(update={"profile": profile})
     planner = planning_chain(model, examples=way.examples or (), settings=settings)
     return [await _planned(case, planner) for case in cases]
 
@@ -436,9 +436,7 @@ async def measure(model: BaseChatModel | None, numbers: Sequence[int]) -> list[O
     outcomes = []
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         write_files(Path(folder))
-        settings = load_settings(
-            offline=True, output_dir=Path(folder, "outputs"), selection_file="off", experts="none"
-        )
+        settings = load_settings(offline=True, output_dir=Path(folder, "outputs"), experts="none")
         async with JarvisAgent(model or NO_MODEL, settings=settings) as agent:
             for number in numbers:
                 outcomes.append(await _outcome(number, agent))

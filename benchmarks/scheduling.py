@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
+from unittest import mock
 
 from langchain_core.tools import BaseTool, tool
 
@@ -116,11 +117,11 @@ def ran(tasks: list[Task]) -> Ran:
 
 async def execute(tasks: list[Task], folder: Path) -> float:
     """The makespan in the executor, in the plan's seconds."""
-    settings = Settings(output_dir=folder, max_parallel=1_000)
+    settings = Settings(output_dir=folder)
+    with mock.patch("jarvis_agent.execution.executor.MAX_PARALLEL", 1_000):
+        ready = Executor({"sleep": Sleeper()}, ResourceStore(settings), RunContext(request=""), settings)
     began = perf_counter()
-    async with Executor(
-        {"sleep": Sleeper()}, ResourceStore(settings), RunContext(request=""), settings
-    ) as run:
+    async with ready as run:
         results = await run.join(tasks)
     assert len(results) == len(tasks)
     return (perf_counter() - began) * PACE

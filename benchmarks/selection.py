@@ -36,9 +36,6 @@ from jarvis_agent.selection.chain import selection_chain
 from jarvis_agent.selection.selector import ModelSelector
 from jarvis_agent.testing.backend import FakeBackend, FakeSource
 
-SHOWN = 8
-"""Candidates that are shown to a language model."""
-
 _REQUESTS, _MODELS = "huggingface_eval.json", "huggingface_api.jsonl"
 _INSTRUCTION = re.compile(r"Instruction:\s*(.*?)\s*(?:###\s*)?Output", re.DOTALL)
 _UNKNOWN = {"", "n/a", "none", "null"}
@@ -47,7 +44,6 @@ _SETTINGS: dict[str, Any] = {
     "policies": {},
     "licenses": (),
     "offline": False,
-    "top_k": SHOWN,
 }
 """Used for every request, whatever the environment says."""
 

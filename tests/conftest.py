@@ -45,7 +45,6 @@ os.environ.update(
     XDG_CONFIG_HOME=os.devnull,  # the machine's user may have installed a model
     XDG_RUNTIME_DIR=os.devnull,  # and may have an expert server in the background
     XDG_STATE_HOME=os.devnull,  # nobody is told twice, so that no test depends on the one before
-    JARVIS_SELECTION_FILE="off",  # what selection keeps would make tests depend on each other
     HF_HUB_DISABLE_TELEMETRY="1",
     HF_HUB_DISABLE_XET="1",
     TOKENIZERS_PARALLELISM="false",
@@ -267,3 +266,20 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return folder
 
     return built
+
+
+@pytest.fixture(autouse=True)
+def selection_is_forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Selection keeps nothing: tests would depend on each other."""
+
+    def no_home() -> Path:
+        raise RuntimeError("no home in tests")
+
+    monkeypatch.setattr("jarvis_agent.selection.store.user_cache", no_home)
+
+
+@pytest.fixture
+def selection_file(selection_is_forgetful: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that selection keeps."""
+    monkeypatch.setattr("jarvis_agent.selection.store.user_cache", lambda: tmp_path / "cache")
+    return tmp_path / "cache" / "selection.sqlite"

@@ -410,20 +410,17 @@ class JarvisAgent(Runnable[Any, Run]):
         request = {"input": REPLAY_REQUEST, "files": plan.inputs}
         return await agent._copy(model=None, stages=stages).ainvoke(request, config)
 
-    def rate(
-        self, run: Run, task_id: int | None = None, *, good: bool = True, note: str = "", owner: str = ""
-    ) -> None:
+    def rate(self, run: Run, task_id: int | None = None, *, good: bool = True, owner: str = "") -> None:
         """Rate the results of a run, in place of an earlier rating of them by the same owner.
 
         Ratings count when a model is selected for such a task.
 
         Args:
             task_id: of the task whose result is rated; None: those of all models that succeeded.
-            note: why, at most 200 characters.
             owner: who rates, for a server with several users.
 
         Raises:
-            InputError: no model made such a result, or ratings are not kept (`selection_file`).
+            InputError: no model made such a result, or ratings cannot be kept.
         """
         done = [one for one in run.results if one.status == "ok" or one.task.id == task_id]
         rated = [
@@ -435,10 +432,10 @@ class JarvisAgent(Runnable[Any, Run]):
         if not rated:
             where = "any task" if task_id is None else f"task {task_id}"
             raise InputError(f"no model made a result for {where} of this run")
-        store = open_store(self.settings)
+        store = open_store()
         for model, task, result in rated:
-            if not store.rate(model, task, good, note, owner, result):
-                raise InputError("ratings are not kept: see JARVIS_SELECTION_FILE")
+            if not store.rate(model, task, good, owner, result):
+                raise InputError("ratings are not kept: the cache directory of this user cannot be used")
 
     def with_history(self, turns: Iterable[ChatTurn | BaseMessage]) -> Self:
         """Return a copy of this agent whose chats begin with these turns, e.g. those of a stored chat.

@@ -65,6 +65,9 @@ from jarvis_agent.selection.store import open_store
 
 logger = logging.getLogger(__name__)
 
+MAX_ROUNDS = 3
+"""How often tasks are planned in one run: the LLM looks at the results, and may add tasks that need them."""
+
 _START = TypeAdapter(tuple[str, float])
 _OPENED = TypeAdapter(tuple[list[Resource], list[ChatTurn], list[str]])
 _TIMED_PLAN = TypeAdapter(tuple[Plan, float])
@@ -334,11 +337,11 @@ class RunPipeline:
                 logger.debug("no model is known for %s: %s", task.task, describe_error(error))
                 return PlannedTask(task=task)
             backends = getattr(runner, "registry", self._stages.registry).backends
-            store, meter = open_store(self._settings), self._steps.meter
+            store, meter = open_store(), self._steps.meter
             step = await asyncio.to_thread(planned_task, task, selection, backends, meter, store)
             return step.model_copy(update={"read_only": runner.spec.read_only})
 
-        return await gather_limited(preview, plan.tasks, self._settings.max_parallel)
+        return await gather_limited(preview, plan.tasks)
 
     async def _run_planners(
         self, context: RunContext, start: Callable[[Task], None] | None = None
@@ -400,7 +403,7 @@ class RunPipeline:
         It answers, or adds tasks that need the results. It cannot do so in the last round, nor again after a
         list without a new task.
         """
-        left, number = self._settings.max_rounds if plan.tasks and self._stages.goes_on else 1, 0
+        left, number = MAX_ROUNDS if plan.tasks and self._stages.goes_on else 1, 0
         while True:
             results = await executor.join(plan.tasks, self._deadline)
             plan = self._with_runs(plan, results, executor)

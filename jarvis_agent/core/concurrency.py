@@ -1,7 +1,7 @@
 """Timeouts for third-party coroutines, and threads for blocking calls.
 
     plan = await run_with_timeout(300.0, planner.plan(context), "the planner")   # or StageTimeoutError
-    files = await gather_limited(store.grant, names, limit=16)
+    files = await gather_limited(store.grant, names)
     result = await run_in_daemon_thread(work, 1, 2)     # a call that may never return
     async with repeating(work, 60, "the work"): ...     # now, and every minute
     async for token in yielding(tokens): ...            # tokens that never wait block no others
@@ -42,6 +42,9 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+MAX_PARALLEL = 16
+"""Tasks, choices of models and files of a run at once."""
 
 
 @dataclass(slots=True)
@@ -115,13 +118,13 @@ async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-async def gather_limited(work: Callable[[A], Awaitable[T]], items: Sequence[A], limit: int) -> list[T]:
-    """Await `work(item)` for each item, `limit` at a time; the results keep the order of the items.
+async def gather_limited(work: Callable[[A], Awaitable[T]], items: Sequence[A]) -> list[T]:
+    """Await `work(item)` for each item, MAX_PARALLEL at a time; the results keep the order of the items.
 
     Raises:
         Exception: the first error; the other calls are cancelled.
     """
-    slots = asyncio.Semaphore(limit)
+    slots = asyncio.Semaphore(MAX_PARALLEL)
 
     async def run(item: A) -> T:
         async with slots:

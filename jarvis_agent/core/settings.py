@@ -133,10 +133,6 @@ class Settings(EnvironmentSettings):
     base_url: str | None = Field(None, description="an OpenAI-compatible server")
     api_key: Key | None = Field(None, description="key for base_url, if it requires one")
     llm_timeout: float = Field(60.0, gt=0, description="longest wait for the LLM's next token, in seconds")
-    structured_output: Literal["auto", "always", "never"] = Field(
-        "auto",
-        description="ask for a JSON schema: where the model can, as far as is known, always, or never",
-    )
 
     # Prompts and planning.
     prompts: Literal["default", "paper"] | Path | None = Field(
@@ -147,20 +143,10 @@ class Settings(EnvironmentSettings):
         ge=1024,
         description="tokens that the LLM can read; None: what its profile or its server says, else 32768",
     )
-    max_rounds: int = Field(
-        3,
-        ge=1,
-        description="how often tasks are planned in one run: the LLM looks at the results, and may add tasks "
-        "that need them",
-    )
 
     # Selection.
     selection: Literal["llm", "rank"] = Field(
         "llm", description="who picks the model of a task: the LLM, unless it is small, or the ranking"
-    )
-    model_as_expert: bool = Field(
-        True,
-        description="the language model also does tasks on texts, and on pictures and sound if it takes them",
     )
     policy: Policy = Field("local-first", description="where models run")
     policies: Annotated[dict[str, Policy], NoDecode] = Field(
@@ -169,17 +155,11 @@ class Settings(EnvironmentSettings):
     models_file: Path | None = Field(
         None, description="YAML file of your own models, which are offered besides all others"
     )
-    selection_file: Path | Literal["off"] | None = Field(
-        None,
-        description="SQLite file of what selection keeps; `off`: none; None: "
-        "`jarvis_agent/selection.sqlite` in the user's cache directory",
-    )
     spaces: Literal["registered", "search"] = Field(
         "registered",
         description="Gradio Spaces that may be called: those that you register, or also public ones that the "
         "Hub finds for a task",
     )
-    top_k: int = Field(8, ge=1, description="candidates that the LLM chooses from")
     licenses: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="allowed licences, as the Hub spells them; empty: all"
     )
@@ -198,7 +178,6 @@ class Settings(EnvironmentSettings):
     trust_remote_code: bool = Field(False, description="run code that comes with models of the Hub")
 
     # Execution.
-    max_parallel: int = Field(16, ge=1, description="tasks, and choices of models, at once")
     run_timeout: float = Field(900.0, gt=0, description="longest run, in seconds")
     task_timeout: float = Field(300.0, gt=0, description="time limit for one task, in seconds")
     budget: Annotated[Budget, NoDecode] = Field(
@@ -237,8 +216,6 @@ class Settings(EnvironmentSettings):
     )
     allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
     max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch, in bytes")
-    max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
-    max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")
 
     @property
     def run_limit(self) -> tuple[float, str]:

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any, Literal, Protocol, Self
 
 from jarvis_agent.backends.jobs import Notify
-from jarvis_agent.core.concurrency import StageTimeoutError, cancel_and_wait, run_with_timeout
+from jarvis_agent.core.concurrency import MAX_PARALLEL, StageTimeoutError, cancel_and_wait, run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     DeadlineError,
@@ -156,7 +156,7 @@ class Executor:
         self._emit = emit
         self._clock = clock or (lambda: perf_counter() - began)
         self._steps = steps or CheckpointedSteps()
-        self._slots = asyncio.Semaphore(settings.max_parallel)
+        self._slots = asyncio.Semaphore(MAX_PARALLEL)
         self._states: dict[int, _TaskState] = {}
         self._ended: defaultdict[int, asyncio.Future[TaskResult]] = defaultdict(asyncio.Future)
         self.notes: list[str] = []

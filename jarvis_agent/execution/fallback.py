@@ -150,7 +150,7 @@ class FallbackChain:
         except JarvisError as error:
             outcome = {"status": "failed", "error": str(error), "failure": type(error).__name__}
         finally:
-            store = open_store(self.task_call.settings)
+            store = open_store()
             if store.path is not None and self._outcomes:
                 await asyncio.to_thread(store.record, self._outcomes)
         call = self.task_call

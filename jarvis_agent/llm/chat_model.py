@@ -17,7 +17,7 @@
 What a chat model and its server support: a JSON schema, a token limit, event loops, long prompts.
 
 is_small(model)     # True for "llama3.2:1b"
-schema_options(model, settings, "plan", {…})    # {"response_format": {"type": "json_schema", …}}
+schema_options(model, "plan", {…})              # {"response_format": {"type": "json_schema", …}}
 """
 
 from __future__ import annotations
@@ -93,14 +93,12 @@ def _name(model: Any) -> str:
     return model if isinstance(model, str) else model_name(model)
 
 
-def schema_options(
-    model: Any, settings: Settings, name: str, schema: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def schema_options(model: Any, name: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """Keyword arguments for the model's `astream` that ask for a reply of this schema; {} if unsupported.
 
     `"additionalProperties": false` at the root of the schema makes it strict.
     """
-    if not schema or not supports_schema(model, settings):
+    if not schema or not supports_schema(model):
         return {}
     form = {"name": name, "schema": dict(schema), "strict": schema.get("additionalProperties") is False}
     return {SCHEMA: {"type": "json_schema", "json_schema": form}}
@@ -173,14 +171,12 @@ def is_openai_like(model: Any) -> bool:
     return any(cls.__module__.startswith("langchain_openai.") for cls in type(model).__mro__)
 
 
-def supports_schema(model: Any, settings: Settings) -> bool:
+def supports_schema(model: Any) -> bool:
     """Whether to send a JSON schema.
 
-    "auto" uses the model's profile. Without one, an OpenAI-compatible server (llama.cpp, vLLM, Ollama, …) is
+    The model's profile says so. Without one, an OpenAI-compatible server (llama.cpp, vLLM, Ollama, …) is
     assumed to support schemas; if it rejects one, the client retries without.
     """
-    if settings.structured_output != "auto":
-        return settings.structured_output == "always"
     profile = getattr(model, "profile", None) or {}
     return is_openai_like(model) and bool(profile.get("structured_output", not profile))
 

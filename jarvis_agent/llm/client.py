@@ -113,7 +113,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     @property
     def supports_schema(self) -> bool:
         """Whether a schema is sent to the model, as far as known before its first reply."""
-        return SCHEMA not in self._rejected and supports_schema(self.model, self.settings)
+        return SCHEMA not in self._rejected and supports_schema(self.model)
 
     def for_stage(
         self, stage: str, *, schema: Mapping[str, Any] | None = None
@@ -137,7 +137,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
         schema = kwargs.pop("schema", None)
         known = length_options(self.model, await self.window())
-        known |= schema_options(self.model, self.settings, stage, schema)
+        known |= schema_options(self.model, stage, schema)
         extras = {name: value for name, value in known.items() if name not in self._rejected}
         begun, unavailable = False, _unavailable.get({})
         if self in unavailable:

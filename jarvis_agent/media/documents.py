@@ -155,7 +155,7 @@ def render_pages(path: Path, target: Path, limit: int, only: int | None = None) 
                 pixels += page.get_width() * page.get_height() * (_DPI / 72) ** 2
                 if pixels > limit:
                     raise InputError(
-                        f"{path} has more than {limit:,} pixels (JARVIS_MAX_PIXELS); give a part of it"
+                        f"{path} has more than {limit:,} pixels; give a part of it"
                     )
                 pages.append(page.render(scale=_DPI / 72).to_pil())
     if not pages:

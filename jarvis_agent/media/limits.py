@@ -1,6 +1,6 @@
 """Limits on what models and files may take, checked before anything is decoded or computed.
 
-    check_limits(resource, settings)        # InputError: "talk.wav lasts 10:00:00, longer than 1:00:00 …"
+    check_limits(resource)        # InputError: "talk.wav lasts 10:00:00, longer than 1:00:00 …"
     check_task_limits("text-to-speech", {"text": book})     # UnsupportedError: "… at most 20,000 …"
 
 Audio and video are not checked if soundfile or PyAV is missing; they cannot be decoded then either.
@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.images import identified
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import probe_audio
@@ -65,27 +64,27 @@ TASK_LIMITS: dict[str, dict[Measure, int]] = {
 `characters` are those of all texts, `texts` and `images` the items of a list. Settings limit files further.
 """
 
+MAX_PIXELS, MAX_SECONDS = 100_000_000, 3600.0
+"""Of an image or a frame, and of a recording or a video: small files may be enormous when decoded."""
+
 MAX_SHOWN_S = 1e9
 """Damaged files may claim durations beyond the range of timedelta."""
 
 
-def check_limits(resource: Resource, settings: Settings) -> None:
+def check_limits(resource: Resource) -> None:
     """Refuse a file that is too large for its kind. Blocks while it reads headers or packets.
 
-    Raises InputError: it exceeds `max_pixels` or `max_seconds`, or is not an image. BadInputError: no video.
+    Raises InputError: it exceeds MAX_PIXELS or MAX_SECONDS, or is not an image. BadInputError: no video.
     """
     width, height, seconds = _extent(resource)
     what = "pictures of " if resource.kind == "video" else ""
-    if width * height > settings.max_pixels:
+    if width * height > MAX_PIXELS:
         raise InputError(
-            f"{resource.path} has {what}{width} x {height} pixels, more than {settings.max_pixels:,} "
-            "(JARVIS_MAX_PIXELS); make it smaller"
+            f"{resource.path} has {what}{width} x {height} pixels, more than {MAX_PIXELS:,}; make it smaller"
         )
-    if seconds > settings.max_seconds:
-        lasts, limit = (timedelta(seconds=int(min(s, MAX_SHOWN_S))) for s in (seconds, settings.max_seconds))
-        raise InputError(
-            f"{resource.path} lasts {lasts}, longer than {limit} (JARVIS_MAX_SECONDS); give a part of it"
-        )
+    if seconds > MAX_SECONDS:
+        lasts, limit = (timedelta(seconds=int(min(s, MAX_SHOWN_S))) for s in (seconds, MAX_SECONDS))
+        raise InputError(f"{resource.path} lasts {lasts}, longer than {limit}; give a part of it")
 
 
 def image_size(path: Path) -> tuple[int, int]:

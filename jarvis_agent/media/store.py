@@ -24,11 +24,11 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, ArgKind, split_kind
 from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media import limits
 from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_errors
 from jarvis_agent.media.detect import PDF, kind_by_name
 from jarvis_agent.media.documents import MAX_CHARS, extract_pages, load_text, render_pages
 from jarvis_agent.media.download import fetch
-from jarvis_agent.media.limits import check_limits
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.video import extract_sound
 
@@ -91,8 +91,8 @@ class ResourceStore:
         opened = [await self._open_turn(turn) for turn in (*given, *turns)]
         folders = [await self.grant_folder(name) for name in request.files]
         names = [name for name, folder in zip(request.files, folders, strict=True) if folder is None]
-        files = await gather_limited(self.grant, names, self.settings.max_parallel)
-        files += await gather_limited(self.grant_block, request.blocks, self.settings.max_parallel)
+        files = await gather_limited(self.grant, names)
+        files += await gather_limited(self.grant_block, request.blocks)
         named, notes = await self.grant_mentions(request.text)
         called = {file.path: file for file in reversed(named)}
         files = [called.pop(file.path, file) for file in files]
@@ -245,7 +245,7 @@ class ResourceStore:
             resource = Resource(kind="audio", path=sound, mime="audio/flac", name=resource.name)
         if kind == "image" and resource.mime == PDF and resource.path is not None:
             pages = await asyncio.to_thread(self.directory.new_path, ".tiff", resource.path.stem)
-            notes += await run_cpu_bound(render_pages, resource.path, pages, self.settings.max_pixels)
+            notes += await run_cpu_bound(render_pages, resource.path, pages, limits.MAX_PIXELS)
             resource = Resource(kind="image", path=pages, mime="image/tiff", name=resource.name)
         if resource.kind not in split_kind(kind) and kind in MEDIA - {"file"}:
             own, needed = (
@@ -253,7 +253,7 @@ class ResourceStore:
             )
             raise InputError(f"{resource.path or value} is {own}, and {needed} is needed")
         if kind != "file":
-            await asyncio.to_thread(check_limits, resource, self.settings)
+            await asyncio.to_thread(limits.check_limits, resource)
         elif resource.path is None:
             content = resource.as_text().encode()
             path = await asyncio.to_thread(self.directory.save_input, content, "text/plain")
@@ -289,7 +289,7 @@ class ResourceStore:
         if self.read_page is not None:
             for number in [*scans][:_MOST_SCANS]:
                 page = await asyncio.to_thread(self.directory.new_path, ".tiff", f"page-{number}")
-                await run_cpu_bound(render_pages, path, page, self.settings.max_pixels, number)
+                await run_cpu_bound(render_pages, path, page, limits.MAX_PIXELS, number)
                 scans[number] = await self.read_page(Resource(kind="image", path=page, mime="image/tiff"))
                 await asyncio.to_thread(page.unlink, missing_ok=True)
         return await run_cpu_bound(load)

@@ -29,7 +29,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.selection.placement import unsupported_reason
-from jarvis_agent.selection.selector import ModelSelector
+from jarvis_agent.selection.selector import SHOWN, ModelSelector
 from jarvis_agent.selection.sources import default_sources
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 from jarvis_agent.selection.sources.language_model import LanguageModelSource
@@ -160,7 +160,7 @@ class ModelRegistry:
     async def _list(self, source: ModelSource, spec: TaskSpec) -> list[Candidate]:
         if isinstance(source, RemoteSource):
             return await ask_source(source, _estimate(source, spec), self.settings)
-        return await list_candidates(source, spec, self.settings.top_k, self.settings)
+        return await list_candidates(source, spec, SHOWN, self.settings)
 
     def _any_runs(self, spec: TaskSpec, listed: Sequence[Candidate]) -> bool:
         return any(
@@ -184,7 +184,7 @@ class ModelRegistry:
 
 def _sources(settings: Settings, llm: LLMClient | None) -> list[ModelSource]:
     """The default sources, and before them the language model, unless it may not do tasks."""
-    own = [LanguageModelSource(llm.model)] if llm is not None and settings.model_as_expert else []
+    own = [LanguageModelSource(llm.model)] if llm is not None else []
     return [*own, *default_sources(settings)]
 
 

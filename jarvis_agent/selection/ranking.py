@@ -273,7 +273,7 @@ class CardVectors:
 
     def __init__(self, settings: Settings, store: SelectionStore | None = None) -> None:
         self._settings = settings
-        self._store = store or open_store(settings)
+        self._store = store or open_store()
         self._cache: dict[bytes, NDArray[np.float32]] = {}
         self._lock = fork_safe(threading.Lock())
 

@@ -29,7 +29,7 @@ from langchain_core.runnables import Runnable
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hub import model_card
-from jarvis_agent.core.concurrency import run_with_timeout
+from jarvis_agent.core.concurrency import MAX_PARALLEL, run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     ConfigError,
@@ -59,6 +59,9 @@ logger = logging.getLogger(__name__)
 
 _SPACE = "space:"
 
+SHOWN = 8
+"""Candidates that the chain chooses from."""
+
 MAX_REMOTE_CANDIDATES, MAX_LOCAL_CANDIDATES = 30, 300
 """Candidates that a source behind a network is asked for, and one of this machine."""
 
@@ -69,7 +72,7 @@ class ModelSelector:
     Args:
         sources: the model sources, the most trusted first.
         backends: what runs the models.
-        settings: policy, filters, `top_k`, `selection`, `llm_timeout`.
+        settings: policy, filters, `selection`, `llm_timeout`.
         selector: replaces `selection_chain`: a Runnable or function that takes {"input", "task",
             "candidates", "files", "chat_history"} and returns a ModelChoice, an id, or {"id", "reason"}.
         llm: the language model of the chain, used unless it is small, or `settings.selection` is "rank";
@@ -98,7 +101,7 @@ class ModelSelector:
         if selector is None and llm is not None and settings.selection != "rank" and not is_small(llm.model):
             selector = selection_chain(llm, settings=settings)
         self._chain = to_runnable(selector, "selector")
-        self._store = open_store(settings)
+        self._store = open_store()
         self._vectors = CardVectors(settings, self._store)
         self.pins = read_pins(pins or {})
         self._slots: WeakKeyDictionary[RunContext, asyncio.Semaphore] = WeakKeyDictionary()
@@ -120,11 +123,11 @@ class ModelSelector:
     async def select(self, task: Task, spec: TaskSpec, context: RunContext) -> Selection:
         """Return the candidates for a task, the chosen one first.
 
-        Asks every source, applies the hard filters, ranks, and lets the chain choose one of `top_k`: those
+        Asks every source, applies the hard filters, ranks, and lets the chain choose one of SHOWN: those
         that fit best, and the most used. The user's language model is chosen for texts without that. A source
         has half of `settings.llm_timeout`, and its errors are recorded in `Selection.rejected`; the chain has
         what is left, else the ranking decides. At most
-        `settings.max_parallel` choices of one run are made at the same time.
+        MAX_PARALLEL choices of one run are made at the same time.
 
         Raises:
             NoCandidateError: no model passes the filters; the message has the reasons and what would help.
@@ -140,7 +143,7 @@ class ModelSelector:
         if own is not None:
             others = [one for one in shortlist.placements if one is not own]
             shortlist = replace(shortlist, placements=[own, *others])
-        shortlist = replace(shortlist, placements=shortlist.first(self._settings.top_k))
+        shortlist = replace(shortlist, placements=shortlist.first(SHOWN))
         if own is not None:
             return _selection(own.primary, shortlist, "it is your language model", "own", query)
         if shortlist.candidates:
@@ -234,7 +237,7 @@ class ModelSelector:
             one.model_copy(update={"metadata": {**one.metadata, **shortlist.facts[one.id]}})
             for one in shortlist.candidates
         ]
-        async with self._slots.setdefault(context, asyncio.Semaphore(self._settings.max_parallel)):
+        async with self._slots.setdefault(context, asyncio.Semaphore(MAX_PARALLEL)):
             inputs = {
                 "input": context.request,
                 "task": query.task,

@@ -1,6 +1,6 @@
 """The file of selection: a small SQLite database that all processes of a user share.
 
-    store = open_store(settings)            # ~/.cache/jarvis_agent/selection.sqlite
+    store = open_store()                    # ~/.cache/jarvis_agent/selection.sqlite
     store.vectors([b"digest"])              # {b"digest": b"..."}
     store.record([Outcome("org/detr", "object-detection", "transformers", None, None, 1.3)])
     store.experience("object-detection")    # {"org/detr": Experience(calls=1, ok=1, seconds=1.3)}
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from jarvis_agent.core.environment import user_cache
-from jarvis_agent.core.settings import Settings
 
 T = TypeVar("T")
 
@@ -39,12 +38,11 @@ CREATE TABLE IF NOT EXISTS attempts (
     bytes INTEGER,
     PRIMARY KEY (model, task, backend, revision, error)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rated_results (
-    model TEXT, task TEXT, owner TEXT, result TEXT, good INTEGER, note TEXT, day INTEGER,
+    model TEXT, task TEXT, owner TEXT, result TEXT, good INTEGER, day INTEGER,
     PRIMARY KEY (model, task, owner, result)) WITHOUT ROWID;
 """
 
 _KEPT_DAYS = 30
-MAX_NOTE_CHARS = 200
 
 _NOT_OF_THE_MODEL = {
     "BadInputError",
@@ -98,15 +96,12 @@ def _today() -> int:
     return int(time.time() // 86_400)
 
 
-def open_store(settings: Settings) -> SelectionStore:
-    """Return the store that the settings name, one a process for each file."""
-    if settings.selection_file == "off":
-        return SelectionStore(None)
+def open_store() -> SelectionStore:
+    """Return the store of this user, one a process."""
     try:
-        file = settings.selection_file or user_cache() / "selection.sqlite"
+        return _open(user_cache() / "selection.sqlite")
     except RuntimeError:  # this user has no home directory
         return SelectionStore(None)
-    return _open(file.expanduser())
 
 
 @lru_cache(maxsize=8)
@@ -150,16 +145,17 @@ class SelectionStore:
 
         self._run(write)
 
-    def rate(
-        self, model: str, task: str, good: bool, note: str = "", owner: str = "", result: str = ""
-    ) -> bool:
+    def rate(self, model: str, task: str, good: bool, owner: str = "", result: str = "") -> bool:
         """Keep a rating of a result of a model. Returns whether it is kept.
 
         It replaces the owner's earlier rating of the same `result`; "" is another one each time.
         """
         result = result or secrets.token_hex(8)
-        row = (model, task, owner, result, good, note[:MAX_NOTE_CHARS], _today())
-        write = "INSERT OR REPLACE INTO rated_results VALUES (?, ?, ?, ?, ?, ?, ?)"
+        row = (model, task, owner, result, good, _today())
+        write = (
+            "INSERT OR REPLACE INTO rated_results (model, task, owner, result, good, day) "
+            "VALUES (?, ?, ?, ?, ?, ?)"
+        )
         return self._run(lambda database: database.execute(write, row)) is not None
 
     def experience(self, task: str) -> dict[str, Experience]:

@@ -125,14 +125,13 @@ def test_a_resumed_run_keeps_what_it_has_spent_and_approval_shows_the_price() ->
     assert len(far.calls) == 1
 
 
-def test_approval_shows_the_seconds_that_a_model_has_needed(tmp_path: Path) -> None:
-    kept = SelectionStore(tmp_path / "selection.sqlite")
+def test_approval_shows_the_seconds_that_a_model_has_needed(selection_file: Path) -> None:
+    kept = SelectionStore(selection_file)
     model, task = "image-to-text/only", "image-to-text"
     for seconds, error in ((2.0, None), (3.0, None), (50.0, "ExpertError")):
         kept.record([Outcome(model, task, "fake", None, error, seconds)])
     agent, _, _ = small_agent(
         TWICE,
-        settings={"selection_file": kept.path},
         checkpointer=InMemorySaver(),
         approve=True,
     )

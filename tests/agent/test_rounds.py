@@ -89,9 +89,10 @@ def test_failed_tasks_are_done_in_another_way() -> None:
 
 
 @pytest.mark.parametrize(("most", "calls"), [(1, 1), (2, 2), (3, 3)])
-def test_there_are_at_most_as_many_rounds_as_the_setting_says(most: int, calls: int) -> None:
+def test_the_number_of_rounds_is_limited(most: int, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.agent.pipeline.MAX_ROUNDS", most)
     replies = [tasks(speak(n, f"number {n}")) for n in range(1, 9)]
-    run, llm = run_of(replies, settings=Settings(max_rounds=most))
+    run, llm = run_of(replies)
     assert llm.stages().count("respond") == calls
     assert len(run.plan.tasks) == most
     assert "Their ids are greater" not in llm.calls[-1].prompt

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import wave
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from result_bench import a_call, a_film
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import BadInputError
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import decode_audio, write_audio
@@ -166,7 +164,11 @@ def test_frames_of_a_video_that_was_filmed_sideways_are_upright(run_tool: RunToo
 
 
 def test_an_image_is_resized(
-    run_tool: RunTool, tmp_path: Path, photo: Resource, subtests: pytest.Subtests
+    run_tool: RunTool,
+    tmp_path: Path,
+    photo: Resource,
+    subtests: pytest.Subtests,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for asked, size in (
         ({"width": 100}, (100, 50)),
@@ -183,14 +185,15 @@ def test_an_image_is_resized(
         ({"width": 0}, "whole number from 1 to 100000000 for width"),
         ({"height": "tall"}, "whole number from .* for height, not 'tall'"),
         ({"width": 2.5}, "whole number"),
-        ({"width": 30_000, "height": 30_000}, "JARVIS_MAX_PIXELS"),
+        ({"width": 30_000, "height": 30_000}, "has more than 100,000,000"),
     ]
     for asked, message in refused:
         with subtests.test(message), pytest.raises(BadInputError, match=message):
             run_tool("resize-image", image=photo, **asked)
     call = a_call(TASKS["resize-image"], tmp_path, image=photo, width=100)
+    monkeypatch.setattr("jarvis_agent.media.limits.MAX_PIXELS", 4_000)
     with pytest.raises(BadInputError, match="more than 4,000"):
-        ALGORITHMS["resize-image"].run(replace(call, settings=Settings(max_pixels=4_000)))
+        ALGORITHMS["resize-image"].run(call)
 
 
 @pytest.fixture
@@ -374,15 +377,18 @@ def test_an_image_is_turned_mirrored_and_made_grey(
     assert (edited.size, corners(edited)) == (size, pixels)
 
 
-def test_an_image_that_would_become_too_large_is_not_turned(tmp_path: Path) -> None:
+def test_an_image_that_would_become_too_large_is_not_turned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A narrow strip needs a square when it is turned by 45 degrees."""
     path = tmp_path / "strip.png"
     Image.new("L", (2000, 1)).save(path)
     path.write_bytes(path.read_bytes()[:44])  # the header; the image cannot be decoded
     strip = Resource(kind="image", path=path)
     call = a_call(TASKS["edit-image"], tmp_path, image=strip, rotate=45)
+    monkeypatch.setattr("jarvis_agent.media.limits.MAX_PIXELS", 9_000)
     with pytest.raises(BadInputError, match="more than 9,000"):
-        ALGORITHMS["edit-image"].run(replace(call, settings=Settings(max_pixels=9000)))
+        ALGORITHMS["edit-image"].run(call)
     path.write_bytes(b"damaged")
     with pytest.raises(BadInputError, match="cannot be read as an image"):
         ALGORITHMS["edit-image"].run(call)

@@ -170,7 +170,7 @@ def test_a_model_on_a_server_of_this_machine_is_an_expert_even_offline(tmp_path:
 
 def test_a_summary_has_the_length_that_the_plan_names(tmp_path: Path) -> None:
     asked = {"Short": {"length": "one sentence"}, "Sum up": {}}
-    settings = Settings(offline=True, output_dir=tmp_path, selection_file="off")
+    settings = Settings(offline=True, output_dir=tmp_path)
     with OpenAIDouble({"": "Short."}) as server:
         mine = RegisteredSource({"id": "qwen3:8b", "task": "summarization", "base_url": server.base_url})
         with JarvisAgent(

@@ -118,10 +118,13 @@ def test_a_pdf_has_pages_and_words(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
 
 
-async def test_a_file_whose_facts_are_read_may_be_longer_than_what_is_decoded(tmp_path: Path) -> None:
+async def test_a_file_whose_facts_are_read_may_be_longer_than_what_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("soundfile")
     write_audio(tmp_path / "long.wav", [0.0] * 4000, 1000)
-    store = ResourceStore(Settings(max_seconds=1, output_dir=tmp_path / "made"))
+    monkeypatch.setattr("jarvis_agent.media.limits.MAX_SECONDS", 1)
+    store = ResourceStore(Settings(output_dir=tmp_path / "made"))
     file = await store.resolve(await store.grant(str(tmp_path / "long.wav")), "file")
     assert algorithms.info(a_call(TASKS["media-info"], tmp_path, file=file))["duration"] == 4.0
 

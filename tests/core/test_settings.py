@@ -37,14 +37,14 @@ def test_the_hubs_own_variables_are_read_too(monkeypatch: pytest.MonkeyPatch, pr
 
 def test_arguments_precede_variables_and_none_means_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_POLICY", "local-only")
-    monkeypatch.setenv("JARVIS_TOP_K", "3")
-    settings = load_settings(policy="hosted-only", top_k=None)
-    assert (settings.policy, settings.top_k) == ("hosted-only", 3)
+    monkeypatch.setenv("JARVIS_RETRIES", "3")
+    settings = load_settings(policy="hosted-only", retries=None)
+    assert (settings.policy, settings.retries) == ("hosted-only", 3)
 
 
 def test_an_invalid_value_is_reported_with_its_field_or_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     cases: list[tuple[str, str, dict[str, Any], str]] = [
-        ("JARVIS_TOP_K", "many", {}, "JARVIS_TOP_K: .+'many'"),
+        ("JARVIS_RETRIES", "many", {}, "JARVIS_RETRIES: .+'many'"),
         ("JARVIS_OFFLINE", "perhaps", {}, "JARVIS_OFFLINE: .+'perhaps'"),
         ("JARVIS_POLICY", "local-only", {"policy": "fast"}, "^policy: .+'fast'"),
         ("JARVIS_POLICIES", "translation=fast", {}, "JARVIS_POLICIES.+'fast'"),

@@ -51,7 +51,8 @@ def test_node_f1_counts_repeated_tasks() -> None:
     assert (planning.node_f1([], []), planning.node_f1(GOLD, [])) == (1.0, 0.0)
 
 
-async def test_every_way_plans_a_request() -> None:
+async def test_every_way_plans_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.llm.chat_model.is_openai_like", lambda model: True)
     case = planning.read_cases(planning.REQUESTS)[0]
     [[name, args]] = case.plans[0]
     plan = json.dumps([{"task": name, "id": 0, "dep": [-1], "args": args}])
@@ -59,7 +60,7 @@ async def test_every_way_plans_a_request() -> None:
         llm = ScriptedLLM({"plan": plan})
         [outcome] = await planning.plan_cases(llm, way, [case])
         assert (outcome.is_right, outcome.calls, outcome.failure) == (True, 1, "")
-        assert ("response_format" in llm.calls[0].kwargs) is (way.structured_output == "always")
+        assert ("response_format" in llm.calls[0].kwargs) is way.has_schema
         assert (len(llm.calls[0].messages) > 2) is (way.examples == "default")
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -127,9 +128,11 @@ async def execute(
             if event.result.status == "ok":
                 runner.done.add(event.result.task.id)
 
-    settings = Settings(output_dir=Path("/nonexistent"), max_parallel=max_parallel)
+    settings = Settings(output_dir=Path("/nonexistent"))
     store = ResourceStore(settings)
-    async with Executor({"work": runner}, store, RunContext(request=""), settings, emit) as executor:
+    with mock.patch("jarvis_agent.execution.executor.MAX_PARALLEL", max_parallel):
+        executor = Executor({"work": runner}, store, RunContext(request=""), settings, emit)
+    async with executor:
         for task in tasks[:early]:
             executor.add(task)
             await asyncio.sleep(0)

@@ -27,7 +27,7 @@ from jarvis_agent.media.store import ResourceStore
 
 KEY = "a-key-for-tests"
 EXAMPLES = Path(__file__).parents[2] / "examples"
-Image.new("1", (1, 2_000)).save(_tall := io.BytesIO(), format="PNG")
+Image.new("1", (10_001, 10_000)).save(_tall := io.BytesIO(), format="PNG")
 TALL = base64.b64encode(_tall.getvalue()).decode()
 """An image of more pixels than the server takes."""
 Image.effect_noise((30, 20), 90).save(_noise := io.BytesIO(), format="PNG")
@@ -51,7 +51,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     tasks = ["text-generation", "image-to-text", "translation", "table-question-answering"]
     says = {"id": "me/says", "tasks": tasks, "backend": "command", "local": True}
     file.write_text(yaml.safe_dump([says, {**says, "id": "me/sees", "tasks": ["visual-document-retrieval"]}]))
-    settings = Settings(models_file=file, experts="none", max_file_bytes=100_000, max_pixels=1_000)
+    settings = Settings(models_file=file, experts="none", max_file_bytes=100_000)
     with served_experts(settings, (KEY,)) as address:
         yield address
 
@@ -92,7 +92,7 @@ def test_a_model_answers_for_the_task_that_fits_the_request(address: str) -> Non
             {"inputs": "YWJj"},
             "a text file, and an image file is needed",
         ),
-        (400, "me/says/pipeline/image-to-text", {"inputs": TALL}, "1 x 2000 pixels, more than 1,000"),
+        (400, "me/says/pipeline/image-to-text", {"inputs": TALL}, "10001 x 10000 pixels, more than 100,000,000"),
         (
             400,
             "pillow/edit",

@@ -64,7 +64,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "tabular-regression": {"predictions": [150]},
         "text-to-3d": {"vertices": [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], "faces": FACES},
     }
-    agent = agent_of(outputs, script, results, selection_file=outputs / "selection.sqlite")
+    agent = agent_of(outputs, script, results)
     with serving_page([agent]) as url, chromium() as browser:
         calls = agent.registry.backends["fake"].calls  # type: ignore[attr-defined]
         yield Stage(url, browser, outputs, script, calls, go, stopped)

@@ -64,15 +64,15 @@ async def test_the_policy_and_the_time_are_those_of_the_run(home: Path) -> None:
     assert agent.settings.policy == "local-first"
 
 
-async def test_a_thumb_rates_what_models_made_in_its_turn(home: Path) -> None:
-    settings = {"output_dir": home / "outputs", "selection_file": home / "selection.sqlite"}
+async def test_a_thumb_rates_what_models_made_in_its_turn(home: Path, selection_file: Path) -> None:
+    settings = {"output_dir": home / "outputs"}
     agent, *_ = small_agent(settings=settings)
     visitor = Visitor([agent], home / "outputs" / "0a1b-2c3d")
     for request in ("What is this?", "And now?"):
         (await ask(visitor, request, [home / "a.jpg"], Choices())).messages = ["asked", "progress", "answer"]
     for message, good in ((2, False), (2, True), (4, True), (5, False)):
         visitor.rate(message, good)
-    known = open_store(agent.settings).experience("image-to-text")["image-to-text/only"]
+    known = open_store().experience("image-to-text")["image-to-text/only"]
     assert (known.good, known.bad) == (1, 1)
     owners = (
         sqlite3.connect(home / "selection.sqlite")

@@ -166,7 +166,7 @@ def test_texts_are_written_by_the_language_model_of_the_user(model: ChatGGUF, tm
     link = tmp_path / "my-model-135m.gguf"
     link.symlink_to(str(WEIGHTS))
     plan = Plan(tasks=[Task(task="text-generation", id=0, args={"text": QUESTION})])
-    settings = Settings(offline=True, output_dir=tmp_path, selection_file="off")
+    settings = Settings(offline=True, output_dir=tmp_path)
     copies = len(LlamaCpp._shared)
     with JarvisAgent(
         model=ChatGGUF(path=link, temperature=0),
@@ -190,7 +190,7 @@ def test_texts_are_sorted_by_the_labels_that_are_given_or_asked_for(
 ) -> None:
     assert WEIGHTS
     monkeypatch.setattr("jarvis_agent.backends.chat_model.LEAST_BYTES", 0)
-    settings = Settings(offline=True, output_dir=tmp_path, selection_file="off", model=f"gguf:{WEIGHTS}")
+    settings = Settings(offline=True, output_dir=tmp_path, model=f"gguf:{WEIGHTS}")
 
     def sort(request: str, text: str, **args: Any) -> str:
         task = "zero-shot-classification" if args else "text-classification"
@@ -217,7 +217,7 @@ async def test_a_language_model_sorts_texts_where_no_specialist_fits(tmp_path: P
     others = [Candidate(id=f"org/{task}", task=task, backend="fake", **fields) for task in (MOOD, SORT)]
 
     async def chosen(request: str, task: str, name: str = "large-1.5b", **args: Any) -> list[str]:
-        settings = Settings(offline=False, model=f"gguf:{tmp_path / name}.gguf", selection_file="off")
+        settings = Settings(offline=False, model=f"gguf:{tmp_path / name}.gguf")
         backends: list[Any] = [ChatModelBackend, FakeBackend(dict.fromkeys((MOOD, SORT)))]
         sources = [FakeSource(others), default_sources(settings)[0]]
         registry = ModelRegistry(settings, sources=sources, backends=backends)
@@ -335,7 +335,7 @@ def test_the_agent_takes_it_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None
     assert describe_model(resolved) == "SmolLM2-135M-Instruct.Q4_1.gguf"
     assert is_small(resolved)
     assert length_options(resolved, 2048) == {"max_tokens": 1024}
-    assert schema_options(resolved, settings, "plan", {"type": "object"})
+    assert schema_options(resolved, "plan", {"type": "object"})
     with JarvisAgent(model=name) as agent:
         assert isinstance(agent.model, BaseChatModel)
         assert agent.model.invoke([HumanMessage(QUESTION)], max_tokens=2).text

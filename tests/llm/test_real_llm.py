@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_openai import ChatOpenAI
 from small_agents import EXPERTS
 from small_llm import INSTALL, WEIGHTS, served
 
@@ -47,12 +48,12 @@ PROMPTS = {
 """The long prompts would take it minutes."""
 
 
-def run_of(address: str, folder: Path, **given: Any) -> Run:
+def run_of(address: str, folder: Path, llm: Any = None) -> Run:
     for stage, text in PROMPTS.items():
         (folder / f"{stage}.md").write_text(text)
-    chosen = {"model": "smollm2", "prompts": folder, "run_timeout": 1500, "llm_timeout": 600, **given}
+    chosen = {"model": "smollm2", "prompts": folder, "run_timeout": 1500, "llm_timeout": 600}
     settings, source = Settings(base_url=address, **chosen), FakeSource(map(fake_candidate, EXPERTS))
-    with JarvisAgent(sources=[source], backends=[FakeBackend(EXPERTS)], settings=settings) as agent:
+    with JarvisAgent(llm, sources=[source], backends=[FakeBackend(EXPERTS)], settings=settings) as agent:
         return agent.invoke("Describe a.jpg and say it aloud")
 
 
@@ -82,7 +83,10 @@ def test_whatever_it_writes_the_plan_is_valid_and_the_answer_honest(
 ) -> None:
     # One test, so that parallel workers do not each serve the model.
     folder = tmp_path_factory.mktemp("prompts")
-    run = run_of(address, folder, structured_output="never")
+    free = ChatOpenAI(
+        model="smollm2", base_url=address, api_key="k", profile={"structured_output": False}, temperature=0
+    )
+    run = run_of(address, folder, free)
     check(run, home)
     assert run.usage["respond" if run.plan.tasks else "chat"].calls == 1  # one that repeats itself is stopped
     run = run_of(address, folder)

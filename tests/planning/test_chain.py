@@ -396,10 +396,13 @@ class TestPrompts:
         assert ('"a.jpg"' in human) == (prompts == "default"), "a prompt without files adds those not named"
         assert "/abs/" not in human
 
-    def test_every_task_is_listed_in_the_same_order_whatever_the_request(self) -> None:
+    def test_every_task_is_listed_in_the_same_order_whatever_the_request(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("jarvis_agent.llm.chat_model.is_openai_like", lambda model: True)
         requests = (ASK, "Read a.jpg aloud, then do a tabular regression", "Hello")
         llm = ScriptedLLM({"plan": "[]"}, profile={"max_input_tokens": 8192, "structured_output": True})
-        chain = planning_chain(llm, settings=Settings(structured_output="always"))
+        chain = planning_chain(llm)
         for request in requests:
             chain.invoke({"input": request, "files": ["a.jpg"]})
         assert len({call.messages[0].text for call in llm.calls}) == 1
@@ -407,11 +410,12 @@ class TestPrompts:
         assert all(re.search(rf"(?m)(^|, ){name}[(,]", prompt_of(llm)) for name in TASKS)
 
     def test_a_plan_with_all_tasks_takes_few_tokens_and_nearly_all_are_the_same_for_every_request(
-        self,
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """By our estimate, which counts a third more than the tokenizers of large models."""
+        monkeypatch.setattr("jarvis_agent.llm.chat_model.is_openai_like", lambda model: True)
         llm = ScriptedLLM("[]")
-        planning_chain(llm, settings=Settings(structured_output="always")).invoke(ASK)
+        planning_chain(llm).invoke(ASK)
         system, human = (count_tokens(str(message.text)) for message in llm.calls[0].messages)
         schema = count_tokens(json.dumps(llm.calls[0].kwargs["response_format"]))
         assert system + schema + human <= 4200

@@ -23,16 +23,11 @@ PLAN = Plan(tasks=[Task(task=TASK, id=0, args={"text": SECRET})])
 OK = Outcome("org/a", TASK, "fake", "v1", None, 1.0)
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "selection.sqlite"
-
-
-def agent(file: Any, **results: Any) -> JarvisAgent:
+def agent(**results: Any) -> JarvisAgent:
     """An agent as a new process makes it; org/first has more downloads than org/second."""
     models = [fake_candidate(TASK, f"org/{name}", downloads=n) for name, n in (("first", 90), ("second", 9))]
     by_id = {f"org/{name}": result for name, result in results.items()}
-    settings = Settings(selection_file=file, retries=0)
+    settings = Settings(retries=0)
     return JarvisAgent(
         model=None, sources=[FakeSource(models)], backends=[FakeBackend(by_id)], settings=settings
     )
@@ -42,24 +37,24 @@ def summarize(by: JarvisAgent) -> Run:
     return by.run_plan(PLAN)
 
 
-def test_three_failures_change_the_choice_also_after_a_restart(file: Path) -> None:
+def test_three_failures_change_the_choice_also_after_a_restart(selection_file: Path) -> None:
     fails = {"first": ExpertError(f"no: {SECRET}"), "second": [{"summary_text": "short"}]}
     chosen = []
     for _ in range(5):
-        with agent(file, **fails) as by:
+        with agent(**fails) as by:
             run = summarize(by)
         assert run.results[0].model == "org/second"
         chosen.append(run.results[0].selection.model if run.results[0].selection else "")
     assert (chosen[0], chosen[3:]) == ("org/first", ["org/second"] * 2)
-    known = SelectionStore(file).experience(TASK)
+    known = SelectionStore(selection_file).experience(TASK)
     assert (known["org/first"].ok, known["org/second"].ok, known["org/second"].calls) == (0, 5, 5)
-    stored = "".join(sqlite3.connect(file).iterdump())
+    stored = "".join(sqlite3.connect(selection_file).iterdump())
     assert "ExpertError" in stored
     assert not [word for word in SECRET.split() if len(word) > 3 and word in stored]
 
 
-def test_the_language_model_sees_experience_and_price(file: Path) -> None:
-    SelectionStore(file).record([OK._replace(model="org/dear")] * 3)
+def test_the_language_model_sees_experience_and_price(selection_file: Path) -> None:
+    SelectionStore(selection_file).record([OK._replace(model="org/dear")] * 3)
     hosted = {"tags": ("dataset:xsum",), "local": False}
     models = [fake_candidate(TASK, f"org/{name}", **hosted) for name in ("dear", "cheap")]
     llm = ScriptedLLM({"select": first_candidate, "respond": "Done."})
@@ -68,7 +63,7 @@ def test_the_language_model_sees_experience_and_price(file: Path) -> None:
         planner=lambda _: PLAN,
         sources=[FakeSource(models)],
         backends=[FakeBackend(dict.fromkeys(["org/dear", "org/cheap"], "x"), local=False)],
-        settings=Settings(selection_file=file, policy="hosted-first"),
+        settings=Settings(policy="hosted-first"),
         price=lambda model, stage, usage: 0.5 if model == "org/dear" else 0.25,
     )
     with by:
@@ -87,25 +82,28 @@ def test_the_language_model_sees_experience_and_price(file: Path) -> None:
     assert "price_per_call" not in str(chosen.candidates[0].metadata), "a model is not loaded again for it"
 
 
-def test_a_result_is_rated_and_the_list_of_models_shows_it(file: Path) -> None:
-    with agent(file, first=[{"summary_text": "x"}], second=[{"summary_text": "y"}]) as by:
+def test_a_result_is_rated_and_the_list_of_models_shows_it(selection_file: Path) -> None:
+    with agent(first=[{"summary_text": "x"}], second=[{"summary_text": "y"}]) as by:
         run = summarize(by)
-        store = SelectionStore(file)
+        store = SelectionStore(selection_file)
         for good in (True, False):  # the second one replaces the first one
-            by.rate(run, 0, good=good, note="too long")
+            by.rate(run, 0, good=good)
         assert store.experience(TASK)["org/first"][-2:] == (0, 1)
         by.rate(run, 0, good=False, owner="someone else")
         assert store.experience(TASK)["org/first"].bad == 2
         assert summarize(by).results[0].model == "org/second"
         with pytest.raises(InputError, match="task 7"):
             by.rate(run, 7)
-    with agent("off", first="x") as by, pytest.raises(InputError, match="JARVIS_SELECTION_FILE"):
-        by.rate(run, 0)
 
 
-async def test_models_are_listed_with_their_experience(file: Path) -> None:
-    SelectionStore(file).record([OK._replace(model="org/first")] * 3)
-    async with agent(file, first="x", second="y") as by:
+def test_without_a_cache_no_rating_is_kept() -> None:
+    with agent(first=[{"summary_text": "x"}]) as by, pytest.raises(InputError, match="are not kept"):
+        by.rate(summarize(by), 0)
+
+
+async def test_models_are_listed_with_their_experience(selection_file: Path) -> None:
+    SelectionStore(selection_file).record([OK._replace(model="org/first")] * 3)
+    async with agent(first="x", second="y") as by:
         first, second = (await list_models(TASK, by.registry)).models
     assert (first.experience, second.experience) == ("3 calls, 100 % ok, 1.0 s", "")
     assert first.factors["experience"] > 0
@@ -127,18 +125,19 @@ def test_few_calls_change_little_and_failing_or_badly_rated_models_lose() -> Non
     assert str(Experience(12, 11, 1.26, 4, 1)) == "12 calls, 92 % ok, 1.3 s, +3"
 
 
-def test_attempts_are_counted_by_revision_with_the_size_and_known_for_the_model(file: Path) -> None:
-    store = SelectionStore(file)
+def test_attempts_are_counted_by_revision_with_the_size_and_known_for_the_model(selection_file: Path) -> None:
+    store = SelectionStore(selection_file)
     store.record([OK._replace(bytes=5), OK._replace(bytes=5), OK._replace(revision="v2", bytes=7)])
-    rows = sqlite3.connect(file).execute("SELECT revision, calls, bytes FROM attempts ORDER BY 1").fetchall()
+    query = "SELECT revision, calls, bytes FROM attempts ORDER BY 1"
+    rows = sqlite3.connect(selection_file).execute(query).fetchall()
     assert rows == [("v1", 2, 5), ("v2", 1, 7)]
     assert store.experience(TASK)["org/a"].calls == 3
 
 
 def test_errors_that_are_not_the_models_fault_do_not_count_and_old_ones_are_dropped(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+    selection_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SelectionStore(file)
+    store = SelectionStore(selection_file)
     store.record([OK._replace(error="BadInputError"), OK._replace(error="ExpertError"), OK])
     assert store.experience(TASK)["org/a"] == Experience(2, 1, 1.0)
     monkeypatch.setattr("jarvis_agent.selection.store._today", lambda: 10**6)
@@ -146,12 +145,12 @@ def test_errors_that_are_not_the_models_fault_do_not_count_and_old_ones_are_drop
     assert set(store.experience(TASK)) == {"org/b"}
 
 
-def test_processes_write_at_the_same_time(file: Path) -> None:
+def test_processes_write_at_the_same_time(selection_file: Path) -> None:
     code = (
         "import sys, pathlib; from jarvis_agent.selection.store import *\n"
         "store = SelectionStore(pathlib.Path(sys.argv[1]))\n"
         "for _ in range(20): store.record([Outcome('org/a', 'summarization', 'fake', None, None, 1.0)])"
     )
-    running = [subprocess.Popen([sys.executable, "-c", code, str(file)]) for _ in range(3)]
+    running = [subprocess.Popen([sys.executable, "-c", code, str(selection_file)]) for _ in range(3)]
     assert [one.wait() for one in running] == [0, 0, 0]
-    assert SelectionStore(file).experience(TASK)["org/a"].calls == 60
+    assert SelectionStore(selection_file).experience(TASK)["org/a"].calls == 60

@@ -47,8 +47,8 @@ class Traced(BaseCallbackHandler):
 
 
 def agent(model: Any, tmp_path: Path, task: Task = SUMMARIZE, **given: Any) -> JarvisAgent:
-    fields = ("policy", "policies", "licenses", "model_as_expert", "budget", "offline")
-    usual = {"offline": True, "output_dir": tmp_path, "selection_file": "off"}
+    fields = ("policy", "policies", "licenses", "budget", "offline")
+    usual = {"offline": True, "output_dir": tmp_path}
     settings = Settings(**{**usual, **{name: given.pop(name) for name in fields if name in given}})
     return JarvisAgent(
         model=model,
@@ -78,7 +78,7 @@ def test_a_request_with_a_model_at_an_address_never_reaches_the_small_starter_mo
     with OpenAIDouble({"plan": plan, "": "It is a red bridge.", "respond": "A red bridge."}) as server:
         monkeypatch.setenv("JARVIS_BASE_URL", server.base_url)
         monkeypatch.chdir(tmp_path)
-        settings = Settings(offline=True, output_dir=tmp_path, selection_file="off", policy="local-only")
+        settings = Settings(offline=True, output_dir=tmp_path, policy="local-only")
         with JarvisAgent(settings=settings) as by:
             run = by.invoke("Summarise report.txt")
         assert "select" not in server.stages()
@@ -108,7 +108,6 @@ def test_its_calls_are_nested_counted_and_within_the_budget(tmp_path: Path) -> N
 FORBIDDEN: list[dict[str, Any]] = [
     {"policy": "local-only"},
     {"policies": {"summarization": "local-only"}},
-    {"model_as_expert": False},
     {"models": {"summarization": "org/other"}},
     {"sources": [FakeSource([Candidate(id="org/other", task="summarization", backend="fake", local=True)])]},
 ]
@@ -189,7 +188,7 @@ def test_after_a_failure_another_model_does_it_and_the_result_says_so(tmp_path: 
 
 def test_tools_have_the_language_model_too(tmp_path: Path) -> None:
     llm = scripted()
-    settings = Settings(offline=True, output_dir=tmp_path, selection_file="off")
+    settings = Settings(offline=True, output_dir=tmp_path)
     tool: Any
     [tool] = hf_tools(model=llm, tasks=["summarization"], settings=settings)
     args = {"text": "A bridge was built in 1901.", "length": "one sentence"}

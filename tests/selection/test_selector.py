@@ -71,11 +71,14 @@ def order(selection: Selection) -> list[tuple[str, str | None]]:
     return [(candidate.id, candidate.backend) for candidate in selection.candidates]
 
 
-async def test_the_llm_chooses_one_of_the_top_k_and_the_rest_are_fallbacks() -> None:
+async def test_the_llm_chooses_one_of_those_shown_and_the_rest_are_fallbacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jarvis_agent.selection.selector.SHOWN", 2)
     fits = "org/zebra-finder"
     llm, context = says(f'{{"id": "{fits}", "reason": "it knows zebras"}}'), RunContext(request=REQUEST)
     models = [*THREE, model(fits, downloads=1)]
-    selection = await select(selector(models, llm=llm, top_k=2), context=context, purpose="zebras")
+    selection = await select(selector(models, llm=llm), context=context, purpose="zebras")
     assert (selection.model, selection.reason, selection.chosen_by) == (fits, "it knows zebras", "llm")
     assert selection.candidates[0].id == fits
     assert len(selection.candidates) == 2
@@ -130,7 +133,8 @@ async def test_a_custom_selector_replaces_the_chain_and_the_ranking_follows_its_
         selector(THREE, chain=object())
 
 
-async def test_one_run_makes_max_parallel_choices_at_once() -> None:
+async def test_one_run_makes_a_limited_number_of_choices_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.selection.selector.MAX_PARALLEL", 3)
     running, peak = 0, 0
 
     async def choose(inputs: Any) -> str:
@@ -140,7 +144,7 @@ async def test_one_run_makes_max_parallel_choices_at_once() -> None:
         running -= 1
         return "org/a"
 
-    by, context = selector(THREE, chain=choose, max_parallel=3), RunContext(request=REQUEST)
+    by, context = selector(THREE, chain=choose), RunContext(request=REQUEST)
     found = await asyncio.gather(*(select(by, context=context) for _ in range(20)))
     assert ({one.chosen_by for one in found}, peak) == ({"selector"}, 3)
 

@@ -224,11 +224,11 @@ def test_errors_of_a_tool_speak_of_tools(home: Path) -> None:
 
 
 def test_settings_may_be_a_dict() -> None:
-    llm, settings = ScriptedLLM({}), {"top_k": 2}
+    llm, settings = ScriptedLLM({}), {"retries": 2}
     for make in (hf_tools, planning_chain, selection_chain, response_chain):
         make(llm, settings=settings)
     OfflinePlanner(settings=settings)
-    with pytest.raises(ConfigError, match="top_k"):
-        hf_tools(settings={"top_k": 0})
+    with pytest.raises(ConfigError, match="retries"):
+        hf_tools(settings={"retries": -1})
     with pytest.raises(ConfigError, match="of type int"):
         OfflinePlanner(settings=3)

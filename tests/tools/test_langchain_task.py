@@ -45,7 +45,9 @@ def image_block(data: str) -> dict[str, Any]:
     return {"type": "image", "base64": data, "mime_type": "image/png"}
 
 
-async def test_tools_that_hang_do_not_block_other_threads(tmp_path: Path) -> None:
+async def test_tools_that_hang_do_not_block_other_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """There are more of them than threads in the event loop's own pool."""
     release = threading.Event()
 
@@ -56,7 +58,8 @@ async def test_tools_that_hang_do_not_block_other_threads(tmp_path: Path) -> Non
         return text
 
     try:
-        agent = agent_with(stuck, tmp_path, 40, max_parallel=40, task_timeout=0.3)
+        monkeypatch.setattr("jarvis_agent.execution.executor.MAX_PARALLEL", 40)
+        agent = agent_with(stuck, tmp_path, 40, task_timeout=0.3)
         async with asyncio.timeout(60):
             run = await agent.ainvoke("Do it")
             assert {result.status for result in run.results} == {"failed"}

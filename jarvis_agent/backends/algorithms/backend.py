@@ -28,6 +28,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import count_words
 from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.media import limits
 from jarvis_agent.media.audio import probe_audio
 from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SUFFIXES, detect_media_type
 from jarvis_agent.media.documents import count_pages, load_text
@@ -110,7 +111,7 @@ def resize(call: Call) -> Image:
     """
     from PIL import Image as Images
 
-    limit = call.settings.max_pixels
+    limit = limits.MAX_PIXELS
     wide, high = whole_number(call, "width", limit), whole_number(call, "height", limit)
     scale = _percent(call, "scale", 10_000)
     if (scale is None) == (wide is None and high is None):
@@ -149,7 +150,7 @@ def _percent(call: Call, name: str, most: int) -> float | None:
 def _check_pixels(width: int, height: int, limit: int) -> None:
     if width * height > limit:
         size = f"an image of {width} × {height} pixels"
-        raise BadInputError(f"{size} has more than {limit:,} (JARVIS_MAX_PIXELS); use a smaller size")
+        raise BadInputError(f"{size} has more than {limit:,}; use a smaller size")
 
 
 def crop(call: Call) -> Image:
@@ -188,7 +189,7 @@ def edit(call: Call) -> Image | dict[str, Any]:
     degrees = 0.0 if edits["rotate"] in (None, "") else _degrees(edits["rotate"])
     if source.path is not None and degrees:
         with suppress(InputError):  # that of `to_pil` is a BadInputError
-            _check_rotation(image_size(source.path), degrees, call.settings.max_pixels)
+            _check_rotation(image_size(source.path), degrees, limits.MAX_PIXELS)
     image = call.editable_image()
     if degrees:
         image = _rotated(image, degrees)
@@ -199,7 +200,7 @@ def edit(call: Call) -> Image | dict[str, Any]:
     if str(edits["greyscale"] or "").strip().lower() not in ("", "0", "false", "no", "none"):
         image = _grey(image)
     if border:
-        _check_pixels(image.width + 2 * border, image.height + 2 * border, call.settings.max_pixels)
+        _check_pixels(image.width + 2 * border, image.height + 2 * border, limits.MAX_PIXELS)
         image = ImageOps.expand(image, border, "white")
     return image if edits["format"] in (None, "") else _converted(image, str(edits["format"]), call)
 

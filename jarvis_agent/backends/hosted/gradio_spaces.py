@@ -306,6 +306,6 @@ def _received(value: Any, call: Call, downloads: Path) -> Any:
 def _content(path: Path, call: Call) -> Any:
     kind, mime = detect_media_type(path)
     if kind == "image" and mime != "image/gif":
-        check_limits(Resource(kind="image", path=path), call.settings)
+        check_limits(Resource(kind="image", path=path))
         return open_image(path)[0]
     return str(shutil.copyfile(path, call.new_path(path.suffix)))

@@ -25,6 +25,7 @@ from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.selection.advice import LISTS_ALL
 from jarvis_agent.selection.model_registry import ModelRegistry
+from jarvis_agent.selection.selector import SHOWN
 from jarvis_agent.selection.sources.base import RemoteSource
 from jarvis_agent.selection.store import open_store
 
@@ -124,7 +125,7 @@ async def list_models(name: str, registry: ModelRegistry, purpose: str = "") -> 
         note = str(error).replace(LISTS_ALL.format(task=spec.name), "")
         return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[note])
     selected = find_task(selection.task) or spec
-    known = open_store(registry.settings).experience(selected.name)
+    known = open_store().experience(selected.name)
     return ModelList(
         task=spec.name,
         reason=selection.reason if purpose else "",
@@ -167,7 +168,7 @@ async def _local_candidates(registry: ModelRegistry, spec: TaskSpec) -> list[Can
     for source in registry.sources:
         if not isinstance(source, RemoteSource):
             with suppress(JarvisError):
-                candidates += await source.candidates(spec, registry.settings.top_k)
+                candidates += await source.candidates(spec, SHOWN)
     return candidates
 
 

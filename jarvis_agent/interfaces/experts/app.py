@@ -15,7 +15,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.responses import JSONResponse, Response
 
 from jarvis_agent import __version__
-from jarvis_agent.core.concurrency import repeating
+from jarvis_agent.core.concurrency import MAX_PARALLEL, repeating
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.interfaces.common.access import add_middleware
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
@@ -33,7 +33,7 @@ class Calls(RunLimits):
 
     def __init__(self, settings: Settings, server: ServerSettings) -> None:
         """A run of a client may have all of its tasks here."""
-        at_once = server.max_concurrent_runs * settings.max_parallel
+        at_once = server.max_concurrent_runs * MAX_PARALLEL
         limits = {"max_concurrent_runs": at_once, "runs_per_minute": 60 * at_once}
         super().__init__(server.model_copy(update=limits))
         self._ended = time.monotonic()

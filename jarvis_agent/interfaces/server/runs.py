@@ -394,7 +394,7 @@ class StartedRuns:
                 await self.records.end(run)
         return info
 
-    async def rate(self, owner: str, run: str, task: int | None, *, good: bool, note: str) -> None:
+    async def rate(self, owner: str, run: str, task: int | None, *, good: bool) -> None:
         """Rate a run, or the result of one of its tasks.
 
         Raises:
@@ -406,7 +406,7 @@ class StartedRuns:
             raise HTTPException(409, f"the run is not done, but {info.status}")
         done = Run.model_validate(orjson.loads(await self.records.to_json(info))["run"])
         agent = self._workspaces[owner].agent
-        await asyncio.to_thread(agent.rate, done, task, good=good, note=note, owner=owner)
+        await asyncio.to_thread(agent.rate, done, task, good=good, owner=owner)
 
     async def events(self, owner: str, run: str, after: int = 0) -> AsyncIterator[tuple[int, str, str]]:
         """The number, kind and JSON of each event from the one after `after` on, until the run stops.

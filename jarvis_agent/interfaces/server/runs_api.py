@@ -4,7 +4,7 @@
     client.get(f"/runs/{run['id']}").json()["status"]       # "running", later "done", with the Run as "run"
     client.get(f"/runs/{run['id']}/events")                 # server-sent: those of the run, then "status"
     client.post(f"/runs/{run['id']}/approval", json={"decision": True})
-    client.post(f"/runs/{run['id']}/feedback", json={"good": False, "task": 0, "note": "wrong breed"})
+    client.post(f"/runs/{run['id']}/feedback", json={"good": False, "task": 0})
 
 An event has an id. A client that reconnects sends the last one as `Last-Event-ID`, as browsers do, and gets
 those after it; 204 tells it that there are no more.
@@ -17,14 +17,13 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from pydantic import BaseModel, BeforeValidator, Field, Json, StrictBool
+from pydantic import BaseModel, BeforeValidator, Json, StrictBool
 from sse_starlette import EventSourceResponse
 
 from jarvis_agent.agent.approval import decision_of
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS
 from jarvis_agent.interfaces.server.runs import ACTIVE, RunInfo, RunRequest, StartedRuns
 from jarvis_agent.interfaces.server.workspaces import THREAD_HEADER
-from jarvis_agent.selection.store import MAX_NOTE_CHARS
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 """The routes. `app.state.runs` has the runs."""
@@ -50,7 +49,6 @@ class Feedback(BaseModel):
 
     good: StrictBool
     task: int | None = None
-    note: Annotated[str, Field(max_length=MAX_NOTE_CHARS)] = ""
 
 
 def _runs(request: Request) -> StartedRuns:
@@ -127,7 +125,7 @@ async def approve_run(run: str, body: Approval, runs: Runs, owner: Owner) -> Run
 @router.post("/{run}/feedback", status_code=204)
 async def rate_run(run: str, body: Feedback, runs: Runs, owner: Owner) -> None:
     """Rate a run that is done. Ratings of all owners together count when a model is selected."""
-    await runs.rate(owner, run, body.task, good=body.good, note=body.note)
+    await runs.rate(owner, run, body.task, good=body.good)
 
 
 @router.post("/{run}/resume", status_code=202)

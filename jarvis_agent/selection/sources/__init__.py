@@ -34,8 +34,7 @@ def default_sources(settings: Settings | None = None) -> list[ModelSource]:
     own: list[ModelSource] = []
     if settings.models_file:
         own.append(RegisteredSource.from_yaml(settings.models_file.expanduser()))
-    if settings.model_as_expert:
-        own += map(LanguageModelSource, local_files(settings)[:1])
+    own += map(LanguageModelSource, local_files(settings)[:1])
     built_in: list[ModelSource] = [StarterSource(settings), CacheSource(settings), HubSource(settings)]
     if settings.spaces == "search":
         built_in.append(SpacesSource(settings))
