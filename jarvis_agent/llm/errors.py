@@ -87,7 +87,7 @@ ADVICE = (
     ),
     Advice(
         "{llm} does not take this request",
-        "Set JARVIS_STRUCTURED_OUTPUT=never if it supports no JSON schema; otherwise use another model.",
+        "Use another model.",
         ("ModelInvalidRequestError", 400, 422),
     ),
     Advice(

@@ -154,9 +154,7 @@ def render_pages(path: Path, target: Path, limit: int, only: int | None = None) 
             with suppress(PdfiumError), closing(document[number]) as page:
                 pixels += page.get_width() * page.get_height() * (_DPI / 72) ** 2
                 if pixels > limit:
-                    raise InputError(
-                        f"{path} has more than {limit:,} pixels; give a part of it"
-                    )
+                    raise InputError(f"{path} has more than {limit:,} pixels; give a part of it")
                 pages.append(page.render(scale=_DPI / 72).to_pil())
     if not pages:
         raise InputError(f"{path} cannot be read as a PDF file: every page is damaged")

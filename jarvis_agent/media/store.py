@@ -239,7 +239,7 @@ class ResourceStore:
         resource = value if isinstance(value, Resource) else await self._lookup(str(value).strip())
         notes = [] if notes is None else notes
         if kind == "audio" and resource.kind == "video" and resource.path is not None:
-            await asyncio.to_thread(check_limits, resource, self.settings)
+            await asyncio.to_thread(limits.check_limits, resource)
             sound = await asyncio.to_thread(self.directory.new_path, ".flac", resource.path.stem)
             await run_cpu_bound(extract_sound, resource.path, sound, notes)
             resource = Resource(kind="audio", path=sound, mime="audio/flac", name=resource.name)

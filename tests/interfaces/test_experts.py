@@ -226,8 +226,11 @@ async def test_two_hundred_calls_at_once_are_answered(server: ExpertServer) -> N
     assert [answer.split()[0] for answer in answers] == [str(n) for n in range(200)]
 
 
-async def test_a_client_with_too_many_calls_is_told_when_to_ask_again(tmp_path: Path) -> None:
-    settings = Settings(models_file=command_models(tmp_path), experts="none", max_parallel=1)
+async def test_a_client_with_too_many_calls_is_told_when_to_ask_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jarvis_agent.interfaces.experts.app.MAX_PARALLEL", 1)
+    settings = Settings(models_file=command_models(tmp_path), experts="none")
     with served_experts(settings, max_concurrent_runs=1) as address:
         backend = command_backend(ExpertServer(address))
         holding = asyncio.create_task(backend.run(command_call(f"hold {tmp_path}")))

@@ -224,12 +224,13 @@ def test_texts_become_vectors_in_both_encodings(live: Live) -> None:
     assert langchain.embed_documents(texts) == [[3.0, 0.5, -0.25], [5.0, 0.5, -0.25]]
 
 
-def test_vectors_of_one_reply_are_all_of_one_model(tmp_path: Path) -> None:
+def test_vectors_of_one_reply_are_all_of_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.core.concurrency.MAX_PARALLEL", 1)
     agent = JarvisAgent(
         ScriptedLLM({}),
         sources=[FakeSource([fake_candidate("feature-extraction", id=f"a/{name}") for name in "bc"])],
         backends=[FakeBackend({"a/b": ([[[1.0]]], RuntimeError("lost")), "a/c": [[[2.0]]]})],
-        settings=Settings(output_dir=tmp_path, selection="rank", max_parallel=1, retries=0),
+        settings=Settings(output_dir=tmp_path, selection="rank", retries=0),
     )
     with listening(create_app(agent)) as url:
         client = Live(url, agent).client

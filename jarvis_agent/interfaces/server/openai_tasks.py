@@ -159,8 +159,7 @@ async def run_task(
             )
             for task, bound in zip(tasks, inputs, strict=True)
         ]
-        work = gather_limited(run, calls, settings.max_parallel)
-        return await run_with_timeout(settings.run_timeout, work, name)
+        return await run_with_timeout(settings.run_timeout, gather_limited(run, calls), name)
     except (NoCandidateError, ConfigError) as error:
         raise HTTPException(404, str(error)) from error
     except StageTimeoutError as error:
