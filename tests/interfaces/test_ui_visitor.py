@@ -74,11 +74,7 @@ async def test_a_thumb_rates_what_models_made_in_its_turn(home: Path, selection_
         visitor.rate(message, good)
     known = open_store().experience("image-to-text")["image-to-text/only"]
     assert (known.good, known.bad) == (1, 1)
-    owners = (
-        sqlite3.connect(home / "selection.sqlite")
-        .execute("SELECT DISTINCT owner FROM rated_results")
-        .fetchall()
-    )
+    owners = sqlite3.connect(selection_file).execute("SELECT DISTINCT owner FROM rated_results").fetchall()
     assert owners == [("0a1b",)]
     visitor.turns[-1].run = None
     visitor.turns[-1].progress.tasks.clear()
