@@ -124,7 +124,7 @@ class ExpertServer:
         )
         try:
             async with (
-                httpx.AsyncHTTPTransport(verify=url.startswith("https") and _tls()) as transport,
+                httpx.AsyncHTTPTransport(verify=_tls()) as transport,
                 aclosing(await transport.handle_async_request(request)) as response,
             ):
                 reply = await response.aread()

@@ -124,6 +124,12 @@ def test_a_file_is_sent_as_it_is_with_parameters_in_the_query(address: str) -> N
     )
     assert response.headers["content-type"] == "image/png"
     assert Image.open(io.BytesIO(response.content)).size == (8, 6)
+    table = httpx.post(
+        f"{address}/models/pillow/info/pipeline/media-info",
+        content=b"{a,b\n1,2\n",
+        headers={"Authorization": f"Bearer {KEY}", "Content-Type": "text/csv"},
+    )
+    assert table.json()["columns"] == ["{a", "b"]
 
 
 def test_a_reader_that_finds_nothing_answers_with_an_empty_text() -> None:

@@ -75,11 +75,10 @@ def read_fields(request: InferenceRequest) -> Fields:
     Raises:
         BadInputError: it is not JSON, or has too many values.
     """
-    kind, begin = request.mime.partition("/")[0], request.body[:64].lstrip()[:1]
-    is_file = kind in ("image", "audio", "video", "text") or begin not in (b"{", b"")
+    is_object = request.body[:64].lstrip()[:1] in (b"{", b"") and not request.mime.startswith("text/csv")
     try:
         parameters = dict(json.loads(request.parameters))
-        if is_file and "json" not in request.mime:
+        if not is_object and "json" not in request.mime:
             return {**parameters, "inputs": SentFile(request.body, request.mime)}
         if excess := json_excess(request.body):
             raise BadInputError(excess)
