@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from typing import Any
 
 import httpx
 import pytest
-from command_backend import command_models
+from command_backend import CommandBackend, command_models
 from command_line import jarvis
 from expert_servers import (
     command_backend,
@@ -39,7 +40,7 @@ from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import make_backends
-from jarvis_agent.backends.remote import AbsentError, ExpertServer, RemoteBackend
+from jarvis_agent.backends.remote import AbsentError, ExpertServer, RemoteBackend, write_request
 from jarvis_agent.backends.starter.backend import StarterBackend
 from jarvis_agent.core import errors
 from jarvis_agent.core.errors import (
@@ -57,8 +58,9 @@ from jarvis_agent.core.types import Attempt, Candidate, Resource
 from jarvis_agent.interfaces.cli import doctor
 from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES
 from jarvis_agent.interfaces.experts import app as app_module
-from jarvis_agent.interfaces.experts import create_experts_app
-from jarvis_agent.interfaces.experts.runner import call_folder
+from jarvis_agent.interfaces.experts import create_experts_app, hub_api
+from jarvis_agent.interfaces.experts.hub_api import InferenceRequest
+from jarvis_agent.interfaces.experts.runner import ExpertRunner
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.selection.placement import place
 from jarvis_agent.testing import FakeSource, ScriptedLLM
@@ -211,13 +213,32 @@ async def test_calls_that_are_cancelled_leave_no_file(
     await until(lambda: not list((folder / "tmp").glob("jarvis-*")))
 
 
-def test_a_thread_that_outlives_its_call_makes_no_file() -> None:
-    with call_folder() as folder:
-        opened = (folder / "early").open("wb")
-    opened.close()
-    with pytest.raises(FileNotFoundError):
-        (folder / "late").touch()
-    assert not folder.parent.exists()
+async def test_a_thread_that_outlives_its_call_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the file of the request, and writes it after the call was cancelled."""
+    holds, goes_on = threading.Event(), threading.Event()
+
+    def wait(content: bytes, mime: str) -> str:
+        holds.set()
+        goes_on.wait()
+        return ".jpg"
+
+    (folder := tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setattr(hub_api, "detect_suffix", wait)
+    runner = ExpertRunner(Settings(models_file=command_models(tmp_path), experts="none"), [CommandBackend])
+    body, mime, _ = write_request(command_call("echo", image=picture(tmp_path / "a.jpg")))
+    request = InferenceRequest("org/model", "image-text-to-text", body, mime)
+    running = asyncio.create_task(runner.answer(request))
+    await asyncio.to_thread(holds.wait)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    goes_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert not list(folder.iterdir())
+    await runner.close()
 
 
 async def test_two_hundred_calls_at_once_are_answered(server: ExpertServer) -> None:

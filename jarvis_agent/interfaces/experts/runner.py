@@ -141,6 +141,7 @@ class ExpertRunner:
             raise BadInputError(f"{wrong[0]} must be a whole number of 64 bits")
         metadata = {**model.metadata, "options": {**(model.metadata.get("options") or {}), **options}}
         store = ResourceStore(settings, directory=folder)
+        store.directory.prepare()  # else a thread that outlives the call would make the folder again
         inputs = {name: await bind(arg, named[name], store) for name in named if (arg := spec.arg(name))}
         model = model.model_copy(update={"metadata": metadata})
         call = Call(spec, model, inputs, store.directory.new_path, settings)
