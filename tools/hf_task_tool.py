@@ -45,6 +45,7 @@ from jarvis_agent.core.concurrency import (
 )
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.notes import as_public
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
@@ -157,13 +158,14 @@ class HFTaskTool(BaseTool):
             ToolException: it failed; the message goes to the caller's model.
         """
         seconds = self.registry.settings.task_timeout
+        is_local = (self.settings or self.registry.settings).allow_request_paths
         try:
             result = await run_with_timeout(seconds, self._result(runtime, args, config), self.name)
         except StageTimeoutError as error:
-            limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
-            raise ToolException(f"{self.name} did not finish within {limit}") from error
+            raise ToolException(f"{self.name} did not finish within {seconds:g} s") from error
         except JarvisError as error:
-            raise ToolException(str(error)) from error
+            raise ToolException(error.note if is_local else error.note.public) from error
+        result = result if is_local else as_public(result)
         if result.status != "ok":
             raise ToolException(result.error)
         visible = visible_kinds(self.content, calling_model(runtime, self.model))

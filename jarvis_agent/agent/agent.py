@@ -298,7 +298,8 @@ class JarvisAgent(Runnable[Any, Run]):
             try:
                 answered = await agent.ainvoke({"input": request, "files": files or []}, config)
             except InputError as error:
-                raise ToolException(str(error)) from error
+                is_local = self.settings.allow_request_paths
+                raise ToolException(error.note if is_local else error.note.public) from error
             visible = visible_kinds(content, calling_model(runtime, self.model))
             shown = await asyncio.to_thread(message_content, answered.answer, answered.resources, visible)
             return shown, answered

@@ -27,12 +27,13 @@ from pydantic import Field, TypeAdapter
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.notes import Note, task_title
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Frozen, Selection, Task, TaskResult
 from jarvis_agent.llm.usage import UsageMeter
-from jarvis_agent.planning.parser import StreamingPlanParser
+from jarvis_agent.planning.parser import LEFT_OUT, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.placement import runs_here
 from jarvis_agent.selection.store import Experience, SelectionStore
@@ -282,7 +283,9 @@ def _decided(
         return Approved(plan=Plan(notes=[REJECTED]))
     kept = [task for task in plan.tasks if task.id not in dropped]
     left_out = [task for task in plan.tasks if task.id in dropped]
-    notes = [f"task {task.id} ({task.task}) was left out: {dropped[task.id]}" for task in left_out]
+    notes = [
+        Note(LEFT_OUT, task=task_title(task.id, task.task), reason=dropped[task.id]) for task in left_out
+    ]
     changes = {"tasks": kept, "notes": [*plan.notes, *notes], "removed": [*plan.removed, *notes]}
     return Approved(plan=plan.model_copy(update=changes), answers=answers)
 

@@ -207,9 +207,9 @@ class _Node:
                 request = Request.of(self._find(request.model_dump(mode="json")))
             run = await self._run(pipeline, request, message_id)
         except ForbiddenError as error:
-            raise ForbiddenRequestError(*error.args) from error
+            raise ForbiddenRequestError(error.note) from error
         except InputError as error:
-            raise RequestError(*error.args) from error
+            raise RequestError(error.note) from error
         answer = await asyncio.to_thread(run.to_message, options.get("content", "text"))
         new: list[BaseMessage] = []
         if state.get("input"):

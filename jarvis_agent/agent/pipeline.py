@@ -50,6 +50,7 @@ from jarvis_agent.core.errors import (
     log_error,
 )
 from jarvis_agent.core.messages import phrases
+from jarvis_agent.core.notes import AnyNote, ModelT, Note, as_public, limit_of
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
@@ -69,7 +70,7 @@ MAX_ROUNDS = 3
 """How often tasks are planned in one run: the LLM looks at the results, and may add tasks that need them."""
 
 _START = TypeAdapter(tuple[str, float])
-_OPENED = TypeAdapter(tuple[list[Resource], list[ChatTurn], list[str]])
+_OPENED = TypeAdapter(tuple[list[Resource], list[ChatTurn], list[AnyNote]])
 _TIMED_PLAN = TypeAdapter(tuple[Plan, float])
 _PLANNED_TASKS = TypeAdapter(list[PlannedTask])
 _APPROVED = TypeAdapter(Approved)
@@ -130,7 +131,11 @@ class RunPipeline:
             DeadlineError: its files could not be read within `run_timeout`.
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._emit = queue.put_nowait
+
+        def emit(event: Event) -> None:
+            queue.put_nowait(self._shown(event))
+
+        self._emit = emit
         working = asyncio.create_task(self._run(request))
         working.add_done_callback(lambda _: queue.put_nowait(None))
         try:
@@ -164,7 +169,10 @@ class RunPipeline:
             try:
                 runners, context = await self._open_in_time(request)
             except BudgetError as error:  # its seconds ended while files were opened
-                context, plan = self._context(request), Plan(notes=[str(error)], removed=[str(error)])
+                context, plan = (
+                    self._context(request),
+                    self._shown(Plan(notes=[error.note], removed=[error.note])),
+                )
                 answer = str(await self._respond(context, plan, results, 1))
             else:
                 async with Executor(
@@ -228,8 +236,9 @@ class RunPipeline:
             seconds, setting = self._settings.run_limit
             kind = BudgetError if seconds < self._settings.run_timeout else DeadlineError
             raise kind(
-                f"the request's files could not be read within {seconds:g} s ({setting}); "
-                "try again with fewer files, or files of this machine"
+                "the request's files could not be read within {time:g} s; try again with fewer files",
+                time=seconds,
+                advice=limit_of(setting),
             ) from error
 
     async def _open_request(self, request: Request, makes_files: bool) -> _Opened:
@@ -356,7 +365,7 @@ class RunPipeline:
                 break
         if not plan.tasks:  # whatever the notes say, nothing is done
             plan = plan.model_copy(update={"removed": plan.notes})
-        return plan, self._clock() - started
+        return self._shown(plan), self._clock() - started
 
     async def _ask_planner(
         self,
@@ -386,9 +395,9 @@ class RunPipeline:
         try:
             await self._stream(planner, inputs, read, seconds, "the planner")
         except StageTimeoutError:
-            note = f"{what} did not finish in its time ({limit})"
+            note = Note("{what} did not finish in its time", what=what, advice=limit)
         except Exception as error:
-            note = f"{what} failed: {describe_error(error)}"
+            note = Note("{what} failed: {reason}", what=what, reason=describe_error(error))
             if not isinstance(error, JarvisError):
                 log_error(logger, f"{what} failed", error)
         else:
@@ -405,7 +414,7 @@ class RunPipeline:
         """
         left, number = MAX_ROUNDS if plan.tasks and self._stages.goes_on else 1, 0
         while True:
-            results = await executor.join(plan.tasks, self._deadline)
+            results = [*map(self._shown, await executor.join(plan.tasks, self._deadline))]
             plan = self._with_runs(plan, results, executor)
             left, number = left - 1, number + 1
             reply = await self._respond(context, plan, results, number, context.specs if left > 0 else None)
@@ -450,7 +459,8 @@ class RunPipeline:
                 await self._stream(self._stages.responder, inputs, show, seconds, "the responder")
             except Exception as error:
                 is_late = isinstance(error, StageTimeoutError)
-                why = f"there was no time left ({limit})" if is_late else describe_error(error)
+                no_time = Note("there was no time left", advice=limit)
+                why = no_time if is_late else describe_error(error)
                 if not is_late and not isinstance(error, JarvisError):
                     log_error(logger, "the answer could not be written", error)
                 for piece in report_after_failure(inputs, bool(pieces), why):
@@ -506,15 +516,18 @@ class RunPipeline:
         finally:
             is_over = True
 
+    def _shown(self, model: ModelT) -> ModelT:
+        """A part of the run as who asked may see it: clients of a server get no details and no advice."""
+        return model if self._settings.allow_request_paths else as_public(model)
+
     def _clock(self) -> float:
         return perf_counter() - self._began
 
-    def _limit(self, factor: int) -> tuple[float, str]:
-        """The time limit of a stage, also in words: its own, or what is left of the run if that is less."""
-        run_seconds, setting = self._settings.run_limit
-        left = self._deadline - self._clock(), f"{run_seconds:g} s, {setting}"
-        seconds = factor * self._settings.llm_timeout
-        return min((seconds, f"{seconds:g} s, {factor} × JARVIS_LLM_TIMEOUT"), left)
+    def _limit(self, factor: int) -> tuple[float, Note]:
+        """The time limit of a stage, and what sets it: its own, or the run's if less is left of that."""
+        seconds, (run_seconds, setting) = factor * self._settings.llm_timeout, self._settings.run_limit
+        left = self._deadline - self._clock(), limit_of(f"{setting}={run_seconds:g}")
+        return min((seconds, limit_of(f"JARVIS_LLM_TIMEOUT={self._settings.llm_timeout:g}")), left)
 
     async def _close_store(self) -> None:
         try:

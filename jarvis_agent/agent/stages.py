@@ -115,7 +115,7 @@ class PipelineStages:
             registry = self.registry.with_settings(settings)
             registry = registry.with_pins(pins, paths=settings.allow_request_paths)
         except ConfigError as error:
-            raise InputError(str(error)) from error
+            raise InputError(error.note) from error
         return replace(self, settings=settings, registry=registry)
 
     async def aclose(self) -> None:

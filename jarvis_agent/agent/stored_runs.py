@@ -27,6 +27,7 @@ from jarvis_agent.agent.graph import GraphInput, JarvisGraph, turns_in
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.forks import fork_safe
+from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.checkpointed_steps import DECISION, PROPOSAL, stored_steps
@@ -140,8 +141,9 @@ class StoredRuns:
             if before.done():
                 raise
             raise ConfigError(
-                f"another run of the thread {thread!r} was still running after {seconds:g} s "
-                "(JARVIS_RUN_TIMEOUT); end it, or use another thread"
+                f"another run of the thread {thread!r} was still running after {seconds:g} s; "
+                "end it, or use another thread",
+                advice=limit_of("JARVIS_RUN_TIMEOUT"),
             ) from error
         finally:  # a waiter that gives up passes the end of the run before on
             before.add_done_callback(lambda _: mine.set_result(None))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_chec
 
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.images import open_image, to_opaque
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
@@ -88,7 +89,7 @@ class Call:
         """As `sound`, but two callers, each in a channel of their own, are two signals."""
         voices = self._noted(read_voices(self._path(name), rate))
         if len(voices) > 1:
-            self._noted((None, ["the two channels were transcribed one after the other"]))
+            self._noted((None, [Note("the two channels were transcribed one after the other")]))
         return voices
 
     def table(self, name: str = "table") -> Table:
@@ -117,7 +118,7 @@ def text_of(call: Call, name: str = "text") -> str:
     """A text argument. Raises BadInputError if it is empty."""
     text = str(call.inputs.get(name) or "").strip()
     if not text:
-        raise BadInputError(f"{call.spec.name} needs a {name}, and this one is empty")
+        raise BadInputError("{task} needs a {name}, and this one is empty", task=call.spec.name, name=name)
     return text
 
 
@@ -156,7 +157,7 @@ def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:
     marks = {mark for mark in "".join(SEPARATORS).strip() if mark in values[0]}
     is_certain = values[0][:1] == "[" or (separators is SEPARATORS and len(marks) < 2)
     if len(items) > 1 and not is_certain:
-        note = f"the list was taken as {'; '.join(f'“{one}”' for one in items[:10])}"
+        note = Note("the list was taken as {items}", items=[f"“{one}”" for one in items[:10]])
         call.notes[:] = dict.fromkeys((*call.notes, note))
     return items
 

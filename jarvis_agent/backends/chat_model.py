@@ -29,6 +29,7 @@ from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.images import to_portable
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
@@ -278,7 +279,8 @@ class ChatExpert:
         limits = ""
         if read < total:
             limits = f", the first {read:,} of {total:,} rows"
-            self.call.notes.append(f"the first {read:,} of {total:,} rows were read")
+            rows = "the first {number:,} of {total:,} rows were read"
+            self.call.notes.append(Note(rows, number=read, total=total))
         inputs = {"text": text_of(self.call), "table": table}
         return answer_output(self.call.spec, await self.ask(_prompt(self.call, inputs, limits=limits)))
 
@@ -355,14 +357,15 @@ class ChatExpert:
                     progress.add(pieces[-1])
                     reason = chunk.response_metadata.get("finish_reason", reason)
         if reason == "length" and schema is None:
-            call.notes.append("the text was cut at the longest reply of the model")
+            call.notes.append(Note("the text was cut at the longest reply of the model"))
         return "".join(pieces)
 
     def _fitting(self, text: str, room: int) -> str:
         """The beginning of a text that fits, with a note if that is not all."""
         first = split_text(text, room)[0]
         if len(first) < len(text):
-            self.call.notes.append(f"the first {len(first):,} of {len(text):,} characters were read")
+            read = "the first {number:,} of {total:,} characters were read"
+            self.call.notes.append(Note(read, number=len(first), total=len(text)))
         return first
 
     def _table(self) -> tuple[str, int, int]:

@@ -114,7 +114,9 @@ def pick_device(wanted: str) -> Any:
         device = torch.device(wanted)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"the device {wanted!r} (JARVIS_DEVICE) is not available: {error}") from error
+        raise ConfigError(
+            f"the device {wanted!r} is not available", detail=error, advice="JARVIS_DEVICE names another"
+        ) from error
     return device
 
 
@@ -127,7 +129,8 @@ def pick_dtype(wanted: str, device: Any) -> Any:
         return torch.bfloat16 if fast else torch.float32
     dtype = getattr(torch, wanted, None)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ConfigError(f"{wanted!r} (JARVIS_DTYPE) is not a dtype; use auto, float32, bfloat16 or float16")
+        helps = "set JARVIS_DTYPE to auto, float32, bfloat16 or float16"
+        raise ConfigError(f"{wanted!r} is not a dtype", advice=helps)
     return dtype
 
 

@@ -32,6 +32,7 @@ from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.core.errors import ExpertError, UnsupportedError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -333,9 +334,8 @@ def fitting_size(image: Image, loaded: LoadedPipeline, call: Call) -> tuple[int,
         scale = min(1.0, math.sqrt(_trained_pixels(loaded.pipe) / (image.width * image.height)))
         width, height = (max(block, round(side * scale / block) * block) for side in image.size)
     if (width, height) != image.size:
-        call.notes.append(
-            f"the size was changed from {image.width} × {image.height} to {width} × {height} pixels"
-        )
+        changed = "the size was changed from {width} × {height} to {wide} × {high} pixels"
+        call.notes.append(Note(changed, width=image.width, height=image.height, wide=width, high=height))
     return width, height
 
 
@@ -464,12 +464,14 @@ def call_pipeline(loaded: LoadedPipeline, call: Call, *, pipe: Any = None, **inp
             output = pipe(**given)
     except NameError as error:  # pipelines skip the import of an optional package and then use its name
         raise UnsupportedError(
-            f"{loaded.id} needs the package {error.name}, which is not installed: pip install {error.name}"
+            f"{loaded.id} needs the package {error.name}, which is not installed",
+            advice=f"pip install {error.name}",
         ) from error
     if any(getattr(output, "nsfw_content_detected", None) or ()):
         raise ExpertError(
             f"the safety checker of {loaded.id} flagged the image as unsafe; "
-            "word the request differently, or use another seed (JARVIS_SEED)"
+            "word the request differently, or use another seed",
+            advice="JARVIS_SEED is the seed",
         )
     return output
 

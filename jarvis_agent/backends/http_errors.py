@@ -39,10 +39,10 @@ def expert_error(error: Exception, provider: str) -> ExpertError:
         return status_error(response, provider, _message(response, error))
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-    message = brief_text(str(error)) or type(error).__name__
+    words = brief_text(str(error)) or type(error).__name__
     if isinstance(error, httpx.HTTPError | OSError):
-        return TransientError(f"{provider} cannot be reached: {message}")
-    return UnsupportedError(f"{provider}: {message}")
+        return TransientError(f"{provider} cannot be reached", detail=words)
+    return UnsupportedError(f"{provider} failed", detail=words)
 
 
 def status_error(response: Any, server: str, message: str) -> ExpertError:
@@ -80,11 +80,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def combine_errors(model: str, failed: Sequence[ExpertError]) -> ExpertError:
     """One error for all providers of a model: transient if any of them is."""
-    message = f"{model}: " + "; ".join(str(error) for error in failed)
+    parts: dict[str, Any] = {"model": model, "reasons": [error.note for error in failed]}
     transient = [error for error in failed if isinstance(error, TransientError)]
     if not transient:
-        return UnsupportedError(message)
+        return UnsupportedError("{model}: {reasons}", **parts)
     waits = [error.retry_after for error in transient if isinstance(error, RateLimitedError)]
     if len(waits) < len(transient):
-        return TransientError(message)
-    return RateLimitedError(message, min((wait for wait in waits if wait is not None), default=None))
+        return TransientError("{model}: {reasons}", **parts)
+    wait = min((wait for wait in waits if wait is not None), default=None)
+    return RateLimitedError("{model}: {reasons}", wait, **parts)

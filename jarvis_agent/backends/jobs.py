@@ -216,12 +216,13 @@ def as_expert_error(error: BaseException, call: Call) -> JarvisError:
     """The error of a library as one of ours."""
     if isinstance(error, JarvisError):
         return error
-    wrapped = ExpertError(describe_error(error))
+    wrapped: ExpertError = ExpertError(describe_error(error))
     if is_out_of_memory(error):
         traceback.clear_frames(error.__traceback__)  # they hold the tensors that filled the memory
         wrapped = OutOfMemoryError(
             f"{call.candidate.id} does not fit into memory for {call.spec.name}, even with every idle model "
-            "unloaded; use a smaller model, or another device (JARVIS_DEVICE)"
+            "unloaded; use a smaller model",
+            advice="JARVIS_DEVICE names another device",
         )
     wrapped.__cause__ = error
     return wrapped

@@ -144,7 +144,7 @@ class FileBackend(LocalBackend):
         if reason := self.mismatch(spec, candidate):
             return reason
         if missing := self.lacking(candidate):
-            return str(missing)
+            return missing.note
         return refusal(candidate, self.settings)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
@@ -163,13 +163,16 @@ class FileBackend(LocalBackend):
         except Exception as error:
             if is_out_of_memory(error):  # the pool handles it
                 raise
-            raise UnsupportedError(_describe(spec, candidate, error)) from error
+            raise _explain(spec, candidate, error) from error
 
 
-def _describe(spec: TaskSpec, candidate: Candidate, error: Exception) -> str:
+def _explain(spec: TaskSpec, candidate: Candidate, error: Exception) -> UnsupportedError:
     reason = str(error)
     if "torchvision" in reason.lower():  # libraries word this in many ways, deep inside long messages
-        return f"{candidate.id} needs torchvision, which is not installed: pip install torchvision"
+        return UnsupportedError(
+            f"{candidate.id} needs torchvision, which is not installed", advice="pip install torchvision"
+        )
+    what = f"cannot be loaded for {spec.name}"
     if isinstance(error, ImportError):
-        return f"{candidate.id} needs a package that is not installed: {brief_text(reason)}"
-    return f"{candidate.id} cannot be loaded for {spec.name}: {brief_text(reason)}"
+        what = "needs a package that is not installed"
+    return UnsupportedError(f"{candidate.id} {what}", detail=brief_text(reason))

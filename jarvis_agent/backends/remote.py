@@ -43,6 +43,7 @@ from jarvis_agent.core.errors import (
     UnsupportedError,
     describe_error,
 )
+from jarvis_agent.core.notes import read_notes
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import map_texts
@@ -82,9 +83,11 @@ class AbsentError(TransientError):
 
     def __init__(self, address: str, error: Exception) -> None:
         port = httpx.URL(address).port
+        option = f" --port {port}" if port else ""
         super().__init__(
-            f"the expert server {address} cannot be reached ({describe_error(error)}): start it with "
-            f"`jarvis experts{f' --port {port}' if port else ''}`, or unset JARVIS_EXPERTS"
+            f"the expert server {address} cannot be reached",
+            detail=error,
+            advice=f"start it with `jarvis experts{option}`, or unset JARVIS_EXPERTS",
         )
 
 
@@ -132,7 +135,7 @@ class ExpertServer:
             raise AbsentError(self.address, error) from error
         except httpx.HTTPError as error:
             what = f"the expert server {self.address} was lost, or silent for {seconds:g} s"
-            raise TransientError(f"{what}: {describe_error(error)}") from error
+            raise TransientError(what, detail=describe_error(error)) from error
         node = response.headers.get(NODE)
         call.trace["endpoint"] = f"{self.address} ({node})" if node else self.address
         if not response.is_success:
@@ -175,7 +178,7 @@ class ExpertServer:
         what = f"the expert server {self.address} answers {status}: {detail}"
         if status >= 500:
             return TransientError(what)
-        return ConfigError(f"{what}; {_ADVICE.get(status, 'check JARVIS_EXPERTS')}")
+        return ConfigError(what, advice=_ADVICE.get(status, "check JARVIS_EXPERTS"))
 
 
 class RemoteBackend:
@@ -272,10 +275,9 @@ def read_result(reply: bytes, call: Call) -> Result:
             {**row, "path": row["path"] if row["path"] in places else None} for row in answer["resources"]
         ]
         placed = map_texts({**answer, "resources": rows}, lambda text: places.get(text, text))
-        call.notes.extend(map(str, placed["notes"]))
+        call.notes.extend(read_notes(placed["notes"]))
         return Result(placed["output"], [Resource(**row) for row in placed["resources"]])
     except (LookupError, TypeError, AttributeError, ValueError, InputError) as error:
-        why = describe_error(error)
-        raise UnsupportedError(f"the answer for {call.candidate.id} is no result: {why}") from error
+        raise UnsupportedError(f"the answer for {call.candidate.id} is no result", detail=error) from error
     finally:
         call.cleanup()

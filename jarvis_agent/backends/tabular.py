@@ -28,6 +28,7 @@ from jarvis_agent.backends.jobs import closed_error, is_cancelled
 from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
@@ -54,7 +55,7 @@ class TableModel:
             predictions = self.estimator.predict(rows)
             chances = self.estimator.predict_proba(rows) if weighs else None
         except ValueError as error:
-            raise UnsupportedError(f"{self.id} cannot take this table: {error}") from error
+            raise UnsupportedError(f"{self.id} cannot take this table", detail=error) from error
         return {
             "predictions": predictions.tolist(),
             "probabilities": None if chances is None else chances.tolist(),
@@ -138,7 +139,8 @@ def _load_estimator(candidate: Candidate, file: Path, settings: Settings) -> Any
     if untrusted and not settings.trust_remote_code:
         raise UnsupportedError(
             f"{candidate.id} holds objects of types that could do harm when they are loaded or used: "
-            f"{_listed(untrusted)}; if you trust it, allow it with JARVIS_TRUST_REMOTE_CODE=1"
+            f"{_listed(untrusted)}",
+            advice="if you trust it, allow it with JARVIS_TRUST_REMOTE_CODE=1",
         )
     return load(file, trusted=untrusted)
 
@@ -262,7 +264,7 @@ def series_of(table: Table, notes: list[str]) -> dict[str, list[Any]]:
     """
     time, order = _find_order(table)
     if order != sorted(order):
-        notes.append(f"the rows were ordered by the dates in the column {time}")
+        notes.append(Note("the rows were ordered by the dates in the column {name}", name=time))
     others = {
         name: cells for name, cells in table.columns.items() if name != time and not _TIME.fullmatch(name)
     }
@@ -273,11 +275,11 @@ def series_of(table: Table, notes: list[str]) -> dict[str, list[Any]]:
     changing = {name: cells for name, cells in numeric.items() if len(set(cells)) > 1} or numeric
     for name, cells in others.items():
         if name in numeric.keys() - changing.keys():
-            notes.append(f"the column {name} was not forecast: its numbers are all equal")
+            equal = "the column {name} was not forecast: its numbers are all equal"
+            notes.append(Note(equal, name=name))
         elif name not in numeric and all(re.search(r"\d", str(cell or 0)) for cell in cells):
-            notes.append(
-                f"the column {name} was not forecast: it holds text, such as {brief_text(str(cells[0]), 40)}"
-            )
+            text = "the column {name} was not forecast: it holds text, such as {text}"
+            notes.append(Note(text, name=name, text=brief_text(str(cells[0]), 40)))
     return {name: [cells[row] for row in order] for name, cells in changing.items()}
 
 

@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 from langchain_core.messages import BaseMessage
 
 from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.notes import limit_of
 
 _FIELDS = {
     **dict.fromkeys(("url", "image_url", "audio_url", "video_url", "file_url", "uri", "file_uri"), "url"),
@@ -71,7 +72,8 @@ def read_file_data(data: str, mime: str, limit: int) -> tuple[str, bytes]:
     Raises:
         InputError: it is malformed, or has more than `limit` bytes.
     """
-    too_large = InputError(f"an attached file has more than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
+    helps = limit_of("JARVIS_MAX_FILE_BYTES")
+    too_large = InputError(f"an attached file has more than {limit:,} bytes", advice=helps)
     # The length is checked before decoding: base64 has 4 letters for 3 bytes, and %20 stands for one.
     if len(data) > limit * (3 if "%" in data else 3 / 2) + 256:
         raise too_large

@@ -8,6 +8,8 @@ from __future__ import annotations
 import codecs
 import re
 
+from jarvis_agent.core.notes import Note
+
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -44,7 +46,7 @@ def find_encoding(content: bytes) -> tuple[str, list[str]]:
         return certain, []
     damaged = 0 if b"\0" in content else (text := content.decode("utf-8", "replace")).count("\ufffd")
     if damaged and 20 * damaged < len(text) - len(text.encode("ascii", "ignore")):
-        return "utf-8", [f"damaged characters were replaced: {damaged}"]
+        return "utf-8", [Note("damaged characters were replaced: {count}", count=damaged)]
     return _guess(content[:_SAMPLE])
 
 
@@ -79,7 +81,7 @@ def _guess(sample: bytes) -> tuple[str, list[str]]:
         raise UnicodeDecodeError("text", sample[:16], 0, 1, "no known encoding fits")
     is_windows = best.encoding.startswith(("cp125", "cp874"))
     label = f"Windows-{best.encoding[2:]}" if is_windows else best.encoding.upper().replace("_", "-")
-    return best.encoding, [f"the encoding {label} was assumed"]
+    return best.encoding, [Note("the encoding {name} was assumed", name=label)]
 
 
 def _is_plausible(text: str, is_wide: bool) -> bool:

@@ -21,33 +21,79 @@
         ├── BadInputError                 the input is at fault; no other candidate is tried
         └── AllCandidatesFailedError      every candidate for the task failed
 
-Messages state what was tried and what to do now. Only `ConfigError` and `InputError` leave
+Each has a `message`, what was tried, and an `advice`, what to do now; its text has both. A server shows the
+message alone, without the words of libraries in it. Only `ConfigError` and `InputError` leave
 `JarvisAgent.invoke`; the others are recorded in the run. ERROR_POLICIES states what follows each of them.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.text import brief_text, replace_surrogates
 
 
 class JarvisError(Exception):
-    """Base of every error of this package. Its message, `repr` and `args` hold no secrets."""
+    """Base of every error of this package. Its message, `repr` and `args` hold no secrets.
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*(redact(arg) if isinstance(arg, str) else arg for arg in args))
+    Attributes:
+        note: the message with its parts, its detail and its advice.
+        kind: the name of the class, for programs.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        /,
+        *,
+        detail: str | BaseException = "",
+        advice: str | Iterable[str] = (),
+        **values: Any,
+    ) -> None:
+        """`message` is the template of a Note if there are values for it.
+
+        Args:
+            message: what was tried, in English; or a whole Note.
+            detail: the error of a library, or its words, which may name paths.
+            advice: what the owner of this machine can do, such as a setting or a command.
+            values: those of the names in braces in the message.
+        """
+        if isinstance(message, Note):
+            self.note = message
+        else:
+            if isinstance(detail, BaseException):
+                message, detail = f"{message}{_reason(detail)}", words_of(detail)
+            values = {name: redact(part) if type(part) is str else part for name, part in values.items()}
+            self.note = Note(redact(message), detail=redact(detail), advice=advice, **values)
+        super().__init__(str(self.note))
 
     def __str__(self) -> str:
         return redact(super().__str__())
+
+    @property
+    def message(self) -> str:
+        """What was tried, without the advice."""
+        return self.note.message
+
+    @property
+    def advice(self) -> str:
+        """What the owner of this machine can do."""
+        return "; ".join(self.note.advice)
+
+    @property
+    def kind(self) -> str:
+        """The name of the class."""
+        return type(self).__name__
 
 
 class ConfigError(JarvisError):
@@ -59,7 +105,8 @@ class MissingExtraError(ConfigError):
 
     def __init__(self, what: str, extra: str) -> None:
         """`what` needs the optional dependencies named `extra` (one of pyproject's extras)."""
-        super().__init__(f'{what} needs the extra "{extra}": {install_command(extra)}')
+        helps = install_command(extra)
+        super().__init__('{what} needs the extra "{extra}"', what=what, extra=extra, advice=helps)
         self.extra = extra
 
 
@@ -100,8 +147,8 @@ class BudgetError(LLMError):
 class NoCandidateError(JarvisError):
     """No expert can do the task; `rejected` gives the reasons by model id."""
 
-    def __init__(self, message: str, rejected: dict[str, str] | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, rejected: dict[str, str] | None = None, **parts: Any) -> None:
+        super().__init__(message, **parts)
         self.rejected = rejected or {}
 
 
@@ -120,8 +167,8 @@ class TransientError(ExpertError):
 class RateLimitedError(TransientError):
     """The provider asks to wait `retry_after` seconds (None: it gave no time)."""
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, retry_after: float | None = None, **parts: Any) -> None:
+        super().__init__(message, **parts)
         self.retry_after = retry_after
 
 
@@ -188,15 +235,32 @@ def policy_for(error: JarvisError | type[JarvisError]) -> ErrorPolicy:
     return next(ERROR_POLICIES[parent] for parent in kind.__mro__ if parent in ERROR_POLICIES)
 
 
-def describe_error(error: BaseException) -> str:
-    """The message of an error; for an error that is not ours, with the name of its class."""
+def describe_error(error: BaseException) -> Note:
+    """The note of an error; that of a library's error is the name of its class, with its words as detail."""
     if isinstance(error, JarvisError):
-        return str(error)
-    name = type(error).__name__
+        return error.note
+    return Note(f"{type(error).__name__}{_reason(error)}", detail=words_of(error))
+
+
+def _reason(error: BaseException) -> str:
+    """What the number of an error of the system means, in the system's words, which name no file."""
+    number = error.errno if isinstance(error, OSError) else None
+    return f": {os.strerror(number)}" if number else ""
+
+
+def public_message(error: BaseException) -> str:
+    """What a client of a server may know of an error: our message, or the class of a library's error."""
+    return describe_error(error).public
+
+
+def words_of(error: BaseException) -> str:
+    """The text of an error, without secrets. Pydantic's own links to its manual."""
+    if isinstance(error, OSError) and error.errno:  # what it means is said without them
+        return redact(str(error.filename or ""))
     if isinstance(error, ValidationError):
-        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
-        return redact(f"{name}: {'; '.join(faults)}")  # pydantic's own text links to its manual
-    return f"{name}: {redact(str(error))}" if str(error) else name
+        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        return redact("; ".join(faults))
+    return redact(str(error))
 
 
 def redacted_cause(error: BaseException) -> JarvisError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, describe_error
+from jarvis_agent.core.notes import Note
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -60,7 +61,7 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
     """
     from PIL import Image, UnidentifiedImageError
 
-    name = str(file) if isinstance(file, Path) else name
+    name = file.name if isinstance(file, Path) else name
     Image.init()
     unread = _UNREAD if name.lower().endswith(".tga") else _UNREAD | {"TGA"}  # it has no signature
     formats = [one for one in Image.OPEN if one not in unread]
@@ -82,14 +83,16 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
     except FileNotFoundError as error:
         raise BadInputError(f"{name} does not exist any more") from error
     except Image.DecompressionBombError as error:
-        raise BadInputError(f"{name} is too large an image: {error}") from error
+        raise BadInputError(f"{name} is too large an image", detail=error) from error
     except BadInputError:
         raise
     except Exception as error:  # Pillow raises errors of any type for damaged files.
         reason = describe_error(error)
         if heic and "HEIF" not in formats:
-            reason = str(MissingExtraError("a HEIC picture", "heic"))
-        raise BadInputError(f"{name} cannot be read as an image: {reason}") from error
+            reason = MissingExtraError("a HEIC picture", "heic").note
+        raise BadInputError(
+            "{file} cannot be read as an image: {reason}", file=name, reason=reason
+        ) from error
 
 
 def _by_ffmpeg(file: Path | BinaryIO) -> Any:
@@ -135,7 +138,7 @@ def open_image(path: Path, frame: int | None = None) -> tuple[Image, list[str]]:
     with identified(path) as image:
         count, notes = count_frames(image), list[str]()
         if count > 1 and frame is None:
-            notes.append(f"the first of {count} frames or pages was used")
+            notes.append(Note("the first of {count} frames or pages was used", count=count))
         if frame:
             image.seek(frame)
             if image.width * image.height > (Image.MAX_IMAGE_PIXELS or 0):  # Pillow checks the first one only
@@ -162,7 +165,7 @@ def _to_eight_bits(image: Image, notes: list[str]) -> Image:
     elif low >= 0 and (2 if image.mode == "F" else 0) <= high <= 255:
         low, high = 0, 255
     else:
-        notes.append(f"the brightness was stretched from {low:g}–{high:g}")
+        notes.append(Note("the brightness was stretched from {low:g}–{high:g}", low=low, high=high))
     scale = 255 / ((high - low) or 1)
     return deep.point(lambda value: value * scale - low * scale).convert("L")
 

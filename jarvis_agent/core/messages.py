@@ -2,22 +2,18 @@
 
 words = phrases("描述 a.jpg")
 words.failed                                                    # "失败"
-words.translated("no task uses “b.jpg”")                        # "没有任务用到“b.jpg”"
+words.translated(Note("no task uses {file}", file="“b.jpg”"))   # "没有任务用到“b.jpg”"
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
+from jarvis_agent.core.notes import write
 from jarvis_agent.core.text import detect_script
-
-_SLOT = re.compile(r"\\{(\w+)\\}")
-_ONE_WORD = ("model", "task", "number")
 
 _ANSWER = "The answer is: {text}"
 _FOUND = "{inside} I found {text}."
@@ -167,28 +163,7 @@ class Phrases:
 
     def translated(self, text: str) -> str:
         """A note, reason or advice in this language; words of a library or of the user stay as they are."""
-        for pattern, sentence in _patterns(tuple(self.sentences.items())):
-            if found := pattern.fullmatch(text):
-                values = {name: self.translated(value) for name, value in found.groupdict().items()}
-                return sentence.format_map(values)
-        first, separator, rest = _parts(text)
-        return f"{self.translated(first)}{separator}{self.translated(rest)}" if separator else text
-
-
-def _parts(text: str) -> tuple[str, str, str]:
-    """A text around its first semicolon, else colon."""
-    return text.partition("; ") if "; " in text else text.partition(": ")
-
-
-@lru_cache
-def _patterns(sentences: tuple[tuple[str, str], ...]) -> list[tuple[re.Pattern[str], str]]:
-    """Patterns of the English sentences, with their translations."""
-
-    def slot(name: re.Match[str]) -> str:
-        character = r"\S" if name[1] in _ONE_WORD else "."
-        return f"(?P<{name[1]}>{character}+?)"
-
-    return [(re.compile(_SLOT.sub(slot, re.escape(one)), re.DOTALL), other) for one, other in sentences]
+        return write(text, self.sentences)
 
 
 ENGLISH = Phrases()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter, model_validator
 
 from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.notes import AnyNote
 from jarvis_agent.core.tasks.spec import Modality, split_kind
 from jarvis_agent.core.text import replace_surrogates_in
 
@@ -90,7 +91,12 @@ class Resource(Frozen):
     text: str | None = None
     data: Any = None
     name: str = ""
-    error: str = Field("", exclude_if=lambda value: not value)
+    error: AnyNote = Field("", exclude_if=lambda value: not value)
+
+    @property
+    def file_name(self) -> str:
+        """What errors call its file: the name that the user knows, else that on the disk."""
+        return self.name or (self.path.name if self.path else "")
 
     def to_pil(self) -> Image:
         """The image, upright, with 8 bits: in RGBA if parts of it are transparent, else in RGB.
@@ -184,14 +190,14 @@ class Selection(Frozen):
     """
 
     model: str
-    reason: str
+    reason: AnyNote
     chosen_by: ChosenBy = "rank"
-    placement: str = ""
+    placement: AnyNote = ""
     candidates: list[Candidate] = Field(default_factory=list)
     factors: dict[str, dict[str, float]] = Field(default_factory=dict)
-    rejected: dict[str, str] = Field(default_factory=dict)
+    rejected: dict[str, AnyNote] = Field(default_factory=dict)
     task: str = ""
-    note: str = ""
+    note: AnyNote = ""
 
 
 class Attempt(Frozen):
@@ -208,7 +214,7 @@ class Attempt(Frozen):
     seed: int | None = None
     started: float
     ended: float
-    error: str | None = None
+    error: AnyNote | None = None
 
     @property
     def ok(self) -> bool:
@@ -240,9 +246,9 @@ class TaskResult(Frozen):
     attempts: list[Attempt] = Field(default_factory=list)
     resources: list[Resource] = Field(default_factory=list)
     output: Any = None
-    error: str | None = None
+    error: AnyNote | None = None
     failure: str | None = None
-    notes: list[str] = Field(default_factory=list)
+    notes: list[AnyNote] = Field(default_factory=list)
     started: float = 0.0
     ended: float = 0.0
 

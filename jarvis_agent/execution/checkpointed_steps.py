@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter
 
 from jarvis_agent.core.errors import DeadlineError
+from jarvis_agent.core.notes import STORED
 from jarvis_agent.core.types import Task, TaskResult, Usage
 from jarvis_agent.llm.usage import UsageMeter
 
@@ -75,7 +76,7 @@ class CheckpointedSteps:
                 self.meter.add(stage, usage)
             return adapter.validate_python(done["value"])
         with self.meter.measure() as part:
-            value = adapter.dump_python(await work(), mode="json")
+            value = adapter.dump_python(await work(), mode="json", context=STORED)
         done = {"step": name, "value": value, "usage": _USAGES.dump_python(part.usage, mode="json")}
         try:
             async with asyncio.timeout(COMMIT_TIMEOUT_S) as limit:

@@ -30,6 +30,7 @@ from jarvis_agent.core.errors import (
     describe_error,
     log_error,
 )
+from jarvis_agent.core.notes import Note, limit_of, task_title
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -168,7 +169,7 @@ class Executor:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._cancel("the run was stopped")
+        await self._cancel(Note("the run was stopped"))
 
     def add(self, task: Task, selection: Selection | None = None, *, answer: str | None = None) -> None:
         """Start a task: its model is selected at once, and it runs when its dependencies have ended.
@@ -207,7 +208,9 @@ class Executor:
             done, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_EXCEPTION)
             await asyncio.gather(*done)  # an error of the checkpointer ends the run
         seconds, setting = self._settings.run_limit
-        await self._cancel(f"the run's time was over ({seconds:g} s, {setting})")
+        await self._cancel(
+            Note("the run's time was over ({time:g} s)", time=seconds, advice=limit_of(setting))
+        )
         ids = dict.fromkeys(i for task in tasks for i in self._runs(task.id))
         return [self._ended[i].result() for i in ids]
 
@@ -239,10 +242,9 @@ class Executor:
         try:
             needed = await self._dependencies(state)
             if failed := _all_failed(needed):
-                verb = "failed" if failed.status == "failed" else "was skipped"
-                return state.result(
-                    "skipped", f"it needs task {failed.task.id} ({failed.task.task}), which {verb}"
-                )
+                has_failed = failed.status == "failed"
+                why = "it needs {task}, which failed" if has_failed else "it needs {task}, which was skipped"
+                return state.result("skipped", Note(why, task=task_title(failed.task.id, failed.task.task)))
             await selecting
             self._start_runs(state, needed)
             async with self._slots:
@@ -251,7 +253,7 @@ class Executor:
                 result: TaskResult = await self._limited(self._call(state, needed), state.task.task)
                 return state.finalise(result)
         except JarvisError as error:
-            return state.result("failed", str(error), type(error).__name__)
+            return state.result("failed", error.note, error.kind)
         except Exception as error:
             # An error of one tool must not stop the other tasks.
             log_error(logger, f"task {state.task.id} ({state.task.task}) failed", error)
@@ -312,13 +314,17 @@ class Executor:
         for i, results in needed.items():
             if failed := sum(result.status != "ok" for result in results):
                 name = results[0].task.task
-                state.notes.append(f"{failed} of the {len(results)} runs of task {i} ({name}) failed")
+                runs = "{failed} of the {all} runs of {task} failed"
+                title = task_title(i, name)
+                state.notes.append(Note(runs, failed=failed, all=len(results), task=title))
         tasks, is_cut = runs_of(task, self._runner(task).spec, needed)
         if not tasks:
             raise InputError(f"no results of {' and '.join(f'task {i}' for i in needed)} belong together")
         state.task, *others = tasks
         if is_cut:
-            state.notes.append(f"there are more than {MAX_FAN_OUT} results; only the first were used")
+            state.notes.append(
+                Note("there are more than {number} results; only the first were used", number=MAX_FAN_OUT)
+            )
         # The same in a resumed run.
         ids = (i for i in count(1000 * (task.id + 1) + 1) if i not in self._states)
         for other in others:
@@ -328,8 +334,9 @@ class Executor:
         if others:
             changed = [value for name, value in task.args.items() if value != state.task.args[name]]
             sources = " and ".join(f"task {i}" for i in refs_in(changed))
-            times = f"{len(others) + 1} times, once for each result of {sources}"
-            self.notes.append(f"task {task.id} ({task.task}) was run {times}")
+            title = task_title(task.id, task.task)
+            often = "{task} was run {times} times, once for each result of {sources}"
+            self.notes.append(Note(often, task=title, times=len(others) + 1, sources=sources))
 
     async def _call(self, state: _TaskState, needed: Mapping[int, Sequence[TaskResult]]) -> TaskResult:
         task = state.task
@@ -371,8 +378,12 @@ class Executor:
         try:
             return await run_with_timeout(seconds, work, name)
         except StageTimeoutError as error:
-            limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
-            raise DeadlineError(f"{name} did not finish within {limit}") from error
+            raise DeadlineError(
+                "{task} did not finish within {time:g} s",
+                task=name,
+                time=seconds,
+                advice=limit_of("JARVIS_TASK_TIMEOUT"),
+            ) from error
 
     def _runner(self, task: Task) -> TaskRunner:
         runner = self._runners.get(task.task)

@@ -48,6 +48,7 @@ from jarvis_agent.core.errors import (
     log_error,
     policy_for,
 )
+from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -62,7 +63,7 @@ from jarvis_agent.selection.store import Outcome, open_store
 logger = logging.getLogger(__name__)
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
-_FREE_DISK = "; free space on that disk, or move the results (JARVIS_OUTPUT_DIR) or the models (HF_HOME)"
+_FREE_DISK = "free space on that disk, or move the results (JARVIS_OUTPUT_DIR) or the models (HF_HOME)"
 
 _TIME_SHARE, _LAST_TIME_SHARE = 2 / 3, 0.9
 """Share of a task's remaining time for a candidate, and for the last one."""
@@ -148,7 +149,7 @@ class FallbackChain:
         try:
             outcome = {"status": "ok", **await self._try_candidates()}
         except JarvisError as error:
-            outcome = {"status": "failed", "error": str(error), "failure": type(error).__name__}
+            outcome = {"status": "failed", "error": error.note, "failure": error.kind}
         finally:
             store = open_store()
             if store.path is not None and self._outcomes:
@@ -187,7 +188,8 @@ class FallbackChain:
                     remaining.sort(key=lambda model: (model.id in failed, -fit.get(model.id, 0)))
             else:
                 if failures and self.selection.chosen_by == "own":
-                    call.notes.insert(0, f"{candidate.id} did this, since {failures[0][0].id} failed")
+                    note = "{model} did this, since {other} failed"
+                    call.notes.insert(0, Note(note, model=candidate.id, other=failures[0][0].id))
                 return {"output": output, "resources": resources, "notes": call.notes}
         raise _all_failed(self.spec, failures)
 
@@ -247,7 +249,7 @@ class FallbackChain:
             async with circuit_breaker.shared.call((backend_name, model.id)):
                 result = await self._run_in_time(call, seconds)
         except JarvisError as failure:
-            error, error_class = str(failure), type(failure).__name__
+            error, error_class = failure.note, failure.kind
             raise
         else:
             error = None
@@ -279,8 +281,12 @@ class FallbackChain:
         try:
             return await run_with_timeout(seconds, self._run_backend(call), model)
         except StageTimeoutError as timeout:
-            limit = f"{seconds:.3g} s (see JARVIS_TASK_TIMEOUT)"
-            raise AttemptTimeoutError(f"{model} did not finish within {limit}") from timeout
+            raise AttemptTimeoutError(
+                "{task} did not finish within {time:g} s",
+                task=model,
+                time=float(f"{seconds:.3g}"),
+                advice=limit_of("JARVIS_TASK_TIMEOUT"),
+            ) from timeout
         except TimeoutError as failure:
             raise TransientError(describe_error(failure)) from failure
         except JarvisError:
@@ -288,8 +294,9 @@ class FallbackChain:
         except Exception as failure:
             # An error of a model's library is this candidate's failure, not the run's.
             log_error(logger, f"{model} failed at {self.spec.name}", failure)
-            hint = _FREE_DISK if isinstance(failure, OSError) and failure.errno in _DISK_FULL else ""
-            raise ExpertError(describe_error(failure) + hint) from failure
+            is_full = isinstance(failure, OSError) and failure.errno in _DISK_FULL
+            name, helps = type(failure).__name__, _FREE_DISK if is_full else ()
+            raise ExpertError(name, detail=failure, advice=helps) from failure
 
     async def _run_backend(self, call: Call) -> tuple[Any, list[Resource]]:
         """The backend's adapted output. After a timeout this may continue; its files are then deleted."""
@@ -329,16 +336,18 @@ def _pause(state: RetryCallState) -> float:
 def _all_failed(spec: TaskSpec, failures: Sequence[tuple[Candidate, JarvisError]]) -> JarvisError:
     """The error of a chain in which every candidate failed: a BudgetError if the budget refused one."""
     if not failures:
-        return NoCandidateError(f"no model is left for {spec.name}")
+        return NoCandidateError("no model is left for {task}", task=spec.name)
     is_over_budget = any(isinstance(error, BudgetError) for _, error in failures)
     error_class = BudgetError if is_over_budget else AllCandidatesFailedError
     ids = [candidate.id for candidate, _ in failures]
     if len(failures) == 1:
-        return error_class(f"{ids[0]} failed: {failures[0][1]}")
-    reasons: dict[str, list[str]] = {}
+        return error_class("{model} failed: {reason}", model=ids[0], reason=failures[0][1].note)
+    reasons: dict[Note, list[str]] = {}
     for model, error in failures:
         # A model with two backends is listed with their names.
         name = f"{model.id} by {model.backend}" if ids.count(model.id) > 1 else model.id
-        reasons.setdefault(str(error), []).append(name)
-    details = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
-    return error_class(f"all {len(failures)} candidates failed: {details}")
+        reasons.setdefault(error.note, []).append(name)
+    details = [
+        Note("{model}: {reason}", model=", ".join(names), reason=reason) for reason, names in reasons.items()
+    ]
+    return error_class("all {number} candidates failed: {reasons}", number=len(failures), reasons=details)

@@ -15,6 +15,7 @@ from typing import Any
 
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.notes import task_title
 from jarvis_agent.core.references import ref, refs_in, split_refs
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -199,7 +200,8 @@ class _Binder:
             return resource.data
         if self.kind == "text":
             if not (text := await self.store.text_of(resource, notes=self.notes)):
-                raise InputError(f"task {task_id} ({result.task.task}) found no text, which is needed here")
+                title = task_title(task_id, result.task.task)
+                raise InputError("{task} found no text, which is needed here", task=title)
             return text
         return str(resource.path) if resource.path is not None else resource.as_text()
 
@@ -209,7 +211,7 @@ class _Binder:
         if place > len(found) or not found:
             kinds = ", ".join(r.kind for r in result.resources) or "nothing"
             wanted = f"{self.kind} number {place}" if found else self.kind
-            raise InputError(
-                f"task {result.task.id} ({result.task.task}) produced {kinds}; its {wanted} is needed here"
-            )
+            title = task_title(result.task.id, result.task.task)
+            made = "{task} produced {made}; its {kind} is needed here"
+            raise InputError(made, task=title, made=kinds, kind=wanted)
         return found[max(0, place - 1)]

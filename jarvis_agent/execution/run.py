@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage
 from pydantic import Field
 
 from jarvis_agent.core.context import MADE
+from jarvis_agent.core.notes import AnyNote
 from jarvis_agent.core.references import ref, split_refs
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import map_texts
@@ -193,7 +194,7 @@ class Event(Frozen):
     selection: Selection | None = None
     result: TaskResult | None = None
     plan: Plan | None = None
-    text: str = ""
+    text: AnyNote = ""
     run: Run | None = None
 
 

@@ -37,6 +37,7 @@ from pydantic import SecretStr
 
 from jarvis_agent.core.environment import check_proxies, direct_clients, key_of, uses_proxies
 from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.llm.budget import LOCAL_WINDOW
 
@@ -407,14 +408,14 @@ def gguf_path(name: str, settings: Settings) -> Path:
     if isinstance(cached := try_to_load_from_cache(repo, file), str):
         return Path(cached)
     if settings.offline:
-        raise ConfigError(f"{name} is not on this machine, and JARVIS_OFFLINE forbids to download it")
+        raise ConfigError(f"{name} is not on this machine", advice="JARVIS_OFFLINE forbids to download it")
     try:
         size = get_hf_file_metadata(hf_hub_url(repo, file), token=settings.token, timeout=10).size or 0
         if size <= settings.max_download:
             return Path(hf_hub_download(repo, file, token=settings.token))
     except (httpx.HTTPError, OSError, ValueError) as error:
-        raise ConfigError(f"{name} cannot be downloaded from the Hub: {error}") from error
+        raise ConfigError(f"{name} cannot be downloaded from the Hub", detail=error) from error
     raise ConfigError(
-        f"{name} has {size / 1e9:.1f} GB, more than JARVIS_MAX_DOWNLOAD; "
-        f'"jarvis setup --model {name}" downloads it'
+        f"{name} has {size / 1e9:.1f} GB, more than may be downloaded",
+        advice=(limit_of("JARVIS_MAX_DOWNLOAD"), f'"jarvis setup --model {name}" downloads it'),
     )

@@ -152,7 +152,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                 return
             except UnavailableModelError as error:
                 if not begun:
-                    unavailable[self] = str(error)
+                    unavailable[self] = error.note
                 raise
             except LLMError as error:
                 is_length = _ABOUT_LENGTH.search(str(error)) is not None

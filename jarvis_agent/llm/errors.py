@@ -53,66 +53,66 @@ _INVALID_REQUEST = 400
 ADVICE = (
     Advice(
         "{llm} refused the key",
-        "Set {key} to a key that it accepts.",
+        "set {key} to a key that it accepts",
         ("ModelAuthenticationError", 401),
         lasts=True,
     ),
     Advice(
         "{llm} does not allow this",
-        "Check the permissions of {key}, and your plan with the provider.",
+        "check the permissions of {key}, and your plan with the provider",
         ("ModelPermissionDeniedError", 402, 403),
         lasts=True,
     ),
     Advice(
         "{llm} was not found there",
-        "Set JARVIS_MODEL to a model that the server lists under /models. "
-        'JARVIS_BASE_URL includes the path, such as "http://localhost:8000/v1".',
+        "set JARVIS_MODEL to a model that the server lists under /models; "
+        'JARVIS_BASE_URL includes the path, such as "http://localhost:8000/v1"',
         ("ModelNotFoundError", 404),
         lasts=True,
     ),
     Advice(
         "the request is too long for {llm}",
-        "Shorten the request, or use a model with a longer context.",
+        "shorten the request, or use a model with a longer context",
         ("ContextOverflowError", "exceed_context_size_error", 413),
     ),
     Advice(
         "{llm} has had too many requests",
-        "Wait a while, or check your quota with the provider.",
+        "wait a while, or check your quota with the provider",
         ("ModelRateLimitError", 429),
     ),
     Advice(
         "{llm} was silent for too long ({seconds:g} s)",
-        "Try again, or raise JARVIS_LLM_TIMEOUT.",
+        "try again, or raise JARVIS_LLM_TIMEOUT",
         ("ModelTimeoutError", "APITimeoutError", "TimeoutError", "TimeoutException", 408, 504),
     ),
     Advice(
         "{llm} does not take this request",
-        "Use another model.",
+        "use another model",
         ("ModelInvalidRequestError", 400, 422),
     ),
     Advice(
         "{llm} refused",
-        "Ask in another way, or use another model.",
+        "ask in another way, or use another model",
         ("ContentFilterFinishReasonError",),
     ),
     Advice(
         "{llm} sent a reply that cannot be read",
-        "Check that JARVIS_BASE_URL leads to an OpenAI-compatible server.",
+        "check that JARVIS_BASE_URL leads to an OpenAI-compatible server",
         ("UnicodeDecodeError", "JSONDecodeError", "APIResponseValidationError"),
     ),
     Advice(
         "{llm} could not be reached, or dropped the connection",
-        "Check the network; if you set JARVIS_BASE_URL, check that address and that the server runs.",
+        "check the network; if you set JARVIS_BASE_URL, check that address and that the server runs",
         ("ModelConnectionError", "APIConnectionError", "ConnectionError", "TransportError"),
         lasts=True,
     ),
     Advice(
         "{llm} failed on its side",
-        "Try again later, or use another model.",
+        "try again later, or use another model",
         ("ModelAPIError", *range(500, 600)),
     ),
 )
-_DEFAULT_ADVICE = Advice("{llm} failed", "Try again, or use another model.", ())
+_DEFAULT_ADVICE = Advice("{llm} failed", "try again, or use another model", ())
 
 _KEY_NAMES = {"api.openai.com": "OPENAI_API_KEY", "router.huggingface.co": "HF_TOKEN"}
 
@@ -124,10 +124,9 @@ def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
     advice = next((row for row in ADVICE if conditions.intersection(row.when)), _DEFAULT_ADVICE)
     words = {"llm": describe_model(model), "key": _key_name(model, settings), "seconds": settings.llm_timeout}
     detail = redact_keys(" ".join(str(error).split()), model, settings)[:_MAX_DETAIL_CHARS]
-    what = advice.what.format_map(words) + (f": {detail}" if detail else "")
     rejected = RejectedRequestError if _INVALID_REQUEST in advice.when else LLMError
     kind = UnavailableModelError if advice.lasts else rejected
-    return kind(f"{what.rstrip('.')}. {advice.do.format_map(words)}")
+    return kind(advice.what, detail=detail.rstrip("."), advice=advice.do.format_map(words), **words)
 
 
 def describe_model(model: Any) -> str:

@@ -21,6 +21,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
 from jarvis_agent.core.errors import BudgetError
+from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Budget
 from jarvis_agent.core.types import Usage
 from jarvis_agent.llm.budget import count_tokens
@@ -89,8 +90,10 @@ class UsageMeter(BaseCallbackHandler):
         ):
             if limit is not None and needed > limit and needed > used:
                 raise BudgetError(
-                    f"the run's budget is {what}={limit:,.10g} (JARVIS_BUDGET), and this call would make it "
-                    f"{needed:,.10g}"
+                    "the run's budget is {limit}, and this call would make it {number:,.10g}",
+                    limit=f"{what}={limit:,.10g}",
+                    number=needed,
+                    advice=limit_of("JARVIS_BUDGET"),
                 )
         return planned
 

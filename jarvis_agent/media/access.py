@@ -35,6 +35,7 @@ from jarvis_agent.core.file_mentions import (
     is_name,
 )
 from jarvis_agent.core.forks import cached_property
+from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
@@ -42,12 +43,12 @@ from jarvis_agent.media.detect import detect_media_type
 
 _REFUSED_IN_PLAN = (
     "the plan names {name!r}, which neither the request nor the settings allow; name it in the request, "
-    "pass it as a file, or add its directory to JARVIS_ALLOWED_DIRS"
+    "or pass it as a file"
 )
 _REFUSED_IN_REQUEST = "{name}: files of this machine are not read here; upload the file"
 _REFUSED_TO_TOOL = (
     "the tool may not read {name!r}; give an http(s) URL, a file that a tool produced, one passed as "
-    "`files=`, or one in the working directory or in JARVIS_ALLOWED_DIRS"
+    "`files=`, or one in the working directory"
 )
 _REFUSED_TO_CLIENT = (
     "the tool may not read {name!r}; give an http(s) URL, a data URI, an upload or an earlier result"
@@ -225,7 +226,8 @@ class AccessPolicy:
         is_listed = self._is_below_roots(path) and not (is_planned and "://" in name)
         if not (is_listed or (self._is_local and not is_planned)):
             refused = self._refused if is_planned else _REFUSED_IN_REQUEST
-            raise ForbiddenError(refused.format(name=self.shown(name)))
+            advice = Note("JARVIS_ALLOWED_DIRS names directories that may be read")
+            raise ForbiddenError(refused.format(name=self.shown(name)), advice=advice)
         try:
             resource = describe_file(path, name)
         except InputError as error:
@@ -234,10 +236,14 @@ class AccessPolicy:
             if not is_missing or (similar := self._list(path.parent).closest(path.name)) is None:
                 raise
             meant = Path(name).with_name(similar.name)
-            raise InputError(f"{name} does not exist; did you mean {meant}?") from error
+            raise InputError(
+                "{file} does not exist; did you mean {other}?", file=name, other=meant
+            ) from error
         size, limit = path.stat().st_size, self._settings.max_file_bytes
         if size > limit:
-            raise InputError(f"{name} has {size:,} bytes, more than {limit:,} (JARVIS_MAX_FILE_BYTES)")
+            raise InputError(
+                f"{name} has {size:,} bytes, more than {limit:,}", advice=limit_of("JARVIS_MAX_FILE_BYTES")
+            )
         return resource
 
     def find_planned(self, value: str) -> Resource | None:
@@ -306,7 +312,7 @@ def _expanded(name: str) -> Path:
 
 def describe_file(path: Path, name: str) -> Resource:
     """A file as a Resource with this name. Blocks. Raises InputError: it is unreadable, or of no kind."""
-    kind, mime = detect_media_type(path)
+    kind, mime = detect_media_type(path, name)
     # The file system resolves ".." behind a link, so the path is that of the file that was inspected.
     place = path.resolve() if ".." in path.parts else path.absolute()
     return Resource(kind=kind, path=place, mime=mime, name=name)
@@ -318,5 +324,5 @@ def name_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"{name} cannot be read: {why}; check its name") from error
+        why = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{name} cannot be read; check its name", detail=why) from error

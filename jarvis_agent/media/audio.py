@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.media.video import decoded, measure_packets, opened
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _KEPT_ENERGY = 0.55
 _UNRELATED = 0.3  # correlation of channels below which each is a signal of its own
 _LOUDEST = 4.0  # largest sample of a recording that is only too loud; in larger ones, full scale is not 1
 _OGG_PAGE = 65_307  # bytes of the largest
-_STRONGEST = "the strongest of {} channels was used"
+_STRONGEST = "the strongest of {count} channels was used"
 
 
 def read_audio(path: Path, rate: int) -> tuple[NDArray[np.float32], list[str]]:
@@ -43,7 +44,7 @@ def read_audio(path: Path, rate: int) -> tuple[NDArray[np.float32], list[str]]:
     """
     voices, notes = read_voices(path, rate)
     if len(voices) > 1:
-        notes.append(_STRONGEST.format(2))
+        notes.append(Note(_STRONGEST, count=2))
     return voices[0], notes
 
 
@@ -76,7 +77,7 @@ def _voices(samples: NDArray[np.float32], notes: list[str]) -> list[NDArray[np.f
     if is_heard and samples.shape[1] == 2 and likeness < _UNRELATED * energies.prod() ** 0.5:
         return [strongest, samples[:, second]]
     if is_heard:
-        notes.append(_STRONGEST.format(samples.shape[1]))
+        notes.append(Note(_STRONGEST, count=samples.shape[1]))
     return [strongest]
 
 
@@ -132,19 +133,22 @@ def _numbers(path: Path, samples: NDArray[np.float32], notes: list[str]) -> NDAr
     is_number = np.isfinite(samples)
     if not is_number.any():
         why = "its samples are not numbers" if len(samples) else "0 samples"
-        raise BadInputError(f"{path} holds no sound: {why}")
+        raise BadInputError(f"{path.name} holds no sound: {why}")
     if not is_number.all():
-        notes.append(f"{(~is_number).sum():,} samples are not numbers, and were taken as silence")
+        lost = int((~is_number).sum())
+        notes.append(Note("{count:,} samples are not numbers, and were taken as silence", count=lost))
         samples = np.where(is_number, samples, np.float32(0))
     if (peak := np.abs(samples).max()) > _LOUDEST:
-        notes.append(f"the samples reach {peak:.3g} instead of 1, and were scaled")
+        notes.append(Note("the samples reach {peak:.3g} instead of 1, and were scaled", peak=float(peak)))
         samples = samples / peak
     return samples
 
 
 def _check_samples(path: Path, count: int) -> None:
     if count > MAX_SAMPLES:
-        raise BadInputError(f"{path} claims {count:,} samples, more than {MAX_SAMPLES:,}; give a part of it")
+        raise BadInputError(
+            f"{path.name} claims {count:,} samples, more than {MAX_SAMPLES:,}; give a part of it"
+        )
 
 
 def _decode_by_av(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], int]:
@@ -168,9 +172,10 @@ def _decode_by_av(path: Path, notes: list[str]) -> tuple[NDArray[np.float32], in
         is_exact = "matroska" in file.format.name and not file.streams.video
         shortest = seconds + 0.15 if is_exact else seconds * 1.05 + 0.5
         if shortest < stated < seconds * 20:
-            notes.append(f"the recording breaks off after {seconds:.1f} of {stated:.1f} s")
+            breaks = "the recording breaks off after {seconds:.1f} of {stated:.1f} s"
+            notes.append(Note(breaks, seconds=seconds, stated=stated))
         elif _is_cut(path):
-            notes.append(f"the recording breaks off after {seconds:.1f} s")
+            notes.append(Note("the recording breaks off after {seconds:.1f} s", seconds=seconds))
         return samples, stream.rate
 
 

@@ -128,25 +128,27 @@ _KINDS: Mapping[str, Modality] = {
 """By media type, or its first part."""
 
 
-def detect_media_type(path: Path) -> tuple[Modality, str]:
-    """The kind and the media type of a file.
+def detect_media_type(path: Path, name: str = "") -> tuple[Modality, str]:
+    """The kind and the media type of a file. Errors call it by `name`, else by its name on the disk.
 
     Raises:
         InputError: the file is missing, empty, unreadable, not a regular file, or of an unknown type.
     """
+    name = name or path.name
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            raise InputError(f"{path} is a directory; name a file in it")
+            raise InputError(f"{name} is a directory; name a file in it")
         if not stat.S_ISREG(mode):
             # Opening a pipe without a writer blocks forever.
-            raise InputError(f"{path} is a pipe, a socket or a device; store what it gives in a file")
+            raise InputError(f"{name} is a pipe, a socket or a device; store what it gives in a file")
         with path.open("rb") as file:
             return detect_content(file, path)
     except FileNotFoundError as error:
-        raise InputError(f"{path} does not exist; check its name and the working directory") from error
+        missing = "{file} does not exist; check its name and the working directory"
+        raise InputError(missing, file=name) from error
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise InputError(f"{name} cannot be read", detail=error.strerror or error) from error
 
 
 def detect_suffix(content: bytes, mime: str | None = None) -> str:
@@ -179,7 +181,7 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
     """As `detect_media_type`, for an open file. Of `path` the name alone counts."""
     head = file.read(_HEAD_BYTES)
     if not head:
-        raise InputError(f"{path} is empty (0 bytes)")
+        raise InputError(f"{path.name} is empty (0 bytes)")
     for signature, kind, mime in _SIGNATURES:
         if head.lstrip(b"\r\n\t \x04").startswith(signature):
             return kind, mime
@@ -220,11 +222,11 @@ def _of_image(file: BinaryIO, path: Path) -> tuple[Modality, str] | None:
 
     file.seek(0)
     try:
-        with identified(file, str(path)) as image:
+        with identified(file, path.name) as image:
             return "image", Image.MIME.get(image.format or "", f"image/x-{image.format or 'other'}".lower())
     except BadInputError as error:
         if type(error.__cause__).__name__ == "DecompressionBombError":
-            raise InputError(str(error)) from error
+            raise InputError(error.note) from error
         return ("image", "image/heic") if is_heic(file) else None
 
 
@@ -265,4 +267,6 @@ def _of_other(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, str]:
         return "audio", f"audio/x-{soundfile.info(file).format.lower()}"
     with suppress(UnicodeDecodeError):
         return _of_text(head.decode(find_encoding(head)[0], "replace"), file, path)
-    raise InputError(f"{path} is damaged, or not a supported file type (image, audio, video, table or text)")
+    raise InputError(
+        f"{path.name} is damaged, or not a supported file type (image, audio, video, table or text)"
+    )

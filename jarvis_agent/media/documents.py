@@ -26,8 +26,9 @@ from xml.etree import ElementTree
 
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.encodings import decode_text
-from jarvis_agent.core.errors import BadInputError, InputError, describe_error
+from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.forks import fork_safe
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import clean
 from jarvis_agent.media import detect
 from jarvis_agent.media.detect import detect_media_type
@@ -75,7 +76,7 @@ def load_text(
     """
     mime = detect_media_type(path)[1]
     if mime == detect.OLE:
-        raise InputError(f"{path} is encrypted or in an old format; save it as DOCX without a password")
+        raise InputError(f"{path.name} is encrypted or in an old format; save it as DOCX without a password")
     name, load = _LOADERS.get(mime, ("text", _plain))
     if with_markup and mime in (detect.MARKDOWN, detect.SRT):
         load = _plain
@@ -87,10 +88,12 @@ def load_text(
             check_cancelled()
             size += len(piece)
             if size > MAX_CHARS:
-                raise InputError(f"{path} has more than {MAX_CHARS:,} characters; give a part of it")
+                raise InputError(f"{path.name} has more than {MAX_CHARS:,} characters; give a part of it")
             pieces.append(piece)
     if not (text := "\n".join(pieces).strip()):
-        raise InputError(f"{path} holds no text; if its pages are scans, give them as images and read those")
+        raise InputError(
+            f"{path.name} holds no text; if its pages are scans, give them as images and read those"
+        )
     return text, notes
 
 
@@ -103,9 +106,9 @@ def _errors_named(path: Path, name: str) -> Iterator[None]:
         raise
     except Exception as error:
         if "password" in str(error).lower():
-            raise InputError(f"{path} is encrypted; give a copy without a password") from error
-        message = f"{path} cannot be read as {name}: {describe_error(error)}; open and save it again"
-        raise InputError(message) from error
+            raise InputError(f"{path.name} is encrypted; give a copy without a password") from error
+        message = f"{path.name} cannot be read as {name}; open and save it again"
+        raise InputError(message, detail=error) from error
 
 
 @contextmanager
@@ -154,12 +157,13 @@ def render_pages(path: Path, target: Path, limit: int, only: int | None = None) 
             with suppress(PdfiumError), closing(document[number]) as page:
                 pixels += page.get_width() * page.get_height() * (_DPI / 72) ** 2
                 if pixels > limit:
-                    raise InputError(f"{path} has more than {limit:,} pixels; give a part of it")
+                    raise InputError(f"{path.name} has more than {limit:,} pixels; give a part of it")
                 pages.append(page.render(scale=_DPI / 72).to_pil())
     if not pages:
-        raise InputError(f"{path} cannot be read as a PDF file: every page is damaged")
+        raise InputError(f"{path.name} cannot be read as a PDF file: every page is damaged")
     pages[0].save(target, save_all=True, append_images=pages[1:], compression="tiff_deflate")
-    return [f"left out of {count} pages: {count - len(pages)} (damaged)"] if len(pages) < count else []
+    lost = count - len(pages)
+    return [Note("left out of {count} pages: {places} (damaged)", count=count, places=lost)] if lost else []
 
 
 def _plain(path: Path, notes: list[str]) -> Iterator[str]:
@@ -194,7 +198,7 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
                 continue
             yield scans.setdefault(number, "") if text is None else text
     if len(damaged) == count:
-        raise InputError(f"{path} cannot be read as a PDF file: every page is damaged")
+        raise InputError(f"{path.name} cannot be read as a PDF file: every page is damaged")
     for form, numbers in (
         ("left out of {count} pages: {places} (damaged)", damaged),
         (
@@ -204,7 +208,7 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
         ("scanned pages were read: {places}", [n for n in scans if scans[n]]),
     ):
         places = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
-        notes += [form.format(count=count, places=places)] if numbers else []
+        notes += [Note(form, count=count, places=places)] if numbers else []
 
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
@@ -278,7 +282,7 @@ def _markup(path: Path, name: str) -> bytes:
     with path.open("rb") as file:
         content = file.read(MAX_MARKUP + 1)
     if len(content) > MAX_MARKUP:
-        raise InputError(f"{path} has more than {MAX_MARKUP:,} bytes of {name}; give a part of it")
+        raise InputError(f"{path.name} has more than {MAX_MARKUP:,} bytes of {name}; give a part of it")
     return content
 
 
@@ -307,7 +311,7 @@ def _epub(path: Path, notes: list[str]) -> Iterator[str]:
         chapters = [paths[item["idref"]] for item in items.find_all("itemref")]
         names = [posixpath.normpath(posixpath.join(posixpath.dirname(package), name)) for name in chapters]
         if "META-INF/rights.xml" in archive.namelist():
-            raise InputError(f"{path} is encrypted (DRM); give a copy without copy protection")
+            raise InputError(f"{path.name} is encrypted (DRM); give a copy without copy protection")
         yield from (_lines(_text_of(content)) for _, content in _unpacked(path, archive, names))
 
 
@@ -326,12 +330,12 @@ def _unpacked(path: Path, archive: zipfile.ZipFile, names: Iterable[str]) -> Ite
     for name in dict.fromkeys(names):
         # Only these methods stop at the number of bytes that is asked for.
         if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(f"{path} is compressed in an unusual way; open and save it again")
+            raise InputError(f"{path.name} is compressed in an unusual way; open and save it again")
         with archive.open(name) as member:
             content = member.read(left + 1)
         left -= len(content)
         if left < 0:
-            raise InputError(f"{path} unpacks to more than {MAX_MARKUP:,} bytes; give a part of it")
+            raise InputError(f"{path.name} unpacks to more than {MAX_MARKUP:,} bytes; give a part of it")
         yield name, content
 
 

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from jarvis_agent import __version__
-from jarvis_agent.core.errors import ForbiddenError, InputError, redacted_cause
+from jarvis_agent.core.errors import ForbiddenError, InputError, describe_error, redacted_cause
+from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.run_directory import disk_errors
 
@@ -71,8 +72,7 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
         raise InputError(message) from redacted_cause(error)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as error:
         # httpx raises an ImportError for a SOCKS proxy if its extra is missing.
-        message = f"{url} cannot be fetched: {error or type(error).__name__}"
-        raise InputError(message) from redacted_cause(error)
+        raise InputError(f"{url} cannot be fetched", detail=describe_error(error)) from redacted_cause(error)
 
 
 async def _save(response: httpx.Response, url: str, target: Path, limit: int) -> None:
@@ -87,7 +87,8 @@ async def _save(response: httpx.Response, url: str, target: Path, limit: int) ->
             async for piece in response.aiter_bytes():
                 size += len(piece)
                 if size > limit:
-                    raise InputError(f"{url} is larger than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
+                    helps = limit_of("JARVIS_MAX_FILE_BYTES")
+                    raise InputError(f"{url} is larger than {limit:,} bytes", advice=helps)
                 file.write(piece)
     except BaseException:
         await asyncio.to_thread(target.unlink, missing_ok=True)
@@ -107,7 +108,8 @@ async def _request(url: httpx.URL, settings: Settings, proxy: str | None) -> dic
     for address in addresses:
         if not _is_public(ipaddress.ip_address(address)):
             raise ForbiddenError(
-                f"{url} leads to the private address {address}; set JARVIS_ALLOW_PRIVATE_URLS=1 to allow that"
+                f"{url} leads to the private address {address}",
+                advice="set JARVIS_ALLOW_PRIVATE_URLS=1 to allow that",
             )
     if proxy is not None:
         return {"url": url, "headers": headers}

@@ -80,11 +80,12 @@ def check_limits(resource: Resource) -> None:
     what = "pictures of " if resource.kind == "video" else ""
     if width * height > MAX_PIXELS:
         raise InputError(
-            f"{resource.path} has {what}{width} x {height} pixels, more than {MAX_PIXELS:,}; make it smaller"
+            f"{resource.file_name} has {what}{width} x {height} pixels, more than {MAX_PIXELS:,}; "
+            "make it smaller"
         )
     if seconds > MAX_SECONDS:
         lasts, limit = (timedelta(seconds=int(min(s, MAX_SHOWN_S))) for s in (seconds, MAX_SECONDS))
-        raise InputError(f"{resource.path} lasts {lasts}, longer than {limit}; give a part of it")
+        raise InputError(f"{resource.file_name} lasts {lasts}, longer than {limit}; give a part of it")
 
 
 def image_size(path: Path) -> tuple[int, int]:
@@ -93,7 +94,7 @@ def image_size(path: Path) -> tuple[int, int]:
         with identified(path) as image:
             return image.size
     except BadInputError as error:
-        raise InputError(str(error)) from error
+        raise InputError(error.note) from error
 
 
 def _extent(resource: Resource) -> tuple[int, int, float]:
@@ -121,7 +122,8 @@ def check_task_limits(task: str, inputs: Mapping[str, Any]) -> None:
         if (size := max(_amounts(measure, inputs), default=0)) > limit:
             raise UnsupportedError(
                 f"{task} on this machine takes at most {limit:,} {measure}, and this input has {size:,.0f}; "
-                "give a part of it, or use a hosted model (JARVIS_POLICY=hosted-first)"
+                "give a part of it, or use a hosted model",
+                advice="JARVIS_POLICY=hosted-first prefers hosted models",
             )
 
 

@@ -49,8 +49,9 @@ class RunDirectory:
                     self._is_prepared = True
         except OSError as error:
             raise InputError(
-                f"the output directory {self.path} cannot be created ({error.strerror or error}); "
-                "choose another one with --out or JARVIS_OUTPUT_DIR"
+                "the output directory cannot be created",
+                detail=f"{self.path}: {error.strerror or error}",
+                advice="choose another one with --out or JARVIS_OUTPUT_DIR",
             ) from error
 
     def new_path(self, suffix: str, stem: str = "file") -> Path:
@@ -132,6 +133,7 @@ def disk_errors(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            f"{what} cannot be written: {error}; "
-            "check the output directory (JARVIS_OUTPUT_DIR) and the space on its disk"
+            f"{what} cannot be written",
+            detail=error,
+            advice="check the output directory (JARVIS_OUTPUT_DIR) and the space on its disk",
         ) from error

@@ -19,6 +19,7 @@ from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.file_mentions import mentions, split_names, split_pages
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, ArgKind, split_kind
@@ -100,7 +101,8 @@ class ResourceStore:
         for inside, more in filter(None, folders):
             files, notes = [*files, *(file for file in inside if file not in files)], [*notes, *more]
         if len(files) > (most := max(count, MAX_FILES)):
-            notes.append(f"the first {most} of {len(files)} files are used")
+            used = "the first {number} of {total} files are used"
+            notes.append(Note(used, number=most, total=len(files)))
         return files[:most], opened, notes
 
     async def _open_turn(self, turn: ChatTurn) -> ChatTurn:
@@ -159,7 +161,7 @@ class ResourceStore:
             except InputError as error:
                 # A client of a server may write its own path of an upload.
                 find = self.access.find_end if self.settings.allow_request_paths else self.access.find
-                why, file = str(error), find(name)
+                why, file = error.note, find(name)
             if file and (file.kind != "text" or kind not in ("image", "audio", "video")):
                 file = file.model_copy(update={"name": name})
                 self.access.allow(name, file)
@@ -188,8 +190,11 @@ class ResourceStore:
                 files += [await self.grant(each)] if len(files) < MAX_FILES else []
         if len(files) == len(names):
             return (files, []) if names else None
-        why = f"a request has at most {MAX_FILES}" if len(files) == MAX_FILES else "the others cannot be read"
-        return files, [f"{len(files)} of the {len(names)} files of “{name}” are used; {why}"]
+        why = Note("the others cannot be read")
+        if len(files) == MAX_FILES:
+            why = Note("a request has at most {number}", number=MAX_FILES)
+        used = "{count} of the {number} files of {folder} are used; {why}"
+        return files, [Note(used, count=len(files), number=len(names), folder=f"“{name}”", why=why)]
 
     def grant_resources(self, resources: Iterable[Resource]) -> None:
         """Allow files that this chat has produced or received, by path and by name."""
@@ -251,7 +256,7 @@ class ResourceStore:
             own, needed = (
                 f"{'an' if one[0] in 'aeiou' else 'a'} {one} file" for one in (resource.kind, kind)
             )
-            raise InputError(f"{resource.path or value} is {own}, and {needed} is needed")
+            raise InputError(f"{resource.file_name or value} is {own}, and {needed} is needed")
         if kind != "file":
             await asyncio.to_thread(limits.check_limits, resource)
         elif resource.path is None:

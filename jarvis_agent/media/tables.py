@@ -31,6 +31,7 @@ from typing import Any
 
 from jarvis_agent.core.encodings import decode_text
 from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import brief_text
 
 Row = list[str]
@@ -131,7 +132,7 @@ def _read(path: Path) -> tuple[dict[str, list[str]], int, str, list[str]]:
             text, notes = decode_text(content)
             read, delimiter = _lines_of_text(text, path.name)
     except OSError as error:
-        raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise BadInputError(f"{path.name} cannot be read", detail=error.strerror or error) from error
     except UnicodeDecodeError as error:
         raise BadInputError(f"{path.name} is not text; export the table as CSV") from error
     lines, cells, is_apart = list[Row](), 0, False
@@ -175,7 +176,7 @@ def _rows(reader: Any, name: str, has_odd_quotes: bool) -> Iterator[Row]:
         if has_odd_quotes and row and "\n" in row[-1]:
             raise csv.Error("a quotation mark before it is never closed")
     except csv.Error as error:
-        raise BadInputError(f"line {reader.line_num} of {name} cannot be read: {error}") from error
+        raise BadInputError(f"line {reader.line_num} of {name} cannot be read", detail=error) from error
 
 
 def _find_delimiter(text: str) -> str:
@@ -210,7 +211,8 @@ def _sheet(path: Path, notes: list[str]) -> Iterator[Row]:
     if process.returncode or not sheet:
         raise BadInputError(f"{path.name} cannot be read as a workbook: {reason}")
     if int(sheet[1]) > 1:
-        notes.append(f"the sheet {sheet[0]} was read, the first of {sheet[1]}")
+        first = "the sheet {name} was read, the first of {number}"
+        notes.append(Note(first, name=sheet[0], number=int(sheet[1])))
 
 
 def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) -> tuple[Row, list[Row]]:
@@ -222,10 +224,11 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
     forms, start = _forms(below), at + 1
     if _is_row(header, below, forms):
         header, start = [f"column {number}" for number in range(1, width + 1)], at
-        notes.append("no line names the columns; they are called " + ", ".join(header[:3]))
+        unnamed = "no line names the columns; they are called {names}"
+        notes.append(Note(unnamed, names=", ".join(header[:3])))
     elif len(header) == width - 1:
         header = ["", *header]
-        notes.append("the header has one cell fewer than the rows; the first column has no name")
+        notes.append(Note("the header has one cell fewer than the rows; the first column has no name"))
     if start > at and len(below) > 3 and _names(below[0], below[1:], least=2, share=1.0):
         start += 1  # units
     left_out, rows = lines[:at] + lines[at + 1 : start], list[Row]()
@@ -238,7 +241,7 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
     left_out += rows[end:]
     if left_out:
         shown = [brief_text(", ".join(filter(None, row)), 60) for row in left_out]
-        notes.append("left out of the table: " + "; ".join([*shown[:3], *["…"][: len(shown) - 3]]))
+        notes.append(Note("left out of the table: {lines}", lines=[*shown[:3], *["…"][: len(shown) - 3]]))
     return header, rows[:end]
 
 
@@ -251,13 +254,15 @@ def _by_name(header: Row, rows: list[Row], notes: list[str]) -> dict[str, list[s
             while name in columns:
                 name, count = f"{written} {count}" if written else f"column {number}", count + 1
             if written and name != written:
-                notes.append(f"the column {written} occurs twice; the second is called {name}")
+                twice = "the column {name} occurs twice; the second is called {unique}"
+                notes.append(Note(twice, name=written, unique=name))
             columns[name] = cells
     named = _length(header)
     if short := sum(len(row) < named for row in rows):
-        notes.append(f"rows with fewer cells than the header, which were filled: {short:,}")
+        filled = "rows with fewer cells than the header, which were filled: {number:,}"
+        notes.append(Note(filled, number=short))
     if long := sum(len(row) > len(header) and _length(row) > len(header) for row in rows):
-        notes.append(f"rows with more cells than the header: {long:,}")
+        notes.append(Note("rows with more cells than the header: {number:,}", number=long))
     return columns
 
 
@@ -397,7 +402,8 @@ def _values(cells: Mapping[str, Sequence[str]], delimiter: str, notes: list[str]
         for written, value, *others in zip(cells[name], values, *readings.values(), strict=True):
             is_doubtful = isinstance(value, int) and any(other != value for other in others)
             if is_doubtful or (value is not None and re.search("[%(]", written)):
-                notes.append(f"{written.strip()} in the column {name} was read as {value}")
+                read = "{text} in the column {name} was read as {number}"
+                notes.append(Note(read, text=written.strip(), name=name, number=value))
                 break
     return columns
 

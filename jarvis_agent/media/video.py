@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
+from jarvis_agent.core.notes import Note
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -80,7 +81,7 @@ def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[An
             yield file
     # PyAV raises a ValueError if the number of channels changes within a stream.
     except (av.FFmpegError, OSError, ValueError) as error:
-        raise BadInputError(f"{path.name} cannot be read as {form}: {error}") from error
+        raise BadInputError(f"{path.name} cannot be read as {form}", detail=error) from error
 
 
 def decoded(container: Any, kind: Literal["video", "audio"], notes: list[str] | None = None) -> Iterator[Any]:
@@ -97,9 +98,9 @@ def decoded(container: Any, kind: Literal["video", "audio"], notes: list[str] | 
         except _load_av().FFmpegError as error:
             damage = error
     if not count and (damage or kind == "video"):
-        raise damage or BadInputError(f"{container.name} has no frames that can be decoded")
+        raise damage or BadInputError(f"{Path(container.name).name} has no frames that can be decoded")
     if damage is not None and notes is not None:
-        notes.append(f"damaged parts of the {kind} were left out")
+        notes.append(Note("damaged parts of the {kind} were left out", kind=kind))
 
 
 def _limit_frame_size(video: Any) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.file_mentions import LONGEST_PATH, is_name
+from jarvis_agent.core.notes import Note, task_title
 from jarvis_agent.core.references import listed_refs, ref, refs_in, substitute
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, split_kind
 from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
@@ -65,7 +66,7 @@ def bind(
     try:
         rows = list(fan_out(binding.choices(), limit + 1))
     except PlanError as wrong:
-        task.error = str(wrong)
+        task.error = wrong.note
         return []
     if len(rows) > limit:
         task.cut = f"its lists make more than {limit} tasks; only the first {limit} were kept"
@@ -277,7 +278,7 @@ class _Binding:
         used = {*self._targets.values(), *self._replaced.values()}
         makers = [i for i, task in self._deps.items() if task not in used and task.makes(arg.kind)]
         if len(makers) != 1:
-            raise PlanError(f'its argument "{arg.name}" is missing')
+            raise PlanError("its argument {name} is missing", name=f'"{arg.name}"')
         self._targets[makers[0], arg.kind] = self._deps[makers[0]]
         self.notes.append(f'its missing "{arg.name}" was taken from {self._deps[makers[0]]}')
         return ref(makers[0])
@@ -354,10 +355,17 @@ class PendingTask:
     tasks: tuple[Task, ...] = ()
     cut: str = ""
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> Note:
+        """Its number and its task type."""
         if self.draft:
-            return f"task {self.id} ({self.draft.spec.name})"
-        return f"task {self.id}" if self.id == self.label else f"task number {self.index + 1}"
+            return task_title(self.id, self.draft.spec.name)
+        if self.id == self.label:
+            return Note("task {number}", number=self.id)
+        return Note("task number {number}", number=self.index + 1)
+
+    def __str__(self) -> str:
+        return self.title
 
     def read(
         self, raw: dict[str, Any], names: TaskNames, files: FileNames | None = None, error: str = ""
@@ -368,7 +376,7 @@ class PendingTask:
             try:
                 self.draft = read_draft(raw, names, files)
             except PlanError as wrong:
-                self.error = str(wrong)
+                self.error = wrong.note
 
     @property
     def ids(self) -> list[int]:

@@ -37,6 +37,7 @@ from pydantic import ConfigDict, Field
 
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import LLMError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
@@ -54,7 +55,7 @@ from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.schema import plan_schema
 
-_LARGER_MODEL = " Use a larger model."
+_LARGER_MODEL = Note("use a larger model")
 
 
 class PlanDefects(NamedTuple):
@@ -133,7 +134,8 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             rest = parser.finish()
             if not parser.tasks:
                 raise
-            parser.note(f"the language model stopped before its plan was complete: {error}", is_removal=True)
+            stopped = "the language model stopped before its plan was complete: {error}"
+            parser.note(Note(stopped, error=error.note), is_removal=True)
             can_repair = False
         if rest:
             yield Plan(tasks=rest, preference=parser.preference)
@@ -142,10 +144,10 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             try:
                 more = parser.apply_repair(_text(await repair(PlanDefects(errors, parser.tasks))))
             except LLMError as error:
-                parser.note(f"the language model could not repair its plan: {error}")
+                parser.note(Note("the language model could not repair its plan: {error}", error=error.note))
         if parser.errors and not parser.tasks:
             is_weak = any(WHAT_IT_NEEDS not in one.error for one in parser.errors)
-            raise LLMError(f"{'; '.join(parser.notes)}.{_LARGER_MODEL if is_weak else ''}")
+            raise LLMError("{notes}", notes=parser.notes, advice=_LARGER_MODEL if is_weak else ())
         yield Plan(tasks=more, notes=parser.notes, removed=parser.removed)
 
 
@@ -243,7 +245,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
                 for place, task in enumerate(chunk.tasks):
                     call = f"{task.task} {task.args}"
                     if copies.total() == most or copies[call] == MAX_COPIES:
-                        note = f"the model was stopped after {copies.total()} tasks"
+                        note = Note("the model was stopped after {number} tasks", number=copies.total())
                         yield Plan(tasks=chunk.tasks[:place], notes=[note])
                         return
                     copies[call] += 1

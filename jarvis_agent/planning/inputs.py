@@ -22,6 +22,7 @@ from jarvis_agent.core.content import is_data_url
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import InputError, PlanError
 from jarvis_agent.core.file_mentions import NameIndex, mentions, split_pages
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of
@@ -253,7 +254,8 @@ class FileNames:
             return close[0]
         if not self.is_final and (kind == "text" or not self.is_closed):
             return name
-        raise PlanError(f'there is no file "{name[:80]}"; {self._listed()}')
+        file = f'"{name[:80]}"'
+        raise PlanError("there is no file {file}; {others}", file=file, others=self._listed())
 
     def only(self, kind: str) -> str | None:
         """The only file of this kind that the request itself has."""
@@ -264,9 +266,9 @@ class FileNames:
         accepted = _ACCEPTED.get(kind, {kind, "file"})
         return (name for name, its in self.kinds.items() if kind == "file" or its in accepted)
 
-    def _listed(self) -> str:
+    def _listed(self) -> Note:
         listed = ", ".join(f'"{name}"' for name in list(self.kinds)[:_MAX_LISTED])
-        return f"the files are {listed}" if listed else "the request has no files"
+        return Note("the files are {files}", files=listed) if listed else Note("the request has no files")
 
 
 def name_of(file: Resource) -> str:

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import PREFERENCES, Preference, Task
 from jarvis_agent.llm.replies import JsonPart, JsonReader, read_json
@@ -38,6 +39,7 @@ from jarvis_agent.planning.normalise import (
 )
 
 _FIRST_FRESH_ID = 100
+LEFT_OUT, _ABOUT_TASK = "{task} was left out: {reason}", "{task}: {text}"
 _ID_KEY = re.compile(r"(?:task|node|step)?[-_ ]?[0-9]{1,3}", re.IGNORECASE)
 """A key that serves as the id of the task under it: {"1": {…}, "2": {…}}."""
 
@@ -158,7 +160,8 @@ class StreamingPlanParser:
         if self._reader.note:
             closing.append(self._reader.note)
         if self._other_object and self._pending:
-            closing.append(f"this is not a task and was left out: {shorten(self._other_object)}")
+            text = shorten(self._other_object)
+            closing.append(Note("this is not a task and was left out: {text}", text=text))
         return list(dict.fromkeys([*self._notes, *closing, *self._removed, *self._removals()]))
 
     @property
@@ -168,17 +171,19 @@ class StreamingPlanParser:
 
     def _removals(self) -> Iterator[str]:
         if self._dropped:
-            yield f"tasks left out: {self._dropped}, since a plan has at most {MAX_TASKS}"
+            dropped = "tasks left out: {number}, since a plan has at most {most}"
+            yield Note(dropped, number=self._dropped, most=MAX_TASKS)
         if self._is_blank:
             written = self._other_object or self._reader.excerpt
-            yield f"the reply contains no plan: {f'“{shorten(written)}”' if written else '(no text)'}"
+            text = f"“{shorten(written)}”" if written else "(no text)"
+            yield Note("the reply contains no plan: {text}", text=text)
         for task in self._new:
             if task.error:
-                yield f"{task} was left out: {task.error}"
+                yield Note(LEFT_OUT, task=task.title, reason=task.error)
             elif task.is_blocked and self._ended:
-                yield f"{task} was left out: it depends on a task that was left out"
+                yield Note(LEFT_OUT, task=task.title, reason=Note("it depends on a task that was left out"))
             elif task.cut:
-                yield f"{task}: {task.cut}"
+                yield Note(_ABOUT_TASK, task=task.title, text=task.cut)
 
     @property
     def _new(self) -> list[PendingTask]:
@@ -223,7 +228,7 @@ class StreamingPlanParser:
             return
         written = written_id(raw)
         if written is not None and any(task.raw == raw for task in self._by_label.get(written, ())):
-            self.note(f"task {written} was written twice and is done once")
+            self.note(Note("task {number} was written twice and is done once", number=written))
             return
         index = len(self._pending)
         label = index if written is None else written
@@ -235,7 +240,7 @@ class StreamingPlanParser:
         self._by_label.setdefault(label, []).append(task)
         if task.id != written and not task.error:
             reason = "it had no id" if written is None else f"its id {written} was taken"
-            self.note(f"{task}: {reason} and it got {task.id}")
+            self.note(Note(_ABOUT_TASK, task=task.title, text=f"{reason} and it got {task.id}"))
         self._bind_if_ready(task)
 
     def _replace(self, values: Iterable[dict[str, Any]]) -> None:
@@ -252,7 +257,7 @@ class StreamingPlanParser:
                 unmatched.append(raw)
         for task, raw in [*pairs, *zip(broken, unmatched, strict=False)]:
             task.read(raw, self._names, self._files)
-            self.note(f"{task}: it was repaired by its planner")
+            self.note(Note(_ABOUT_TASK, task=task.title, text="it was repaired by its planner"))
 
     def _targets(self, task: PendingTask) -> list[PendingTask | None]:
         """The tasks that a task refers to; None for ids without one."""
@@ -290,7 +295,7 @@ class StreamingPlanParser:
 
     def _bind(self, task: PendingTask) -> None:
         for note in bind(task, self._by_label, self._fresh_id, self._room() + 1, self._files):
-            self.note(f"{task}: {note}")
+            self.note(Note(_ABOUT_TASK, task=task.title, text=note))
         self._tasks.extend(task.tasks)
 
     def _room(self) -> int:

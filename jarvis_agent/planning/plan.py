@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic import Field
 
-from jarvis_agent.core.errors import InputError, describe_error
+from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.file_mentions import is_name
+from jarvis_agent.core.notes import AnyNote
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
@@ -25,13 +26,13 @@ from jarvis_agent.planning.parser import StreamingPlanParser
 PlanFiles = str | PurePath | Sequence[str | PurePath] | Mapping[str, str | PurePath]
 """Files in place of the inputs of a plan: in their order, or by name; a single one needs no list."""
 
-NOTHING_ASKED = "asks for nothing that a task does"
-NOT_UNDERSTOOD = "is not understood"
-NO_TASK_TYPE = "no task type does this"
-NO_FILE = "needs a file, and none was given"
-NO_TOOL = "which is not one of the tools"
-NO_MODEL = "but no model for it is available here (see"
-"""What the notes of a plan without tasks say; the report decides by them what would help."""
+NOTHING_ASKED = "{step} asks for nothing that a task does"
+NOT_UNDERSTOOD = "{step} is not understood"
+NO_TASK_TYPE = "no task type does this: {step}"
+NO_FILE = "{step} needs a file, and none was given"
+NO_TOOL = "{step} needs {task}, which is not one of the tools"
+NO_MODEL = "{step} needs {task}, but no model for it is available here"
+"""Templates of the notes of a plan without tasks; the report decides by them what would help."""
 
 
 class Plan(Frozen):
@@ -46,8 +47,8 @@ class Plan(Frozen):
     """
 
     tasks: list[Task] = Field(default_factory=list)
-    notes: list[str] = Field(default_factory=list)
-    removed: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)
+    notes: list[AnyNote] = Field(default_factory=list)
+    removed: list[AnyNote] = Field(default_factory=list, exclude_if=lambda value: not value)
     preference: Preference | None = Field(None, exclude_if=lambda value: not value)
 
     @classmethod
@@ -80,7 +81,7 @@ class Plan(Frozen):
             return cls.model_validate({"tasks": rows})
         except ValueError as error:
             forms = "it is the JSON of a plan, as `jarvis --plan-only --json` prints it, or of a run"
-            raise InputError(f"this plan cannot be read; {forms}: {describe_error(error)}") from error
+            raise InputError(f"this plan cannot be read; {forms}", detail=error) from error
 
     @property
     def inputs(self) -> list[str]:

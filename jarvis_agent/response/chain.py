@@ -34,6 +34,7 @@ from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.errors import ForbiddenError, InputError, JarvisError, LLMError, describe_error
 from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.messages import phrases
+from jarvis_agent.core.notes import message_of, public_of, template_of
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import TASKS, canonical
@@ -57,7 +58,6 @@ from jarvis_agent.planning.plan import NO_MODEL, NOTHING_ASKED, Plan
 from jarvis_agent.response.path_checker import PathChecker
 from jarvis_agent.response.report import asks_nothing, report
 from jarvis_agent.response.results import file_names, input_files, model_assignment, predictions, totals
-from jarvis_agent.selection.advice import HELP
 
 _MAX_REASON_CHARS = 200
 _PART_SHARE = 12
@@ -169,7 +169,7 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
             if not shown:
                 raise
             yield checker.finish()
-            for text in report_after_failure(input, True, str(error)):
+            for text in report_after_failure(input, True, error.note):
                 yield text
             return
         # An answer in JSON may begin alike.
@@ -241,7 +241,9 @@ class TextPieces(StrOutputParser):
             yield piece if isinstance(piece, str) else str(piece.text)
 
 
-def template_responder(*, model_missing: bool = False, advice: str = "") -> Runnable[dict[str, Any], str]:
+def template_responder(
+    *, model_missing: bool = False, advice: Sequence[str] = ()
+) -> Runnable[dict[str, Any], str]:
     """A Runnable like `response_chain` without an LLM: a report in fixed words.
 
     Args:
@@ -256,12 +258,11 @@ def template_responder(*, model_missing: bool = False, advice: str = "") -> Runn
             else:
                 words, is_own = phrases(inputs["input"]), not inputs.get("restricted")
                 # A client of a server can neither install anything nor set a model up.
-                lacks_model = is_own and advice and NO_MODEL in str(_plan(inputs).notes)
-                helps = words.helps.format(advice=words.translated(advice)) if lacks_model else ""
+                lacks_model = is_own and NO_MODEL in map(template_of, _plan(inputs).notes)
                 is_chat = not _plan(inputs).tasks and asks_nothing(_plan(inputs))
                 is_hinted = is_own and model_missing and (is_chat or _is_first_hint())
                 hint = words.set_up if is_hinted else ""
-                yield from _report(inputs, "\n\n".join(filter(None, (helps, hint))))
+                yield from _report(inputs, hint, advice if lacks_model else ())
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:
         async for inputs in values:
@@ -293,17 +294,18 @@ def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> 
         error: why the writer failed.
     """
     words, plan = phrases(inputs["input"]), _plan(inputs)
+    error = public_of(error) if inputs.get("restricted") else error
     # The same error often ended the planning too.
-    notes = [note for note in plan.notes if error not in note]
+    notes = [note for note in plan.notes if message_of(error) not in note]
     inputs = {**inputs, "plan": plan.model_copy(update={"notes": notes})}
     if begun:
         yield f"\n\n{words.broke_off.format(error=error)}\n\n"
     yield from _report(inputs, "" if begun else words.no_answer.format(error=error))
 
 
-def _report(inputs: Mapping[str, Any], note: str) -> Iterator[str]:
+def _report(inputs: Mapping[str, Any], note: str, advice: Sequence[str] = ()) -> Iterator[str]:
     results, available = inputs.get("results") or (), inputs.get("available") or ()
-    return report(inputs["input"], _plan(inputs), results, note, available)
+    return report(inputs["input"], _plan(inputs), results, note, available, advice)
 
 
 def _plan(inputs: Mapping[str, Any]) -> Plan:
@@ -349,7 +351,7 @@ def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
         files = [*files[: _MAX_FILES - 1], f"… {files[-1]} ({len(files)})"]
     failed = [result for result in results if result.status == "failed" and not _says_failed(answer, result)]
     causes = dict.fromkeys(f"{result.task.task}: {_reason(result)}" for result in failed)
-    left_out = [note for note in plan.removed if NOTHING_ASKED not in note]
+    left_out = [note for note in plan.removed if template_of(note) != NOTHING_ASKED]
     left_out = [
         note for note in left_out if not any(name in note and _names_task(answer, name) for name in TASKS)
     ]
@@ -377,4 +379,4 @@ def _names_task(answer: str, task: str) -> bool:
 
 
 def _reason(result: TaskResult) -> str:
-    return brief_text((result.error or "").partition(HELP)[0].rstrip("."), _MAX_REASON_CHARS)
+    return brief_text(message_of(result.error or "").rstrip("."), _MAX_REASON_CHARS)

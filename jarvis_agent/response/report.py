@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from jarvis_agent.backends.outputs.validators import plural
 from jarvis_agent.backends.starter.images import imagenet_classes
 from jarvis_agent.core.messages import Phrases, phrases
+from jarvis_agent.core.notes import Note, advice_of, message_of, template_of
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
@@ -20,11 +21,11 @@ from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.planning import plan as plans
 from jarvis_agent.response.results import detections, input_files, scored_labels, totals
-from jarvis_agent.selection.advice import HELP
+from jarvis_agent.selection.advice import NO_CANDIDATE, WITHOUT_REASONS
 
 _SURE, _UNSURE, _MIN_ALTERNATIVE = 0.9, 0.25, 0.05  # probabilities
 _MAX_FILES, _MAX_CHARACTERS, _MAX_QUOTED = 8, 3000, 40
-_MISSING = (plans.NO_FILE, plans.NO_MODEL, plans.NO_TOOL, plans.NO_TASK_TYPE)
+_MISSING = {plans.NO_FILE, plans.NO_MODEL, plans.NO_TOOL, plans.NO_TASK_TYPE}
 _VOWEL = re.compile(r"(?!uni|one|eu)[aeiou]|hour", re.IGNORECASE)
 
 
@@ -34,14 +35,17 @@ def report(
     results: Sequence[TaskResult],
     note: str = "",
     available: Collection[str] = (),
+    advice: Iterable[str] = (),
 ) -> Iterator[str]:
     """The report in paragraphs: results, failures, `note` (what else would help), and repairs of the plan.
 
-    `available` are the task types that can run here.
+    `available` are the task types that can run here; `advice` is for a plan without tasks.
     """
     words = phrases(request)
     outcome = (
-        describe_outcome(plan, results, words) if plan.tasks else _describe_empty(plan, words, available)
+        describe_outcome(plan, results, words)
+        if plan.tasks
+        else _describe_empty(plan, words, available, advice)
     )
     repairs = [words.translated(text) for text in plan.notes if plan.tasks and text not in plan.removed]
     for index, paragraph in enumerate(filter(None, [*outcome, note, _list(words.notes, repairs)])):
@@ -50,28 +54,32 @@ def report(
 
 def asks_nothing(plan: plans.Plan) -> bool:
     """Whether a planner found nothing to do: a greeting, thanks, or chat."""
-    return bool(plan.notes) and all(plans.NOTHING_ASKED in note for note in plan.notes)
+    return {*map(template_of, plan.notes)} == {plans.NOTHING_ASKED}
 
 
-def _describe_empty(plan: plans.Plan, words: Phrases, available: Collection[str]) -> Iterator[str]:
+def _describe_empty(
+    plan: plans.Plan, words: Phrases, available: Collection[str], advice: Iterable[str]
+) -> Iterator[str]:
     """Why a plan has no tasks, and requests that work. Chat gets a greeting, and what works here."""
     abilities = [text for task, text in words.abilities.items() if task in available]
     if asks_nothing(plan) and abilities:
         listed = [words.comma.join(abilities[:-1]), abilities[-1]] if abilities[1:] else abilities
         yield words.greeting.format(abilities=words.or_.join(listed))
         return
-    is_unclear = not plan.notes or any(plans.NOT_UNDERSTOOD in note for note in plan.notes)
+    is_unclear = not plan.notes or plans.NOT_UNDERSTOOD in map(template_of, plan.notes)
     title = words.not_understood if is_unclear else words.unavailable
     title = words.nothing if is_unclear == is_unavailable(plan) else title
     if not asks_nothing(plan):
-        yield _list(title, map(words.translated, plan.notes)) or title
+        reasons = _list(title, [words.translated(message_of(note)) for note in plan.notes]) or title
+        own = (text for note in plan.notes for text in advice_of(note))
+        yield _with_helps(reasons, [*own, *advice], words)
     if not is_unavailable(plan):
         yield _list(words.examples[0], words.examples[1:])
 
 
 def is_unavailable(plan: plans.Plan) -> bool:
     """Whether the notes of a plan say that a file, a task type, a tool or a model is missing."""
-    return any(words in note for note in plan.notes for words in _MISSING)
+    return not _MISSING.isdisjoint(map(template_of, plan.notes))
 
 
 def describe_outcome(plan: plans.Plan, results: Sequence[TaskResult], words: Phrases) -> Iterator[str]:
@@ -102,19 +110,26 @@ def describe_failures(plan: plans.Plan, results: Sequence[TaskResult], words: Ph
         groups.setdefault(cause, ([], []))[bool(failed)].append(title)
     lines, helps, known = list[str](), list[str](), set[str]()
     for (state, error), (titles, waiting) in groups.items():
-        text, _, advice = error.partition(HELP)
-        helps += advice.split("; ") if advice else []
-        reason = text.rstrip(".")
-        what, bracket, details = reason.partition(" (")
-        if bracket and reason.endswith(")"):
-            new = [detail for detail in details[:-1].split("; ") if detail not in known]
+        helps += advice_of(error)
+        reason = message_of(error)
+        if isinstance(reason, Note) and reason.template == NO_CANDIDATE:
+            new = [one for one in reason.values["reasons"] if one not in known]
             known.update(new)
-            reason = f"{what} ({'; '.join(new)})" if new else what
-        line = words.trouble.format(titles=", ".join(titles), state=state, reason=words.translated(reason))
+            bare = Note(WITHOUT_REASONS, task=reason.values["task"])
+            reason = Note(NO_CANDIDATE, **{**reason.values, "reasons": new}) if new else bare
+        text = words.translated(reason).rstrip(".")
+        line = words.trouble.format(titles=", ".join(titles), state=state, reason=text)
         lines.append(line + ("\n" + words.skipped_too.format(tasks=", ".join(waiting)) if waiting else ""))
-    listed = _list(words.troubles, [*lines, *map(words.translated, plan.removed)])
+    for note in plan.removed:
+        helps += advice_of(note)
+        lines.append(words.translated(message_of(note)))
+    return _with_helps(_list(words.troubles, lines), helps, words)
+
+
+def _with_helps(text: str, helps: Sequence[str], words: Phrases) -> str:
+    """A text with what would help below it, each once."""
     advice = "; ".join(map(words.translated, dict.fromkeys(helps)))
-    return f"{listed}\n{words.helps.format(advice=advice)}" if helps else listed
+    return f"{text}\n{words.helps.format(advice=advice)}" if helps else text
 
 
 def _list(title: str, lines: Iterable[str]) -> str:

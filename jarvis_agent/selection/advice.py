@@ -9,7 +9,6 @@ Some are larger than `Settings.max_download`, and some have no safetensors.
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,48 +16,53 @@ from importlib.resources import files
 from importlib.util import find_spec
 
 from jarvis_agent.core.errors import NoCandidateError
+from jarvis_agent.core.notes import Note, advice_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.selection.sources.hub import HubSource
 
-HELP = " What helps: "
-"""Separates the reason in the message of a NoCandidateError from the advice."""
-
-LISTS_ALL = "; `jarvis models {task}` lists all"
+NO_CANDIDATE = "no model can do {task} here ({reasons})"
+WITHOUT_REASONS = "no model can do {task} here"
+LISTS_ALL = "`jarvis models {task}` lists all"
 """Advice outside that command."""
 
 _MAX_REASONS = 4
-_INSTALL_COMMAND = re.compile(r"pip install [^;()\n]+")
 _INSTALL_LOCAL = 'pip install "langchain-hugginggpt[local]"'
 
 
 def no_candidate_error(spec: TaskSpec, settings: Settings, rejected: dict[str, str]) -> NoCandidateError:
     """Return the error for a task without a model. `rejected` are the reasons by model and source."""
-    reasons = [f"{source}: {reason}" for source, reason in rejected.items()] or ["no source lists any"]
-    more = [f"and {len(reasons) - _MAX_REASONS} more"] if len(reasons) > _MAX_REASONS else []
-    known = recommended(spec)
-    suggestion = f"; a model to start with is {known.id}" if known else ""
+    reasons = [
+        Note("{source}: {reason}", source=source, reason=reason) for source, reason in rejected.items()
+    ]
+    more = [Note("and {number} more", number=len(reasons) - _MAX_REASONS)] if reasons[_MAX_REASONS:] else []
+    helps = [*advice(settings, rejected), Note(LISTS_ALL, task=spec.name)]
+    if known := recommended(spec):
+        helps.append(Note("a model to start with is {model}", model=known.id))
     return NoCandidateError(
-        f"no model can do {spec.name} here ({'; '.join(reasons[:_MAX_REASONS] + more)})."
-        f"{HELP}{advice(settings, rejected)}{LISTS_ALL.format(task=spec.name)}{suggestion}",
+        NO_CANDIDATE,
         rejected,
+        task=spec.name,
+        reasons=[*reasons[:_MAX_REASONS], *more] or [Note("no source lists any")],
+        advice=helps,
     )
 
 
-def advice(settings: Settings, rejected: Mapping[str, str]) -> str:
+def advice(settings: Settings, rejected: Mapping[str, str]) -> list[str]:
     """Return what would make more models available, given why models and sources were rejected."""
-    commands = (command for reason in rejected.values() for command in _INSTALL_COMMAND.findall(reason))
-    found = list(dict.fromkeys(command.strip() for command in commands))
+    commands = (text for reason in rejected.values() for text in advice_of(reason))
+    found = [text for text in dict.fromkeys(commands) if text.startswith("pip install")]
     if _INSTALL_LOCAL not in found and (find_spec("torch") is None or find_spec("transformers") is None):
-        found.append(f"{_INSTALL_LOCAL} runs models of the Hub on this machine")
+        found.append(Note("{command} runs models of the Hub on this machine", command=_INSTALL_LOCAL))
     if settings.offline:
-        found.append("without JARVIS_OFFLINE and HF_HUB_OFFLINE models can be found on the Hub")
+        found.append(Note("without JARVIS_OFFLINE and HF_HUB_OFFLINE models can be found on the Hub"))
     elif f"source {HubSource.name}" in rejected:
-        found.append("with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub")
+        found.append(Note("with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub"))
     elif settings.token is None:
-        found.append("with HF_TOKEN set, hosted models can be used")
-        found.append("free accounts have no credits for them; Spaces (JARVIS_SPACES=search) need none")
-    return "; ".join(found) or "RegisteredSource adds your own models"
+        found.append(Note("with HF_TOKEN set, hosted models can be used"))
+        found.append(Note("free accounts have no credits for them"))
+        found.append(Note("Spaces (JARVIS_SPACES=search) need none"))
+    return found or [Note("RegisteredSource adds your own models")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 from jarvis_agent.backends.base import Backend, reads_text
 from jarvis_agent.backends.languages import find_language
+from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -171,13 +172,15 @@ def _check_license(candidate: Candidate, query: SelectionQuery) -> str | None:
     if not allowed or is_free or (candidate.license or "").lower() in allowed:
         return None
     named = f"its licence is {candidate.license}" if candidate.license else "it names no licence"
-    return f"{named}, and only {', '.join(sorted(allowed))} may be used (JARVIS_LICENSES)"
+    only = f"{named}, and only {', '.join(sorted(allowed))} may be used"
+    return Note(only, advice=limit_of("JARVIS_LICENSES"))
 
 
 def _check_gate(candidate: Candidate, query: SelectionQuery) -> str | None:
     if not candidate.gated or candidate.local or query.settings.token:
         return None
-    return f"it is gated: accept its terms at https://huggingface.co/{candidate.id} and set HF_TOKEN"
+    page = f"https://huggingface.co/{candidate.id}"
+    return Note("it is gated", advice=Note("accept its terms at {page} and set HF_TOKEN", page=page))
 
 
 def _check_languages(candidate: Candidate, query: SelectionQuery) -> str | None:

@@ -19,6 +19,7 @@ from jarvis_agent.backends.chat_model import ChatModelBackend
 from jarvis_agent.backends.devices import largest_budget
 from jarvis_agent.backends.remote import ExpertServer, RemoteBackend
 from jarvis_agent.core.errors import describe_error
+from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -83,8 +84,11 @@ def _rejection(candidate: Candidate, reasons: Mapping[str, str | None]) -> str:
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
     if len(names) == 1:
-        return str(next(iter(names)))
-    return "; ".join(f"{', '.join(those)}: {reason}" for reason, those in names.items())
+        return next(iter(names)) or ""
+    by_backend = [
+        Note("{name}: {reason}", name=", ".join(those), reason=reason) for reason, those in names.items()
+    ]
+    return Note("{reasons}", reasons=by_backend)
 
 
 def unsupported_reason(backend: Backend, spec: TaskSpec, candidate: Candidate) -> str | None:
@@ -92,7 +96,8 @@ def unsupported_reason(backend: Backend, spec: TaskSpec, candidate: Candidate) -
     try:
         return backend.unsupported_reason(spec, candidate)
     except Exception as error:
-        return f"the backend {backend.name} failed to check the model: {describe_error(error)}"
+        failed = "the backend {name} failed to check the model: {reason}"
+        return Note(failed, name=backend.name, reason=describe_error(error))
 
 
 def _can_do(backend: Backend, spec: TaskSpec) -> bool:
@@ -123,7 +128,7 @@ def _forbidden(backend: Backend, candidate: Candidate, spec: TaskSpec, settings:
     policy, here = settings.policy_for(spec.name), runs_here(backend, candidate)
     # An algorithm runs here under every policy, and is hosted only where that is allowed.
     if _SIDE_OF_POLICY.get(policy, here) is not here and (spec.needs_model or not here):
-        return f"the policy is {policy}"
+        return Note("the policy is {policy}", policy=policy)
     if not here:
         return None
     unsafe = _unsafe(candidate, settings) if backend.name in _SAFETENSORS_BACKENDS else None
@@ -142,26 +147,33 @@ def _too_large(candidate: Candidate, settings: Settings) -> str | None:
     limit = largest_budget(settings) if candidate.size else None
     if limit is None or not candidate.size or candidate.size <= limit:
         return None
-    taken = f"the {limit:,} that loaded models may take (JARVIS_MEMORY_BUDGET)"
-    return f"its {candidate.size:,} bytes are more than {taken}"
+    return Note(
+        "its {number:,} bytes are more than the {limit:,} that loaded models may take",
+        number=candidate.size,
+        limit=limit,
+        advice=limit_of("JARVIS_MEMORY_BUDGET"),
+    )
 
 
 def _unsafe(candidate: Candidate, settings: Settings) -> str | None:
     listed = candidate.source == "hub" and not candidate.local and bool(candidate.tags)
     if settings.allow_pickle or not listed or "safetensors" in candidate.tags or candidate.size:
         return None
-    return "the Hub lists no safetensors of it, and other weights are not loaded (JARVIS_ALLOW_PICKLE)"
+    unsafe = "the Hub lists no safetensors of it, and other weights are not loaded"
+    return Note(unsafe, advice="JARVIS_ALLOW_PICKLE=1 allows them")
 
 
 def _download_forbidden(candidate: Candidate, settings: Settings) -> str | None:
     if candidate.local:
         return None
     if settings.offline:
-        return "it is not on this machine, and offline mode is on"
+        return Note("it is not on this machine, and offline mode is on")
     if settings.max_download == 0:
-        return "it is not on this machine, and downloads are off (JARVIS_MAX_DOWNLOAD=0)"
+        off = "it is not on this machine, and downloads are off"
+        return Note(off, advice=limit_of("JARVIS_MAX_DOWNLOAD"))
     if candidate.size and candidate.size > settings.max_download:
-        return f"its {candidate.size:,} bytes are more than may be downloaded (JARVIS_MAX_DOWNLOAD)"
+        large = "its {number:,} bytes are more than may be downloaded"
+        return Note(large, number=candidate.size, advice=limit_of("JARVIS_MAX_DOWNLOAD"))
     return None
 
 
@@ -171,13 +183,16 @@ def _reason(backend: Backend, candidate: Candidate, spec: TaskSpec, settings: Se
         if server := _server(backend, candidate):
             return f"it runs on the expert server {server.address}"
         if candidate.local:
-            return "it is on this machine"
-        size = f" ({candidate.size / 1e9:.1f} GB)" if candidate.size else ""
-        return f"it is downloaded to this machine{size}"
+            return Note("it is on this machine")
+        if not candidate.size:
+            return Note("it is downloaded to this machine")
+        return Note("it is downloaded to this machine ({size:.1f} GB)", size=candidate.size / 1e9)
     if backend.name == ChatModelBackend.name:
-        return "its own server runs it"
-    hosts = f"hosted by {', '.join(candidate.providers) or backend.name}"
+        return Note("its own server runs it")
+    hosts = ", ".join(candidate.providers) or backend.name
     if prefers_hosted(settings, spec):
-        return f"{hosts}, as the policy is {settings.policy_for(spec.name)}"
+        policy = settings.policy_for(spec.name)
+        return Note("hosted by {hosts}, as the policy is {policy}", hosts=hosts, policy=policy)
     obstacle = _download_forbidden(candidate, settings) or _too_large(candidate, settings)
-    return f"{hosts}; {obstacle or 'nothing here can run it'}"
+    why = obstacle or Note("nothing here can run it")
+    return Note("hosted by {hosts}; {reason}", hosts=hosts, reason=why)

@@ -38,6 +38,7 @@ from jarvis_agent.core.errors import (
     describe_error,
     log_error,
 )
+from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
@@ -145,11 +146,11 @@ class ModelSelector:
             shortlist = replace(shortlist, placements=[own, *others])
         shortlist = replace(shortlist, placements=shortlist.first(SHOWN))
         if own is not None:
-            return _selection(own.primary, shortlist, "it is your language model", "own", query)
+            return _selection(own.primary, shortlist, Note("it is your language model"), "own", query)
         if shortlist.candidates:
             selection = await self._choose(shortlist, query, context, ends)
             if query.reads and "ocr" not in selection.candidates[0].traits:
-                note = "no model here is made for reading text, so one that describes images is used"
+                note = Note("no model here is made for reading text, so one that describes images is used")
                 selection = selection.model_copy(update={"note": note})
             return selection
         if query.describes and (other := await self._classify_instead(task, context, shortlist.rejected)):
@@ -171,7 +172,7 @@ class ModelSelector:
             for source in self._sources
         )
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        failed = {
+        failed: dict[str, str] = {
             _label(source): describe_error(answer)
             for source, answer in zip(self._sources, answers, strict=True)
             if isinstance(answer, BaseException)
@@ -212,7 +213,7 @@ class ModelSelector:
         """Select one: the only one, the chain's choice until `ends`, or the first by rank."""
         top = shortlist.candidates
         if len(top) == 1:
-            return _selection(top[0], shortlist, "it is the only model that can do this", "only", query)
+            return _selection(top[0], shortlist, Note("it is the only model that can do this"), "only", query)
         by_rank = _reason_of_rank(shortlist)
         if self._chain is None:
             return _selection(top[0], shortlist, by_rank, "rank", query)
@@ -264,8 +265,10 @@ class ModelSelector:
             selection = await self.select(task.model_copy(update={"task": spec.name}), spec, context)
         except NoCandidateError:
             return None
-        help_text = advice(self._settings, rejected)
-        note = f"no model here describes images in words, so the image is classified instead; {help_text}"
+        note = Note(
+            "no model here describes images in words, so the image is classified instead",
+            advice=advice(self._settings, rejected),
+        )
         return selection.model_copy(update={"note": note, "rejected": {**rejected, **selection.rejected}})
 
     async def _select_pinned(self, pin: Pin, query: SelectionQuery) -> Selection:
@@ -278,11 +281,16 @@ class ModelSelector:
         if not shortlist.candidates:
             reason = shortlist.rejected[candidate.id]
             raise NoCandidateError(
-                f"the model {candidate.id}, which is pinned for {query.spec.name}, cannot be used: {reason}",
+                "the model {model}, which is pinned for {task}, cannot be used: {reason}",
                 {**shortlist.rejected, **failed},
+                model=candidate.id,
+                task=query.spec.name,
+                reason=reason,
             )
         shortlist = replace(shortlist, rejected=failed)
-        return _selection(shortlist.candidates[0], shortlist, "it was pinned by the user", "pinned", query)
+        return _selection(
+            shortlist.candidates[0], shortlist, Note("it was pinned by the user"), "pinned", query
+        )
 
     async def _look_up(self, pin: Pin, spec: TaskSpec) -> tuple[Candidate, dict[str, str]]:
         """Return a pinned model with what the sources know about it, and the errors of sources."""
@@ -318,12 +326,12 @@ def _explain_failure(error: Exception) -> str:
     if isinstance(error, OutputParserException):
         return str(error)
     if isinstance(error, TimeoutError):
-        return "the selector did not choose in time (JARVIS_LLM_TIMEOUT)"
+        return Note("the selector did not choose in time", advice=limit_of("JARVIS_LLM_TIMEOUT"))
     if isinstance(error, UnavailableModelError):
-        return "the language model is unavailable"  # why is said where the answer is written
+        return Note("the language model is unavailable")  # why is said where the answer is written
     if not isinstance(error, JarvisError):
         log_error(logger, "the choice of a model failed", error)
-    return f"the selector could not choose: {describe_error(error)}"
+    return Note("the selector could not choose: {reason}", reason=describe_error(error))
 
 
 def _selection(
@@ -356,21 +364,22 @@ def _with_known_tasks(settings: Settings) -> Settings:
     return settings.model_copy(update={"policies": policies})
 
 
-def _reason_of_rank(shortlist: Shortlist) -> str:
+def _reason_of_rank(shortlist: Shortlist) -> Note:
     top, factors = shortlist.candidates, shortlist.factors
     first, count = top[0], len(top)
     others = {one.id: factors[one.id].total - factors[one.id].purpose for one in top}
     if factors[first.id].purpose > 0 and max(others.values()) > others[first.id]:
-        return f"of {count} candidates it fits the purpose best"
+        return Note("of {number} candidates it fits the purpose best", number=count)
     if OWN_MODEL in first.traits:
-        return f"of {count} candidates it is your language model"
+        return Note("of {number} candidates it is your language model", number=count)
     if first.local and not all(candidate.local for candidate in top):
-        return f"of {count} candidates it is on this machine already"
+        return Note("of {number} candidates it is on this machine already", number=count)
     if 0 < first.downloads == max(candidate.downloads for candidate in top):
-        return f"of {count} candidates it has the most downloads ({first.downloads:,})"
+        most = "of {number} candidates it has the most downloads ({downloads:,})"
+        return Note(most, number=count, downloads=first.downloads)
     if factors[first.id].general:
-        return f"of {count} candidates it is one for all subjects"
-    return f"it is the first of {count} candidates"
+        return Note("of {number} candidates it is one for all subjects", number=count)
+    return Note("it is the first of {number} candidates", number=count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,11 +66,11 @@ def test_what_a_run_spends_is_counted() -> None:
     [
         (
             {"hosted_calls": 1},
-            "hosted_calls=1 (JARVIS_BUDGET), and this call would make it 2",
+            "hosted_calls=1, and this call would make it 2",
         ),
         (
             {"money": 0.4},
-            "money=0.4 (JARVIS_BUDGET), and this call would make it 0.5",
+            "money=0.4, and this call would make it 0.5",
         ),
     ],
 )
@@ -105,7 +105,7 @@ def test_without_tokens_the_run_ends_with_a_report(caplog: pytest.LogCaptureFixt
     run = agent.invoke(request)
     assert llm.stages() == ["plan"]
     assert [result.status for result in run.results] == ["ok", "ok"]
-    assert f"the run's budget is tokens={limit:,} (" in run.answer
+    assert f"the run's budget is tokens={limit:,}, and" in run.answer
     assert CAPTION in run.answer
     assert run.usage.keys() == {"plan", "execute"}
     assert caplog.messages == []
@@ -161,7 +161,7 @@ async def test_after_the_seconds_of_its_budget_a_run_ends_with_what_was_done() -
     context: Any = {"budget": {"seconds": 200}}
     state: Any = await agent.graph.ainvoke({"input": "Describe a.jpg aloud"}, context=context)
     assert [result["status"] for result in state["run"]["results"]] == ["ok", "failed"]
-    assert "the run's time was over (200 s, JARVIS_BUDGET)" in state["run"]["results"][1]["error"]
+    assert "the run's time was over (200 s). What helps: JARVIS_BUDGET" in state["run"]["results"][1]["error"]
     assert CAPTION in state["messages"][-1].text
 
 

@@ -61,6 +61,11 @@ class CommandExpert:
         name, _, message = why.partition(" ")
         raise getattr(errors, name)(message)
 
+    def refuse(self, why: str) -> None:
+        """As `fail`, with words of a library."""
+        name, _, words = why.partition(" ")
+        raise getattr(errors, name)("the model refuses this", detail=words)
+
 
 class CommandBackend(LocalBackend):
     """Loads CommandExperts. A server knows the models of `command_models`."""

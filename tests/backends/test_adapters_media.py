@@ -313,7 +313,7 @@ def test_other_media_are_refused(adapting: Adapting, tmp_path: Path, subtests: p
     for task, name, content in BROKEN:
         (tmp_path / name).write_bytes(content)
         raw = tmp_path / name if task == "text-to-image" else {"path": tmp_path / name}
-        rows.append((task, raw, "org/model returned .* expected was"))
+        rows.append((task, raw, "org/model did not return .* expected was"))
     for task, raw, part in rows:
         with subtests.test(task, raw=str(raw)), pytest.raises(UnsupportedError, match=part):
             adapting(task, raw)

@@ -116,7 +116,12 @@ async def test_a_result_of_the_server_is_that_of_this_process(
     [
         (400, {"error": "no"}, errors.BadInputError, "^no$"),
         (404, {"error": "no model"}, errors.ExpertError, "failed: no model"),
-        (404, {"detail": "Not Found"}, errors.ConfigError, "answers 404: Not Found; check JARVIS_EXPERTS"),
+        (
+            404,
+            {"detail": "Not Found"},
+            errors.ConfigError,
+            "answers 404: Not Found. What helps: check JARVIS_EXPERTS",
+        ),
         (422, {"error": "no"}, errors.UnsupportedError, "^no$"),
         (429, {"error": "8 at once"}, errors.RateLimitedError, "8 at once"),
         (500, {"error": "no"}, errors.ExpertError, "failed: no"),

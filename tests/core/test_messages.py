@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 import string
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 from jarvis_agent.core.messages import CHINESE, ENGLISH, phrases
+from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.tasks.registry import TASKS
 
+UNTRANSLATED = {"", "{reason}", "{reasons}"}
 TESTS = Path(__file__).parents[1]
 
 
@@ -38,49 +38,52 @@ def test_tasks_that_have_their_own_sentence_or_noun_exist() -> None:
     assert ENGLISH.nouns.keys() - TASKS.keys() == kinds | {"file", "any"}
 
 
-def test_notes_and_reasons_are_translated_and_the_words_of_users_and_libraries_are_not() -> None:
-    for text, expected in (
-        ("no task uses “a text.jpg”", "没有任务用到“a text.jpg”"),
+def test_a_note_is_translated_with_its_values_and_the_words_of_users_and_libraries_are_not() -> None:
+    absent = Note("it is not on this machine, and offline mode is on")
+    failed = Note("OSError", detail="[Errno 2] No such file or directory: 'x {0}'", advice="look")
+    reasons = [
+        Note("{model}: {reason}", model="a/b", reason=absent),
+        Note("{model}: {reason}", model="c/d", reason=failed),
+    ]
+    for note, english, chinese in (
         (
-            "“Pay”: refund takes several arguments (id, sum), which a language model must fill in; x/y: gone",
-            "“Pay”: refund 有多个参数（id, sum），需要语言模型来填写; x/y: gone",
+            Note("no task uses {file}", file="“a {x}.jpg”"),
+            "no task uses “a {x}.jpg”",
+            "没有任务用到“a {x}.jpg”",
         ),
         (
-            "text-to-speech is left out: it depends on summarization, which is left out",
-            "省略了 text-to-speech：它依赖被省略的 summarization",
-        ),
-        (
-            "this plan is a guess: “a; b: c” may mean something else",
-            "这个计划是猜测：“a; b: c”可能是别的意思",
-        ),
-        ("“Hello; you” asks for nothing that a task does", "“Hello; you”没有要求任何任务能做的事"),
-        (
-            "only the beginning and the end of the long request were read; put texts into files",
-            "请求太长，只读了开头和结尾；请把文字放进文件",
-        ),
-        (
+            Note("all {number} candidates failed: {reasons}", number=2, reasons=reasons),
             "all 2 candidates failed: a/b: it is not on this machine, and offline mode is on; "
-            "c/d: OSError: [Errno 2] No such file or directory: 'x {0}'",
-            "2 个候选模型都失败了：a/b: 它不在这台机器上，而现在是离线模式; "
-            "c/d: OSError: [Errno 2] No such file or directory: 'x {0}'",
+            "c/d: OSError: [Errno 2] No such file or directory: 'x {0}'. What helps: look",
+            "2 个候选模型都失败了：a/b：它不在这台机器上，而现在是离线模式; "
+            "c/d：OSError: [Errno 2] No such file or directory: 'x {0}'。可以这样解决：look",
         ),
-        ("RuntimeError: the model failed: no memory", "RuntimeError: the model failed: no memory"),
+        (
+            Note("its {number:,} bytes are more than may be downloaded", number=5000, advice=limit_of("X")),
+            "its 5,000 bytes are more than may be downloaded. What helps: X sets this limit",
+            "它有 5,000 字节，超过了允许下载的大小。可以这样解决：这个上限由 X 设置",
+        ),
+        (Note("no words for {this}", this="it"), "no words for it", "no words for it"),
+        ("no note", "no note", "no note"),
     ):
-        assert CHINESE.translated(text) == expected
-        assert ENGLISH.translated(text) == text
+        assert note == english == ENGLISH.translated(note)
+        assert CHINESE.translated(note) == chinese
 
 
-def test_the_translated_sentences_are_those_that_the_code_says() -> None:
-    known = {said for path in (TESTS.parent / "jarvis_agent").rglob("*.py") for said in _literals(path)}
-    descriptions = {arg.description for spec in TASKS.values() for arg in spec.inputs}
-    for sentence in CHINESE.sentences:
-        for piece in re.split(r"[^\w{]*{\w+}[^\w{]*", sentence):
-            words = piece.strip(" .:;()'`\"“”")
-            assert any(words in said for said in known | descriptions), sentence
+def test_every_template_of_a_note_is_translated_and_every_translation_is_of_a_template() -> None:
+    modules = [ast.parse(path.read_text("utf-8")) for path in (TESTS.parent / "jarvis_agent").rglob("*.py")]
+    nodes = [node for module in modules for node in ast.walk(module)]
+    literals = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    notes = [call.args[0] for call in calls if call.func.id == "Note"]
+    templates = {node.value for node in notes if isinstance(node, ast.Constant)}
+    assert templates - CHINESE.sentences.keys() - UNTRANSLATED == set()
+    assert CHINESE.sentences.keys() - literals == set()
+    for english, chinese in CHINESE.sentences.items():
+        assert sorted(_fields(english)) == sorted(_fields(chinese))
 
 
-def _literals(path: Path) -> Iterator[str]:
-    """The texts in a module; adjacent ones are one text."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+def _fields(template: str) -> list[tuple[str, str]]:
+    """The names of the values in a template, with their formats."""
+    parsed = string.Formatter().parse(template)
+    return [(name, form or "") for _, name, form, _ in parsed if name is not None]

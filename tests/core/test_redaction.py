@@ -85,8 +85,8 @@ def test_secrets_in_a_text_are_masked_and_other_text_is_not() -> None:
     assert {text: redact(text) for text in TEXTS} == {text: want or text for text, want in TEXTS.items()}
     error = _LeakyError()
     assert redact(str(error)).startswith("401 for http://127.0.0.1:9/a.png?(hidden) with ")
-    ours = InputError(str(error), 7)
-    assert not _leaks(str(ours), repr(ours), *ours.args[:1], describe_error(error), format_traceback(error))
+    ours = InputError(str(error), detail=error, advice="look")
+    assert not _leaks(str(ours), repr(ours), *ours.args, describe_error(error), format_traceback(error))
 
 
 def test_variables_named_like_secrets_are_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,14 @@ from fake_agent import CAPTION, SPEECH, FakeAgent, a_run, done, failed
 from rich.console import Console
 
 from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.types import Resource, Selection, TaskResult, Usage
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
 from jarvis_agent.interfaces.common.progress import answered
 from jarvis_agent.planning.plan import NO_FILE, Plan
 from jarvis_agent.response.chain import template_responder
+from jarvis_agent.selection.advice import NO_CANDIDATE
 
 Captured = pytest.CaptureFixture[str]
 
@@ -62,8 +64,10 @@ def test_the_answer_goes_to_stdout_and_the_progress_to_stderr(tmp_path: Path, ca
 def test_notes_reasons_and_errors_are_in_the_language_of_the_request(
     capsys: Captured, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left_out, chosen = "no task uses “b.jpg”", "it is the first of 2 candidates"
-    error = "no model can do x here (no source lists any). What helps: a model to start with is a/b"
+    left_out = Note("no task uses {file}", file="“b.jpg”")
+    chosen = Note("it is the first of {number} candidates", number=2)
+    helps = Note("a model to start with is {model}", model="a/b")
+    error = Note(NO_CANDIDATE, task="x", reasons=[Note("no source lists any")], advice=helps)
     run = Run(
         plan=Plan(tasks=[CAPTION, SPEECH], notes=[left_out]),
         results=[

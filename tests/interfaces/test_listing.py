@@ -220,7 +220,7 @@ def test_tasks_that_run_have_a_row_and_the_others_follow_by_reason() -> None:
     ]
     assert rows[2].startswith("1 of 4 task types can be run here.")
     assert rows[3] == "Not here (no model): text-to-video, text-to-3d"
-    assert rows[4].startswith('Not here (a model needs the extra "local": pip install ')
+    assert rows[4].startswith('Not here (a model needs the extra "local". What helps: pip install ')
     assert rows[5] == "the Hub is down"
 
 

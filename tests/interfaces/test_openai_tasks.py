@@ -283,7 +283,7 @@ def test_a_client_names_models_of_the_hub_alone(
     assert not live.calls
 
 
-def test_a_missing_model_is_named_with_what_helps(tmp_path: Path) -> None:
+def test_a_missing_model_is_named(tmp_path: Path) -> None:
     with live_with(tmp_path, {"canny-control": Image.new("L", (8, 8))}) as live:
         for call in (
             embed("auto"),
@@ -291,9 +291,7 @@ def test_a_missing_model_is_named_with_what_helps(tmp_path: Path) -> None:
             lambda client: client.audio.speech.create(model="tts-1", voice="alloy", input="Hello"),
             lambda client: client.images.generate(prompt="a cat"),
         ):
-            with pytest.raises(
-                openai.NotFoundError, match=r"no model can do .* here.*jarvis models"
-            ) as caught:
+            with pytest.raises(openai.NotFoundError, match=r"no model can do .* here") as caught:
                 call(live.client)
             assert caught.value.code == "model_not_found"
 

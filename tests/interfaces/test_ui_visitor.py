@@ -355,28 +355,6 @@ def test_a_visitor_sees_names_in_place_of_paths(home: Path) -> None:
     assert visitor.clean(said) == "0-canny.png from cat.jpg by …/x.onnx"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        (
-            "no model can do text-to-3d here (no source lists any). What helps: pip install x; y\nBye",
-            "no model can do text-to-3d here (no source lists any).\nBye",
-        ),
-        ("org/m is not on this machine; download it with: hf download org/m", "org/m is not on this machine"),
-        (
-            'org/m needs the extra "local": pip install "langchain-hugginggpt[local]"',
-            'org/m needs the extra "local"',
-        ),
-        ("no model for it is here (see `jarvis models text-to-3d`), sorry", "no model for it is here, sorry"),
-        ("无法完成。可以这样解决：设置 HF_TOKEN", "无法完成。"),
-        ("Install pip, or read about `jarvis`", "Install pip, or read about `jarvis`"),
-    ],
-)
-def test_a_visitor_gets_no_advice_for_who_runs_the_server(home: Path, text: str, shown: str) -> None:
-    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
-    assert Visitor([agent], home / "outputs").clean(text) == shown
-
-
 def test_the_languages_have_the_same_texts() -> None:
     assert TEXTS["en"].keys() == TEXTS["zh-CN"].keys()
     assert texts_for("zh-TW,zh;q=0.9")("settings") == "设置"

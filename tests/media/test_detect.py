@@ -52,7 +52,7 @@ def test_special_files_and_unknown_types_are_refused(tmp_path: Path, monkeypatch
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("a.sock")
         for path in ("a.png", "link.png", "a.sock", "/dev/zero"):
-            with pytest.raises(InputError, match=f"{path} is a pipe, a socket or a device"):
+            with pytest.raises(InputError, match=f"{Path(path).name} is a pipe, a socket or a device"):
                 detect_media_type(Path(path))
     with pytest.raises(InputError, match="is a directory"):
         detect_media_type(tmp_path)

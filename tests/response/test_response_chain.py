@@ -12,11 +12,14 @@ from langchain_core.runnables import Runnable
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.messages import CHINESE, ENGLISH
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.plan import NO_MODEL, NOT_UNDERSTOOD, Plan
 from jarvis_agent.response.chain import response_chain, template_responder
+from jarvis_agent.selection.advice import no_candidate_error
 from jarvis_agent.testing import ScriptedLLM
 
 READ = Task(task="image-to-text", id=0, args={"image": "page.png", "text": "read"})
@@ -48,7 +51,7 @@ RESULTS = [
         started=1.2,
         ended=1.6,
     ),
-    TaskResult(task=DRAW, status="failed", error="no model is left for text-to-image"),
+    TaskResult(task=DRAW, status="failed", error=Note("no model is left for {task}", task="text-to-image")),
     TaskResult(task=TELL, status="skipped", error="task 2 (text-to-image) failed"),
 ]
 GOOD, GOOD_PLAN = RESULTS[:2], Plan(tasks=[READ, SPEAK])
@@ -135,11 +138,11 @@ class TestReport:
         kind = RESULTS[2].model_copy(update={"failure": "NoCandidateError"})
         text = await answer(template_responder(), "画一个动物园", Plan(tasks=[DRAW]), [kind])
         assert "text-to-image (“a zoo”)：失败，没有可用的模型（没有剩下的模型能做 text-to-image）" in text
-        helped = kind.model_copy(
-            update={"error": "no model is left for x. What helps: a model to start with is a/b"}
-        )
-        left_out = "“Frame it” is not understood"
-        plan = Plan(tasks=[DRAW], notes=["no task uses “b.jpg”", left_out], removed=[left_out])
+        start = Note("a model to start with is {model}", model="a/b")
+        helped = kind.model_copy(update={"error": Note("no model is left", advice=start)})
+        left_out = Note(NOT_UNDERSTOOD, step="“Frame it”")
+        unused = Note("no task uses {file}", file="“b.jpg”")
+        plan = Plan(tasks=[DRAW], notes=[unused, left_out], removed=[left_out])
         text = await answer(template_responder(), "画一个动物园", plan, [helped])
         assert "可以这样解决：可以先试 a/b" in text
         assert "- 没有理解“Frame it”" in text
@@ -155,20 +158,21 @@ class TestReport:
         assert "Describe the image photo.jpg" in text
 
     async def test_a_request_that_no_model_can_do_is_not_called_misunderstood(self) -> None:
-        needs = "“Make a clip” needs text-to-video, but no model for it is available here (see `jarvis`)"
-        responder = template_responder(advice="with HF_TOKEN set, hosted models can be used")
+        why = Note("`jarvis models {task}` says what would help", task="text-to-video")
+        needs = Note(NO_MODEL, step="“Make a clip”", task="text-to-video", advice=why)
+        responder = template_responder(advice=[Note("with HF_TOKEN set, hosted models can be used")])
         text = await answer(responder, "Make a clip", Plan(notes=[needs]), [])
         assert text == (
-            f"I understood what is to be done, but it cannot be done here:\n- {needs}\n\n"
-            "What helps: with HF_TOKEN set, hosted models can be used"
+            f"I understood what is to be done, but it cannot be done here:\n- {needs.message}\n"
+            f"What helps: {why}; with HF_TOKEN set, hosted models can be used"
         )
         text = await answer(responder, "做一个视频", Plan(notes=[needs]), [])
         assert text == (
             "我理解要做什么，但在这里做不到：\n"
-            "- “Make a clip”需要 text-to-video，但这里没有可用的模型（见 `jarvis`）\n\n"
-            "可以这样解决：设置 HF_TOKEN 就可以使用托管的模型"
+            "- “Make a clip”需要 text-to-video，但这里没有可用的模型\n"
+            "可以这样解决：`jarvis models text-to-video` 说明怎样解决; 设置 HF_TOKEN 就可以使用托管的模型"
         )
-        both = Plan(notes=[needs, "“Flurbl it” is not understood"])
+        both = Plan(notes=[needs, Note(NOT_UNDERSTOOD, step="“Flurbl it”")])
         assert (await answer(responder, "x", both, [])).startswith("I could not do this.\n- “Make")
 
     @pytest.mark.starter
@@ -331,20 +335,19 @@ class TestResponseChain:
 
     async def test_what_made_several_tasks_fail_is_said_once(self) -> None:
         failed = []
-        for n, (task, own) in enumerate({"translation": "", "summarization": "x/y: too large; "}.items()):
-            error = f"no model can do {task} here ({own}source hub: it is down; check the network)."
+        hub = {"source hub": "it is down; check the network"}
+        for n, (task, own) in enumerate({"translation": {}, "summarization": {"x/y": "too large"}}.items()):
+            error = no_candidate_error(TASKS[task], Settings(), own | hub).note
             failed.append(TaskResult(task=Task(task=task, id=n), status="failed", error=error))
         said = await report_of(*failed)
         assert (
             "- translation: failed: no model can do translation here (source hub: it is down; check" in said
         )
-        assert said.endswith("- summarization: failed: no model can do summarization here (x/y: too large)")
+        assert "- summarization: failed: no model can do summarization here (x/y: too large)\n" in said
+        assert said.count("What helps: ") == 1
 
     async def test_an_error_that_ended_planning_too_is_reported_once(self) -> None:
-        gone = (
-            "scripted could not be reached, or dropped the connection: gone. Check the network; if you set "
-        )
-        gone += "JARVIS_BASE_URL, check that address and that the server runs."
+        gone = "scripted could not be reached, or dropped the connection: gone"
         plan = Plan(tasks=GOOD_PLAN.tasks, notes=[f"the language model could not plan: {gone}", "another"])
         text = await answer(by_llm({"respond": ConnectionError("gone")})[0], "x", plan, GOOD)
         assert text.count(gone) == 1

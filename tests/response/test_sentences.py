@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent import JarvisAgent, Settings, hf_tools
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.planning.plan import NOTHING_ASKED, Plan
@@ -182,7 +183,7 @@ def test_chat_gets_a_greeting_what_works_here_and_what_would_help() -> None:
         ("hi", "Hello!", "edit pictures", "read texts aloud", "language model"),
         ("你好", "你好！", "修改图片", "朗读文字", "语言模型"),
     ):
-        plan = Plan(notes=[f"“{request}” {NOTHING_ASKED}"])
+        plan = Plan(notes=[Note(NOTHING_ASKED, step=f"“{request}”")])
         inputs: dict[str, Any] = {"input": request, "plan": plan, "available": ["edit-image", "media-info"]}
         answer = template_responder(model_missing=True).invoke(inputs)
         assert answer.startswith(hello)
@@ -198,7 +199,7 @@ def test_chat_gets_a_greeting_what_works_here_and_what_would_help() -> None:
 
 def test_the_greeting_of_an_agent_knows_its_tasks(tmp_path: Path) -> None:
     settings = Settings(offline=True, model="none", output_dir=tmp_path)
-    plan = Plan(notes=[f"“hi” {NOTHING_ASKED}"])
+    plan = Plan(notes=[Note(NOTHING_ASKED, step="“hi”")])
     tools = hf_tools(tasks=["media-info"])
     with JarvisAgent(planner=lambda _: plan, settings=settings, tools=tools) as agent:
         assert "look up facts of files" in agent.invoke("hi").answer

@@ -96,7 +96,7 @@ REJECTIONS: list[tuple[tuple[Candidate, ...], dict[str, Any], list[str], str]] =
     ((SPACE,), {"policy": "local-only"}, [], "the policy is local-only"),
     ((HERE, model("there")), {"offline": True}, ["here"], "offline mode is on"),
     ((LARGE,), {"max_download": 4_000}, [], "5,000 bytes are more than may be downloaded"),
-    ((LARGE,), {"max_download": 0}, [], "JARVIS_MAX_DOWNLOAD=0"),
+    ((LARGE,), {"max_download": 0}, [], "JARVIS_MAX_DOWNLOAD sets"),
     ((LARGE,), {"memory_budget": 4_000, "device": "cpu"}, [], "5,000 bytes are more than the 4,000"),
     ((model(license="gpl-3.0"),), {"licenses": ["MIT"]}, [], "its licence is gpl-3.0"),
     ((model(),), {"licenses": ["MIT"]}, [], "it names no licence"),

@@ -149,8 +149,8 @@ async def test_a_silent_hub_fails_after_the_timeout(hub: HubDouble, make: Make) 
 
 async def test_a_wrong_answer_is_explained(make: Make) -> None:
     cases: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"status": 401}, ConfigError, r"rejects the token \(401\); check HF_TOKEN"),
-        ({"status": 404}, ConfigError, "answered 404.*Check HF_ENDPOINT"),
+        ({"status": 401}, ConfigError, r"rejects the token \(401\).*check HF_TOKEN"),
+        ({"status": 404}, ConfigError, "answered 404.*check HF_ENDPOINT"),
         ({"status": 429}, TransientError, "answered 429"),
         ({"status": 500}, TransientError, "answered 500"),
         ({"body": b"<html>sign in to the network</html>"}, TransientError, "not JSON"),

@@ -242,7 +242,8 @@ async def test_the_text_argument_decides_between_caption_and_text() -> None:
 
 
 async def test_a_selection_says_why_the_model_runs_where_it_does() -> None:
-    large = "hosted by fal-ai; its 3,000,000,000 bytes are more than may be downloaded (JARVIS_MAX_DOWNLOAD)"
+    large = "hosted by fal-ai; its 3,000,000,000 bytes are more than may be downloaded. What helps: "
+    large += "JARVIS_MAX_DOWNLOAD sets this limit"
     served: dict[str, Any] = {"providers": ("fal-ai",)}
     cases: list[tuple[dict[str, Any], str, str]] = [
         ({"local": True}, "local-first", "it is on this machine"),

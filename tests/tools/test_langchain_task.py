@@ -201,4 +201,4 @@ async def test_a_file_that_is_too_large_is_not_decoded(
 
     monkeypatch.setattr(base64, "b64decode", decode)
     result = await result_of(draw, tmp_path, max_file_bytes=1000)
-    assert "more than 1,000 bytes (JARVIS_MAX_FILE_BYTES)" in (result.error or "")
+    assert "more than 1,000 bytes. What helps: JARVIS_MAX_FILE_BYTES" in (result.error or "")

@@ -259,7 +259,7 @@ def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
     try:
         image.save(path, format=name, **({"quality": _QUALITY} if name in ("JPEG", "WEBP") else {}))
     except (ValueError, OSError) as error:
-        raise BadInputError(f"the image cannot be written as {name}: {error}") from error
+        raise BadInputError(f"the image cannot be written as {name}", detail=error) from error
     return {"path": path}
 
 
@@ -319,7 +319,7 @@ def info(call: Call) -> dict[str, Any]:
             call.notes.extend(notes)
             facts |= _text_facts(kind, text.strip())
     except (BadInputError, InputError, MissingExtraError) as error:
-        call.notes.append(str(error))
+        call.notes.append(error.note)
     return facts
 
 
@@ -338,7 +338,7 @@ def _text_facts(kind: str, text: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"it is not valid JSON: {error}") from error
+        raise InputError("it is not valid JSON", detail=error) from error
     return {"entries": len(data)} if isinstance(data, list | dict) else {}
 
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import read_literal
 
 _HINT = (
@@ -74,9 +75,9 @@ def read_box(value: Any, width: int, height: int) -> tuple[list[float], list[str
     elif max(numbers) < 2:
         unit, across, down = "shares of the image", width, height
     if form == "bbox2d" or (unit != "pixels" and form not in ("part", "box2d")):
-        notes.append(f"the box was taken as {unit}")
+        notes.append(Note("the box was taken as {unit}", unit=Note(unit)))
     elif unit == "pixels" and not fits:
-        notes.append("the box reaches beyond the image, and was cut off at its sides")
+        notes.append(Note("the box reaches beyond the image, and was cut off at its sides"))
     return [round(n * size, 3) for n, size in zip(numbers, (across, down) * 2, strict=True)], notes
 
 
@@ -120,7 +121,7 @@ def _best(value: Any, notes: list[str]) -> Any:
     boxed = [row for row in rows if len(_numbers(row)[0]) == 4]
     scores = [row.get("score") for row in boxed]
     if len(boxed) > 1 and scores == [None] * len(boxed):
-        notes.append(f"the first of {len(boxed)} boxes was taken")
+        notes.append(Note("the first of {number} boxes was taken", number=len(boxed)))
     return max(boxed, key=lambda row: _numbers(row.get("score", 0))[0], default=value)
 
 

@@ -16,6 +16,7 @@ from jarvis_agent.backends.chat_model import answer_output
 from jarvis_agent.backends.outputs.validators import describe_value
 from jarvis_agent.core.content import decode_base64
 from jarvis_agent.core.errors import InputError, UnsupportedError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import brief_text
 
 
@@ -41,7 +42,8 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
             with suppress(Exception):  # libraries raise errors of any kind for what they cannot read
                 made.append(open_file(content, call))
         if made[1:]:
-            call.notes.append(f"the first of {len(made)} results of {call.candidate.id} was taken")
+            first = "the first of {number} results of {model} was taken"
+            call.notes.append(Note(first, number=len(made), model=call.candidate.id))
         if made:
             return made[0]
     elif call.spec.outputs[0] == "text" and (text := text_in(value)) is not None:

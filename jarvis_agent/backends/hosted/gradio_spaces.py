@@ -142,7 +142,9 @@ def _run(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
                 return answer_output(call.spec, text)
             return _received(value, call, downloads)
     except (InputError, BadInputError) as error:
-        raise UnsupportedError(f"the Space sent a file that cannot be read: {error}") from error
+        raise UnsupportedError(
+            "the Space sent a file that cannot be read: {reason}", reason=error.note
+        ) from error
     finally:
         call.cleanup()
 
@@ -152,7 +154,7 @@ def _predict(client: Client, call: Call, cancelled: threading.Event, folder: Pat
     try:
         job = client.submit(api_name=name and f"/{str(name).lstrip('/')}", **_arguments(call, folder))
     except (TypeError, ValueError) as error:
-        raise UnsupportedError(f"the Space cannot be called so: {brief_text(str(error))}") from error
+        raise UnsupportedError("the Space cannot be called so", detail=brief_text(str(error))) from error
     while not wait([job.future], timeout=_POLL_S).done:
         if cancelled.is_set():
             job.cancel()
@@ -209,7 +211,7 @@ def _connect(space: str, settings: Settings, folder: str) -> Client:
         raise
     except ValueError as error:  # also the first answer of a Space that was sleeping
         reason = brief_text(str(error))
-        raise TransientError(f"the Space {space} is not ready: {reason}") from redacted_cause(error)
+        raise TransientError(f"the Space {space} is not ready", detail=reason) from redacted_cause(error)
 
 
 def _address(space: str, settings: Settings) -> tuple[str, str | None]:
@@ -233,13 +235,13 @@ def _expert_error(error: Exception, space: str) -> JarvisError:
     from gradio_client.exceptions import AppError, AuthenticationError
     from gradio_client.utils import QueueError, TooManyRequestsError
 
-    message = f"the Space {space}: {brief_text(str(error)) or type(error).__name__}"
+    name, words = f"the Space {space} failed", brief_text(str(error)) or type(error).__name__
     if isinstance(error, TooManyRequestsError):
-        return RateLimitedError(message)
+        return RateLimitedError(name, detail=words)
     if isinstance(error, QueueError | httpx.TransportError):
-        return TransientError(message)
+        return TransientError(name, detail=words)
     if isinstance(error, AppError | AuthenticationError):
-        return UnsupportedError(message)
+        return UnsupportedError(name, detail=words)
     return expert_error(error, f"the Space {space}")
 
 

@@ -350,7 +350,7 @@ def _sound(data: bytes) -> dict[str, Any]:
     try:
         samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
     except soundfile.LibsndfileError as error:
-        raise UnsupportedError(f"it sent a sound that cannot be read: {error}") from error
+        raise UnsupportedError("it sent a sound that cannot be read", detail=error) from error
     return {"audio": samples.mean(axis=1), "sampling_rate": rate}
 
 

@@ -30,8 +30,11 @@ from jarvis_agent.core.errors import (
     redacted_cause,
 )
 from jarvis_agent.core.forks import fork_safe
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import brief_text
+
+_CHECK_NETWORK = "check the network, HTTPS_PROXY and HF_ENDPOINT"
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +103,7 @@ class HubApi:
         with self._lock:
             expires, reply = self._replies.get(key, (0.0, None))
             if reply is None or self._clock() >= expires:
-                until, message = self._failures.get(_scope(path), (0.0, ""))
+                until, message = self._failures.get(_scope(path), (0.0, Note("")))
                 if self._clock() < until:
                     # A new exception each time: one raised repeatedly keeps the frames of all callers.
                     raise TransientError(message)
@@ -144,9 +147,9 @@ class HubApi:
             raise self._rejected(error.response.status_code, path, error) from redacted_cause(error)
         except httpx.ConnectError as error:
             logger.debug("no connection to %s: %s", self.endpoint, describe_error(error))
-            raise self._fail(path, "it cannot be reached (no network?)") from redacted_cause(error)
+            raise self._fail(path, Note("it cannot be reached (no network?)")) from redacted_cause(error)
         except (httpx.HTTPError, OSError) as error:
-            raise self._fail(path, str(error) or type(error).__name__) from redacted_cause(error)
+            raise self._fail(path, describe_error(error)) from redacted_cause(error)
         return str(response.text)
 
     def _rejected(self, status: int, path: str, error: Exception) -> JarvisError:
@@ -155,18 +158,22 @@ class HubApi:
             return self._fail(path, f"it answered {status}")
         hub = f"the Hub at {self.endpoint}"
         if status in (401, 403) and self._token:
-            return ConfigError(f"{hub} rejects the token ({status}); check HF_TOKEN")
+            return ConfigError(f"{hub} rejects the token ({status})", advice="check HF_TOKEN")
         if status in (401, 403, 404) and path != "/api/models":
             return NoCandidateError(f"{hub} has no {path.removeprefix('/api/models/')}")
         return ConfigError(
-            f"{hub} answered {status}: {brief_text(str(error))} Check HF_ENDPOINT and the proxy"
+            f"{hub} answered {status}",
+            detail=brief_text(str(error)),
+            advice="check HF_ENDPOINT and the proxy",
         )
 
     def _fail(self, path: str, reason: str) -> TransientError:
         """Return the error for a Hub that cannot be used, and record it for a minute."""
-        message = (
-            f"the Hub at {self.endpoint} cannot be used: {reason}. Check the network, HTTPS_PROXY "
-            "and HF_ENDPOINT; with JARVIS_OFFLINE=1 only models on this machine are used"
+        message = Note(
+            "the Hub at {server} cannot be used: {reason}",
+            server=self.endpoint,
+            reason=reason,
+            advice=(Note(_CHECK_NETWORK), Note("with JARVIS_OFFLINE=1 only models on this machine are used")),
         )
         self._failures[_scope(path)] = (self._clock() + FAILURE_TTL_S, message)
         return TransientError(message)

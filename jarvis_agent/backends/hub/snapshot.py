@@ -29,6 +29,7 @@ from jarvis_agent.backends.http_errors import expert_error
 from jarvis_agent.backends.jobs import is_cancelled, listed
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import JarvisError, TransientError, UnsupportedError
+from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
 
@@ -102,7 +103,9 @@ class Layout:
         try:
             return json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise UnsupportedError(f"{file} is damaged: {error}; download the model again") from error
+            raise UnsupportedError(
+                f"{file.name} is damaged; download the model again", detail=error
+            ) from error
 
     def _weights_in(self, model: str, names: list[str], settings: Settings) -> list[str]:
         """One copy of the weights in one folder; [] if it holds none."""
@@ -111,8 +114,8 @@ class Layout:
         if pickled and not safe and not (settings.allow_pickle and self.unpickles):
             allow = "if you trust it, set JARVIS_ALLOW_PICKLE=1"
             raise UnsupportedError(
-                f"{model} has its weights only as a pickle, which can run code when loaded; "
-                + (allow if self.unpickles else f"it is never loaded: ask its author for {self.example}")
+                f"{model} has its weights only as a pickle, which can run code when loaded",
+                advice=allow if self.unpickles else f"it is never loaded: ask its author for {self.example}",
             )
         copies: dict[str, dict[str, list[str]]] = {}
         for name in safe or pickled:
@@ -199,17 +202,18 @@ _THREADS = 4
 _POLL_S = 0.1
 """Seconds between two checks whether the call was cancelled."""
 
+CANNOT_LOAD = "{model} cannot be loaded: {reason}"
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
 def refusal(candidate: Candidate, settings: Settings) -> str | None:
     """The reason why the settings forbid to load this model; None if they allow it."""
     if "custom_code" in candidate.tags and not settings.trust_remote_code:
-        return "it runs its own code, which JARVIS_TRUST_REMOTE_CODE=1 would allow"
+        return Note("it runs its own code", advice="JARVIS_TRUST_REMOTE_CODE=1 allows that")
     if candidate.local or candidate.path is not None:
         return None
     if settings.offline:
-        return "it is not on this machine, and JARVIS_OFFLINE forbids to download it"
+        return Note("it is not on this machine, and offline mode is on")
     return _too_large(candidate.size or 0, settings)
 
 
@@ -248,7 +252,7 @@ def model_folder(candidate: Candidate, settings: Settings, layout: Layout = TRAN
 def _local_folder(candidate: Candidate, settings: Settings, layout: Layout) -> Path | None:
     """The model's folder on this machine, with one of the layout's markers; None if it may be downloaded."""
     if (reason := refusal(candidate, settings)) is not None:
-        raise UnsupportedError(f"{candidate.id} cannot be loaded: {reason}")
+        raise UnsupportedError(CANNOT_LOAD, model=candidate.id, reason=reason)
     path = candidate.path
     if path is None and not candidate.local and not settings.offline:
         return None
@@ -256,7 +260,8 @@ def _local_folder(candidate: Candidate, settings: Settings, layout: Layout) -> P
     if layout.markers and not any((folder / name).is_file() for name in layout.markers):
         if path is None:
             raise _not_here(candidate)
-        raise UnsupportedError(f"{candidate.id} cannot be loaded: there is no {folder / layout.markers[0]}")
+        missing = Note(f"there is no {layout.markers[0]}", detail=str(folder))
+        raise UnsupportedError(CANNOT_LOAD, model=candidate.id, reason=missing)
     return folder
 
 
@@ -294,7 +299,7 @@ def _download_model(candidate: Candidate, settings: Settings, layout: Layout) ->
             if not isinstance(try_to_load_from_cache(model, name, revision=revision), str)
         ]
         if (reason := _too_large(sum(missing), settings)) is not None:
-            raise UnsupportedError(f"{model} cannot be loaded: {reason}")
+            raise UnsupportedError(CANNOT_LOAD, model=model, reason=reason)
         return download_files(model, wanted, revision, token)
 
 
@@ -310,8 +315,10 @@ def _sizes_on_hub(candidate: Candidate, settings: Settings) -> dict[str, int]:
 def _too_large(size: int, settings: Settings) -> str | None:
     if size <= settings.max_download:
         return None
-    limit = f"the limit of {settings.max_download / 1e9:.1f} GB (JARVIS_MAX_DOWNLOAD)"
-    return f"the download of {size / 1e9:.1f} GB exceeds {limit}"
+    limit = f"the limit of {settings.max_download / 1e9:.1f} GB"
+    return Note(
+        f"the download of {size / 1e9:.1f} GB exceeds {limit}", advice=limit_of("JARVIS_MAX_DOWNLOAD")
+    )
 
 
 @contextmanager
@@ -330,8 +337,8 @@ def _download_errors(model: str) -> Iterator[None]:
         raise UnsupportedError(f"{model!r} is not a valid model id on the Hub") from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
-            message = f"{model} could not be stored: {error}; check HF_HOME and its disk space"
-            raise UnsupportedError(message) from error
+            helps = "check HF_HOME and its disk space"
+            raise UnsupportedError(f"{model} could not be stored", detail=error, advice=helps) from error
         status = getattr(getattr(error, "response", None), "status_code", 0)
         if status in (401, 403, 404):
             message = f"the Hub refuses {model} ({status}); check its id, and HF_TOKEN"

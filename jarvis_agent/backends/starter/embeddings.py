@@ -26,6 +26,7 @@ from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weight
 from jarvis_agent.backends.starter.onnx import load_network
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.forks import fork_safe
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import replace_surrogates
 
@@ -147,12 +148,12 @@ class StarterEmbeddings(Embeddings):
         return vectors
 
 
-NONE_FITS = "by similarity none of the labels fits clearly; a language model would read the text"
+_NONE_FITS = "by similarity none of the labels fits clearly; a language model would read the text"
 LEAST_COSINE, LEAST_LEAD = 0.15, 0.1
 """Of the nearest label, and its lead over the second one. Of 32 texts, those below were often wrong."""
 
 
-NO_LINE_FITS = "no line of the text fits the question; a language model would read the whole"
+_NO_LINE_FITS = "no line of the text fits the question; a language model would read the whole"
 _MOST_LINES, _MOST_ANSWERS = 500, 3
 LEAST_FIT, NEARLY = 0.4, 0.1
 """Cosine of a question and a line that answers it, and what others may lack of the best one's."""
@@ -167,12 +168,13 @@ def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, 
     """
     lines = [line.strip() for line in _LINE_ENDS.split(text) if line.strip()]
     if len(lines) > _MOST_LINES:
-        call.notes.append(f"the first {_MOST_LINES} of {len(lines)} lines were compared")
+        compared = "the first {number} of {total} lines were compared"
+        call.notes.append(Note(compared, number=_MOST_LINES, total=len(lines)))
     lines = lines[:_MOST_LINES]
     cosines = _cosines(load_embedder(settings).encode([text_of(call), *lines])).tolist() if lines else []
     best = max(cosines, default=0.0)
     if best < LEAST_FIT:
-        call.notes.append(NO_LINE_FITS)
+        call.notes.append(Note(_NO_LINE_FITS))
         return []
     rows = [{"answer": line, "similarity": each} for line, each in zip(lines, cosines, strict=True)]
     near = [row for row in rows if row["similarity"] >= best - NEARLY]
@@ -201,7 +203,7 @@ def load_text_comparison(weights: Path, settings: Settings) -> Expert:
             cosines = _cosines(encode([text, *(f"It is {label}." for label in labels)])).tolist()
             best, second = sorted([*cosines, -1.0], reverse=True)[:2]
             if best < LEAST_COSINE or best - second < LEAST_LEAD:
-                call.notes.append(NONE_FITS)
+                call.notes.append(Note(_NONE_FITS))
                 return []
             return [{"label": label, "similarity": each} for label, each in zip(labels, cosines, strict=True)]
         if task == "question-answering":

@@ -14,6 +14,7 @@ from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
 from jarvis_agent.backends.starter.onnx import load_network
 from jarvis_agent.core.images import count_frames, identified
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -117,9 +118,10 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
             printed += [" ".join(line["text"] for line in row) for row in rows]
             lines += [line for row in rows for line in row]
         if count > _MOST_PAGES:
-            call.notes.append(f"the first {_MOST_PAGES} of {count} pages were read")
+            read = "the first {number} of {total} pages were read"
+            call.notes.append(Note(read, number=_MOST_PAGES, total=count))
         if lines and sum(line["score"] for line in lines) / len(lines) < _SURE:
-            call.notes.append("the reading is uncertain: the image may have no text")
+            call.notes.append(Note("the reading is uncertain: the image may have no text"))
         if call.spec.name == "document-question-answering":
             return lines_that_fit(call, "\n".join(printed), settings)
         return {"generated_text": "\n\n".join(filter(None, texts)), "lines": lines}

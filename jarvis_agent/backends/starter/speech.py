@@ -13,6 +13,7 @@ from jarvis_agent.backends.jobs import add_note, is_cancelled
 from jarvis_agent.backends.languages import find_language, language_of_script
 from jarvis_agent.backends.starter.backend import STARTERS, fetch_weights
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 
 MAX_PHONEMES = 300
@@ -42,9 +43,10 @@ def load_voice(weights: Path, settings: Settings) -> Expert:
         if (code := language_of_script(text)) != "en":
             language = find_language(code)
             name = "another language" if language is None else language.name
-            raise UnsupportedError(f"the voice speaks English alone, and the text is in {name}")
+            english = "the voice speaks English alone, and the text is in {language}"
+            raise UnsupportedError(english, language=name)
         if any(letter.isalpha() and not letter.isascii() for letter in text):
-            add_note("the voice speaks English alone; other languages sound wrong")
+            add_note(Note("the voice speaks English alone; other languages sound wrong"))
         # Of marks alone it would make a short noise.
         sentences = voice.phonemize(text) if any(letter.isalnum() for letter in text) else []
         if not sentences:

@@ -23,6 +23,7 @@ from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, liste
 from jarvis_agent.backends.languages import Language, find_language, language_of_script
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.notes import Note
 
 MAX_LABELS = 5
 """Labels returned by a classification."""
@@ -304,12 +305,13 @@ def answer_from_cells(loaded: LoadedModel, call: Call) -> dict[str, Any]:
     try:
         tokens = loaded.tokenizer(table, query, truncation="drop_rows_to_fit")
     except ValueError as error:
-        raise UnsupportedError(f"{loaded.id} cannot read this table: {error}") from error
+        raise UnsupportedError(f"{loaded.id} cannot read this table", detail=error) from error
     read = max(row for *_, row, _, _, _, _ in tokens["token_type_ids"])
     if not read or len(tokens["input_ids"]) > loaded.tokenizer.model_max_length:
         raise UnsupportedError(f"{loaded.id} cannot read a row of this table at once; give fewer columns")
     if read < len(rows):
-        call.notes.append(f"the first {read:,} of {len(rows):,} rows were read")
+        rows_read = "the first {number:,} of {total:,} rows were read"
+        call.notes.append(Note(rows_read, number=read, total=len(rows)))
     answer = loaded.pipe(table=table.head(read), query=query)
     return {
         "answer": answer["answer"],

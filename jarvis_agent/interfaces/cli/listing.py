@@ -19,6 +19,7 @@ from rich.text import Text
 
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError, NoCandidateError
+from jarvis_agent.core.notes import Note, template_of
 from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task
@@ -122,7 +123,8 @@ async def list_models(name: str, registry: ModelRegistry, purpose: str = "") -> 
     try:
         selection = await registry.selector.select(task, spec, context)
     except NoCandidateError as error:
-        note = str(error).replace(LISTS_ALL.format(task=spec.name), "")
+        helps = [text for text in error.note.advice if template_of(text) != LISTS_ALL]
+        note = Note("{reason}", reason=error.message, advice=helps)
         return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[note])
     selected = find_task(selection.task) or spec
     known = open_store().experience(selected.name)

@@ -1,4 +1,4 @@
-"""Replaces what a client must not learn in every JSON response: paths and settings of the server.
+"""Replaces what a client must not learn in every JSON response: paths of the server.
 
     app.add_middleware(PathFilter, redactor=PathRedactor(runs, uploads, private=[Path.home()]))
 
@@ -41,7 +41,6 @@ _ROUTES = frozenset({"outputs", "logs", "runs", "agent", "files", "v1"})
 """First parts of URLs of the server and of JSON patches."""
 _INSIDE = re.compile(r"(?<=[A-Za-z0-9_.+/<~-])(?<!\\[nrt])(?<!\\u[0-9a-fA-F]{4})(?<!file://)")
 """Before what is part of a URL, a relative path or base64, and no absolute path; letters may be escapes."""
-_VARIABLES = re.compile(r" \(JARVIS_[A-Z_]+(?:=[\w-]+)?\)|\bJARVIS_[A-Z_]+(?:=[\w-]+)?")
 
 
 def private_directories(agent: JarvisAgent) -> list[Path]:
@@ -61,7 +60,7 @@ def machine_directories(settings: Settings) -> list[Path]:
 
 
 class PathRedactor:
-    """Replaces private paths in a text, and names of settings."""
+    """Replaces private paths in a text."""
 
     def __init__(self, runs: Path, uploads: Path, private: Iterable[Path]) -> None:
         """`runs` and `uploads` hold a directory of each owner's files; `private` are any others.
@@ -79,10 +78,7 @@ class PathRedactor:
 
     def clean(self, text: str) -> str:
         """The text, plain or JSON, as a client may see it."""
-        text = self._paths.sub(_public, text)
-        if "JARVIS_" not in text:
-            return text
-        return _VARIABLES.sub(lambda match: "" if match[0][0] == " " else "a setting of the server", text)
+        return self._paths.sub(_public, text)
 
 
 class PathFilter:

@@ -27,6 +27,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse
 
 from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.tasks.spec import Modality
 from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Frozen
@@ -70,7 +71,8 @@ def save_upload(
     """
     name = _safe_name(client_name)
     if size > max_bytes:
-        raise InputError(f"{name} has {size:,} bytes, more than {max_bytes:,} (JARVIS_MAX_FILE_BYTES)")
+        helps = limit_of("JARVIS_MAX_FILE_BYTES")
+        raise InputError(f"{name} has {size:,} bytes, more than {max_bytes:,}", advice=helps)
     kind, mime = detect_content(file, Path(name))
     file.seek(0)
     folder = directory / secrets.token_hex(16)

@@ -23,7 +23,8 @@ from starlette.responses import Response
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.outputs.adapters import Result
 from jarvis_agent.core.content import read_file_data
-from jarvis_agent.core.errors import BadInputError, InputError
+from jarvis_agent.core.errors import BadInputError, InputError, describe_error
+from jarvis_agent.core.notes import write_notes
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, Arg, TaskSpec
 from jarvis_agent.core.text import replace_surrogates_in
 from jarvis_agent.interfaces.common.limits import json_excess
@@ -134,7 +135,8 @@ def _write(arg: Arg, value: Any, store: ResourceStore) -> Path:
             value = SentFile(content, mime, unquote(named[1]) if named else "")
         name, mime = Path(value.name), value.mime or ("text/csv" if arg.kind == "table" else "")
     except (TypeError, ValueError, AttributeError, InputError) as error:
-        raise BadInputError(f"{arg.name} is base64 or columns, not a path or URL: {error}") from error
+        form = "{name} is base64 or columns, not a path or URL: {reason}"
+        raise BadInputError(form, name=arg.name, reason=describe_error(error)) from error
     if len(value.content) > limit:
         raise InputError(f"{arg.name} has {len(value.content):,} bytes, more than {limit:,}")
     path = new_path(detect_suffix(value.content, mime), name.stem[:_LONGEST_STEM] or arg.name)
@@ -148,7 +150,7 @@ def write_result(result: Result, call: Call, folder: Path) -> Response:
     for row, one in zip(rows, result.resources, strict=True):
         if one.path is not None:
             row["content"] = base64.b64encode(one.path.read_bytes()).decode()
-    text = json.dumps({"output": result.output, "resources": rows, "notes": call.notes})
+    text = json.dumps({"output": result.output, "resources": rows, "notes": write_notes(call.notes)})
     return _json(text.replace(json.dumps(str(folder))[1:-1], folder.parent.name))
 
 

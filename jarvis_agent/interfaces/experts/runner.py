@@ -8,16 +8,14 @@ runner.models()                                   # what is loaded
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from huggingface_hub import constants
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
@@ -34,7 +32,8 @@ from jarvis_agent.core.errors import (
     ExpertError,
     InputError,
     UnsupportedError,
-    describe_error,
+    log_error,
+    public_message,
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task
@@ -54,6 +53,8 @@ from jarvis_agent.selection.placement import place
 from jarvis_agent.selection.selector import Pin
 from jarvis_agent.selection.sources import default_sources
 from jarvis_agent.selection.sources.base import RemoteSource, ask_source, list_candidates
+
+logger = logging.getLogger(__name__)
 
 _ALL = 1_000
 """Most models of a source for a task."""
@@ -108,21 +109,19 @@ class ExpertRunner:
                 async with asyncio.timeout(seconds):
                     response = await self._run(request, folder)
             except TimeoutError:
-                response = self._refusal(AttemptTimeoutError(f"no answer within {seconds:g} s"), folder)
+                response = self._refusal(AttemptTimeoutError(f"no answer within {seconds:g} s"))
             except Exception as error:
-                response = self._refusal(error, folder)
+                response = self._refusal(error)
         if self._node:
             response.headers[NODE] = self._node
         return response
 
-    def _refusal(self, error: Exception, folder: Path) -> Response:
+    def _refusal(self, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             return JSONResponse({"error": error.detail}, error.status_code)
-        message = describe_error(error).replace(f"{folder}{os.sep}", "")
-        for private in _private_places(self.settings):
-            message = message.replace(private, "…")
+        log_error(logger, "a call failed", error)  # its caller gets the message alone
         status = next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
-        return JSONResponse({"error": message}, status)
+        return JSONResponse({"error": public_message(error)}, status)
 
     async def _run(self, request: InferenceRequest, folder: Path) -> Response:
         fields = await asyncio.to_thread(read_fields, request)
@@ -130,7 +129,9 @@ class ExpertRunner:
         spec = TASKS[model.task]
         placed = place(model, spec, [*self._backends.values()], self.settings)
         if isinstance(placed, str):
-            raise UnsupportedError(f"the expert server cannot run {model.id}: {placed}")
+            raise UnsupportedError(
+                "the expert server cannot run {model}: {reason}", model=model.id, reason=placed
+            )
         model = placed.primary
         backend = self._backends[model.backend or ""]
         returns_files = options.pop("return_files", False)
@@ -188,12 +189,5 @@ def _respond(raw: Any, call: Call, folder: Path | None, top_k: int | None) -> Re
     try:
         result = adapt(call.spec, raw, call)
     except InputError as error:  # no file of the request is at fault: none can be written
-        raise ExpertError(str(error)) from error
+        raise ExpertError(error.note) from error
     return write_result(result, call, folder) if folder else write_response(call.spec, result, top_k)
-
-
-def _private_places(settings: Settings) -> list[str]:
-    """The directories that errors may name, the longest first."""
-    places = {constants.HF_HUB_CACHE, sys.prefix, str(Path.cwd()), str(Path("~").expanduser())}
-    places |= {str(settings.models_file.parent)} if settings.models_file else set()
-    return sorted((place for place in places if len(place) > 1), key=len, reverse=True)

@@ -49,7 +49,7 @@ from starlette.types import Receive, Scope, Send
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating, run_in_daemon_thread
-from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.errors import JarvisError, public_message
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
@@ -180,7 +180,9 @@ def make_server(
 
 def _explanation(name: str, error: Exception) -> str:
     """Why a call failed. What is not the client's business is only logged."""
-    if isinstance(error, ToolException | JarvisError | ValidationError):
+    if isinstance(error, JarvisError):
+        return public_message(error)
+    if isinstance(error, ToolException | ValidationError):
         return str(error)
     if isinstance(error, HTTPException):
         return error.detail

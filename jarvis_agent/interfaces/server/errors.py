@@ -25,7 +25,8 @@ from pydantic import BaseModel, ValidationError
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
-from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, TooLongError
+from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, TooLongError, public_message
+from jarvis_agent.core.notes import PUBLIC
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
@@ -71,7 +72,7 @@ async def _check_body(request: Request) -> None:
 
 async def error_response(request: Request, error: Exception) -> Response:
     """Return the response to an error of `STATUSES` outside of a stream."""
-    status, message = describe_error(error)
+    status, message = status_and_message(error)
     return JSONResponse({"detail": message}, status)
 
 
@@ -116,11 +117,11 @@ EXCEPTION_HANDLERS: dict[int | type[Exception], Any] = {
 }
 
 
-def describe_error(error: Exception) -> tuple[int, str]:
+def status_and_message(error: Exception) -> tuple[int, str]:
     """The HTTP status of an error of `STATUSES`, or of a full disk, and its message for clients."""
     if _is_disk_full(error):
         return 507, "the disk of the server is full; try again later"
-    return next(status for kind, status in STATUSES.items() if isinstance(error, kind)), str(error)
+    return next(status for kind, status in STATUSES.items() if isinstance(error, kind)), public_message(error)
 
 
 def _is_disk_full(error: BaseException | None) -> bool:
@@ -142,7 +143,7 @@ async def _with_messages(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
             else:
                 yield event
     except tuple(STATUSES) as error:
-        status, message = describe_error(error)
+        status, message = status_and_message(error)
         yield {"event": "error", "data": json.dumps({"status_code": status, "message": message})}
     except Exception:
         if bare is not None:
@@ -172,5 +173,7 @@ def _without_places(value: Any) -> Any:
 
 def _to_plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return _without_places(value.model_dump())
-    return str(value) if isinstance(value, Path | JarvisError) else f"<{type(value).__name__}>"
+        return _without_places(value.model_dump(context=PUBLIC))
+    if isinstance(value, JarvisError):
+        return public_message(value)
+    return str(value) if isinstance(value, Path) else f"<{type(value).__name__}>"

@@ -43,7 +43,7 @@ from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.common.progress import format_event
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls, origin_of, to_paths
-from jarvis_agent.interfaces.server.errors import STATUSES, describe_error
+from jarvis_agent.interfaces.server.errors import STATUSES, status_and_message
 from jarvis_agent.interfaces.server.workspaces import Workspace
 from jarvis_agent.response.markdown import lines_with_markup, to_markdown
 
@@ -134,7 +134,7 @@ def openai_error_of(error: Exception) -> tuple[int, dict[str, Any]]:
     elif isinstance(error, HTTPException):
         status, message = error.status_code, str(error.detail)
     elif isinstance(error, tuple(STATUSES)):
-        status, message = describe_error(error)
+        status, message = status_and_message(error)
         status = 400 if status == 422 else status
     else:
         _logger.error("a request of OpenAI's API failed", exc_info=error)

@@ -37,7 +37,15 @@ from starlette.exceptions import HTTPException
 
 from jarvis_agent.core.concurrency import StageTimeoutError, gather_limited, run_with_timeout
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.errors import BadInputError, ConfigError, DeadlineError, InputError, NoCandidateError
+from jarvis_agent.core.errors import (
+    BadInputError,
+    ConfigError,
+    DeadlineError,
+    InputError,
+    NoCandidateError,
+    public_message,
+)
+from jarvis_agent.core.notes import as_public
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.fallback import HFTaskRunner
@@ -137,7 +145,7 @@ async def run_task(
     directory, context = RunDirectory(settings, folder), RunContext("", restricted=True)
 
     async def run(call: TaskCall) -> TaskResult:
-        result = await observe_call(name, chosen.run(selection, call))
+        result = as_public(await observe_call(name, chosen.run(selection, call)))
         if result.status != "ok":
             raise HTTPException(400 if result.failure in _REFUSED else 500, result.error)
         return result
@@ -161,7 +169,7 @@ async def run_task(
         ]
         return await run_with_timeout(settings.run_timeout, gather_limited(run, calls), name)
     except (NoCandidateError, ConfigError) as error:
-        raise HTTPException(404, str(error)) from error
+        raise HTTPException(404, public_message(error)) from error
     except StageTimeoutError as error:
         raise DeadlineError(f"{name} did not end within {settings.run_timeout:g} s") from error
     finally:

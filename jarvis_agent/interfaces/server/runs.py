@@ -31,6 +31,7 @@ from pydantic import Field
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import batches, repeating
 from jarvis_agent.core.content import is_data_url
+from jarvis_agent.core.errors import public_message
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Event, Run
@@ -470,7 +471,7 @@ class StartedRuns:
                         raise
                     info = info.altered("cancelled")
                 except tuple(STATUSES) as error:
-                    info = info.altered("failed", error=str(error))
+                    info = info.altered("failed", error=public_message(error))
                 except DATABASE_ERRORS:
                     raise
                 except Exception:

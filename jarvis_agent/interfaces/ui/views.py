@@ -22,7 +22,7 @@ from urllib.parse import quote
 from markdown_it import MarkdownIt
 
 from jarvis_agent.core.display import to_html
-from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.errors import JarvisError, public_message
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.interfaces.common.progress import STYLES, RunProgress, TaskProgress, shorten
@@ -330,7 +330,7 @@ class ChatView:
 
     def _trouble(self, error: Exception) -> str:
         if isinstance(error, JarvisError):
-            return "⚠️ " + self._text("went_wrong", reason=self._shown(str(error)))
+            return "⚠️ " + self._text("went_wrong", reason=self._shown(public_message(error)))
         return "⚠️ " + self._text("internal", kind=type(error).__name__)
 
 
@@ -367,7 +367,7 @@ def _parts(visitor: Visitor, view: PlanView, number: int, turn: PageTurn) -> Ite
     run = turn.run or turn.progress.run
     yield _MARKDOWN.render(to_markdown(visitor.clean(run.answer), run.results))
     if turn.trouble is not None:
-        yield f"<p>⚠️ {html.escape(visitor.clean(str(turn.trouble)))}</p>"
+        yield f"<p>⚠️ {html.escape(visitor.clean(public_message(turn.trouble)))}</p>"
     for resource in turn.run.resources if turn.run is not None else ():
         if resource.path is not None:
             yield _file(resource.path, resource.kind, resource.mime)

@@ -21,8 +21,14 @@ from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.concurrency import batches
 from jarvis_agent.core.context import ChatTurn
-from jarvis_agent.core.errors import InputError, JarvisError, describe_error, format_traceback
-from jarvis_agent.core.messages import CHINESE, ENGLISH
+from jarvis_agent.core.errors import (
+    InputError,
+    JarvisError,
+    describe_error,
+    format_traceback,
+    public_message,
+)
+from jarvis_agent.core.notes import STORED
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.types import Frozen
@@ -44,13 +50,6 @@ CHAT_FILE = "chat.jsonl"
 
 _FOLDER = re.compile(r"/outputs/(?:\d{8}-\d{6}-\w+/)?")
 """What PathRedactor leaves of the folder of an upload, or of a run's file."""
-_COMMAND = r"(?:`jarvis |pip install |hf download )"
-_HELPS = "|".join(re.escape(words.helps.removesuffix("{advice}")) for words in (ENGLISH, CHINESE))
-_ADVICE = re.compile(
-    rf" ?(?:{_HELPS})[^\n]*| ?[(（][^()（）;；:：\n]*{_COMMAND}[^()（）\n]*[)）]"
-    rf"|(?:; download it with)?[;；:：][^()（）;；:：\n]*{_COMMAND}[^()（）;；\n]*"
-)
-"""Advice for who runs the server: a visitor can install and set nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ class StoredTurn(Frozen):
             files=turn.files,
             run=turn.run or turn.progress.run,
             is_answered=turn.run is not None,
-            trouble=None if turn.trouble is None else str(turn.trouble),
+            trouble=None if turn.trouble is None else public_message(turn.trouble),
             memory=turn.memory,
         )
 
@@ -168,8 +167,8 @@ class Visitor:
         self._redactor = PathRedactor(self.directory, self.directory, private_directories(agents[0]))
 
     def clean(self, text: str) -> str:
-        """The text as a visitor may see it: file names in place of paths, no keys, no commands to type."""
-        return _ADVICE.sub("", _FOLDER.sub("", self._redactor.clean(redact(text))))
+        """The text as a visitor may see it: file names in place of paths, no keys."""
+        return _FOLDER.sub("", self._redactor.clean(redact(text)))
 
     @property
     def file_names(self) -> list[str]:
@@ -331,7 +330,9 @@ class Visitor:
     def _save(self) -> None:
         """Store the turns that are over, unless the chat was deleted meanwhile."""
         if self.directory.is_dir():
-            lines = [StoredTurn.of(turn).model_dump_json() for turn in self.turns if turn.is_over]
+            lines = [
+                StoredTurn.of(turn).model_dump_json(context=STORED) for turn in self.turns if turn.is_over
+            ]
             part = self._file.with_suffix(".part")
             part.write_text("\n".join(lines), "utf-8")
             part.replace(self._file)

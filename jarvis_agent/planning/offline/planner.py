@@ -19,7 +19,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from jarvis_agent.backends.languages import find_language, languages_in
 from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.core.concurrency import run_cpu_bound
+from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.file_mentions import split_names
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -112,8 +114,12 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         plan = plan_request(request, self._settings)[0]
         if given.get("error") is None:
             return plan
-        note = f"the language model could not plan: {given['error']}"
+        note = Note("the language model could not plan: {error}", error=_note_of(given["error"]))
         return plan.model_copy(update={"notes": [note, *plan.notes]})
+
+
+def _note_of(error: BaseException | str) -> str:
+    return describe_error(error) if isinstance(error, BaseException) else error
 
 
 def _recognised(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
@@ -127,7 +133,7 @@ def plan_request(
 ) -> tuple[Plan, float]:
     """The plan, and its probability. `network` is loaded unless it is given."""
     if not request.specs:
-        return Plan(notes=["no task is offered"]), 1.0
+        return Plan(notes=[Note("no task is offered")]), 1.0
     network = network or load_network(settings)
     specs = _recognised(request.specs, settings)
     performers = {name: spec for spec in specs.values() if (name := _hub_name(spec)) in network.known_tasks}
@@ -149,47 +155,49 @@ def plan_request(
     has_tools = any(spec.category == "tool" for spec in specs.values())
     tasks, notes = _possible(draft, performers, said, has_tools)
     if draft.left_out and not draft.tasks and _lacks_picture(asked, network):
-        notes.append(f"{said} {NO_FILE}")
+        notes.append(Note(NO_FILE, step=said))
     else:
-        notes += [f"{NO_TASK_TYPE}: “{text}”" for text in draft.left_out]
+        notes += [Note(NO_TASK_TYPE, step=f"“{text}”") for text in draft.left_out]
     tasks = repeat_tasks(tasks, rows)
     tasks = [task.model_copy(update={"args": _with_texts(task.args, pasted)}) for task in tasks]
     tasks = _with_languages(tasks, request.text)
     tasks, missing = plan_tools(steps, request.files, tasks, specs)
     notes += missing
     if not tasks and not notes:
-        notes.append(f"{said} {NOTHING_ASKED if draft.probability >= SURE else NOT_UNDERSTOOD}")
+        notes.append(Note(NOTHING_ASKED if draft.probability >= SURE else NOT_UNDERSTOOD, step=said))
     values = [value for task in tasks for value in task.args.values()]
     used = [str(one) for value in values for one in (value if isinstance(value, list) else [value])]
     unused = [name for name in map(name_of, request.files) if not any(name in text for text in used)]
-    notes += [f"no task uses “{name}”" for name in unused if tasks]
+    notes += [Note("no task uses {file}", file=f"“{name}”") for name in unused if tasks]
     words = " ".join(split_names(request.text, map(name_of, request.files))[::2])
     if not {*_NUMBER.findall(words)} <= {*_NUMBER.findall(" ".join(used))}:  # as in "page 2 of a.pdf"
-        notes += [
-            f"“{name}” is used whole, not a part of it" for name in used if name.lower().endswith(".pdf")
-        ]
+        whole = "{file} is used whole, not a part of it"
+        notes += [Note(whole, file=f"“{name}”") for name in used if name.lower().endswith(".pdf")]
     if draft.unread and not any(draft.unread in text for text in used):
-        notes.append("only the beginning and the end of the long request were read; put texts into files")
+        notes.append(
+            Note("only the beginning and the end of the long request were read; put texts into files")
+        )
     # The network did not read the steps of tools, whose results a later step may mean.
     probability = 0.0 if steps and draft.tasks and REFERS_BACK.search(request.text) else draft.probability
-    doubt = _doubt(draft) if probability else f"{said} may mean something else"
-    guess = [f"this plan is a guess: {doubt}"]
+    doubt = _doubt(draft) if probability else Note("{step} may mean something else", step=said)
+    guess = [Note("this plan is a guess: {doubt}", doubt=doubt)]
     is_guess = bool(tasks) and probability < SURE
     plan = Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes, preference=draft.preference)
     return plan, probability
 
 
-def _doubt(draft: NetworkPlan) -> str:
+def _doubt(draft: NetworkPlan) -> Note:
     """What is least likely in a plan."""
     number, name = draft.doubt
     if number >= len(draft.tasks):
-        return "perhaps more was meant"
+        return Note("perhaps more was meant")
     task = draft.tasks[number]
     if not name:
-        return f"{task.task} may be the wrong task"
+        return Note("{task} may be the wrong task", task=task.task)
     value = substitute(task.args[name], lambda maker: f"the result of {draft.tasks[maker].task}")
     listed = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return f"“{shorten(listed, _MOST_DOUBTED)}” may be wrong as {name} of {task.task}"
+    value = f"“{shorten(listed, _MOST_DOUBTED)}”"
+    return Note("{value} may be wrong as {name} of {task}", value=value, name=name, task=task.task)
 
 
 def _lacks_picture(request: PlanRequest, network: PointerNetwork) -> bool:
@@ -255,11 +263,11 @@ def _hub_name(spec: TaskSpec) -> str:
 
 def _possible(
     draft: NetworkPlan, performers: Mapping[str, TaskSpec], said: str, has_tools: bool
-) -> tuple[list[Task], list[str]]:
+) -> tuple[list[Task], list[Note]]:
     """The tasks of a draft that are likely and offered, with new ids; and notes on the others."""
     places: dict[int, int] = {}
     tasks: list[Task] = []
-    notes: list[str] = []
+    notes: list[Note] = []
     unknown: set[int] = set()
     lacking: set[int] = set()
     for task, likely in zip(draft.tasks, draft.probabilities, strict=True):
@@ -270,16 +278,18 @@ def _possible(
             unknown.add(task.id)
         elif lacks_file(task) or lacking & {*task.deps}:
             lacking.add(task.id)
-            notes.append(f"{said} {NO_FILE}")
+            notes.append(Note(NO_FILE, step=said))
         elif lost:
-            notes.append(f"{task.task} is left out: it depends on {lost[0]}, which is left out")
+            left_out = "{task} is left out: it depends on {other}, which is left out"
+            notes.append(Note(left_out, task=task.task, other=lost[0]))
         elif spec is None or args is None:
-            why = NO_TOOL if has_tools else f"{NO_MODEL} `jarvis models {task.task}`)"
-            notes.append(f"{said} needs {task.task}, {why}")
+            why = "`jarvis models {task}` says what would help"
+            helps = () if has_tools else Note(why, task=task.task)
+            notes.append(Note(NO_TOOL if has_tools else NO_MODEL, step=said, task=task.task, advice=helps))
         else:
             args = substitute(args, lambda number: ref(places[number]))
             places[task.id] = len(tasks)
             tasks.append(Task(task=spec.name, id=len(tasks), dep=refs_in(args) or [-1], args=args))
     if unknown:
-        notes.append(f"{said} is only understood in part" if tasks else f"{said} {NOT_UNDERSTOOD}")
+        notes.append(Note("{step} is only understood in part" if tasks else NOT_UNDERSTOOD, step=said))
     return tasks, list(dict.fromkeys(notes))

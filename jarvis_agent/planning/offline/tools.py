@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.core.errors import PlanError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.from_tool import REQUEST_NAMES
 from jarvis_agent.core.tasks.registry import TASKS
@@ -102,15 +103,15 @@ def plan_tools(
     files: Sequence[Resource],
     tasks: Sequence[Task],
     specs: Mapping[str, TaskSpec],
-) -> tuple[list[Task], list[str]]:
+) -> tuple[list[Task], list[Note]]:
     """The tasks of tools, after those of the rest of a request; and a note for each that lacks a value."""
     planned = list(tasks)
-    notes: list[str] = []
+    notes: list[Note] = []
     for step, spec in steps:
         try:
             args = _arguments(spec, step, files, planned, specs)
         except PlanError as error:
-            notes.append(f"“{step.strip(' .,!?')}”: {error}")
+            notes.append(Note("{step}: {reason}", step=f"“{step.strip(' .,!?')}”", reason=error.note))
         else:
             planned.append(Task(task=spec.name, id=len(planned), dep=refs_in(args) or [-1], args=args))
     return planned, notes
@@ -157,7 +158,8 @@ def _arguments(
     missing = [arg for arg in spec.inputs if arg.required and arg.name not in args]
     if len(spec.required) > 1 and missing:
         names = ", ".join(spec.required)
-        raise PlanError(f"{spec.name} takes several arguments ({names}), which a language model must fill in")
+        what = "{task} takes several arguments ({names}), which a language model must fill in"
+        raise PlanError(what, task=spec.name, names=names)
     for arg in missing:
         name, proper = arg.name.lower(), _PROPER_NAME.search(step)
         quoted = _QUOTED.search(step)
@@ -193,7 +195,8 @@ def _values(task: Task) -> list[Any]:
 
 
 def _lacking(spec: TaskSpec, arg: Arg) -> PlanError:
-    return PlanError(f"{spec.name} needs {arg.name}, which a language model must fill in")
+    what = "{task} needs {name}, which a language model must fill in"
+    return PlanError(what, task=spec.name, name=arg.name)
 
 
 def _made_by(task: Task) -> str:

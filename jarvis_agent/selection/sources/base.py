@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from jarvis_agent.core.concurrency import StageTimeoutError, contain_exit, run_with_timeout
 from jarvis_agent.core.errors import DeadlineError
+from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -105,4 +106,5 @@ async def ask_source(source: ModelSource, work: Coroutine[Any, Any, T], settings
     try:
         return await run_with_timeout(seconds, work, f"the source {source.name}")
     except StageTimeoutError as error:
-        raise DeadlineError(f"it did not answer within {seconds:g} s (JARVIS_LLM_TIMEOUT)") from error
+        helps = limit_of("JARVIS_LLM_TIMEOUT")
+        raise DeadlineError(f"it did not answer within {seconds:g} s", advice=helps) from error
