@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ TIMEOUT_S = 30.0
 USER_AGENT = f"langchain-hugginggpt/{__version__} (https://pypi.org/project/langchain-hugginggpt)"
 """Some sites, such as Wikimedia, refuse clients that do not name themselves and a contact."""
 
+_HEADERS = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT}
 _MAX_REDIRECTS = 5
 # The network of all public IPv6 hosts, and the network whose addresses end in an IPv4 address.
 _UNICAST = ipaddress.IPv6Network("2000::/3")
@@ -37,8 +39,12 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _METADATA = (ipaddress.IPv4Network("192.0.0.0/24"), ipaddress.IPv4Network("168.63.129.16/32"))
 
 
-async def fetch(url: str, target: Path, settings: Settings) -> Path:
+async def fetch(
+    url: str, target: Path, settings: Settings, *, server: str = "", headers: Mapping[str, str] | None = None
+) -> Path:
     """Download `url` to `target` and return `target`. A failed download leaves no file.
+
+    `server` is a URL of a server that the user named: it may be a private one, and it alone gets `headers`.
 
     Raises:
         ForbiddenError: the URL or a redirect is not http(s), or resolves to a private address.
@@ -53,7 +59,9 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
                     raise ForbiddenError(f"{url}: only http and https addresses are fetched")
                 parsed = httpx.URL(url)
                 proxy = _proxy_of(parsed)
-                request = await _request(parsed, settings, proxy)
+                is_named = _same_server(parsed, server)
+                named: dict[str, Any] = {"url": parsed, "headers": {**_HEADERS, **(headers or {})}}
+                request = named if is_named else await _request(parsed, settings, proxy)
                 async with (
                     httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(proxy=proxy)) as client,
                     client.stream("GET", **request) as response,
@@ -73,6 +81,11 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as error:
         # httpx raises an ImportError for a SOCKS proxy if its extra is missing.
         raise InputError(f"{url} cannot be fetched", detail=describe_error(error)) from redacted_cause(error)
+
+
+def _same_server(url: httpx.URL, server: str) -> bool:
+    named = url.join(server)
+    return bool(server) and (url.scheme, url.host, url.port) == (named.scheme, named.host, named.port)
 
 
 async def _save(response: httpx.Response, url: str, target: Path, limit: int) -> None:
@@ -101,9 +114,8 @@ async def _request(url: httpx.URL, settings: Settings, proxy: str | None) -> dic
     The connection uses the checked address, because a second lookup may return another one (DNS rebinding).
     The Host header and the TLS certificate use the name. A proxy gets the name, since it connects itself.
     """
-    headers = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT}
     if settings.allow_private_urls:
-        return {"url": url, "headers": headers}
+        return {"url": url, "headers": _HEADERS}
     addresses = await _addresses(url)
     for address in addresses:
         if not _is_public(ipaddress.ip_address(address)):
@@ -112,10 +124,10 @@ async def _request(url: httpx.URL, settings: Settings, proxy: str | None) -> dic
                 advice="set JARVIS_ALLOW_PRIVATE_URLS=1 to allow that",
             )
     if proxy is not None:
-        return {"url": url, "headers": headers}
+        return {"url": url, "headers": _HEADERS}
     return {
         "url": url.copy_with(host=addresses[0]),
-        "headers": {**headers, "Host": url.netloc.decode("ascii")},
+        "headers": {**_HEADERS, "Host": url.netloc.decode("ascii")},
         "extensions": {"sni_hostname": url.raw_host.decode("ascii")},
     }
 

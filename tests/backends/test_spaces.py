@@ -24,7 +24,7 @@ from jarvis_agent.testing import HubDouble
 
 needs("gradio_client")
 
-SETTINGS = Settings(offline=False, task_timeout=25, retries=0)
+SETTINGS = Settings(offline=False, task_timeout=25, retries=0, max_file_bytes=1_000_000)
 
 
 @pytest.fixture
@@ -145,6 +145,48 @@ async def test_an_answer_may_only_name_files_that_were_sent(
     space.add("/cut", {"image": "Image"}, ["Gallery"], lambda image: picture)
     cut = await run(call_of("image-to-image", space.url, tmp_path, given, api_name="cut"))
     assert cut.size == (8, 6)
+
+
+async def test_files_of_a_space_are_fetched_within_limits_and_from_no_private_address(
+    space: SpaceDouble, tmp_path: Path, picture: Path, subtests: pytest.Subtests
+) -> None:
+    """The Space itself may be on this machine; the user named it."""
+    meta = {"meta": {"_type": "gradio.FileData"}}
+    with SpaceDouble() as other:
+        stream = {"path": "x.png", "url": f"{other.url}/file=x.png", "is_stream": True}
+        large = tmp_path / "large.png"
+        large.write_bytes(b"x" * (SETTINGS.max_file_bytes + 1))
+        rows = [
+            (stream | meta, "private address"),
+            ([{"image": stream, "caption": None}], "private address"),
+            ({"path": "redirected"} | meta, "private address"),
+            (large, "larger than"),
+            ({"path": "missing.png"} | meta, "404"),
+        ]
+        space.redirects["redirected"] = other.url
+        for number, (returned, message) in enumerate(rows):
+            space.add(f"/f{number}", {"text": "Textbox"}, ["Image"], lambda text, value=returned: value)
+            with subtests.test(message), pytest.raises(UnsupportedError, match=message):
+                await run(
+                    call_of("text-to-image", space.url, tmp_path, {"text": "hi"}, api_name=f"/f{number}")
+                )
+        own = {"path": space._stored("a.png", await asyncio.to_thread(picture.read_bytes)), "is_stream": True}
+        own["url"] = f"/gradio_api/file={own['path']}"
+        space.add("/own", {"text": "Textbox"}, ["Image"], lambda text: own | meta)
+        drawn = await run(call_of("text-to-image", space.url, tmp_path, {"text": "hi"}, api_name="/own"))
+        assert drawn.size == (8, 6)
+        assert other.headers == []
+
+
+async def test_a_space_cannot_have_the_inputs_sent_to_another_server(
+    space: SpaceDouble, tmp_path: Path
+) -> None:
+    space.add("/say", {"text": "Textbox"}, ["Textbox"], lambda text: "hello")
+    with SpaceDouble() as other:
+        space.prefix = f"{other.url}/gradio_api"
+        with pytest.raises(UnsupportedError, match="another server"):
+            await run(hello(space.url, tmp_path))
+        assert other.headers == []
 
 
 async def test_endpoints_that_do_not_fit_are_explained(

@@ -47,6 +47,8 @@ class SpaceDouble:
         cancelled: ids of the calls that the client cancelled.
         headers: those of every request, names in lower case.
         silent: calls get no answer until the double is closed.
+        redirects: addresses to which requests for files lead, by the path of the file.
+        prefix: where its API is, as it says.
     """
 
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -55,6 +57,8 @@ class SpaceDouble:
     silent: bool = False
     functions: dict[str, _Function] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
+    redirects: dict[str, str] = field(default_factory=dict)
+    prefix: str = _API
     waiting: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     _server: ReplyServer | None = None
 
@@ -104,6 +108,8 @@ class SpaceDouble:
             body = "".join(f"data: {json.dumps(message)}\n\n" for message in messages)
             return Reply(200, body.encode(), stream)
         if endpoint.startswith("/file="):
+            if address := self.redirects.get(endpoint.removeprefix("/file=")):
+                return Reply(302, b"", {"Location": address})
             content = self.files.get(endpoint.removeprefix("/file="))
             return Reply(404 if content is None else 200, content or b"")
         if endpoint == "/cancel":
@@ -132,7 +138,12 @@ class SpaceDouble:
             }
             for place, (name, function) in enumerate(self.functions.items())
         ]
-        about = {"version": "5.0.0", "protocol": "sse_v3", "api_prefix": _API, "connect_heartbeat": False}
+        about = {
+            "version": "5.0.0",
+            "protocol": "sse_v3",
+            "api_prefix": self.prefix,
+            "connect_heartbeat": False,
+        }
         return {**about, "components": components, "dependencies": functions}
 
     def run(self, event: str, request: Mapping[str, Any]) -> dict[str, Any]:

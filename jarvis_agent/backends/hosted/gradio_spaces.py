@@ -7,7 +7,8 @@
 endpoint to arguments of the task (default: each argument goes to the parameter of its name), `options` are
 fixed values. With `strict`, an argument that no parameter takes is an error, and not left out. The result is
 the endpoint's first value of the task's kind. gradio_client blocks, so each call has its own thread.
-A Space is untrusted: only private ones get the Hugging Face token, and only files that it sent are read.
+A Space is untrusted: only private ones get the Hugging Face token, its files are fetched as other URLs are,
+and only those are read.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import wait
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from itertools import accumulate
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urljoin, urlsplit
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.chat_model import answer_output
@@ -42,10 +45,12 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.images import open_image, to_portable
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.detect import SUFFIXES, detect_media_type
+from jarvis_agent.media.download import fetch
 from jarvis_agent.media.limits import check_limits
 
 if TYPE_CHECKING:
@@ -122,7 +127,7 @@ def _connected(space: str, settings: Settings) -> Iterator[tuple[Client, Path]]:
     """A client of a Space, and the folder of the files that it receives. Every error is a JarvisError."""
     with TemporaryDirectory(prefix="jarvis-space-", ignore_cleanup_errors=True) as folder:
         try:
-            client = _connect(space, settings, folder)
+            client = _connect(space, settings)
             try:
                 yield client, Path(folder)
             finally:
@@ -140,7 +145,7 @@ def _run(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
             value = _result(_predict(client, call, cancelled, downloads), call)
             if call.spec.outputs[0] == "text" and not _has_file(value) and (text := text_in(value)):
                 return answer_output(call.spec, text)
-            return _received(value, call, downloads)
+            return _received(value, call, partial(_download, client, downloads, settings))
     except (InputError, BadInputError) as error:
         raise UnsupportedError(
             "the Space sent a file that cannot be read: {reason}", reason=error.note
@@ -179,12 +184,15 @@ def _result(returned: Any, call: Call) -> Any:
 
 
 def _has_file(value: Any) -> bool:
+    from gradio_client.utils import is_file_obj
+
     if isinstance(value, Mapping | list | tuple):
-        return any(map(_has_file, value.values() if isinstance(value, Mapping) else value))
-    return existing_file(value) is not None
+        parts = value.values() if isinstance(value, Mapping) else value
+        return is_file_obj(value) or any(map(_has_file, parts))
+    return False
 
 
-def _connect(space: str, settings: Settings, folder: str) -> Client:
+def _connect(space: str, settings: Settings) -> Client:
     """A client of a Space without output and telemetry.
 
     Raises:
@@ -194,17 +202,25 @@ def _connect(space: str, settings: Settings, folder: str) -> Client:
     from gradio_client import Client
     from gradio_client.exceptions import AuthenticationError
 
-    class Quiet(Client):  # type: ignore[misc]
+    class OwnClient(Client):  # type: ignore[misc]
         def _telemetry_thread(self) -> None:
             """Send nothing; the client has no option for this."""
 
+        def _get_config(self) -> Any:
+            """Refuse a configuration that would have the inputs sent to another server."""
+            config = super()._get_config()
+            prefix = str(config.get("api_prefix") or "").lstrip("/")
+            if urlsplit(urljoin(self.src, f"{prefix}/"))[:2] != urlsplit(self.src)[:2]:
+                raise UnsupportedError(f"the Space {space} names another server: {prefix}")
+            return config
+
     address, token = _address(space, settings)
     try:
-        return Quiet(
+        return OwnClient(
             address,
             token=token or False,  # None would mean the token stored on this machine
             verbose=False,
-            download_files=folder,
+            download_files=False,  # it would fetch any address, of any size
             httpx_kwargs={"timeout": min(_SILENCE_S, settings.attempt_timeout)},
         )
     except AuthenticationError:
@@ -277,9 +293,29 @@ def _sent(value: Any, folder: Path, notes: list[str]) -> Any:
     return value
 
 
-def _received(value: Any, call: Call, downloads: Path) -> Any:
-    """A returned value as a raw output. Names of files become their content, or the path of a copy."""
+def _download(client: Client, folder: Path, settings: Settings, file: Mapping[str, Any]) -> Path:
+    """Fetch a file that a Space names, from itself or, for a stream, from any public address.
+
+    Raises:
+        InputError: as `media.download.fetch`.
+    """
+    from gradio_client.utils import encode_file_path
+
+    address = file.get("url") if file.get("is_stream") else None
+    url = urljoin(client.src_prefixed, str(address or f"file={encode_file_path(file['path'])}"))
+    cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+    headers = {**client.headers, **({"Cookie": cookies} if cookies else {})}
+    target = Path(mkdtemp(dir=folder)) / f"file{PurePosixPath(file['path']).suffix[:8]}"
+    return run_sync(partial(fetch, url, target, settings, server=client.src, headers=headers))
+
+
+def _received(value: Any, call: Call, download: Callable[[Mapping[str, Any]], Path]) -> Any:
+    """A returned value as a raw output. Files become their content, or the path of a copy."""
+    from gradio_client.utils import is_file_obj
+
     match value:
+        case Mapping() if is_file_obj(value):
+            return _content(download(value), call)
         case {"label": label, "confidences": rated}:
             rows = rated or [{"label": label, "confidence": 1.0}]
             return [{"label": row["label"], "score": row["confidence"]} for row in rows]
@@ -292,15 +328,13 @@ def _received(value: Any, call: Call, downloads: Path) -> Any:
                 if kind is not None
             ]
         case {"video": file} | {"composite": file}:
-            return _received(file, call, downloads)
+            return _received(file, call, download)
         case Mapping():
-            return {name: _received(part, call, downloads) for name, part in value.items()}
+            return {name: _received(part, call, download) for name, part in value.items()}
         case list() | tuple():
-            return [_received(part, call, downloads) for part in value]
-        case str() if (path := existing_file(value)) is not None:
-            if not path.resolve().is_relative_to(downloads.resolve()):
-                raise UnsupportedError("the Space's answer names a file that it did not send")
-            return _content(path, call)
+            return [_received(part, call, download) for part in value]
+        case str() if existing_file(value) is not None:
+            raise UnsupportedError("the Space's answer names a file that it did not send")
         case _:
             return value
 
