@@ -1,7 +1,10 @@
 """Metadata of models: from cards, tags, configs and file names."""
 
 from pathlib import Path
+from time import thread_time
 from typing import Any
+
+import pytest
 
 from jarvis_agent.backends.hub import model_card as cards
 
@@ -33,6 +36,24 @@ def test_the_first_paragraph_of_prose_is_found_below_headings_and_badges() -> No
     )
     assert cards.first_paragraph(readme) == "This model finds objects in your images."
     assert cards.first_paragraph("# Only a heading\n\n| a | table |") == ""
+
+
+@pytest.mark.parametrize("unit", ["<!--", "```x\n\n", "[", "![a](", "<a ", "*a ", "> > a\n", "&a", "`", "|a"])
+def test_the_time_for_a_card_grows_with_its_size(unit: str) -> None:
+    def seconds(size: int) -> float:
+        began = thread_time()
+        cards.first_paragraph(cards.card_of("---\nlicense: mit\n---\n" + unit * (size // len(unit)))[1])
+        return thread_time() - began
+
+    seconds(100)  # it imports
+    assert seconds(48_000) < 8 * max(0.01, seconds(12_000))
+    assert seconds(4_000_000) < 8 * max(0.01, seconds(48_000))
+
+
+def test_the_first_paragraph_may_be_html() -> None:
+    badge = '<p align="center"><img src="a.png" alt="a b c d e f g"></p>'
+    html = "<div>\nThis finds all cats in a picture.\n</div>"
+    assert cards.first_paragraph(f"{badge}\n\n{html}") == "This finds all cats in a picture."
 
 
 def test_capabilities_tell_readers_from_captioners_and_directions() -> None:
@@ -89,6 +110,7 @@ def test_a_card_is_read_though_its_header_is_broken(tmp_path: Path) -> None:
         (b"The text.", ({}, "The text.")),
         (b"---\r\nlicense: mit\r\n---\r\nThe text.", ({"license": "mit"}, "The text.")),
         (b"\xff\xfe\x00", ({}, "")),
+        (b"---\nlicense: " + b"[" * 9000 + b"\n---\nThe text.", ({}, "The text.")),
     ):
         card.write_bytes(content)
         assert cards.read_card(card) == expected

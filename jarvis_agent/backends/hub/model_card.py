@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,8 @@ WEIGHTS = (".safetensors", ".bin", ".gguf", ".onnx", ".pt", ".pth", ".skops")
 _NOT_WEIGHTS = {"training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.pt", "scheduler.pt"}
 _READS_TEXT = re.compile(r"ocr(?![a-z])|nougat|donut|texify|handwrit|printed-text|pix2tex|latex")
 _DIRECTION = re.compile(r"-([a-z]{2})-([a-z]{2})$")
-_MARKUP = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]+>|[*_`]+")
-_HEADER = re.compile(r"\A---\n(.*?)\n---(?:\n|\Z)", re.DOTALL)
-_NO_PROSE = re.compile(r"<!--.*?-->|```.*?```", re.DOTALL)
+_MAX_METADATA, _MAX_TEXT, _MAX_PARAGRAPH = 500_000, 50_000, 2_000
+"""Characters that are read of a card: metadata (results of benchmarks are long), text, a paragraph of it."""
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
@@ -118,10 +118,19 @@ def describe(card: Mapping[str, Any], tags: Sequence[str]) -> str:
 
 def first_paragraph(readme: str) -> str:
     """The first paragraph of a card's text that is prose; "" if there is none."""
-    for block in re.split(r"\n\s*\n", _NO_PROSE.sub("", readme)):
-        plain = brief_text(_MARKUP.sub(lambda match: match[1] or "", block))
-        if len(plain.split()) >= 6 and not block.lstrip().startswith(("#", "|", ">", "-", "!")):
-            return plain
+    from bs4 import BeautifulSoup
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+    inline, blocks = MarkdownIt("commonmark"), MarkdownIt("commonmark").enable("table").disable("inline")
+    for before, block in pairwise([Token("", "", 0), *blocks.parse(readme[:_MAX_TEXT])]):
+        is_paragraph = before.type == "paragraph_open" and before.level == 0
+        if is_paragraph or block.type == "html_block":
+            text = block.content[:_MAX_PARAGRAPH]
+            html = inline.renderInline(text) if is_paragraph else text
+            plain = brief_text(BeautifulSoup(html, "html.parser").get_text())
+            if len(plain.split()) >= 6:
+                return plain
     return ""
 
 
@@ -224,13 +233,20 @@ def card_of(content: str) -> tuple[dict[str, Any], str]:
     """As `read_card`, for the content of the file."""
     import yaml
 
-    content = content.replace("\r\n", "\n")
-    header = _HEADER.match(content)
+    header, text = split_card(content)
     try:
-        metadata = yaml.safe_load(header[1]) if header else {}
-    except yaml.YAMLError:
+        metadata = yaml.safe_load(header[:_MAX_METADATA])
+    except (yaml.YAMLError, RecursionError):
         metadata = {}
-    return metadata if isinstance(metadata, dict) else {}, content[header.end() :] if header else content
+    return metadata if isinstance(metadata, dict) else {}, text
+
+
+def split_card(content: str) -> tuple[str, str]:
+    """The YAML before a card's text, and the text."""
+    content = content.replace("\r\n", "\n")
+    header, line, text = f"{content}\n".partition("\n---\n")
+    is_header = content.startswith("---\n") and line
+    return (header[4:], text.removesuffix("\n")) if is_header else ("", content)
 
 
 def _after(prefix: str, tags: Iterable[str]) -> list[str]:

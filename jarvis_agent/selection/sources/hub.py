@@ -159,7 +159,7 @@ class HubSource:
 
 
 def _first_paragraph(card: str) -> str:
-    return model_card.first_paragraph(model_card.card_of(card)[1])
+    return model_card.first_paragraph(model_card.split_card(card)[1])
 
 
 def is_of_the_hub(spec: TaskSpec) -> bool:
