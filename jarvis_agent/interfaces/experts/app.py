@@ -84,8 +84,8 @@ def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None 
         model, _, task = request.path_params["model"].partition("/pipeline/")
         try:
             with calls.hold(request.state.owner):
-                mime, query = request.headers.get("content-type", ""), request.query_params
-                parameters = query.get("parameters", "{}")
+                mime = request.headers.get("content-type", "").partition(";")[0]
+                parameters = request.query_params.get("parameters", "{}")
                 asked = InferenceRequest(model, task, await request.body(), mime, parameters)
                 return await unless_disconnected(request, runner.answer(asked))
         except HTTPException as error:

@@ -133,7 +133,8 @@ def _write(arg: Arg, value: Any, store: ResourceStore) -> Path:
             named = _FILE_NAME.match(value)
             mime, content = read_file_data(value, "", limit)
             value = SentFile(content, mime, unquote(named[1]) if named else "")
-        name, mime = Path(value.name), value.mime or ("text/csv" if arg.kind == "table" else "")
+        is_csv = arg.kind == "table" and value.mime != "text/tab-separated-values"
+        name, mime = Path(value.name), "text/csv" if is_csv else value.mime  # content of its own goes before
     except (TypeError, ValueError, AttributeError, InputError) as error:
         form = "{name} is base64 or columns, not a path or URL: {reason}"
         raise BadInputError(form, name=arg.name, reason=describe_error(error)) from error
