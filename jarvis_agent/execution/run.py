@@ -51,6 +51,8 @@ class Run(Frozen):
         """This chunk followed by the next one of the same run."""
         if not isinstance(other, Run):
             return NotImplemented
+        if other.timings and other._includes(self):
+            return other
         plan = self.plan + other.plan
         order = {task.id: place for place, task in enumerate(plan.tasks)}
         results = {r.task.id: r for r in [*self.results, *other.results]}
@@ -62,6 +64,15 @@ class Run(Frozen):
             usage={k: self.usage.get(k, Usage()) + other.usage.get(k, Usage()) for k in stages},
             timings={**self.timings, **other.timings},
             structured_response=self.structured_response or other.structured_response,
+        )
+
+    def _includes(self, part: Run) -> bool:
+        """Whether this has all tasks, results and words of a part, as the last chunk of a server has."""
+        known = {task.id for task in self.plan.tasks}, {result.task.id for result in self.results}
+        return (
+            self.answer.startswith(part.answer)
+            and known[0].issuperset(task.id for task in part.plan.tasks)
+            and known[1].issuperset(result.task.id for result in part.results)
         )
 
     @property

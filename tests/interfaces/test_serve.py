@@ -86,11 +86,40 @@ async def test_the_client_works_asynchronously_and_receives_events(served: Serve
         events = [event async for event in client.astream_events(request, version="v2")]
     assert whole.answer.startswith(ANSWER)
     assert len([chunk for chunk in chunks if chunk.answer]) > 1
-    assert len([chunk for chunk in chunks if chunk.results]) == 2
+    assert [len(chunk.results) for chunk in chunks if chunk.results] == [1, 1, 2], (
+        "the last chunk is the whole"
+    )
     assert untimed(sum(chunks, Run())) == untimed(whole)
     started = [e["metadata"]["jarvis_stage"] for e in events if e["event"] == "on_chat_model_start"]
     assert {"plan", "respond"} <= set(started)
     assert events[-1]["data"]["output"]["answer"].startswith(ANSWER)
+
+
+def test_a_chain_of_the_client_streams_the_whole_answer(served: Served) -> None:
+    chain = served.remote() | (lambda run: run["answer"])
+    assert "".join(chain.stream("Good morning!")) == chain.invoke("Good morning!") == "Good morning."
+
+
+async def test_the_log_of_a_stream_can_be_read_and_ends_with_the_run(served: Served) -> None:
+    request = {"input": "What animal is this?", "files": [served.uploaded_cat()]}
+    async with served.async_remote() as client:
+        patches = [patch async for patch in client.astream_log(request)]
+    final = Run.model_validate(sum(patches[1:], patches[0]).state["final_output"])
+    assert final.answer.startswith(ANSWER)
+    assert final.answer.count(ANSWER) == 1
+    assert len(final.results) == 2
+
+
+def test_a_list_of_messages_is_a_request(served: Served) -> None:
+    run = Run.model_validate(served.remote().invoke([HumanMessage("Good morning!")]))
+    assert run.answer == "Good morning."
+
+
+def test_a_bad_request_of_a_batch_fails_alone(served: Served) -> None:
+    good, bad = map(Run.model_validate, served.remote().batch(["Good morning!", ""]))
+    assert good.answer == "Good morning."
+    assert "the request is empty" in bad.answer
+    assert not bad.ok
 
 
 async def test_a_failing_tool_does_not_end_the_events_and_shows_no_secret(tmp_path: Path) -> None:

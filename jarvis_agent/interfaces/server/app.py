@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, FastAPI, File, Request, UploadFile
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from fastapi.security import HTTPBearer
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.messages import AnyMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langserve import add_routes
 
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating
+from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.execution.run import Run
@@ -48,6 +50,7 @@ from jarvis_agent.interfaces.server.workspaces import (
     for_owner,
     make_workspaces,
 )
+from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.model_registry import loaded_models
 
 _OPEN_PATHS = ("/", "/docs", "/healthz", "/openapi.json")
@@ -124,23 +127,77 @@ def _delete_expired(agent: JarvisAgent, *seconds: float) -> None:
             delete_expired(folder, seconds_kept)
 
 
+class _Streamed(Runnable[Any, Run]):
+    """An agent whose stream ends with the whole Run.
+
+    A client's chain takes the last chunk as the result, since it cannot add plain JSON up. The sum of Runs
+    stays right: the whole replaces its parts.
+    """
+
+    def __init__(self, agent: JarvisAgent) -> None:
+        self._agent = agent
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
+        return self._agent.invoke(input, config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
+        return await self._agent.ainvoke(input, config)
+
+    async def astream(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[Run]:
+        whole, before = Run(), list[Run]()
+        async with aclosing(cast("AsyncGenerator[Run, None]", self._agent.astream(input, config))) as chunks:
+            async for chunk in chunks:
+                if before:
+                    yield before[0]
+                whole, before = whole + chunk, [chunk]
+        yield whole
+
+
+class _Batched(RunnableLambda[Any, Run]):
+    """Answers a bad request of a batch with a Run that says why, unless all are bad."""
+
+    async def abatch(
+        self,
+        inputs: list[Any],
+        config: Any = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[Run]:
+        outputs: list[Any] = await super().abatch(inputs, config, return_exceptions=True, **kwargs)
+        errors = [output for output in outputs if isinstance(output, Exception)]
+        unexpected = [error for error in errors if not isinstance(error, InputError)]
+        if unexpected or len(errors) == len(outputs) > 0:
+            raise (unexpected or errors)[0]
+        return [_refused(output) if isinstance(output, InputError) else output for output in outputs]
+
+
+def _refused(error: InputError) -> Run:
+    return Run(answer=str(error), plan=Plan(notes=[str(error)], removed=[str(error)]))
+
+
 def _agent_routes(app: FastAPI, workspaces: Mapping[str, Workspace], limits: RunLimits) -> APIRouter:
     def of_owner(_: Any, config: RunnableConfig) -> Any:
         """The agent of a request's owner; it stores its threads, if the request names one."""
         configurable = config["configurable"]
         agent = workspaces[configurable["owner"]].agent
         if "thread_id" not in configurable:
-            return agent
+            return _Streamed(agent)
         runs: StartedRuns = app.state.runs
-        return runs.agent(configurable["thread_id"])
+        return _Streamed(runs.agent(configurable["thread_id"]))
 
     router = APIRouter(
         route_class=ErrorReportingRoute, dependencies=[Depends(limits.check), Depends(claim_thread)]
     )
     add_routes(
         router,
-        RunnableLambda(of_owner, name="jarvis").with_types(
-            input_type=str | AgentRequest,  # type: ignore[arg-type]
+        _Batched(of_owner, name="jarvis").with_types(
+            input_type=str | list[AnyMessage] | AgentRequest,  # type: ignore[arg-type]
             output_type=Run,
         ),
         path="/agent",

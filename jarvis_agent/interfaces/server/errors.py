@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,10 @@ from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, DatabaseFileError
 
 _logger = logging.getLogger(__name__)
+
+_LOG_PATH = re.compile(
+    r"/logs/(.+?)((?:/(?:streamed_output|streamed_output_str|final_output|end_time)(?:/-)?)?)"
+)
 
 STATUSES: dict[type[JarvisError], int] = {TooLongError: 413, InputError: 422, DeadlineError: 504}
 """The errors whose message is sent to clients, with the HTTP status; the first that fits counts."""
@@ -159,7 +164,22 @@ class RunSerializer(WellKnownLCSerializer):  # type: ignore[misc]
 
     def dumps(self, obj: Any) -> bytes:
         """Return `obj` as JSON. Of an exception or an unknown object only the type is named."""
+        if isinstance(obj, dict) and isinstance(obj.get("ops"), list):
+            obj = {"ops": [_readable(operation) for operation in obj["ops"]]}
         return orjson.dumps(obj, default=_to_plain, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _readable(operation: dict[str, Any]) -> dict[str, Any]:
+    """A patch of `astream_log` as clients can read it.
+
+    The entry of a tool's run would be taken for a ToolMessage, and the "/" in a model's id for a deeper path.
+    """
+    entry = operation.get("value")
+    if isinstance(entry, dict) and entry.get("type") == "tool" and "streamed_output" in entry:
+        entry = {**entry, "type": "chain"}
+    if place := _LOG_PATH.fullmatch(operation["path"]):
+        operation = {**operation, "path": f"/logs/{place[1].replace('/', '~1')}{place[2]}"}
+    return {**operation, "value": entry}
 
 
 def _without_places(value: Any) -> Any:
