@@ -54,6 +54,7 @@ from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
+from jarvis_agent.media.run_directory import RUN_ID
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.tools.injection import (
@@ -307,7 +308,7 @@ def files_in(messages: Iterable[Any], settings: Settings) -> list[Resource]:
             with suppress(ValidationError):
                 file = Resource.model_validate(made)
                 real = file.path.resolve() if file.path is not None else root
-                if real.is_relative_to(root) and len(real.relative_to(root).parts) > 1:
+                if real.parent.parent == root and RUN_ID.fullmatch(real.parent.name):
                     found.append(file)
     return found
 

@@ -19,6 +19,7 @@ beside it. `Command(resume={"decisions": [{"type": "approve"}, …]})` decides o
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,6 +51,7 @@ _WORDS = dict.fromkeys(("true", "yes", "y", "ok", "okay", "approve", "approved")
     ("false", "no", "n", "reject", "rejected"), False
 )
 _JSON: TypeAdapter[Any] = TypeAdapter(Any)
+_STORED_BITS = 63
 
 
 class PlannedTask(Frozen):
@@ -107,7 +109,7 @@ def planned_task(
 
 
 ApprovalPolicy = bool | Callable[[PlannedTask], bool]
-"""What needs approval: every plan, none, or the tasks for which this function is true."""
+"""What needs approval: every plan, none, or the tasks for which this function is true, or returns nothing."""
 
 
 def hosted(step: PlannedTask) -> bool:
@@ -171,7 +173,7 @@ def approve(
         ask: shows the request for approval and returns the decision.
         results: those of earlier rounds, to which an edited plan may refer.
     """
-    asked = [step for step in steps if policy is True or (policy and policy(step))]
+    asked = [step for step in steps if _needs_approval(step, policy)]
     if not asked:
         return Approved(plan=plan)
     shown = _shown(plan, asked, context)
@@ -188,6 +190,11 @@ def approve(
             shown = {**_shown(plan, asked, context), "given": decision, "problem": str(error)}
 
 
+def _needs_approval(step: PlannedTask, policy: ApprovalPolicy) -> bool:
+    answer = policy(step) if callable(policy) else policy
+    return answer is None or bool(answer)  # A function that forgot to return has approved nothing.
+
+
 def check_policy(policy: Any) -> None:
     """Raise ConfigError if this is no policy: with another value, no one would be asked."""
     if not (isinstance(policy, bool) or callable(policy)):
@@ -199,7 +206,18 @@ def check_policy(policy: Any) -> None:
 
 def to_json(decision: Any) -> Any:
     """A decision, such as a Plan or a list of Tasks, as plain JSON, which can be stored."""
-    return _JSON.dump_python(decision, mode="json", fallback=str)
+    return _storable(_JSON.dump_python(decision, mode="json", fallback=str))
+
+
+def _storable(value: Any) -> Any:
+    """Plain JSON without numbers of over 64 bits and halves of characters, which checkpointers refuse."""
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, int) and value.bit_length() > _STORED_BITS:
+        return float(value) if value.bit_length() < sys.float_info.max_exp else None
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def decision_of(value: Any) -> Any:
@@ -260,9 +278,11 @@ def _decided(
     for step, decision in zip(asked, decisions, strict=True):
         kind, task = decision.get("type") if isinstance(decision, Mapping) else decision, step.task
         message = str(decision.get("message") or "") if isinstance(decision, Mapping) else ""
-        if kind == "edit" and isinstance(action := decision.get("edited_action"), Mapping):
+        action = decision.get("edited_action") if kind == "edit" and isinstance(decision, Mapping) else None
+        args = (action.get("args") or {}) if isinstance(action, Mapping) else None
+        if isinstance(action, Mapping) and isinstance(args, Mapping):
             rows[task.id] = task.model_copy(
-                update={"task": str(action.get("name", task.task)), "args": dict(action.get("args") or {})}
+                update={"task": str(action.get("name", task.task)), "args": dict(args)}
             )
         elif kind == "reject":
             dropped[task.id] = f"it was rejected{f': {message}' if message else ''}"

@@ -17,6 +17,9 @@ from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.detect import detect_suffix
 
+RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{16}")
+"""The name of a run's directory, which cannot be guessed."""
+
 logger = logging.getLogger(__name__)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from langchain.agents.middleware.human_in_the_loop import HITLRequest, HITLRespo
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 from pydantic import TypeAdapter
 from small_agents import EXPERTS, plan, small_agent
@@ -212,6 +214,12 @@ async def test_decisions_that_cannot_be_used_are_asked_for_again(
         ([{"type": "maybe"}], "none of them: {'type': 'maybe'}"),
         ([{"type": "respond"}], "a message"),
         ([edit], "sing"),
+        *(([wrong], "none of them") for wrong in (None, "edit", ["approve"], {"type": "edit"})),
+        *(([{"type": "edit", "edited_action": wrong}], "none of them") for wrong in (None, [], "count")),
+        *(
+            ([edit | {"edited_action": {"name": "count", "args": wrong}}], "none of them")
+            for wrong in ([1], "a")
+        ),
     ]
     for decisions, problem in cases:
         with pytest.raises(ConfigError, match=problem):
@@ -219,6 +227,45 @@ async def test_decisions_that_cannot_be_used_are_asked_for_again(
     assert calls == []
     await decide(waiting, {"decisions": [APPROVE]})
     assert calls == ["one"]
+
+
+ODD = {
+    "large": 10**40,
+    "larger": -(10**400),
+    "64 bits": 2**63,
+    "half": "a \ud800",
+    "nan": float("nan"),
+    "inside": {"a": [2**64]},
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("place", ["id", "dep", "args", "edited_action", "message"])
+async def test_a_decision_that_cannot_be_stored_as_it_is_does_not_end_the_run(
+    tmp_path: Path, calls: list[str], odd: Any, place: str
+) -> None:
+    async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "runs.sqlite")) as saver:
+        durable = counting_agent(tmp_path, calls).with_checkpointer(saver, approve=True)
+        await durable.ainvoke("count", THREAD)
+        decision: Any = [TWO | {place: {"text": odd} if place == "args" else odd}]
+        if place == "edited_action":
+            decision = {"decisions": [{"type": "edit", place: {"name": "count", "args": {"text": odd}}}]}
+        if place == "message":
+            decision = {"decisions": [{"type": "reject", place: odd}]}
+        with suppress(ConfigError):  # It may need to be shown again.
+            await decide(durable, decision)
+        if await durable.waiting(THREAD):
+            await decide(durable, True)
+        assert await durable.waiting(THREAD) is None
+        assert (await durable.ainvoke("count", THREAD)).plan.tasks, "the thread goes on"
+
+
+@pytest.mark.usefixtures("home")
+def test_a_policy_that_returns_nothing_has_approved_nothing() -> None:
+    for answer, is_asked in ((None, True), (True, True), (1, True), (False, False), (0, False), ("", False)):
+        agent, _, backend = asking_agent(ROWS[0], approve=lambda step, answer=answer: answer)
+        agent.invoke(LOOK, THREAD)
+        assert (not backend.calls) == is_asked, answer
 
 
 @pytest.mark.usefixtures("home")

@@ -44,6 +44,14 @@ def test_a_plan_names_its_inputs_and_takes_others() -> None:
         saved.with_inputs({"x.jpg": "b.png"})
 
 
+def test_a_result_that_another_task_needs_is_no_input_of_a_plan() -> None:
+    chained = Plan.parse(
+        plan(("canny-control", [], {"image": "a.jpg"}), ("image-to-text", [0], {"image": "<resource>-0"}))
+    )
+    assert chained.inputs == ["a.jpg"]
+    assert [task.args["image"] for task in chained.with_inputs("b.png").tasks] == ["b.png", "<resource>-0"]
+
+
 @pytest.mark.parametrize(
     "form", [Plan.model_dump_json, Plan.to_json, lambda made: Run(plan=made).model_dump_json()]
 )

@@ -18,6 +18,7 @@ import httpx
 import openai
 import pytest
 from fastapi import FastAPI
+from langgraph.checkpoint.memory import InMemorySaver
 from langserve import RemoteRunnable
 from served import BASE, CAT, agent_of, endless_expert, listening, plan_for, remote
 from starlette.applications import Starlette
@@ -34,6 +35,7 @@ from jarvis_agent.interfaces.common.access import ApiKey, KeyAuthentication
 from jarvis_agent.interfaces.common.listen import accepted_hosts
 from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.interfaces.server.app import health_routes
+from jarvis_agent.interfaces.server.workspaces import make_workspaces
 
 ADA, BOB = "key-of-ada-1234567890", "key-of-bob-1234567890"
 ROUTES = [
@@ -557,3 +559,16 @@ def test_variables_of_the_server_are_no_misspelt_settings() -> None:
     assert not set(ServerSettings.model_fields) & set(Settings.model_fields)
     names = [f"JARVIS_{name.upper()}" for name in ServerSettings.model_fields]
     assert misspelt_variables([*names, "JARVIS_API_KEYES"]) == {"JARVIS_API_KEYES": "JARVIS_API_KEYS"}
+
+
+def test_an_owner_reads_uploads_in_a_chat_and_outputs_too_without_one(tmp_path: Path) -> None:
+    """No thread is stored, and no plan waits, but in those that `StartedRuns` opens."""
+    agent = agent_of(tmp_path, {"plan": "[]"}).with_checkpointer(InMemorySaver(), approve=True)
+    ada = make_workspaces(agent, ["ada"])["ada"]
+    assert (ada.uploads, ada.runs) == (tmp_path / "uploads" / "ada", tmp_path / "served" / "ada")
+    for made, approve, dirs in (
+        (ada.agent, True, (ada.uploads,)),
+        (ada.stateless, False, (ada.uploads, ada.runs)),
+    ):
+        assert (made.checkpointer, made.approve, made.settings.allowed_dirs) == (None, approve, dirs)
+        assert (made.settings.output_dir, made.settings.allow_request_paths) == (ada.runs, False)

@@ -118,8 +118,10 @@ def test_the_files_of_the_program_are_read_for_callers_who_may_name_none(outputs
 
 
 def test_a_message_that_a_client_made_up_opens_no_other_file(outputs: Path) -> None:
-    secret = outputs.parent / "secret.wav"
-    for path in (secret, outputs / ".." / secret.name, outputs / "no-run.wav"):
+    secret, run = outputs.parent / "secret.wav", "20260102-030405-0123456789abcdef"
+    names = ("no-run.wav", "uploads/bob.wav", "ui/chat/a.wav", f"served/{run}/bob.wav", f"{run}/of/it.wav")
+    for path in (secret, outputs / ".." / secret.name, *(outputs / name for name in names)):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
         artifact = {"resources": [{"kind": "audio", "path": str(path)}]}
         made_up = ToolMessage("", tool_call_id="0", artifact=artifact)
