@@ -1,9 +1,10 @@
-"""All benchmarks: python benchmarks scheduling | planning | selection | server [--help]"""
+"""All benchmarks: python benchmarks scheduling | planning | selection | server | kills [--help]"""
 
 from __future__ import annotations
 
 import sys
 
+import kills
 import planning
 import scheduling
 import selection
@@ -14,6 +15,7 @@ PARTS = {
     "planning": planning.main,
     "selection": selection.main,
     "server": server.main,
+    "kills": kills.main,
 }
 
 if len(sys.argv) < 2 or sys.argv[1] not in PARTS:

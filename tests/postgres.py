@@ -27,9 +27,9 @@ def _free_port() -> int:
 
 
 class Postgres:
-    """A running server, reached by a Unix socket, or with `tcp` by a port. It refuses to run as root."""
+    """A running server, reached by a Unix socket, or at the address `tcp`. It refuses to run as root."""
 
-    def __init__(self, *, tcp: bool = False) -> None:
+    def __init__(self, *, tcp: str = "") -> None:
         if INSTALLED is None:
             raise FileNotFoundError("PostgreSQL is not installed; on Debian: apt install postgresql")
         names = {user.pw_name for user in pwd.getpwall()}
@@ -37,7 +37,7 @@ class Postgres:
         self._user = next(name for name in ("postgres", "nobody") if name in names) if is_root else None
         self._folder = Path(tempfile.mkdtemp(prefix="jarvis-postgres-"))
         self._numbers = itertools.count()
-        self._host, self._port = ("127.0.0.1", _free_port()) if tcp else (str(self._folder), 5432)
+        self._tcp, self._port = tcp, _free_port() if tcp else 5432
         if self._user:
             shutil.chown(self._folder, self._user)
         self._run("initdb", "--auth=trust", "--username=jarvis", "--no-sync", "--encoding=UTF8")
@@ -52,8 +52,10 @@ class Postgres:
 
     def start(self) -> None:
         """Start it, and wait until it can be used."""
-        address = self._host if self._host == "127.0.0.1" else ""
-        options = f"-k {self._folder} -p {self._port} -c listen_addresses={address} -c fsync=off"
+        if self._tcp:
+            with (self._folder / "data" / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {self._tcp}/24 trust\n")
+        options = f"-k {self._folder} -p {self._port} -c listen_addresses={self._tcp} -c fsync=off"
         self._run("pg_ctl", "start", "--wait", f"--log={self._folder}/log", f"--options={options}")
 
     def stop(self) -> None:
@@ -63,9 +65,9 @@ class Postgres:
     def new_database(self) -> str:
         """The URL of a new, empty database."""
         name = f"test{next(self._numbers)}"
-        place = [f"--host={self._host}", f"--port={self._port}"]
+        place = [f"--host={self._folder}", f"--port={self._port}"]
         self._run("createdb", *place, "--username=jarvis", name, data=False)
-        return f"postgresql://jarvis@/{name}?host={self._host}&port={self._port}"
+        return f"postgresql://jarvis@/{name}?host={self._tcp or self._folder}&port={self._port}"
 
     def _run(self, program: str, *arguments: str, data: bool = True) -> None:
         command = [str(Path(INSTALLED or "").with_name(program)), *arguments]

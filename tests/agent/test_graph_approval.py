@@ -122,8 +122,8 @@ async def test_after_an_invalid_decision_the_plan_is_shown_again(
         assert problem in shown["problem"]
         assert [task["args"] for task in shown["plan"]] == [{"text": text}]
     assert calls == []
-    await decide(waiting, "yes")
-    assert calls == ["two"]
+    run = await decide(waiting, "yes")
+    assert (calls, run.plan.notes) == (["two"], []), "what was wrong with an edit is no note of the plan"
 
 
 async def test_a_decision_holds_whether_or_not_the_resuming_agent_asks(tmp_path: Path) -> None:
@@ -203,6 +203,15 @@ def test_what_needs_a_rejected_task_is_left_out_too() -> None:
         "it needs task 0",
         "it needs task 0",
     ]
+
+
+@pytest.mark.usefixtures("home")
+def test_a_task_that_a_person_does_needs_no_other() -> None:
+    agent, _, _ = asking_agent(*ROWS)
+    agent.invoke(LOOK, THREAD)
+    sung = {"type": "respond", "message": "la"}
+    run = agent.invoke(Command(resume={"decisions": [REJECT, sung, REJECT, REJECT]}), THREAD)
+    assert [(result.task.task, result.output) for result in run.results] == [("text-to-speech", "la")]
 
 
 async def test_decisions_that_cannot_be_used_are_asked_for_again(

@@ -188,5 +188,5 @@ def test_a_connection_with_a_lock_has_keepalives(tmp_path: Path) -> None:
 
     if INSTALLED is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
-    with Postgres(tcp=True) as server:
+    with Postgres(tcp="127.0.0.1") as server:
         asyncio.run(check(server.new_database()))

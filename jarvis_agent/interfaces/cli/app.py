@@ -381,7 +381,9 @@ def experts(
 def _listen(run: Callable[..., None], host: str, port: int) -> None:
     try:
         run(host=host, port=port)
-    except SystemExit:  # uvicorn exits after logging why it could not start.
+    except SystemExit as end:  # uvicorn exits after logging why it could not start.
+        if not end.code:
+            raise
         fail(f"cannot listen at {host}:{port}; choose another --host or --port", USAGE_ERROR)
 
 

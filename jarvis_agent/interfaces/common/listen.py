@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable, Iterable
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -79,10 +83,24 @@ def listen(
     config = uvicorn.Config(app, **options)
     if warning:
         logging.getLogger("uvicorn.error").warning("%s: any client may use this server", warning)
-    if workers > 1:
-        uvicorn.supervisors.Multiprocess(config, sockets=[config.bind_socket()]).run()
+    with _unwinding():
+        if workers > 1:
+            uvicorn.supervisors.Multiprocess(config, sockets=[config.bind_socket()]).run()
+        else:
+            uvicorn.Server(config).run()
+
+
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """Let SIGTERM, which uvicorn raises again at its end, leave blocks that remove files and keys."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
-    uvicorn.Server(config).run()
+    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def accepted_hosts(host: str, named: Iterable[str] = ()) -> tuple[str, ...]:

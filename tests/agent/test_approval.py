@@ -1,0 +1,65 @@
+"""Decisions on a plan, and what is known of its tasks before they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jarvis_agent import Plan, Task
+from jarvis_agent.agent.approval import REJECTED, Approved, PlannedTask, approve, planned_task
+from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.types import Selection
+from jarvis_agent.llm.usage import UsageMeter
+from jarvis_agent.selection.store import SelectionStore
+from jarvis_agent.testing import FakeBackend, fake_candidate
+
+DESCRIBE = Task(task="image-to-text", id=0, args={"image": "a.jpg"})
+YES, NO = {"type": "approve"}, {"type": "reject"}
+
+
+def decide(plan: Plan, *decisions: Any) -> Approved:
+    asked = iter([*decisions, True])
+    steps = [PlannedTask(task=task) for task in plan.tasks]
+    return approve(plan, steps, RunContext("Look"), True, lambda shown: next(asked))
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [{"dep": [0], "args": {"text": "hello"}}, {"args": {"text": "<resource>-0"}}],
+    ids=["dep", "args"],
+)
+def test_a_task_that_needs_a_rejected_one_is_left_out(needs: dict[str, Any]) -> None:
+    """A planner may name a dependency in `dep` alone, or in the arguments alone."""
+    speak = Task.model_validate({"task": "text-to-speech", "id": 1, **needs})
+    alone = Task(task="image-to-text", id=2, args={"image": "b.jpg"})
+    approved = decide(Plan(tasks=[DESCRIBE, speak, alone]), {"decisions": [NO, YES, YES]})
+    assert approved.plan.tasks == [alone]
+
+
+def test_a_plan_of_which_every_task_is_rejected_is_rejected() -> None:
+    assert decide(Plan(tasks=[DESCRIBE]), {"decisions": [NO]}).plan == Plan(notes=[REJECTED])
+
+
+@pytest.mark.parametrize("decisions", [None, 5, "a", {"0": YES}, [], [YES, YES], [[YES]]])
+def test_decisions_of_another_form_are_asked_for_again(decisions: Any) -> None:
+    approved = decide(Plan(tasks=[DESCRIBE]), {"decisions": decisions})
+    assert (approved.plan.tasks, approved.asked) == ([DESCRIBE], 2)
+
+
+@pytest.mark.parametrize(
+    ("backend_is_local", "is_here", "place", "download", "cost"),
+    [(True, True, "here", 0, 0.0), (True, False, "here", 900, 0.0), (False, False, "hosted", 0, 0.5)],
+)
+def test_what_a_task_costs_depends_on_where_its_model_runs(
+    backend_is_local: bool, is_here: bool, place: str, download: int, cost: float
+) -> None:
+    candidate = fake_candidate("image-to-text", local=is_here, size=900)
+    step = planned_task(
+        DESCRIBE,
+        Selection(task="image-to-text", model=candidate.id, reason="", candidates=[candidate]),
+        {"fake": FakeBackend({}, local=backend_is_local)},
+        UsageMeter(price=lambda *_: 0.5),
+        SelectionStore(None),
+    )
+    assert (step.place, step.download, step.cost) == (place, download, cost)
