@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from expert_servers import command_backend, command_call, served_experts
@@ -109,6 +110,23 @@ async def test_a_result_of_the_server_is_that_of_this_process(
     assert content_of(there) == content_of(here)
     assert call.notes == notes
     assert all(one.path.is_file() for one in there.resources if one.path)
+
+
+def test_a_program_gets_the_forms_of_the_hub_and_no_path(address: str) -> None:
+    def ask(task: str, **parameters: Any) -> httpx.Response:
+        asked = {"inputs": {"text": "Who?", "context": "Ada."}, "parameters": parameters}
+        return httpx.post(f"{address}/models/me/raw/pipeline/{task}", json=asked)
+
+    assert ask("text-classification", top_k=1).json() == [[{"label": "a", "score": 0.9}]]
+    assert ask("question-answering").json()["answer"] == "Ada"
+    assert [one["answer"] for one in ask("question-answering", top_k=2).json()] == ["Ada", "Bob"]
+    speech = ask("text-to-speech")
+    assert (speech.headers["content-type"], speech.content[:4]) == ("audio/wav", b"RIFF")
+    whole = ask("text-to-speech", return_files=True)
+    (made,) = whole.json()["resources"]
+    assert made["path"] == whole.json()["output"]["path"]
+    assert "/" not in Path(made["path"]).parent.as_posix()
+    assert base64.b64decode(made["content"])[:4] == b"RIFF"
 
 
 @pytest.mark.parametrize(
