@@ -1,7 +1,8 @@
 """A calling model that sees the picture which it ordered: python examples/see_results.py
 
-With `content="auto"`, a tool's result has the images as content blocks if the model's profile says that it
-takes images in tool messages. OpenAI's models do so through the Responses API.
+With `content="blocks"`, a tool's result has the files as content blocks. For several models,
+`hf_tools_middleware` leaves out what a model does not take. OpenAI's models take images in tool messages
+through the Responses API.
 """
 
 from pathlib import Path
@@ -27,6 +28,6 @@ model = ScriptedLLM(
 )
 
 if __name__ == "__main__":
-    tools = hf_tools(model, tasks=["canny-control"], files=[CAT], content="auto")
+    tools = hf_tools(model, tasks=["canny-control"], files=[CAT], content="blocks")
     state = create_agent(model, tools).invoke({"messages": "Make an edge image and look at it."})
     print(state["messages"][-1].text)

@@ -53,14 +53,13 @@ from jarvis_agent.core.text import read_literal
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
-from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
+from jarvis_agent.llm.content import ContentForm, message_content
 from jarvis_agent.media.run_directory import RUN_ID
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.tools.injection import (
     ToolRuntime,
     call_number,
-    calling_model,
     last_human_message,
     messages_in,
 )
@@ -80,9 +79,9 @@ class HFTaskTool(BaseTool):
     tools made together with it produced outside a graph. `settings` replace the registry's; with
     `allow_request_paths=False`, for untrusted callers, it does not read the working directory.
 
-    The content is a short text for a language model, and files in the form `content` (see `hf_tools`);
-    `model` is the one that "auto" knows. The artifact is plain JSON: `output` in the shape of
-    huggingface_hub's inference types, `resources`, `model`, `reason`, `placement` and `attempts`.
+    The content is a short text for a language model, and files in the form `content` (see `hf_tools`). The
+    artifact is plain JSON: `output` in the shape of huggingface_hub's inference types, `resources`, `model`,
+    `reason`, `placement` and `attempts`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -91,7 +90,6 @@ class HFTaskTool(BaseTool):
     settings: Settings | None = Field(default=None, exclude=True, repr=False)
     files: tuple[str, ...] = ()
     content: ContentForm = "text"
-    model: Any = Field(default=None, exclude=True, repr=False)
     produced: Any = Field(default_factory=lambda: deque(maxlen=MAX_PRODUCED), exclude=True, repr=False)
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
@@ -105,7 +103,6 @@ class HFTaskTool(BaseTool):
         produced: Produced,
         settings: Settings | None = None,
         content: ContentForm = "text",
-        model: Any = None,
     ) -> Self:
         """The tool of a task type; tools that share `produced` read each other's files."""
         return cls(
@@ -116,7 +113,6 @@ class HFTaskTool(BaseTool):
             settings=settings,
             files=tuple(files),
             content=content,
-            model=model,
             produced=produced,
             metadata={"category": spec.category, "outputs": list(spec.outputs)},
         )
@@ -169,8 +165,8 @@ class HFTaskTool(BaseTool):
         result = result if is_local else as_public(result)
         if result.status != "ok":
             raise ToolException(result.error)
-        visible = visible_kinds(self.content, calling_model(runtime, self.model))
-        content = await asyncio.to_thread(message_content, content_of(result), result.resources, visible)
+        text = content_of(result)
+        content = await asyncio.to_thread(message_content, text, result.resources, self.content)
         return content, artifact_of(result)
 
     async def _result(

@@ -6,7 +6,6 @@ last_human_message(runtime)        # "Describe a.jpg"
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,6 @@ from langchain_core.tools.base import get_all_basemodel_annotations
 from jarvis_agent.core.content import message_text
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.execution.inputs import TaskCall
-from jarvis_agent.llm.chat_model import model_name
 
 if TYPE_CHECKING:
     from langchain.tools import ToolRuntime as ToolRuntime
@@ -78,20 +76,6 @@ def call_number(runtime: Any) -> int:
     calls = [call for one in messages_in(runtime) if isinstance(one, AIMessage) for call in one.tool_calls]
     own = getattr(runtime, "tool_call_id", None)  # some models count from one again in each message
     return max((number for number, call in enumerate(calls) if call["id"] == own), default=0)
-
-
-def calling_model(runtime: Any, model: Any) -> Any:
-    """The model, if it is known to have made the call of an injected ToolRuntime; else None.
-
-    ToolRuntime does not name the calling model. Its message does, as "gpt-5-mini-2025-08-07".
-    """
-    call, name = getattr(runtime, "tool_call_id", None), model_name(model) if model is not None else ""
-    for message in reversed(messages_in(runtime)):
-        if isinstance(message, AIMessage) and any(one["id"] == call for one in message.tool_calls):
-            said = message.response_metadata
-            caller = str(said.get("model_name") or said.get("model") or "").removeprefix("models/")
-            return model if re.fullmatch(rf"{re.escape(name)}([-@:][\d-]+)?", caller) else None
-    return None
 
 
 def _annotations(tool: BaseTool) -> dict[str, Any]:

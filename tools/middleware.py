@@ -45,12 +45,12 @@ _MAX_CHARS = 2_000
 def hf_tools_middleware(
     model: BaseChatModel | str | None = None, tasks: Iterable[str] | None = None, **options: Any
 ) -> HFToolsMiddleware:
-    """The middleware with the tools of `hf_tools`, whose arguments these are.
+    """The middleware with the tools of `hf_tools`, whose arguments these are, with `content="blocks"`.
 
     Raises:
         ConfigError: as `hf_tools`.
     """
-    return HFToolsMiddleware(hf_tools(model, tasks, **options))
+    return HFToolsMiddleware(hf_tools(model, tasks, **{"content": "blocks", **options}))
 
 
 class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -58,15 +58,12 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     Args:
         tools: tools of `hf_tools`. Other tools of the agent are always offered. If their `content` is
-            "auto", each model reads messages with the files that it takes, by its `profile`.
+            "blocks", each model reads messages with the files that it takes, by its `profile`.
         count: how many are offered for a request.
     """
 
     def __init__(self, tools: Sequence[BaseTool], count: int = OFFERED) -> None:
         super().__init__()
-        self._shows = any(isinstance(tool, HFTaskTool) and tool.content == "auto" for tool in tools)
-        if self._shows:
-            tools = [tool.model_copy(update={"content": "blocks"}) for tool in tools]
         self._experts = {tool.name: tool for tool in tools}
         self._specs = task_specs(tools)
         self._count = count
@@ -102,8 +99,10 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _adapted(self, request: ModelRequest[Any]) -> Any:
         """The tools, and the messages, for the model of a request."""
-        shown = {"messages": messages_for(request.model, request.messages)} if self._shows else {}
-        return {"tools": self._offered(request), **shown}
+        return {
+            "tools": self._offered(request),
+            "messages": messages_for(request.model, request.messages),
+        }
 
     def _offered(self, request: ModelRequest[Any]) -> list[Any]:
         others = [tool for tool in request.tools if getattr(tool, "name", "") not in self._experts]

@@ -53,9 +53,8 @@ def hf_tools(
         files: paths or URLs that the tools may read, beside the working directory and
             `settings.allowed_dirs`; a single one needs no list.
         content: what the calling model gets: "text", which has the paths of files; "blocks": the files too,
-            as content blocks, images scaled down; "auto": the images, if `model` is the calling model, as
-            its message says, and takes them in tool messages by its `profile`. In `hf_tools_middleware`,
-            "auto" means the files that the calling model takes, whichever it is.
+            as content blocks, images scaled down, of which `hf_tools_middleware` shows each model those that
+            it takes.
 
     Raises:
         ConfigError: an unknown task name, an invalid setting, or a file that is no path.
@@ -78,7 +77,7 @@ def hf_tools(
         specs = [spec for spec in specs if spec.name in offered]
     produced: Produced = deque(maxlen=MAX_PRODUCED)
     paths = [str(name) for name in names]
-    return [HFTaskTool.of(spec, experts, paths, produced, content=content, model=chat) for spec in specs]
+    return [HFTaskTool.of(spec, experts, paths, produced, content=content) for spec in specs]
 
 
 class JarvisToolkit(BaseToolkit):

@@ -37,7 +37,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.execution.run import Event, Run, run_chunks
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
 from jarvis_agent.llm.client import NO_STREAM
-from jarvis_agent.llm.content import ContentForm, message_content, visible_kinds
+from jarvis_agent.llm.content import ContentForm, message_content
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.usage import Price
 from jarvis_agent.planning.plan import Plan, PlanFiles
@@ -46,7 +46,6 @@ from jarvis_agent.response.structured import last_fitting_output
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.store import open_store
-from jarvis_agent.tools.injection import ToolRuntime, calling_model
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -271,8 +270,7 @@ class JarvisAgent(Runnable[Any, Run]):
     ) -> BaseTool:
         """This agent as a tool for another one. The content is the answer, the artifact is the Run.
 
-        With `content="blocks"`, the files of the run follow the answer as content blocks; with "auto", the
-        images, if the calling model is the agent's and takes images in tool messages by its `profile`.
+        With `content="blocks"`, the files of the run follow the answer as content blocks.
 
         A request or file that cannot be used is a tool error, whose message goes to the other agent's model.
         A run is no turn of the other agent's thread, and is not stored.
@@ -287,11 +285,7 @@ class JarvisAgent(Runnable[Any, Run]):
             )
         agent = self.with_checkpointer(None)
 
-        async def arun(
-            request: str,
-            files: list[str] | None = None,
-            runtime: ToolRuntime = None,  # type: ignore[assignment]
-        ) -> tuple[Any, Run]:
+        async def arun(request: str, files: list[str] | None = None) -> tuple[Any, Run]:
             # The other agent streams its own words alone; this answer comes checked, in the message.
             config = merge_configs(ensure_config(), {"tags": [NO_STREAM]})
             config["configurable"] = {}
@@ -300,16 +294,11 @@ class JarvisAgent(Runnable[Any, Run]):
             except InputError as error:
                 is_local = self.settings.allow_request_paths
                 raise ToolException(error.note if is_local else error.note.public) from error
-            visible = visible_kinds(content, calling_model(runtime, self.model))
-            shown = await asyncio.to_thread(message_content, answered.answer, answered.resources, visible)
+            shown = await asyncio.to_thread(message_content, answered.answer, answered.resources, content)
             return shown, answered
 
-        def run(
-            request: str,
-            files: list[str] | None = None,
-            runtime: ToolRuntime = None,  # type: ignore[assignment]
-        ) -> tuple[Any, Run]:
-            return run_sync(arun, request, files, runtime)
+        def run(request: str, files: list[str] | None = None) -> tuple[Any, Run]:
+            return run_sync(arun, request, files)
 
         return StructuredTool.from_function(
             run,

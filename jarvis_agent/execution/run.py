@@ -17,7 +17,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Frozen, Resource, Selection, Task, TaskResult, Usage
 from jarvis_agent.execution.inputs import resources_for
-from jarvis_agent.llm.content import PROVIDER, ContentForm, message_content, visible_kinds
+from jarvis_agent.llm.content import PROVIDER, ContentForm, message_content
 from jarvis_agent.planning.plan import Plan
 
 
@@ -83,7 +83,7 @@ class Run(Frozen):
         """
         return [self.to_message("auto")]
 
-    def to_message(self, content: ContentForm = "text") -> AIMessage:
+    def to_message(self, content: ContentForm | Literal["auto"] = "text") -> AIMessage:
         """The answer as a message; `artifacts` in `additional_kwargs` lists the files as JSON.
 
         With "blocks", the files follow the answer in `content`, as content blocks. With "auto", `content` is
@@ -91,8 +91,8 @@ class Run(Frozen):
         a model that takes some. Both read the files.
         """
         files = [r.model_dump(mode="json", exclude_none=True) for r in self.resources if r.path is not None]
-        kinds = frozenset({"image"}) if content == "auto" else visible_kinds(content, None)
-        shown = message_content(self.answer, self.resources, kinds)
+        form: Any = "images" if content == "auto" else content
+        shown = message_content(self.answer, self.resources, form)
         known: dict[str, Any] = {"artifacts": files, **({} if self.made is None else {MADE: self.made})}
         if content == "auto" and isinstance(shown, list):
             shown, known["blocks"] = self.answer, shown[1:]

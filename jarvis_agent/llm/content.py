@@ -1,14 +1,13 @@
 """Results as content blocks of messages, so that a language model sees what it called for.
 
-kinds = visible_kinds("auto", model)                     # {"image"}: by the profile of the calling model
-message_content("image: /out/a.png", resources, kinds)   # [{"type": "text", …}, {"type": "image", …}]
-model.invoke(messages_for(model, messages))              # files where the API of this model takes them
+message_content("image: /out/a.png", resources, "blocks")   # [{"type": "text", …}, {"type": "image", …}]
+model.invoke(messages_for(model, messages))                 # files where the API of this model takes them
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -18,11 +17,11 @@ from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.images import to_portable
 from jarvis_agent.core.types import Resource
 
-ContentForm = Literal["text", "blocks", "auto"]
-"""Form of the content of a message: text with the paths of files, or LangChain's content blocks.
+ContentForm = Literal["text", "blocks"]
+"""Form of the content of a message: text with the paths of files, or LangChain's content blocks."""
 
-"auto": the images as blocks, if the calling model takes images in tool messages by its `profile`.
-"""
+_KINDS = {"text": (), "images": ("image",), "blocks": ("image", "file")}
+"""The kinds of content blocks, other than text, of a form."""
 
 MAX_SIDE = 1024
 """Longest side of an image in a content block, in pixels. A larger one is scaled down."""
@@ -34,19 +33,6 @@ PROVIDER = "jarvis_agent"
 """The `model_provider` of answers. Their `content_blocks` are the text, and the blocks kept beside it."""
 
 _MOVED = {"type": "text", "text": "The files of the messages above:"}
-
-
-def visible_kinds(content: ContentForm, model: Any) -> frozenset[str]:
-    """The kinds of content blocks, other than text, that a message for this model has: "image" and "file".
-
-    Args:
-        content: the form of the content.
-        model: the calling chat model, for "auto"; None, or one without a profile, takes text only.
-    """
-    if content == "blocks":
-        return frozenset({"image", "file"})
-    sees = content == "auto" and _takes(model, "image", "tool_message")
-    return frozenset({"image"}) if sees else frozenset()
 
 
 def messages_for(model: Any, messages: Iterable[BaseMessage]) -> list[BaseMessage]:
@@ -98,13 +84,15 @@ def _typed(block: dict[str, Any]) -> dict[str, Any]:
     return {**block, "type": kind} if kind in ("audio", "video") else block
 
 
-def message_content(text: str, resources: Iterable[Resource], kinds: frozenset[str]) -> Any:
-    """The text, or content blocks: the text first, then the files of these kinds. Blocks: reads the files.
+def message_content(
+    text: str, resources: Iterable[Resource], content: ContentForm | Literal["images"]
+) -> Any:
+    """The text, or content blocks: the text first, then the files, or only the images. Reads the files.
 
     A file that is too large, or that cannot be read any more, is left out. Sound and video are blocks of the
     type "file": LangChain's tools turn content with their own types into text.
     """
-    blocks = [block for file in resources if (block := _block(file, kinds)) is not None]
+    blocks = [block for file in resources if (block := _block(file, _KINDS[content])) is not None]
     return [{"type": "text", "text": text}, *blocks] if blocks else text
 
 
@@ -116,7 +104,7 @@ def _answer_blocks(message: AIMessage) -> list[Any]:
 register_translator(PROVIDER, _answer_blocks, _answer_blocks)
 
 
-def _block(file: Resource, kinds: frozenset[str]) -> dict[str, Any] | None:
+def _block(file: Resource, kinds: Collection[str]) -> dict[str, Any] | None:
     kind = "image" if file.kind == "image" else "file"
     if file.path is None or kind not in kinds:
         return None

@@ -19,30 +19,28 @@ from PIL import Image
 from small_agents import EXPERTS, plan, small_agent
 
 from jarvis_agent import hf_tools
-from jarvis_agent.llm.content import MAX_SIDE, messages_for, visible_kinds
+from jarvis_agent.llm.content import MAX_SIDE, messages_for
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 from jarvis_agent.tools import hf_tools_middleware
 
 pytestmark = pytest.mark.usefixtures("home")
 
-MODES: Any = ("text", "blocks", "auto")
 DRAWN = {"text-to-image": Image.new("RGB", (3000, 1500), "red")}
 SEES = {"image_inputs": True, "image_tool_message": True}
 AnotherLLM = partial(ScriptedLLM, model_name="another")
 
 
-def messages_read(
-    task: str, content: Any, profile: Any, *, known: Any = None, middleware: bool = False
-) -> list[BaseMessage]:
-    """What the calling model reads after it called a tool; `known` is the model that the tools were given."""
+def messages_read(task: str, content: Any, profile: Any, *, middleware: bool = False) -> list[BaseMessage]:
+    """What the calling model reads after it called a tool."""
     call = {"name": task, "args": {"text": "a fox"}, "id": "1", "type": "tool_call"}
     llm = ScriptedLLM([AIMessage("", tool_calls=[call]), "Here it is."], profile=profile)
     backend, source = FakeBackend({**EXPERTS, **DRAWN}), FakeSource([fake_candidate(task)])
-    options: Any = {"tasks": [task], "sources": [source], "backends": [backend], "content": content}
+    options: Any = {"tasks": [task], "sources": [source], "backends": [backend]}
+    options |= {"content": content} if content else {}
     if middleware:
-        agent = create_agent(llm, middleware=[hf_tools_middleware(known, **options)])
+        agent = create_agent(llm, middleware=[hf_tools_middleware(AnotherLLM([], profile={}), **options)])
     else:
-        agent = create_agent(llm, hf_tools(known or llm, **options))
+        agent = create_agent(llm, hf_tools(llm, **options))
     agent.invoke({"messages": "Make a fox"})
     return list(llm.calls[-1].messages)
 
@@ -55,45 +53,32 @@ def shown(task: str, content: Any, profile: Any, **options: Any) -> Any:
     return message.content
 
 
-def test_a_model_that_takes_images_in_tool_messages_sees_the_image_that_it_ordered() -> None:
-    for content, profile in (("auto", SEES), ("blocks", None)):
-        text, image = shown("text-to-image", content, profile)
-        assert text["type"] == "text"
-        assert text["text"].startswith("image: /")
-        assert image["type"] == "image"
-        opened = Image.open(io.BytesIO(base64.b64decode(image["base64"])))
-        assert opened.size == (MAX_SIDE, MAX_SIDE // 2)
-        assert image["mime_type"] == Image.MIME[str(opened.format)]
+def test_blocks_are_the_text_and_the_files_and_text_is_the_default() -> None:
+    text, image = shown("text-to-image", "blocks", None)
+    assert text["type"] == "text"
+    assert text["text"].startswith("image: /")
+    assert image["type"] == "image"
+    opened = Image.open(io.BytesIO(base64.b64decode(image["base64"])))
+    assert opened.size == (MAX_SIDE, MAX_SIDE // 2)
+    assert image["mime_type"] == Image.MIME[str(opened.format)]
     _, *files = shown("text-to-speech", "blocks", None)
     assert [(file["type"], file["mime_type"]) for file in files] == [("file", "audio/wav")]
-
-
-def test_another_model_gets_text() -> None:
-    for content, profile in (
-        ("text", SEES),
-        ("auto", {"image_inputs": True, "image_tool_message": False}),
-        ("auto", {"image_inputs": False, "image_tool_message": True}),
-        ("auto", None),
-    ):
-        assert shown("text-to-image", content, profile).startswith("image: /")
-    assert shown("text-to-speech", "auto", SEES).startswith("audio: /")
-    other = AnotherLLM([], profile=SEES)
-    assert shown("text-to-image", "auto", SEES, known=other).startswith("image: /"), "it did not call"
+    assert shown("text-to-image", None, SEES).startswith("image: /")
 
 
 def test_with_the_middleware_each_model_gets_the_files_that_it_takes_where_it_takes_them() -> None:
-    other = AnotherLLM([], profile={})
-    content = shown("text-to-image", "auto", SEES, known=other, middleware=True)
+    content = shown("text-to-image", None, SEES, middleware=True)
     assert [block["type"] for block in content] == ["text", "image"]
+    assert shown("text-to-image", "text", SEES, middleware=True).startswith("image: /")
     listens = {"image_inputs": True, "audio_inputs": True, "image_tool_message": False}
     for task, kind in (("text-to-image", "image"), ("text-to-speech", "audio")):
-        *_, tool, moved = messages_read(task, "auto", listens, middleware=True)
+        *_, tool, moved = messages_read(task, None, listens, middleware=True)
         assert [block["type"] for block in tool.content_blocks] == ["text"]
         assert isinstance(moved, HumanMessage)
         assert [block["type"] for block in moved.content_blocks] == ["text", kind]
         blind: dict[str, bool] | None
         for blind in ({}, None):
-            (text,) = shown(task, "auto", blind, known=AnotherLLM([], profile=SEES), middleware=True)
+            (text,) = shown(task, None, blind, middleware=True)
             assert "path" not in text
             assert text["text"].startswith(f"{kind}: /")
 
@@ -118,27 +103,16 @@ def test_requests_to_openai_have_pictures_where_its_apis_take_them(by_responses:
     assert not has_image["assistant"]
 
 
-def test_an_openai_model_sees_images_through_the_responses_api_alone() -> None:
-    for by_responses in (True, False):
-        model = ChatOpenAI(model="gpt-5-mini", api_key="none", use_responses_api=by_responses)
-        assert visible_kinds("auto", model) == ({"image"} if by_responses else frozenset())
-    assert visible_kinds("auto", ChatOpenAI(model="gpt-5-mini", api_key="none")) == frozenset()
-
-
-def test_the_agent_is_a_tool_whose_pictures_the_calling_model_sees() -> None:
-    for mode, calling, expected in zip(MODES, (SEES, None, SEES), (str, list, list), strict=True):
-        agent, llm, _ = small_agent(plan(("text-to-image", [], {"text": "a fox"})), DRAWN)
+def test_the_agent_is_a_tool_that_hands_its_pictures_on() -> None:
+    mode: Any
+    for mode, expected in (("text", str), ("blocks", list)):
+        agent, _, _ = small_agent(plan(("text-to-image", [], {"text": "a fox"})), DRAWN)
         call: Any = {"type": "tool_call", "name": "jarvis", "id": "1", "args": {"request": "Draw a fox"}}
-        llm.profile = calling  # type: ignore[assignment]
-        caller: Any
-        for caller in (ScriptedLLM, AnotherLLM):
-            script = caller([AIMessage("", tool_calls=[call]), "Here it is."])
-            create_agent(script, [agent.as_tool(content=mode)]).invoke({"messages": "Draw"})
-            (message,) = (one for one in script.calls[-1].messages if isinstance(one, ToolMessage))
-            is_known = mode != "auto" or caller is ScriptedLLM
-            assert isinstance(message.content, expected if is_known else str)
-            assert "A cat on a mat." in message.text
-            assert "runtime" not in str(script.calls[0].kwargs["tools"])
+        script = AnotherLLM([AIMessage("", tool_calls=[call]), "Here it is."])
+        create_agent(script, [agent.as_tool(content=mode)]).invoke({"messages": "Draw"})
+        (message,) = (one for one in script.calls[-1].messages if isinstance(one, ToolMessage))
+        assert isinstance(message.content, expected)
+        assert "A cat on a mat." in message.text
 
 
 def test_the_agent_is_a_node_that_hands_its_pictures_on() -> None:
