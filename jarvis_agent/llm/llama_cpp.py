@@ -123,7 +123,7 @@ class LlamaCpp:
         try:
             return xllamacpp.Server(params)
         except RuntimeError as error:
-            raise ExpertError(f"llama.cpp cannot load {self.weights}: {error}") from error
+            raise ExpertError(f"llama.cpp cannot load {self.weights.name}", detail=error) from error
 
     def supports_tools(self) -> bool:
         """Whether the chat template of the model takes tools. Loads the model; raises as `load`."""

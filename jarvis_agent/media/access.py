@@ -229,7 +229,7 @@ class AccessPolicy:
             advice = Note("JARVIS_ALLOWED_DIRS names directories that may be read")
             raise ForbiddenError(refused.format(name=self.shown(name)), advice=advice)
         try:
-            resource = describe_file(path, name)
+            resource = describe_file(path, name, self.shown(name))
         except InputError as error:
             # Clients of a server are not told what else is there.
             is_missing = self._is_local and isinstance(error.__cause__, FileNotFoundError)
@@ -242,7 +242,8 @@ class AccessPolicy:
         size, limit = path.stat().st_size, self._settings.max_file_bytes
         if size > limit:
             raise InputError(
-                f"{name} has {size:,} bytes, more than {limit:,}", advice=limit_of("JARVIS_MAX_FILE_BYTES")
+                f"{self.shown(name)} has {size:,} bytes, more than {limit:,}",
+                advice=limit_of("JARVIS_MAX_FILE_BYTES"),
             )
         return resource
 
@@ -254,10 +255,7 @@ class AccessPolicy:
         return None
 
     def shown(self, name: str) -> str:
-        """A name as errors have it. A client of a server sees its last part alone.
-
-        The filter of private paths would alter a whole path only if it exists.
-        """
+        """A name as errors have it. A client of a server sees its last part alone."""
         return name if self._is_local else re.split(r"[/\\]", name.rstrip("/\\"))[-1]
 
     def _locate(self, name: str) -> Path:
@@ -310,9 +308,12 @@ def _expanded(name: str) -> Path:
     return Path(name)
 
 
-def describe_file(path: Path, name: str) -> Resource:
-    """A file as a Resource with this name. Blocks. Raises InputError: it is unreadable, or of no kind."""
-    kind, mime = detect_media_type(path, name)
+def describe_file(path: Path, name: str, called: str = "") -> Resource:
+    """A file as a Resource with this name; errors call it so, or as it is `called`. Blocks.
+
+    Raises InputError: it is unreadable, or of no kind.
+    """
+    kind, mime = detect_media_type(path, called or name)
     # The file system resolves ".." behind a link, so the path is that of the file that was inspected.
     place = path.resolve() if ".." in path.parts else path.absolute()
     return Resource(kind=kind, path=place, mime=mime, name=name)

@@ -17,7 +17,6 @@ import uvicorn
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langserve import RemoteRunnable
-from PIL import Image
 from served import (
     ANSWER,
     CAT,
@@ -32,10 +31,9 @@ from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.agent.stages import PipelineStages
-from jarvis_agent.core.errors import BadInputError, ConfigError, MissingExtraError
-from jarvis_agent.interfaces.common.path_filter import PathRedactor
+from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.interfaces.server import create_app, run_server
-from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.testing import ScriptedLLM
 
 HTTPError = httpx.HTTPStatusError
 
@@ -136,80 +134,6 @@ async def test_a_failing_tool_does_not_end_the_events_and_shows_no_secret(tmp_pa
     assert failure["data"]["error"] == "<OSError>"
     assert events[-1]["data"]["output"]["answer"].startswith(ANSWER)
     await agent.aclose()
-
-
-async def test_no_response_has_a_path_an_address_or_a_setting_of_the_server(tmp_path: Path) -> None:
-    """Only the URLs of results, and the names of uploads."""
-    weights = tmp_path / "weights" / "captioner"
-    weights.mkdir(parents=True)
-    script: dict[str, Any] = {}
-    places = {"path": weights, "metadata": {"base_url": "http://10.1.2.3/v1"}}
-    place = str(Path(sys.prefix, "labels.txt"))
-    missing = BadInputError("the labels are missing", detail=place, advice="set JARVIS_MODELS_FILE")
-    agent = JarvisAgent(
-        ScriptedLLM({"plan": lambda messages: script["plan"], "respond": ANSWER}),
-        sources=[FakeSource([fake_candidate(task, **places) for task in ("image-to-text", "canny-control")])],
-        backends=[FakeBackend({"canny-control": Image.new("L", (8, 8)), "image-to-text": missing})],
-        settings=Settings(output_dir=tmp_path / "out", allowed_dirs=(tmp_path,), max_file_bytes=100_000),
-    )
-    picture = tmp_path / "cat.jpg"
-    picture.write_bytes(CAT.read_bytes())
-    with serving(agent, script) as served:
-        name = served.uploaded_cat()
-        script["plan"] = plan_for(name)
-        inputs = [
-            {"input": "What animal is this?", "files": [name]},
-            {"input": f"What is in {picture}?"},
-            {"input": "What is it?", "files": [str(picture)]},
-        ]
-        texts = [served.upload(b"x" * 200_000).text]
-        for route in ("invoke", "stream", "stream_events", "stream_log"):
-            answers = [served.client.post(f"/agent/{route}", json={"input": given}) for given in inputs]
-            texts += [answer.text for answer in answers]
-        texts.append(served.client.post("/agent/batch", json={"inputs": inputs[:1]}).text)
-        private = [str(tmp_path), str(Path.home()), str(Path.cwd()), sys.prefix, "10.1.2.3", "JARVIS_"]
-        assert [(word, text) for text in texts for word in private if word in text] == []
-        assert 'the labels are missing"' in texts[1]
-        assert re.search(r'"path":"/outputs/[^/"]+/1-canny-control.png"', texts[1])
-        assert '"path":"/logs/plan"' in texts[10], "patches of the log stay as they are"
-        assert "files of this machine are not read" in texts[3], "allowed_dirs are not for clients"
-
-
-def test_a_private_directory_that_is_a_link_has_two_private_names(tmp_path: Path) -> None:
-    link, real = tmp_path / "link", tmp_path / "real"
-    real.mkdir()
-    link.symlink_to(real)
-    redactor = PathRedactor(link / "served", link / "uploads", private=[link])
-    for root in (link, real):
-        assert redactor.clean(f"{root}/model.onnx is missing") == "…/model.onnx is missing"
-        assert redactor.clean(f"{root}/served/local/8f0c/0-a.png") == "/outputs/8f0c/0-a.png"
-        assert redactor.clean(f"{root}/uploads/local/9f0c/cat.jpg") == "9f0c/cat.jpg"
-
-
-def test_a_guessed_path_is_shortened_like_one_that_exists(tmp_path: Path) -> None:
-    redactor = PathRedactor(tmp_path / "served", tmp_path / "uploads", private=[tmp_path / "home"])
-    said = (
-        "read {}/x",
-        "x{}/x",
-        "{}/x",
-        "file://{}/x",
-        "https://a.org{}/x",
-        'a "{}/x"',
-        "文件{}/x",
-        "a\n{}/x",
-    )
-    for text in (*said, *map(json.dumps, said)):
-        folders = [
-            tmp_path / "home",
-            tmp_path / "other",
-            *map(Path, ("/root", "/home/ada", "/srv/b", "/tmp")),
-        ]
-        is_kept = "x{}" in text or "https" in text
-        for folder in folders:
-            given = text.format(folder)
-            assert redactor.clean(given) == (given if is_kept else text.format("…"))
-    for text in ("/outputs/8f0c/0-a.png", '"path":"/logs/plan"', "and/or", "https://a.org/tmp/x", "/9j/4AAQ"):
-        assert redactor.clean(text) == text
 
 
 def test_a_thread_has_a_memory_that_others_cannot_read(served: Served) -> None:

@@ -1,6 +1,6 @@
 """Who may send a request: API keys, signed URLs for clients that cannot send one, hosts and origins.
 
-    add_middleware(app, settings, PathRedactor(runs, uploads, private_directories(agent)))
+    add_middleware(app, settings)
     request.state.owner                          # "3f9a…", which stands for the key; "local" without keys
     sign("/outputs/8f0c…/0-canny.png", request)  # "/outputs/8f0c…/0-canny.png?signature=5c1e…"
 
@@ -28,7 +28,6 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jarvis_agent.core.settings import ServerSettings
-from jarvis_agent.interfaces.common.path_filter import PathFilter, PathRedactor
 
 LOCAL = "local"
 """The owner of everything on a server without keys."""
@@ -124,7 +123,6 @@ def openai_error(status: int, message: str, code: str = "", param: str | None = 
 def add_middleware(
     app: Starlette,
     settings: ServerSettings,
-    redactor: PathRedactor | None,
     *,
     open_paths: Collection[str] = (),
 ) -> None:
@@ -133,7 +131,6 @@ def add_middleware(
     Args:
         app: the application.
         settings: keys, hosts and origins.
-        redactor: replaces private paths in responses of JSON; None: there are none.
         open_paths: paths that need no key.
     """
     logging.getLogger("uvicorn.access").addFilter(_drop_query)
@@ -147,8 +144,6 @@ def add_middleware(
         expose_headers=["Location", "Retry-After", "X-Should-Retry", "Mcp-Session-Id"],
     )
     add_host_checks(app, settings)
-    if redactor is not None:
-        app.add_middleware(PathFilter, redactor=redactor)
 
 
 def add_host_checks(app: Starlette, settings: ServerSettings) -> None:

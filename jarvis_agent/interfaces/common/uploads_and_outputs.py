@@ -4,6 +4,7 @@ upload = save_upload(Path("outputs/uploads"), "cat.jpg", file, size=12_345, max_
 upload.name                                                            # "9f0c…/cat.jpg"
 find_output(Path("outputs/served"), "20250101-120000-9f0c…", "0-canny.png")    # an Output, or None
 to_paths({"image": "/outputs/8f0c…/0-canny.png"}, runs)               # {"image": "/srv/…/0-canny.png"}
+PublicNames({runs: "/outputs/"}).of(run.answer)
 FileUrls(runs, request).to_urls(run.answer)
 delete_expired(Path("outputs/uploads"), seconds=86_400)
 """
@@ -11,10 +12,12 @@ delete_expired(Path("outputs/uploads"), seconds=86_400)
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import secrets
 import shutil
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,6 +176,31 @@ async def output_response(directory: Path, run: str, name: str) -> FileResponse:
         content_disposition_type="inline" if file.inline else "attachment",
         headers={"X-Content-Type-Options": "nosniff"},
     )
+
+
+class PublicNames:
+    """What clients see in place of paths: URLs of results, and names of uploads.
+
+    names = PublicNames({Path("/srv/served/local"): "/outputs/", Path("/srv/uploads/local"): ""})
+    names.of({"path": "/srv/served/local/8f0c…/0-canny.png"})       # {"path": "/outputs/8f0c…/0-canny.png"}
+    """
+
+    def __init__(self, directories: Mapping[Path, str]) -> None:
+        """`directories` have the beginnings of the names of their files."""
+        self._names = {
+            f"{form}{os.sep}": name
+            for path, name in directories.items()
+            for form in (path.absolute(), path.resolve())
+        }
+
+    def of(self, value: Any) -> Any:
+        """A text, or plain JSON, with these names."""
+        return map_texts(value, self._of_text, keys=True)
+
+    def _of_text(self, text: str) -> str:
+        for directory, name in self._names.items():
+            text = text.replace(directory, name)
+        return text
 
 
 def to_paths(value: Any, runs: Path, origin: str = "") -> Any:

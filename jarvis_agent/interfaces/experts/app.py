@@ -74,7 +74,7 @@ def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None 
     app = FastAPI(title="jarvis experts", version=__version__, lifespan=lifespan)
     limit = settings.max_file_bytes * 4 // 3 + MAX_JSON_BYTES  # files in JSON are base64
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=limit)
-    add_middleware(app, server, None, open_paths=("/healthz",))
+    add_middleware(app, server, open_paths=("/healthz",))
     app.add_middleware(RequestMetrics)
     app.include_router(metrics_routes(lambda: runner.models()["loaded"]))
 

@@ -24,7 +24,7 @@ from contextlib import (
     contextmanager,
     nullcontext,
 )
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -54,9 +54,14 @@ from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits, max_json_bytes
-from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.progress import answered, format_event
-from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S, delete_expired, find_output, to_paths
+from jarvis_agent.interfaces.common.uploads_and_outputs import (
+    SWEEP_S,
+    PublicNames,
+    delete_expired,
+    find_output,
+    to_paths,
+)
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 
 logger = logging.getLogger(__name__)
@@ -90,11 +95,13 @@ class Session:
     Attributes:
         agent: reads the directories of the session alone, and writes to `output_dir`.
         output_dir: the directory of its runs.
+        names: what the client sees in place of paths.
         links: the files that its calls have made, the latest ones.
     """
 
     agent: JarvisAgent
     output_dir: Path
+    names: PublicNames = field(default_factory=lambda: PublicNames({}))
     links: deque[types.ResourceLink] = field(default_factory=lambda: deque(maxlen=_MAX_LISTED))
 
     def blocks(self, resources: Iterable[Resource]) -> list[types.ContentBlock]:
@@ -144,7 +151,10 @@ def make_server(
         context = server.request_context
         if context.meta is not None and (token := context.meta.progressToken) is not None:
             await context.session.send_progress_notification(
-                token, progress, message=message, related_request_id=str(context.request_id)
+                token,
+                progress,
+                message=session().names.of(message),
+                related_request_id=str(context.request_id),
             )
 
     async def list_tools() -> list[types.Tool]:
@@ -155,9 +165,11 @@ def make_server(
     async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         try:
             with hold(server.request_context.request) if hold else nullcontext():
-                return await _call(session(), name, arguments, report)
+                result = await _call(session(), name, arguments, report)
+            shown = session().names.of(result.model_dump(mode="json"))
+            return types.CallToolResult.model_validate(shown)
         except Exception as error:  # The SDK makes a result of its message.
-            raise ToolException(_explanation(name, error)) from error
+            raise ToolException(session().names.of(_explanation(name, error))) from error
 
     async def list_resources() -> list[types.Resource]:
         return list(session().links)
@@ -349,7 +361,7 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
 
     def new_session() -> Session:
         own = base / secrets.token_hex(16)
-        return _session(agent, [own], own)
+        return replace(_session(agent, [own], own), names=PublicNames({own: "jarvis:///outputs/"}))
 
     logging.getLogger("mcp.server.streamable_http").addFilter(_is_no_session_end)
     limits = RunLimits(settings)
@@ -375,9 +387,8 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
             yield
 
     app = Starlette(routes=[Route("/mcp", _Sessions(managers))], lifespan=lifespan)
-    redactor = PathRedactor(base, base, private_directories(agent))
     app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
-    add_middleware(app, settings, redactor)
+    add_middleware(app, settings)
     return app
 
 

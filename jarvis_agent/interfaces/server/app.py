@@ -21,14 +21,13 @@ from langserve import add_routes
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import repeating
-from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.errors import InputError, public_message
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits
 from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes, observe_run
-from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.uploads_and_outputs import (
     SWEEP_S,
     Upload,
@@ -49,6 +48,7 @@ from jarvis_agent.interfaces.server.workspaces import (
     directories_of,
     for_owner,
     make_workspaces,
+    public_names,
 )
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.model_registry import loaded_models
@@ -93,8 +93,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, prefix: str = "") -> Fa
         dependencies=[Depends(HTTPBearer(auto_error=False))] if keys else [],
     )
     app.add_middleware(BodyLimit, max_file_bytes=settings.max_file_bytes)
-    redactor = PathRedactor(*directories_of(agent), private_directories(agent))
-    add_middleware(app, server, redactor, open_paths=_OPEN_PATHS)
+    add_middleware(app, server, open_paths=_OPEN_PATHS)
     app.add_middleware(RequestMetrics)
     app.include_router(_agent_routes(app, workspaces, limits))
     app.include_router(runs_router)
@@ -178,7 +177,8 @@ class _Batched(RunnableLambda[Any, Run]):
 
 
 def _refused(error: InputError) -> Run:
-    return Run(answer=str(error), plan=Plan(notes=[str(error)], removed=[str(error)]))
+    why = public_message(error)
+    return Run(answer=why, plan=Plan(notes=[why], removed=[why]))
 
 
 def _agent_routes(app: FastAPI, workspaces: Mapping[str, Workspace], limits: RunLimits) -> APIRouter:
@@ -203,7 +203,7 @@ def _agent_routes(app: FastAPI, workspaces: Mapping[str, Workspace], limits: Run
         path="/agent",
         per_req_config_modifier=for_owner,
         disabled_endpoints=["config_hashes", "token_feedback"],
-        serializer=RunSerializer(),
+        serializer=RunSerializer(public_names(workspaces)),
     )
     return router
 

@@ -31,6 +31,7 @@ from jarvis_agent.core.notes import PUBLIC
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
+from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, DatabaseFileError
 
 _logger = logging.getLogger(__name__)
@@ -162,11 +163,19 @@ class RunSerializer(WellKnownLCSerializer):  # type: ignore[misc]
     It leaves out where a candidate's weights are, and the addresses in its metadata.
     """
 
+    def __init__(self, names: PublicNames) -> None:
+        """`names` stand in place of paths."""
+        self._names = names
+
     def dumps(self, obj: Any) -> bytes:
         """Return `obj` as JSON. Of an exception or an unknown object only the type is named."""
+
+        def to_plain(value: Any) -> Any:
+            return self._names.of(_to_plain(value))
+
         if isinstance(obj, dict) and isinstance(obj.get("ops"), list):
             obj = {"ops": [_readable(operation) for operation in obj["ops"]]}
-        return orjson.dumps(obj, default=_to_plain, option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(self._names.of(obj), default=to_plain, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _readable(operation: dict[str, Any]) -> dict[str, Any]:

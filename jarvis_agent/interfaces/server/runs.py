@@ -37,10 +37,10 @@ from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.common.access import thread_of
 from jarvis_agent.interfaces.common.locks import BusyError, digest
-from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S
+from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S, PublicNames
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, Database, Namespace
 from jarvis_agent.interfaces.server.errors import STATUSES, RunSerializer
-from jarvis_agent.interfaces.server.workspaces import Workspace
+from jarvis_agent.interfaces.server.workspaces import Workspace, public_names
 from jarvis_agent.media.access import AccessPolicy, name_errors
 
 RunStatus = Literal["queued", "running", "waiting for approval", "done", "failed", "cancelled", "interrupted"]
@@ -131,8 +131,14 @@ class RunRecords:
     JSON is stored as text, since PostgreSQL's JSON cannot hold every character.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, names: PublicNames | None = None) -> None:
+        """`names` are what clients see in place of paths."""
         self._database = database
+        self._names = names or PublicNames({})
+        self._serializer = RunSerializer(self._names)
+
+    def _to_json(self, value: Event | Run) -> str:
+        return self._serializer.dumps(value).decode()
 
     async def save(self, owner: str, info: RunInfo) -> None:
         """Store a run, without its Run."""
@@ -153,13 +159,13 @@ class RunRecords:
 
     async def save_result(self, run: str, result: Run) -> None:
         """Store the Run of a run, as clients see it."""
-        await self._database.put(_RESULTS, run, {"json": _to_json(result)})
+        await self._database.put(_RESULTS, run, {"json": self._to_json(result)})
 
     async def to_json(self, info: RunInfo) -> bytes:
         """A run with its Run, if it is done."""
         row = await self._database.get(_RESULTS, info.id) if info.status == "done" else None
         run = orjson.Fragment(row.value["json"] if row else "null")
-        return orjson.dumps({**info.model_dump(mode="json"), "run": run})
+        return orjson.dumps({**self._names.of(info.model_dump(mode="json")), "run": run})
 
     async def record(
         self, run: str, events: AsyncGenerator[Event, None], on_stored: Callable[[], None]
@@ -170,7 +176,7 @@ class RunRecords:
             place += len(earlier)
         async with aclosing(batches(events, _BATCH_S)) as gathered:
             async for batch in gathered:
-                if rows := [[event.kind, _to_json(event)] for event in batch if event.run is None]:
+                if rows := [[event.kind, self._to_json(event)] for event in batch if event.run is None]:
                     await self._database.put(("events", run), str(place), {"events": rows})
                     place += len(rows)
                     on_stored()
@@ -227,10 +233,6 @@ class RunRecords:
         return {row.key: AtWork.model_validate(row.value) for row in rows}
 
 
-def _to_json(value: Event | Run) -> str:
-    return RunSerializer().dumps(value).decode()
-
-
 @dataclass(eq=False, slots=True)
 class _Task:
     """A run of this process. `stored` is set, and replaced, when events were stored."""
@@ -261,7 +263,7 @@ class StartedRuns:
     ) -> None:
         """Prepare. `hold` counts a run of an owner while it goes on."""
         self._database = database
-        self.records = RunRecords(database)
+        self.records = RunRecords(database, public_names(workspaces))
         self._hold = hold
         self._workspaces = workspaces
         self._agents: dict[str, JarvisAgent] = {}

@@ -25,7 +25,7 @@ from langserve import APIHandler
 from jarvis_agent.interfaces.common.metrics import observe_call
 from jarvis_agent.interfaces.common.uploads_and_outputs import to_paths
 from jarvis_agent.interfaces.server.errors import ErrorReportingRoute, RunSerializer
-from jarvis_agent.interfaces.server.workspaces import Workspace, for_owner
+from jarvis_agent.interfaces.server.workspaces import Workspace, for_owner, public_names
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 
 _ENDPOINTS = {
@@ -46,6 +46,7 @@ class _Tools:
     def __init__(self, workspaces: Mapping[str, Workspace]) -> None:
         self._workspaces = workspaces
         self._handlers: dict[str, APIHandler] = {}
+        self._serializer = RunSerializer(public_names(workspaces))
 
     async def of(self, owner: str) -> Mapping[str, BaseTool]:
         return await self._workspaces[owner].stateless.stages.callable_tools()
@@ -64,7 +65,7 @@ class _Tools:
                 self._served(tools[task]),
                 path=f"/tools/{task}",
                 per_req_config_modifier=for_owner,
-                serializer=RunSerializer(),
+                serializer=self._serializer,
             )
         return self._handlers[task]
 

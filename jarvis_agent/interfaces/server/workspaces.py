@@ -7,7 +7,7 @@ add_routes(router, runnable, per_req_config_modifier=for_owner)     # the runnab
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from fastapi import Request
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.interfaces.common.access import thread_of
+from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
 
 THREAD_HEADER = "X-Thread-Id"
 """The request header with the id of the chat."""
@@ -54,6 +55,15 @@ def make_workspaces(agent: JarvisAgent, owners: Iterable[str]) -> dict[str, Work
         return Workspace(uploads, runs, stateful, stateless)
 
     return {owner: workspace(owner) for owner in owners}
+
+
+def public_names(workspaces: Mapping[str, Workspace]) -> PublicNames:
+    """What the clients of a server see in place of paths, also of the models that its owner pinned."""
+    names = {one.runs: "/outputs/" for one in workspaces.values()}
+    names |= {one.uploads: "" for one in workspaces.values()}
+    selectors = (one.agent.registry.selector for one in workspaces.values())
+    pinned = (pin.path.parent for selector in selectors for pin in selector.pins.values() if pin.path)
+    return PublicNames({**names, **dict.fromkeys(pinned, "")})
 
 
 def for_owner(config: dict[str, Any], request: Request) -> dict[str, Any]:

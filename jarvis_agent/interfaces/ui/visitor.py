@@ -34,8 +34,8 @@ from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.common.locks import BusyError, hold
-from jarvis_agent.interfaces.common.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.common.progress import RunProgress, TaskProgress
+from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
 from jarvis_agent.planning.plan import Plan
 
 logger = logging.getLogger(__name__)
@@ -47,9 +47,6 @@ _PAUSE_S = 0.05
 
 CHAT_FILE = "chat.jsonl"
 """The turns of a chat, in its directory; the first line has the first request."""
-
-_FOLDER = re.compile(r"/outputs/(?:\d{8}-\d{6}-\w+/)?")
-"""What PathRedactor leaves of the folder of an upload, or of a run's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +161,14 @@ class Visitor:
         self._file = self.directory / CHAT_FILE
         self.turns = [turn.restored(agents[0]) for turn in stored_turns(self._file)]
         self._thread = self.directory.name
-        self._redactor = PathRedactor(self.directory, self.directory, private_directories(agents[0]))
+        pins = agents[0].registry.selector.pins.values() if agents else ()
+        pinned = (pin.path.parent for pin in pins if pin.path)
+        self._names = PublicNames(dict.fromkeys([self._uploads, *pinned], ""))
+        self._run_folder = re.compile(rf"{re.escape(str(self._runs))}[/\\][\w-]+[/\\]")
 
     def clean(self, text: str) -> str:
         """The text as a visitor may see it: file names in place of paths, no keys."""
-        return _FOLDER.sub("", self._redactor.clean(redact(text)))
+        return self._run_folder.sub("", str(self._names.of(redact(text))))
 
     @property
     def file_names(self) -> list[str]:

@@ -1,0 +1,135 @@
+"""No response of a server holds a path, an address or a setting of it: only URLs, and names of uploads."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from served import ANSWER, CAT, Served, agent_of, plan_for, serving
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.core.errors import BadInputError, ExpertError
+from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
+from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+
+ROUTES = [
+    (method, path)
+    for path, methods in create_app(agent_of(Path("unused"), {})).openapi()["paths"].items()
+    for method in methods
+]
+PLACE = str(Path(sys.prefix, "labels.txt"))
+FAILURES = {
+    "of a library": RuntimeError(f"{PLACE} is not what was expected at 10.1.2.3"),
+    "of the system": OSError(errno.EACCES, f"not for you: {PLACE}", PLACE),
+    "with the words of a library": BadInputError(
+        "the labels are missing", detail=PLACE, advice="set JARVIS_MODELS_FILE"
+    ),
+    "around another": ExpertError("it failed", detail=FileNotFoundError(errno.ENOENT, "gone", PLACE)),
+}
+
+
+def fails(error: Exception) -> Callable[..., Any]:
+    def expert(*_: Any) -> Any:
+        raise error
+
+    return expert
+
+
+def agent_with(folder: Path, script: dict[str, Any], error: Exception) -> JarvisAgent:
+    """An agent whose first model fails, with weights in a private folder and at a private address."""
+    (weights := folder / "weights" / "captioner").mkdir(parents=True)
+    places = {"path": weights, "metadata": {"base_url": "http://10.1.2.3/v1"}}
+    tasks = ("image-to-text", "canny-control")
+    return JarvisAgent(
+        ScriptedLLM({"plan": lambda _: script["plan"], "respond": ANSWER, "chat": "Good morning."}),
+        sources=[FakeSource([fake_candidate(task, **places) for task in tasks])],
+        backends=[FakeBackend({"canny-control": Image.new("L", (8, 8)), "image-to-text": fails(error)})],
+        settings=Settings(output_dir=folder / "out", allowed_dirs=(folder,), max_file_bytes=100_000),
+    )
+
+
+def bodies(path: str, file: str) -> dict[str, Any]:
+    """A request to a route about a file."""
+    text, image = f"What is in {file}?", {"image": file}
+    if path == "/runs":
+        return {"input": text, "files": [file]}
+    if path.startswith(("/agent", "/tools")):
+        asked = image if path.startswith("/tools") else {"input": text, "files": [file]}
+        return {"input": asked, "inputs": [asked]}
+    parts = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": file}}]
+    return {
+        "model": "jarvis",
+        "messages": [{"role": "user", "content": parts}],
+        "input": text,
+        "prompt": text,
+    }
+
+
+def finished_run(served: Served, body: dict[str, Any]) -> str:
+    """The id of a run of the server that is over."""
+    run: str = served.client.post("/runs", json=body).json()["id"]
+    for _ in range(200):
+        if served.get(f"/runs/{run}").json()["status"] not in ("queued", "running"):
+            break
+        time.sleep(0.02)
+    return run
+
+
+def responses(served: Served, files: list[str]) -> Iterator[tuple[str, str]]:
+    """What each route says of these files."""
+    run = finished_run(served, bodies("/runs", files[0]))
+    for method, path in ROUTES:
+        for task in ("canny-control", "image-to-text") if "{task}" in path else ("",):
+            url = path.replace("{task}", task).replace("{id}", run).replace("{run}", run)
+            if method == "get":
+                yield path, served.get(url.replace("{name}", "none.png")).text
+                continue
+            for file in files:
+                served.script["plan"] = plan_for(file)
+                yield path, served.client.request(method, url, json=bodies(path, file)).text
+            sent = {"file": ("cat.jpg", CAT.read_bytes())}
+            yield path, served.client.request(method, url, files=sent, data={"model": "jarvis"}).text
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_no_response_of_any_route_holds_what_is_private(tmp_path: Path, failure: str) -> None:
+    script: dict[str, Any] = {"plan": "[]"}
+    (picture := tmp_path / "cat.jpg").write_bytes(CAT.read_bytes())
+    with serving(agent_with(tmp_path, script, FAILURES[failure]), script) as served:
+        damaged = served.upload(CAT.read_bytes()[:1500]).json()["name"]
+        uploads = [served.upload().json()["name"], damaged]
+        made = served.client.post(
+            "/tools/canny-control/invoke", json={"input": {"image": uploads[0]}}
+        ).json()["output"]["artifact"]["resources"][0]["path"]
+        assert served.get(made).headers["content-type"] == "image/png"
+        refused = (b"x" * 200_000, b"\x89PNG broken")
+        texts = [("/files", served.upload(content).text) for content in refused]
+        texts += responses(served, [*uploads, made, "none.jpg", str(picture), str(tmp_path)])
+    private = [str(tmp_path / "out"), str(Path.home()), str(Path.cwd()), sys.prefix, "10.1.2.3", "JARVIS_"]
+    private += [
+        f"/served/local{made.removeprefix('/outputs')}",
+        *(f"/uploads/local/{name}" for name in uploads),
+    ]
+    found = [
+        (word, route, text[max(0, text.find(word) - 200) : text.find(word) + 200])
+        for route, text in texts
+        for word in private
+        if word in text
+    ]
+    assert found == []
+
+
+def test_a_directory_that_is_a_link_has_two_paths(tmp_path: Path) -> None:
+    link, real = tmp_path / "link", tmp_path / "real"
+    real.mkdir()
+    link.symlink_to(real)
+    names = PublicNames({link: "/outputs/"})
+    for root in (link, real):
+        assert names.of({"path": f"{root}/8f0c/0-a.png"}) == {"path": "/outputs/8f0c/0-a.png"}
