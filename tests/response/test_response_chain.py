@@ -158,7 +158,7 @@ class TestReport:
         assert "Describe the image photo.jpg" in text
 
     async def test_a_request_that_no_model_can_do_is_not_called_misunderstood(self) -> None:
-        why = Note("`jarvis models {task}` says what would help", task="text-to-video")
+        why = Note("`jarvis models {task}` has the reasons", task="text-to-video")
         needs = Note(NO_MODEL, step="“Make a clip”", task="text-to-video", advice=why)
         responder = template_responder(advice=[Note("with HF_TOKEN set, hosted models can be used")])
         text = await answer(responder, "Make a clip", Plan(notes=[needs]), [])
@@ -170,7 +170,7 @@ class TestReport:
         assert text == (
             "我理解要做什么，但在这里做不到：\n"
             "- “Make a clip”需要 text-to-video，但这里没有可用的模型\n"
-            "可以这样解决：`jarvis models text-to-video` 说明怎样解决; 设置 HF_TOKEN 就可以使用托管的模型"
+            "可以这样解决：`jarvis models text-to-video` 说明原因; 设置 HF_TOKEN 就可以使用托管的模型"
         )
         both = Plan(notes=[needs, Note(NOT_UNDERSTOOD, step="“Flurbl it”")])
         assert (await answer(responder, "x", both, [])).startswith("I could not do this.\n- “Make")

@@ -283,7 +283,7 @@ def _possible(
             left_out = "{task} is left out: it depends on {other}, which is left out"
             notes.append(Note(left_out, task=task.task, other=lost[0]))
         elif spec is None or args is None:
-            why = "`jarvis models {task}` says what would help"
+            why = "`jarvis models {task}` has the reasons"
             helps = () if has_tools else Note(why, task=task.task)
             notes.append(Note(NO_TOOL if has_tools else NO_MODEL, step=said, task=task.task, advice=helps))
         else:
