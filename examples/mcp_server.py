@@ -8,19 +8,19 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from mcp.server.fastmcp import FastMCP, Image
+from mcp.server.mcpserver import Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import BlobResourceContents, EmbeddedResource
-from pydantic import AnyUrl
 
 EXAMPLES = Path(__file__).parent
-server = FastMCP("studio", log_level="WARNING")
+server = MCPServer("studio", log_level="WARNING")
 
 
 @server.tool()
 def photograph(animal: str) -> Image:
     """Take a photograph of an animal."""
     if animal != "cat":
-        raise ValueError(f"there is no {animal} in the studio")
+        raise ToolError(f"there is no {animal} in the studio")
     return Image(path=EXAMPLES / "cat.jpg")
 
 
@@ -28,8 +28,8 @@ def photograph(animal: str) -> Image:
 def record() -> EmbeddedResource:
     """Record a speech as a sound file."""
     sound = base64.b64encode((EXAMPLES / "speech.wav").read_bytes()).decode()
-    content = BlobResourceContents(uri=AnyUrl("studio://speech.wav"), mimeType="audio/wav", blob=sound)
-    return EmbeddedResource(type="resource", resource=content)
+    content = BlobResourceContents(uri="studio://speech.wav", mime_type="audio/wav", blob=sound)
+    return EmbeddedResource(resource=content)
 
 
 @server.tool()

@@ -18,7 +18,6 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
-import mcp.client.stdio  # noqa: F401  it keeps sys.stderr at its import, and pytest's has no file descriptor
 import pytest
 from command_line import jarvis
 from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
@@ -173,7 +172,7 @@ def test_snippets_run_and_print_their_documented_output(
     llm: OpenAIDouble,
     user_directory: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],  # a server that a snippet starts writes to a real stderr
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(user_directory)
@@ -185,7 +184,7 @@ def test_snippets_run_and_print_their_documented_output(
                     environment.setenv("OPENAI_API_KEY", "any")
                     environment.setenv("OPENAI_BASE_URL", llm.base_url)
                 _run_snippet(block, names, request)
-            printed = capsys.readouterr().out
+            printed = capfd.readouterr().out
             missing = [line for line in expected_outputs(block.code) if not is_printed(line, printed)]
             assert not missing, printed
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.slow
 STUDIO = f"{sys.executable} {Path(__file__).parents[2] / 'examples' / 'mcp_server.py'}"
 COUNTER = """
 import os
-from mcp.server.fastmcp import FastMCP
+from mcp.server.mcpserver import MCPServer
 
-server, calls = FastMCP("counter"), []
+server, calls = MCPServer("counter"), []
 
 
 @server.tool()
@@ -40,6 +41,51 @@ def end() -> None:
 
 
 server.run()
+"""
+
+REPORTER = """
+import asyncio, base64, io, wave
+from mcp import types
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+
+QUESTION = types.ElicitRequestFormParams(
+    message="Who are you?", requested_schema={"type": "object", "properties": {"name": {"type": "string"}}}
+)
+NAMES = ("measure", "fail", "sing", "greet")
+
+
+async def list_tools(context, params):
+    schema = {"type": "object", "properties": {}}
+    return types.ListToolsResult(tools=[types.Tool(name=name, input_schema=schema) for name in NAMES])
+
+
+async def call_tool(context, params):
+    if params.name == "sing":
+        with wave.open(sound := io.BytesIO(), "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(bytes(1600))
+        data = base64.b64encode(sound.getvalue()).decode()
+        return types.CallToolResult(content=[types.AudioContent(data=data, mime_type="audio/wav")])
+    if params.name == "greet":
+        if not params.input_responses:
+            return types.InputRequiredResult(input_requests={"name": types.ElicitRequest(params=QUESTION)})
+        return types.CallToolResult(content=[types.TextContent(text=params.input_responses["name"].action)])
+    facts = {"meters": 12, "place": params.name}
+    if params.name == "measure":
+        return types.CallToolResult(content=[], structured_content=facts)
+    return types.CallToolResult(
+        content=[types.TextContent(text="the tape is torn")], structured_content=facts, is_error=True
+    )
+
+
+async def main():
+    server = Server("reporter", on_list_tools=list_tools, on_call_tool=call_tool)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+asyncio.run(main())
 """
 
 
@@ -97,6 +143,37 @@ def test_a_server_keeps_its_state_between_the_requests_of_a_chat(
     assert re.findall(r'"count_calls".*?"text": "(\d)"', result.stdout) == ["1", "2"]
 
 
+def test_structured_content_is_a_text_sound_is_a_file_and_questions_are_declined(
+    plans: list[str], serve: Callable[[str], str]
+) -> None:
+    rows: list[Row] = [
+        ("measure", [], {}),
+        ("count_words", [0], {"text": "<resource>-0"}),
+        ("fail", [], {}),
+        ("sing", [], {}),
+        ("greet", [], {}),
+    ]
+    plans.append(plan(*rows))
+    result = jarvis("Measure it.", "--mcp", serve(REPORTER), "--mcp", STUDIO, "--json")
+    run = Run.model_validate_json(result.stdout)
+    measured, counted, failed, recorded, greeted = run.results
+    assert measured.output == {"meters": 12, "place": "measure"}
+    assert '"meters": 12' in run.answer
+    assert counted.output == 4
+    assert failed.error == 'the tape is torn\n{"meters": 12, "place": "fail"}'
+    assert failed.output == {"meters": 12, "place": "fail"}
+    assert [resource.kind for resource in recorded.resources] == ["audio"]
+    assert greeted.output == "decline"
+
+
+def test_a_settings_file_of_the_directory_is_not_read(home: Path) -> None:
+    (home / ".env").write_text("FASTMCP_LOG_LEVEL=nonsense\n", encoding="utf-8")
+    command = [sys.executable, "-m", "jarvis_agent", "Do it.", "--mcp", "no-such-program"]
+    told = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
+    assert "'no-such-program'" in told.stderr
+    assert "nonsense" not in told.stderr
+
+
 def test_a_server_that_ends_fails_its_tasks_alone(plans: list[str], serve: Callable[[str], str]) -> None:
     plans.append(plan(("end", [], {}), ("count_calls", [0], {}), ("count_words", [], {"text": "a"})))
     options = ["--mcp", serve(COUNTER), "--mcp", STUDIO, "--json"]
@@ -126,7 +203,7 @@ def test_a_command_that_is_no_server_is_a_usage_error(command: str, problem: str
 def test_a_server_without_tools_and_two_tools_of_one_name_are_usage_errors(
     plans: list[str], serve: Callable[[str], str]
 ) -> None:
-    bare = serve("from mcp.server.fastmcp import FastMCP\nFastMCP('bare').run()\n")
+    bare = serve("from mcp.server.mcpserver import MCPServer\nMCPServer('bare').run()\n")
     result = jarvis("Do it.", "--mcp", bare)
     assert result.stderr == f'jarvis: --mcp "{bare}": the server has no tools\n'
     assert result.exit_code == 2

@@ -1,4 +1,7 @@
-"""The tools and the agent for MCP clients: the official client and langchain-mcp-adapters."""
+"""The tools and the agent for MCP clients: the official client, FastMCP's and langchain.mcp.
+
+Clients of both eras: with sessions, and with none over HTTP (since the revision of July 2026).
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,21 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import fastmcp
+import httpx2
 import jsonschema
 import pytest
 import uvicorn
+from fastmcp.client.transports import StreamableHttpTransport
+from langchain_core._api import suppress_langchain_beta_warning
 from langchain_core.tools import tool
-from langchain_mcp_adapters.client import MultiServerMCPClient
-from langchain_mcp_adapters.tools import load_mcp_tools
-from mcp import ClientSession, McpError, StdioServerParameters, types
-from mcp.client.stdio import stdio_client
+from mcp import Client, MCPError, StdioServerParameters, stdio_client, types
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from PIL import Image
-from pydantic import AnyUrl
 from served import ANSWER, CAT, agent_of, endless_expert, plan_for
 
 from jarvis_agent import JarvisAgent, Settings
@@ -37,6 +39,11 @@ from jarvis_agent.interfaces.mcp import run_http, run_stdio
 from jarvis_agent.interfaces.mcp.server import Session, _working_directory, make_http_app
 from jarvis_agent.testing import ScriptedLLM
 
+with suppress_langchain_beta_warning():
+    from langchain.mcp import MCPAdapter
+
+ERAS = ("legacy", "auto")
+both_eras = pytest.mark.parametrize("era", ERAS)
 ROOT = Path(__file__).parents[2]
 DATA = f"data:image/jpeg;base64,{base64.b64encode(CAT.read_bytes()).decode()}"
 NOISY = """
@@ -73,16 +80,13 @@ async def until(happened: Callable[[], bool]) -> None:
     raise AssertionError("it does not happen")
 
 
-async def cancel_next(client: ClientSession, entered: Callable[[], bool], name: str, args: Any) -> str:
-    """Call a tool, cancel the call once it runs, and return the error that the client is told."""
-    number = client._request_id
+async def cancel_next(client: Client, entered: Callable[[], bool], name: str, args: Any) -> None:
+    """Call a tool, and cancel the call once it runs."""
     call = asyncio.ensure_future(client.call_tool(name, args))
     await until(entered)
-    params = types.CancelledNotificationParams(requestId=number)
-    await client.send_notification(types.ClientNotification(types.CancelledNotification(params=params)))
-    with pytest.raises(McpError) as caught:
-        await asyncio.wait_for(call, 120)
-    return str(caught.value)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
 
 
 def process(folder: Path, *args: str) -> dict[str, Any]:
@@ -107,40 +111,37 @@ async def listening(agent: JarvisAgent, *keys: str, **limits: int) -> AsyncItera
 
 
 @asynccontextmanager
-async def connected(url: str, key: str = "") -> AsyncIterator[ClientSession]:
+async def connected(url: str, key: str = "", era: str = "auto") -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
-        httpx.AsyncClient(headers=headers, timeout=60) as http,
-        streamable_http_client(url, http_client=http) as (read, write, _),
-        ClientSession(read, write) as client,
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(streamable_http_client(url, http_client=http), mode=era) as client,
     ):
-        await client.initialize()
+        assert (client.protocol_version in MODERN_PROTOCOL_VERSIONS) == (era == "auto")
         yield client
 
 
 @pytest.mark.slow
-async def test_the_command_serves_tools_and_the_agent_over_stdio(tmp_path: Path) -> None:
-    """In a session of langchain-mcp-adapters, whose tools work too."""
+@both_eras
+async def test_the_command_serves_tools_and_the_agent_over_stdio(tmp_path: Path, era: str) -> None:
     command = process(tmp_path, "-m", "jarvis_agent", "mcp", "--model", "none")
-    session: Any = {"read_timeout_seconds": timedelta(seconds=60)}
-    server: Any = {"transport": "stdio", "session_kwargs": session, **command}
-    async with MultiServerMCPClient({"jarvis": server}).session("jarvis") as client:
+    async with Client(StdioServerParameters(**command), mode=era, read_timeout_seconds=60) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"jarvis", "canny-control"} <= tools.keys()
-        assert tools["canny-control"].inputSchema["required"] == ["image"]
-        assert tools["jarvis"].inputSchema["required"] == ["request"]
+        assert tools["canny-control"].input_schema["required"] == ["image"]
+        assert tools["jarvis"].input_schema["required"] == ["request"]
 
         drawn = await client.call_tool("canny-control", {"image": "cat.jpg"})
         (picture,) = [block for block in drawn.content if isinstance(block, types.ImageContent)]
-        assert not drawn.isError
-        assert picture.mimeType == "image/png"
+        assert not drawn.is_error
+        assert picture.mime_type == "image/png"
         assert base64.b64decode(picture.data).startswith(b"\x89PNG")
         (listed,) = (await client.list_resources()).resources
         read = (await client.read_resource(listed.uri)).contents[0]
         assert isinstance(read, types.BlobResourceContents)
         assert read.blob == picture.data
-        again = await client.call_tool("canny-control", {"image": str(listed.uri)})
-        assert not again.isError
+        again = await client.call_tool("canny-control", {"image": listed.uri})
+        assert not again.is_error
 
         steps: list[tuple[float, float | None, str | None]] = []
 
@@ -150,19 +151,13 @@ async def test_the_command_serves_tools_and_the_agent_over_stdio(tmp_path: Path)
         asked = await client.call_tool(
             "jarvis", {"request": "Draw the outlines of cat.jpg"}, progress_callback=on_progress
         )
-        assert not asked.isError, texts(asked)
+        assert not asked.is_error, texts(asked)
         assert [block.type for block in asked.content] == ["text", "image"]
         assert [step[0] for step in steps] == sorted({step[0] for step in steps})
         assert "canny-control" in str(steps)
         refused = await client.call_tool("canny-control", {"image": "/etc/passwd"})
-        assert refused.isError
+        assert refused.is_error
         assert "may not read 'passwd'" in texts(refused)
-
-        loaded = {tool.name: tool for tool in await load_mcp_tools(client)}
-        text, image = await loaded["jarvis"].ainvoke({"request": "Draw the outlines of cat.jpg"})
-        assert text["type"] == "text"
-        assert base64.b64decode(image["base64"]).startswith(b"\x89PNG")
-        assert "may not read" in str(await loaded["canny-control"].ainvoke({"image": "/etc/passwd"}))
 
 
 @pytest.mark.slow
@@ -184,16 +179,15 @@ def test_ctrl_c_ends_a_server_that_waits_for_its_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_stdout_carries_the_protocol_alone_and_a_cancelled_call_ends(tmp_path: Path) -> None:
+@both_eras
+async def test_stdout_carries_the_protocol_alone_and_a_cancelled_call_ends(tmp_path: Path, era: str) -> None:
     server = process(tmp_path, "-c", NOISY.format(tests=str(ROOT / "tests")))
     with (tmp_path / "stderr").open("w") as log:
-        streams = stdio_client(StdioServerParameters(**server), errlog=log)
-        async with streams as (read, write), ClientSession(read, write) as client:
-            await client.initialize()
+        async with Client(stdio_client(StdioServerParameters(**server), errlog=log), mode=era) as client:
             told = await client.call_tool("image-to-text", {"image": "cat.jpg"})
             assert texts(told) == "a tabby cat"
             entered = (tmp_path / "entered").exists
-            assert "cancel" in await cancel_next(client, entered, "canny-control", {"image": "cat.jpg"})
+            await cancel_next(client, entered, "canny-control", {"image": "cat.jpg"})
             await until((tmp_path / "stopped").exists)
             assert texts(await client.call_tool("image-to-text", {"image": "cat.jpg"})) == "a tabby cat"
     shown = (tmp_path / "stderr").read_text()
@@ -201,48 +195,96 @@ async def test_stdout_carries_the_protocol_alone_and_a_cancelled_call_ends(tmp_p
     assert "written" in shown
 
 
-async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(tmp_path: Path) -> None:
+@both_eras
+async def test_over_http_a_client_reads_what_it_made_and_nothing_else(tmp_path: Path, era: str) -> None:
+    """The other client has another key, or only another session."""
     script = {"plan": "[]"}
     agent = agent_of(tmp_path / "out", script, allowed_dirs=(tmp_path,), max_file_bytes=1_000_000)
     secret = tmp_path / "secret.jpg"
     shutil.copy(CAT, secret)
-    async with listening(agent) as url, connected(url) as client, connected(url) as other:
+    keys = ("one", "two") if era == "auto" else ("", "")
+    async with (
+        listening(agent, *filter(None, keys)) as url,
+        connected(url, keys[0], era) as client,
+        connected(url, keys[1], era) as other,
+    ):
         drawn = await client.call_tool("canny-control", {"image": DATA})
         assert [block.type for block in drawn.content] == ["text", "image"]
-        assert drawn.structuredContent is not None
+        assert drawn.structured_content is not None
         (made,) = (await client.list_resources()).resources
         assert (await client.read_resource(made.uri)).contents
         told = await client.call_tool("image-to-text", {"image": f" {made.uri}".replace("jarvis://", "")})
         assert texts(told) == "a tabby cat"
-        script["plan"] = plan_for(Path(str(made.uri)).name)
-        asked = await client.call_tool("jarvis", {"request": "What is it?", "files": [str(made.uri)]})
+        script["plan"] = plan_for(Path(made.uri).name)
+        asked = await client.call_tool("jarvis", {"request": "What is it?", "files": [made.uri]})
         assert texts(asked).startswith(ANSWER)
         assert isinstance(agent.model, ScriptedLLM)
         agent.model.calls.clear()
         await client.call_tool("jarvis", {"request": f"What is in {made.uri}?"})
-        (path,) = (tmp_path / "out" / "mcp").rglob(Path(str(made.uri)).name)
+        (path,) = (tmp_path / "out" / "mcp").rglob(Path(made.uri).name)
         assert f"What is in {path}?" in agent.model.calls[0].prompt
 
         assert (await other.list_resources()).resources == []
-        for uri in (str(made.uri), secret.as_uri(), "file:///etc/passwd", "jarvis:x"):
-            with pytest.raises(McpError, match="no file of this session") as caught:
-                await other.read_resource(AnyUrl(uri))
-            assert (caught.value.error.code, list(caught.value.error.data)) == (-32602, ["uri"])
+        for uri in (made.uri, secret.as_uri(), "file:///etc/passwd", "jarvis:x"):
+            with pytest.raises(MCPError, match="no file of this session") as caught:
+                await other.read_resource(uri)
+            assert (caught.value.code, list(caught.value.data)) == (-32602, ["uri"])
         foreign = [str(path) for path in (tmp_path / "out" / "mcp").rglob("*canny*.png")]
         assert foreign
-        names = [str(secret), "secret.jpg", "/etc/passwd", str(made.uri), Path(str(made.uri)).name]
+        names = [str(secret), "secret.jpg", "/etc/passwd", made.uri, Path(made.uri).name]
         for name in [*names, *foreign]:
             for tool_name, args in (
                 ("image-to-text", {"image": name}),
                 ("jarvis", {"request": "Describe it", "files": [name]}),
             ):
                 refused = await other.call_tool(tool_name, args)
-                assert refused.isError, (tool_name, name)
+                assert refused.is_error, (tool_name, name)
         shown = "".join(texts(result) for result in (drawn, told, asked, refused))
-        assert str(tmp_path) not in shown + str(drawn.structuredContent)
+        assert str(tmp_path) not in shown + str(drawn.structured_content)
 
 
-async def test_sound_is_an_embedded_resource_and_other_files_are_links(tmp_path: Path) -> None:
+@both_eras
+async def test_over_http_two_connections_of_a_key_share_files_if_the_client_opens_no_session(
+    tmp_path: Path, era: str
+) -> None:
+    agent = agent_of(tmp_path / "out", {"plan": "[]"}, max_file_bytes=1_000_000)
+    async with listening(agent, "one", "two") as url:
+        async with connected(url, "one", era) as client:
+            await client.call_tool("canny-control", {"image": DATA})
+            (made,) = (await client.list_resources()).resources
+        for key in ("one", "two"):
+            async with connected(url, key, era) as other:
+                listed = [resource.uri for resource in (await other.list_resources()).resources]
+                described = await other.call_tool("image-to-text", {"image": made.uri})
+            assert listed == ([made.uri] if is_shared(key, era) else [])
+            assert described.is_error != is_shared(key, era)
+
+
+def is_shared(key: str, era: str) -> bool:
+    return (key, era) == ("one", "auto")
+
+
+async def test_over_http_the_files_of_a_key_are_deleted_run_by_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jarvis_agent.interfaces.mcp.server.SWEEP_S", 0.01)
+    agent = agent_of(tmp_path / "out", {"plan": "[]"}, max_file_bytes=1_000_000)
+    async with listening(agent) as url, connected(url) as client:
+        await client.call_tool("canny-control", {"image": DATA})
+        (old,) = (tmp_path / "out" / "mcp" / "local").iterdir()
+        await client.call_tool("canny-control", {"image": DATA})
+        for path in (*old.iterdir(), old):
+            os.utime(path, (0, 0))
+        await until(lambda: not old.exists())
+        old_one, new = (await client.list_resources()).resources
+        assert (await client.read_resource(new.uri)).contents
+        with pytest.raises(MCPError, match="no file of this session"):
+            await client.read_resource(old_one.uri)
+
+
+async def test_sound_is_an_embedded_resource_and_large_or_other_files_are_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with agent_of(tmp_path, {}) as agent:
         session = Session(agent, tmp_path / "out")
         (tmp_path / "out" / "run").mkdir(parents=True)
@@ -261,15 +303,18 @@ async def test_sound_is_an_embedded_resource_and_other_files_are_links(tmp_path:
         link = tmp_path / "out" / "run" / "link.jpg"
         link.symlink_to(CAT)
         blocks = session.blocks([*resources, outside, outside.model_copy(update={"path": link})])
+        monkeypatch.setattr("jarvis_agent.interfaces.mcp.server.MAX_INLINE_BYTES", 10)
+        large = session.blocks(resources)
+    assert [block.type for block in large] == ["resource", "resource_link", "resource_link", "resource_link"]
     assert [block.type for block in blocks] == ["resource", "resource_link", "resource_link", "image"]
     assert isinstance(blocks[0], types.EmbeddedResource)
-    assert (str(blocks[0].resource.uri), blocks[0].resource.mimeType) == (
+    assert (blocks[0].resource.uri, blocks[0].resource.mime_type) == (
         "jarvis:///outputs/run/audio.wav",
         "audio/wav",
     )
     assert isinstance(blocks[1], types.ResourceLink)
-    assert (str(blocks[1].uri), blocks[1].size) == ("jarvis:///outputs/run/text.csv", 7)
-    assert [link.name for link in session.links] == ["audio.wav", "text.csv", "video.mp4", "image.png"]
+    assert (blocks[1].uri, blocks[1].size) == ("jarvis:///outputs/run/text.csv", 7)
+    assert [link.name for link in session.links] == ["audio.wav", "text.csv", "video.mp4", "image.png"] * 2
 
 
 async def test_errors_are_results_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,36 +329,38 @@ async def test_errors_are_results_with_the_reason(tmp_path: Path, monkeypatch: p
         assert [tool.name for tool in (await client.list_tools()).tools] == ["weather", "jarvis"]
         for name, args, reason in (
             ("whether", {}, "there is no tool 'whether'"),
-            ("weather", {}, "'text' is a required property"),
+            ("weather", {}, "text\n  Field required"),
             ("weather", {"text": "now"}, "internal error (OSError)"),
             ("jarvis", {"request": " "}, "the request is empty"),
             ("jarvis", {"request": "x" * 100}, "100 bytes of text"),
             ("jarvis", {"request": "x", "files": ["data:image/png;base64,!"]}, "not valid base64"),
         ):
             failed = await client.call_tool(name, args)
-            assert failed.isError
+            assert failed.is_error
             assert reason in texts(failed)
             assert "sk-live" not in texts(failed)
 
 
-async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path) -> None:
+@both_eras
+async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path, era: str) -> None:
     never, entered, stopped = endless_expert()
     script = {"plan": "[]"}
     agent = agent_of(tmp_path, script, {"image-to-text": never}, max_file_bytes=1_000_000)
     script["plan"] = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file>"}}]'
-    async with listening(agent) as url, connected(url) as client:
+    async with listening(agent) as url, connected(url, era=era) as client:
         asked = {"request": "Describe the picture.", "files": [DATA]}
-        assert "cancel" in await cancel_next(client, entered.is_set, "jarvis", asked)
+        await cancel_next(client, entered.is_set, "jarvis", asked)
         assert await asyncio.to_thread(stopped.wait, 120)
 
 
-async def test_leaving_a_session_over_http_ends_its_runs(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@both_eras
+async def test_leaving_over_http_ends_the_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, era: str
 ) -> None:
     never, entered, stopped = endless_expert()
     agent = agent_of(tmp_path, {}, {"image-to-text": never}, max_file_bytes=1_000_000)
     async with listening(agent) as url:
-        async with connected(url) as client:
+        async with connected(url, era=era) as client:
             call = asyncio.ensure_future(client.call_tool("image-to-text", {"image": DATA}))
             assert await asyncio.to_thread(entered.wait, 120)
         assert await asyncio.to_thread(stopped.wait, 120)
@@ -321,15 +368,16 @@ async def test_leaving_a_session_over_http_ends_its_runs(
     assert "Traceback" not in caplog.text
 
 
-async def test_over_http_a_key_has_limits_of_runs(tmp_path: Path) -> None:
+@both_eras
+async def test_over_http_a_key_has_limits_of_runs(tmp_path: Path, era: str) -> None:
     agent = agent_of(tmp_path, {"plan": "[]"}, max_file_bytes=1_000_000)
     async with (
         listening(agent, "one", "two", runs_per_minute=1) as url,
-        connected(url, "one") as client,
-        connected(url, "two") as other,
+        connected(url, "one", era) as client,
+        connected(url, "two", era) as other,
     ):
         answers = [await one.call_tool("jarvis", {"request": "Hello"}) for one in (client, client, other)]
-    assert [answer.isError for answer in answers] == [False, True, False]
+    assert [answer.is_error for answer in answers] == [False, True, False]
     assert "at most 1 runs a minute" in texts(answers[1])
 
 
@@ -338,51 +386,53 @@ async def test_over_http_a_key_has_a_limit_of_sessions(
 ) -> None:
     monkeypatch.setattr("jarvis_agent.interfaces.mcp.server.MAX_SESSIONS", 1)
     async with listening(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url:
-        async with connected(url, "one"), connected(url, "two") as other:
-            with pytest.raises(ExceptionGroup) as caught:
-                async with connected(url, "one"):
+        async with connected(url, "one", "legacy"), connected(url, "two", "legacy") as other:
+            with pytest.RaisesGroup(pytest.RaisesExc(MCPError, match="Too many"), flatten_subgroups=True):
+                async with connected(url, "one", "legacy"):
                     pass
-            assert caught.group_contains(httpx.HTTPStatusError, match="503")
             assert (await other.list_tools()).tools
-        async with connected(url, "one") as again:
+        async with connected(url, "one", "legacy") as again:
             assert (await again.list_tools()).tools
 
 
 async def test_over_http_an_api_key_is_needed_and_owns_its_sessions(tmp_path: Path) -> None:
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    opening = {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": LATEST_HANDSHAKE_VERSION,
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
     accept = {"Accept": "application/json, text/event-stream"}
-    async with listening(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url:
-        async with connected(url, "one") as client:
-            assert "jarvis" in [tool.name for tool in (await client.list_tools()).tools]
-        opening = {
-            "jsonrpc": "2.0",
-            "id": 0,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": types.LATEST_PROTOCOL_VERSION,
-                "capabilities": {},
-                "clientInfo": {"name": "test", "version": "1"},
-            },
-        }
-        async with httpx.AsyncClient(headers=accept) as http:
+    async with (
+        listening(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url,
+        httpx2.AsyncClient(headers=accept) as http,
+    ):
 
-            async def post(body: Any, key: str, session: str = "") -> httpx.Response:
-                headers = {"Authorization": f"Bearer {key}"} | (
-                    {"Mcp-Session-Id": session} if session else {}
-                )
-                return await http.post(url, json=body, headers=headers)
+        async def send(key: str, session: str = "", body: Any = None) -> httpx2.Response:
+            """POST a body; without one, end the session."""
+            headers = {"Authorization": f"Bearer {key}"} | ({"Mcp-Session-Id": session} if session else {})
+            return await http.request("POST" if body else "DELETE", url, json=body, headers=headers)
 
-            session = (await post(opening, "one")).headers["mcp-session-id"]
-            answers = [
-                await post(ask, "two", session),
-                await post(ask, "wrong", session),
-                await post(ask, "one", session),
-            ]
-    assert [answer.status_code for answer in answers] == [404, 401, 200]
+        session = (await send("one", body=opening)).headers["mcp-session-id"]
+        answers = [await send(key, session, ask) for key in ("two", "wrong", "one")]
+        answers += [await send("two", session), await send("one", session, ask)]
+        answers += [await send("one", session), await send("one", session, ask)]
+        for era in ERAS:
+            async with connected(url, "one", era) as client:
+                assert "jarvis" in [tool.name for tool in (await client.list_tools()).tools]
+            with pytest.raises((MCPError, ExceptionGroup)):
+                async with connected(url, "wrong", era):
+                    pass
+    assert [answer.status_code for answer in answers] == [404, 401, 200, 404, 200, 200, 404]
 
 
 async def test_other_hosts_pages_and_large_bodies_are_refused(tmp_path: Path) -> None:
-    async with listening(agent_of(tmp_path, {"plan": "[]"})) as url, httpx.AsyncClient() as client:
+    async with listening(agent_of(tmp_path, {"plan": "[]"})) as url, httpx2.AsyncClient() as client:
         headers = {"Accept": "application/json, text/event-stream"}
         statuses = [
             (await client.post(url, json={}, headers=headers | more)).status_code
@@ -393,21 +443,37 @@ async def test_other_hosts_pages_and_large_bodies_are_refused(tmp_path: Path) ->
         assert [*statuses, large.status_code, deep.status_code] == [400, 403, 413, 413]
 
 
-async def test_langchain_mcp_adapters_load_and_call_the_tools(tmp_path: Path) -> None:
+@both_eras
+async def test_clients_of_fastmcp_and_langchain_call_the_tools(tmp_path: Path, era: Any) -> None:
     sound = {"audio": [0.0] * 800, "sampling_rate": 8000}
     experts = {"canny-control": Image.new("L", (8, 8)), "text-to-speech": sound}
     agent = agent_of(tmp_path, {"plan": "[]"}, experts, max_file_bytes=1_000_000)
-    async with listening(agent) as url:
-        server: Any = {"transport": "streamable_http", "url": url}
-        tools = {tool.name: tool for tool in await MultiServerMCPClient({"jarvis": server}).get_tools()}
-        call = {"type": "tool_call", "name": "canny-control", "args": {"image": DATA}, "id": "1"}
-        message = await tools["canny-control"].ainvoke(call)
-        assert [block["type"] for block in message.content] == ["text", "image"]
-        assert message.artifact["structured_content"]["model"] == "fake/canny-control"
-        assert (await tools["jarvis"].ainvoke({"request": "Good morning!"}))[0]["text"] == "Good morning."
-        _, file = await tools["text-to-speech"].ainvoke({"text": "hello"})
+    steps: list[str] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        steps.append(str(message))
+
+    async def decline(*question: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="decline")
+
+    async with listening(agent, "key") as url:
+        handlers: Any = {"progress_handler": on_progress, "elicitation_handler": decline}
+        client = fastmcp.Client(StreamableHttpTransport(url, auth="key"), mode=era, **handlers)
+        async with MCPAdapter(client) as adapter:
+            tools = {tool.name: tool for tool in await adapter.list_tools()}
+            call = {"type": "tool_call", "name": "canny-control", "args": {"image": DATA}, "id": "1"}
+            message = await tools["canny-control"].ainvoke(call)
+            asked = await tools["jarvis"].ainvoke({"request": "Good morning!"})
+            _, file = await tools["text-to-speech"].ainvoke({"text": "hello"})
+            link, _ = await client.list_resources()
+            (read,) = await client.read_resource(link.uri)
+    assert [block["type"] for block in message.content] == ["text", "image"]
+    assert message.artifact["structured_content"]["model"] == "fake/canny-control"
+    assert asked[0]["text"] == "Good morning."
     assert (file["type"], file["mime_type"]) == ("file", "audio/wav")
     assert base64.b64decode(file["base64"]).startswith(b"RIFF")
+    assert getattr(read, "blob", "") == message.content[1]["base64"]
+    assert "running fake/canny-control" in steps
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -423,18 +489,18 @@ async def test_tools_say_what_they_do_and_give(tmp_path: Path, is_open: bool) ->
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         task = tools["canny-control"]
         assert task.title == "Canny control"
-        assert task.annotations == types.ToolAnnotations(readOnlyHint=True, openWorldHint=is_open)
+        assert task.annotations == types.ToolAnnotations(read_only_hint=True, open_world_hint=is_open)
         drawn = await client.call_tool("canny-control", {"image": DATA})
         asked = await client.call_tool("jarvis", {"request": "Good morning!"})
-        assert asked.structuredContent == {"answer": "Good morning.", "ok": True}
+        assert asked.structured_content == {"answer": "Good morning.", "ok": True}
         for name, result in (("canny-control", drawn), ("jarvis", asked)):
-            schema = tools[name].outputSchema
+            schema = tools[name].output_schema
             assert schema is not None
-            jsonschema.validate(result.structuredContent, schema)
+            jsonschema.validate(result.structured_content, schema)
     custom = JarvisAgent(ScriptedLLM([]), tools=[weather], settings=Settings(output_dir=tmp_path))
     async with listening(custom) as url, connected(url) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert (listed["weather"].annotations, listed["weather"].outputSchema) == (None, None)
+        assert (listed["weather"].annotations, listed["weather"].output_schema) == (None, None)
 
 
 def test_a_server_started_in_the_root_directory_does_not_read_the_whole_disk(

@@ -1,19 +1,20 @@
-"""Tools of a real MCP server over stdio, as tasks of a plan (langchain-mcp-adapters)."""
+"""Tools of a real MCP server over stdio, as tasks of a plan (langchain.mcp)."""
 
 from __future__ import annotations
 
 import logging
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from langchain_mcp_adapters.client import MultiServerMCPClient
-from langchain_mcp_adapters.tools import load_mcp_tools
+from langchain_core._api import suppress_langchain_beta_warning
 from small_agents import CAPTION, hub_tools, plan
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.testing import ScriptedLLM
+
+with suppress_langchain_beta_warning():
+    from langchain.mcp import MCPAdapter
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -23,7 +24,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 async def test_tools_of_an_mcp_server_and_experts_read_each_others_results(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In one session; docs/mcp.md shows tools that start the server for each call."""
     written = plan(
         ("photograph", [], {"animal": "cat"}),
         ("image-to-text", [0], {"image": "<resource>-0"}),
@@ -36,9 +36,9 @@ async def test_tools_of_an_mcp_server_and_experts_read_each_others_results(
     )
     llm = ScriptedLLM({"plan": written, "respond": "Done."})
     experts = hub_tools(llm, "image-to-text", "automatic-speech-recognition")
-    server: Any = {"transport": "stdio", "command": sys.executable, "args": [str(EXAMPLES / "mcp_server.py")]}
-    async with MultiServerMCPClient({"studio": server}).session("studio") as session:
-        studio = await load_mcp_tools(session)
+    server = {"command": sys.executable, "args": [str(EXAMPLES / "mcp_server.py")]}
+    async with MCPAdapter({"mcpServers": {"studio": server}}) as adapter:
+        studio = await adapter.list_tools()
         with caplog.at_level(logging.WARNING):
             async with JarvisAgent(llm, tools=[*studio, *experts]) as agent:
                 run = await agent.ainvoke("Photograph a cat and measure it; count the words of a speech.")

@@ -10,22 +10,29 @@ loop of a thread, and its tools may be called in any other loop.
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import shlex
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, TextIO, cast
 
-import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from langchain_core._api import suppress_langchain_beta_warning
 from langchain_core.tools import BaseTool, ToolException
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.text import brief_text
 
+os.environ.setdefault("FASTMCP_ENV_FILE", os.devnull)  # else FastMCP reads the .env of this directory
 try:
-    from langchain_mcp_adapters.tools import load_mcp_tools
-    from mcp import ClientSession, McpError, StdioServerParameters, stdio_client
+    from fastmcp.client import Client
+    from fastmcp.client.transports import StdioTransport
+    from mcp import MCPError, types
+
+    with suppress_langchain_beta_warning():
+        from langchain.mcp import MCPAdapter
 except ImportError as error:
     raise MissingExtraError("--mcp", "mcp") from error
 
@@ -51,45 +58,63 @@ def _start(command: str, portal: BlockingPortal, stack: ExitStack) -> list[BaseT
     log = cast("TextIO", tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))  # noqa: SIM115
     stack.callback(log.close)
     try:
-        opened = portal.wrap_async_context_manager(_connect(shlex.split(command), log))
-        session = opened.__enter__()
+        words = shlex.split(command)
+        if not words:
+            raise ValueError("the command is empty")
+        transport = StdioTransport(words[0], words[1:], keep_alive=False, log_file=log)
+        adapter = MCPAdapter(_Client(transport, init_timeout=START_TIMEOUT_S, elicitation_handler=_decline))
+        opened = portal.wrap_async_context_manager(adapter)
+        opened.__enter__()
         # Not `enter_context`: the session's task group would wrap an exception of the block.
         stack.callback(opened.__exit__, None, None, None)
-        tools = portal.call(_list_tools, session, portal, command)
-    except TimeoutError as error:
-        raise ConfigError(f'--mcp "{command}" did not answer within {START_TIMEOUT_S:g} s') from error
-    except (OSError, ValueError) as error:
-        raise ConfigError(f'--mcp "{command}" cannot be started: {error}') from error
-    except McpError as error:
-        raise ConfigError(f'--mcp "{command}" is no MCP server: {_last_line(log) or error}') from error
+        tools = [_in_portal(tool, portal, command) for tool in portal.call(adapter.list_tools)]
+    except (MCPError, RuntimeError, OSError, ValueError) as error:
+        raise ConfigError(f'--mcp "{command}" {_problem(error, log)}') from error
     if not tools:
         raise ConfigError(f'--mcp "{command}": the server has no tools')
     return tools
 
 
-@asynccontextmanager
-async def _connect(words: Sequence[str], log: TextIO) -> AsyncIterator[ClientSession]:
-    if not words:
-        raise ValueError("the command is empty")
-    server = StdioServerParameters(command=words[0], args=list(words[1:]))
-    async with stdio_client(server, errlog=log) as streams, ClientSession(*streams) as session:
-        yield session
-
-
-async def _list_tools(session: ClientSession, portal: BlockingPortal, command: str) -> list[BaseTool]:
-    async def call_in_portal(request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        try:
-            return await asyncio.wrap_future(portal.start_task_soon(handler, request))
-        except (McpError, anyio.ClosedResourceError) as error:
-            problem = str(error) or "it has ended"
-            raise ToolException(f'the MCP server "{command}" failed: {problem}') from error
-
-    with anyio.fail_after(START_TIMEOUT_S):
-        await session.initialize()
-        return await load_mcp_tools(session, tool_interceptors=[call_in_portal])
-
-
-def _last_line(log: TextIO) -> str:
-    """What the server wrote last to stderr."""
+def _problem(error: BaseException, log: TextIO) -> str:
+    """Why a server did not start, by the error that FastMCP wraps, or what the server wrote last."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, TimeoutError):
+        return f"did not answer within {START_TIMEOUT_S:g} s"
+    if isinstance(error, OSError | ValueError):
+        return f"cannot be started: {error}"
     log.seek(0)
-    return brief_text((log.read().strip().splitlines() or [""])[-1], 300)
+    last_line = (log.read().strip().splitlines() or [""])[-1]
+    return f"is no MCP server: {brief_text(last_line, 300) or error}"
+
+
+class _Client(Client[Any]):
+    """Adds to a result what the adapter does not take: sound, and the structured data of an error."""
+
+    async def call_tool(self, *args: Any, **options: Any) -> Any:
+        result = await super().call_tool(*args, **options)
+        for number, block in enumerate(result.content):
+            if isinstance(block, types.AudioContent):
+                sound = types.BlobResourceContents(uri="", mime_type=block.mime_type, blob=block.data)
+                result.content[number] = types.EmbeddedResource(resource=sound)
+        if result.is_error and result.structured_content:
+            text = json.dumps(result.structured_content, ensure_ascii=False)
+            result.content.append(types.TextContent(text=text))
+        return result
+
+
+async def _decline(*question: Any) -> types.ElicitResult:
+    """The answer to a question that a server asks during a call, which nobody reads."""
+    return types.ElicitResult(action="decline")
+
+
+def _in_portal(tool: Any, portal: BlockingPortal, command: str) -> BaseTool:
+    """A tool of an adapter, whose calls run in the event loop of the portal."""
+
+    async def call(**arguments: Any) -> Any:
+        try:
+            return await asyncio.wrap_future(portal.start_task_soon(lambda: tool.coroutine(**arguments)))
+        except (MCPError, RuntimeError) as error:
+            raise ToolException(f'the MCP server "{command}" failed: {error}') from error
+
+    return cast("BaseTool", tool.model_copy(update={"coroutine": call}))

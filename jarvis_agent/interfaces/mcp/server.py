@@ -1,7 +1,9 @@
 """The MCP server: lists and calls the tools, and reads the files that they made; over stdio or HTTP.
 
-    server = make_server(lambda: Session(agent, output_dir))
+    server = make_server(lambda name: Session(agent, output_dir / name))
     await server.run(read_stream, write_stream, server.create_initialization_options())
+
+Since the revision of July 2026, HTTP has no sessions: what belonged to a session belongs to the key.
 
 A file has the URI "jarvis:///outputs/<run>/<name>". It stands for the file in the arguments of later calls.
 """
@@ -12,37 +14,28 @@ import asyncio
 import base64
 import logging
 import os
-import secrets
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractContextManager,
-    AsyncExitStack,
-    aclosing,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
-from io import TextIOWrapper
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import anyio
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from mcp import McpError, types
-from mcp.server.lowlevel import Server
-from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp import MCPError, types
+from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from pydantic import AnyUrl, ValidationError
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -71,8 +64,8 @@ Report = Callable[[float, str], Awaitable[None]]
 
 _AGENT = "jarvis"
 
-MAX_INLINE_BYTES = 10_000_000
-"""Larger images and recordings are resource links."""
+MAX_INLINE_BYTES = 700_000
+"""Images and recordings of a result beyond these are resource links: clients refuse an event above 1 MiB."""
 _RESULT_OF_TASK = {
     "type": "object",
     "properties": {"output": {}, "model": {"type": ["string", "null"]}},
@@ -85,7 +78,7 @@ _RESULT_OF_RUN = {
 }
 _MAX_LISTED = 1000
 MAX_SESSIONS = 100
-"""Sessions of a key at once."""
+"""Sessions of a key at once, for clients that open sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,87 +100,94 @@ class Session:
     def blocks(self, resources: Iterable[Resource]) -> list[types.ContentBlock]:
         """The files that a call has made as content. Inputs are left out, and files that are gone. Blocks."""
         paths = {resource.path: resource for resource in resources if resource.path is not None}
-        own = self.output_dir.resolve()
-        return [
-            self._block(path, resource)
-            for path, resource in paths.items()
-            if path.is_file() and path.resolve().is_relative_to(own)
-        ]
+        own, left = self.output_dir.resolve(), MAX_INLINE_BYTES
+        blocks: list[types.ContentBlock] = []
+        for path, resource in paths.items():
+            if not path.is_file() or not path.resolve().is_relative_to(own):
+                continue
+            mime, size = resource.mime or "application/octet-stream", path.stat().st_size
+            uri = f"jarvis:///outputs/{path.parent.name}/{path.name}"
+            link = types.ResourceLink(uri=uri, name=path.name, mime_type=mime, size=size)
+            self.links.append(link)
+            if resource.kind not in ("image", "audio") or size > left:
+                blocks.append(link)
+                continue
+            left -= size
+            data = base64.b64encode(path.read_bytes()).decode()
+            blocks.append(_block({"type": resource.kind, "base64": data, "mime_type": mime}, uri))
+        return blocks
 
-    def _block(self, path: Path, resource: Resource) -> types.ContentBlock:
-        mime = resource.mime or "application/octet-stream"
-        link = types.ResourceLink(
-            type="resource_link",
-            uri=AnyUrl(f"jarvis:///outputs/{path.parent.name}/{path.name}"),
-            name=path.name,
-            mimeType=mime,
-            size=path.stat().st_size,
-        )
-        self.links.append(link)
-        if resource.kind not in ("image", "audio") or (link.size or 0) > MAX_INLINE_BYTES:
-            return link
-        data = base64.b64encode(path.read_bytes()).decode()
-        return _block({"type": resource.kind, "base64": data, "mime_type": mime}, link.uri)
+
+Sessions = Callable[[str], Session]
+"""The session in the directory with this name."""
+_Context = ServerRequestContext[Sessions, Request]
 
 
 def make_server(
-    new_session: Callable[[], Session], hold: Callable[[Any], AbstractContextManager[None]] | None = None
-) -> Server[Session, Any]:
+    new_session: Sessions, hold: Callable[[Any], AbstractContextManager[None]] | None = None
+) -> Server[Sessions]:
     """Return a server that makes a Session for each client.
 
     `hold` counts a call of an HTTP request while it goes on, or raises HTTPException.
     """
 
     @asynccontextmanager
-    async def lifespan(_: Server[Session, Any]) -> AsyncIterator[Session]:
-        yield new_session()
+    async def lifespan(_: Server[Sessions]) -> AsyncIterator[Sessions]:
+        """Over HTTP, this is entered once for each key."""
+        yield lru_cache(MAX_SESSIONS)(new_session)
 
-    server = Server("jarvis", version=__version__, lifespan=lifespan)
-
-    def session() -> Session:
-        return server.request_context.lifespan_context
-
-    async def report(progress: float, message: str) -> None:
-        context = server.request_context
-        if context.meta is not None and (token := context.meta.progressToken) is not None:
-            await context.session.send_progress_notification(
-                token,
-                progress,
-                message=session().names.of(message),
-                related_request_id=str(context.request_id),
-            )
-
-    async def list_tools() -> list[types.Tool]:
-        settings = session().agent.settings
+    async def list_tools(context: _Context, _: Any) -> types.ListToolsResult:
+        settings = (session := _session_of(context)).agent.settings
         is_open = not (settings.offline and settings.policy == "local-only")
-        return [_described(tool, is_open) for tool in (await _tools(session())).values()]
+        tools = (await _tools(session)).values()
+        return types.ListToolsResult(tools=[_described(tool, is_open) for tool in tools])
 
-    async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+    async def call_tool(context: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        session = _session_of(context)
+
+        async def report(progress: float, message: str) -> None:
+            await context.session.report_progress(progress, message=session.names.of(message))
+
         try:
-            with hold(server.request_context.request) if hold else nullcontext():
-                result = await _call(session(), name, arguments, report)
-            shown = session().names.of(result.model_dump(mode="json"))
-            return types.CallToolResult.model_validate(shown)
-        except Exception as error:  # The SDK makes a result of its message.
-            raise ToolException(session().names.of(_explanation(name, error))) from error
+            with hold(context.request) if hold else nullcontext():
+                result = await _call(session, params.name, params.arguments or {}, report)
+        except Exception as error:  # what is raised here is an error of the protocol
+            text = types.TextContent(text=_explanation(params.name, error))
+            result = types.CallToolResult(content=[text], is_error=True)
+        shown = session.names.of(result.model_dump(mode="json", by_alias=True))
+        return types.CallToolResult.model_validate(shown)
 
-    async def list_resources() -> list[types.Resource]:
-        return list(session().links)
+    async def list_resources(context: _Context, _: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=list(_session_of(context).links))
 
-    async def read_resource(uri: AnyUrl) -> Iterable[ReadResourceContents]:
-        parts = str(uri).removeprefix("jarvis:///outputs/").split("/")
-        file = find_output(session().output_dir, *parts) if len(parts) == 2 else None
+    async def read_resource(context: _Context, params: Any) -> types.ReadResourceResult:
+        parts = (uri := params.uri).removeprefix("jarvis:///outputs/").split("/")
+        file = find_output(_session_of(context).output_dir, *parts) if len(parts) == 2 else None
         if file is None:
-            message = f"no file of this session: {uri}"
-            data = {"uri": str(uri)}
-            raise McpError(types.ErrorData(code=types.INVALID_PARAMS, message=message, data=data))
-        return [ReadResourceContents(await asyncio.to_thread(file.path.read_bytes), file.mime)]
+            raise MCPError(types.INVALID_PARAMS, f"no file of this session: {uri}", {"uri": uri})
+        blob = base64.b64encode(await asyncio.to_thread(file.path.read_bytes)).decode()
+        contents = types.BlobResourceContents(uri=uri, mime_type=file.mime, blob=blob)
+        return types.ReadResourceResult(contents=[contents])
 
-    server.list_tools()(list_tools)  # type: ignore[no-untyped-call]
-    server.call_tool()(call_tool)
-    server.list_resources()(list_resources)  # type: ignore[no-untyped-call]
-    server.read_resource()(read_resource)  # type: ignore[no-untyped-call]
-    return server
+    return Server(
+        "jarvis",
+        version=__version__,
+        lifespan=lifespan,
+        get_tool_input_schema=lambda name: None,  # else each call lists the tools; no schema names a header
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_read_resource=read_resource,
+    )
+
+
+def _session_of(context: _Context) -> Session:
+    """The session of a client: of its process, of its key, or, before July 2026, of its HTTP session."""
+    if context.request is None:
+        return context.lifespan_context("")
+    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return context.lifespan_context(context.request.state.owner)
+    return context.lifespan_context(context.request.headers["mcp-session-id"])
 
 
 def _explanation(name: str, error: Exception) -> str:
@@ -217,13 +217,13 @@ def _described(tool: BaseTool, is_open: bool) -> types.Tool:
         name=tool.name,
         title=tool.name.replace("-", " ").replace("_", " ").capitalize(),
         description=function.get("description", ""),
-        inputSchema=function.get("parameters") or {"type": "object", "properties": {}},
+        input_schema=function.get("parameters") or {"type": "object", "properties": {}},
     )
     if isinstance(tool, HFTaskTool):
-        described.annotations = types.ToolAnnotations(readOnlyHint=True, openWorldHint=is_open)
-        described.outputSchema = _RESULT_OF_TASK
+        described.annotations = types.ToolAnnotations(read_only_hint=True, open_world_hint=is_open)
+        described.output_schema = _RESULT_OF_TASK
     elif tool.name == _AGENT:
-        described.outputSchema = _RESULT_OF_RUN
+        described.output_schema = _RESULT_OF_RUN
     return described
 
 
@@ -249,8 +249,8 @@ async def _call(
     made = message.artifact
     files = [Resource.model_validate(resource) for resource in made["resources"]]
     return types.CallToolResult(
-        content=[_text(message.text), *await asyncio.to_thread(session.blocks, files)],
-        structuredContent={"output": made["output"], "model": made["model"]},
+        content=[types.TextContent(text=message.text), *await asyncio.to_thread(session.blocks, files)],
+        structured_content={"output": made["output"], "model": made["model"]},
     )
 
 
@@ -267,29 +267,22 @@ async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -
     assert run is not None
     files = await asyncio.to_thread(session.blocks, run.resources)
     return types.CallToolResult(
-        content=[_text(run.answer), *files],
-        structuredContent={"answer": run.answer, "ok": run.ok},
-        isError=not answered(run),
+        content=[types.TextContent(text=run.answer), *files],
+        structured_content={"answer": run.answer, "ok": run.ok},
+        is_error=not answered(run),
     )
 
 
-def _block(block: Mapping[str, Any], uri: AnyUrl | None = None) -> types.ContentBlock:
-    """A content block of LangChain as MCP's: a text, an image, or another file as an embedded resource.
-
-    Clients such as langchain-mcp-adapters do not take MCP's blocks of sound.
-    """
+def _block(block: Mapping[str, Any], uri: str = "") -> types.ContentBlock:
+    """A content block of LangChain as MCP's. Sound is a resource: langchain.mcp takes no blocks of it."""
     data, mime = block.get("base64"), block.get("mime_type")
     if block["type"] == "image" and data:
-        return types.ImageContent(type="image", data=data, mimeType=mime or "image/png")
+        return types.ImageContent(data=data, mime_type=mime or "image/png")
     if data:
-        kept = uri or AnyUrl(f"jarvis:///results/{block['type']}")
-        content = types.BlobResourceContents(uri=kept, blob=data, mimeType=mime)
-        return types.EmbeddedResource(type="resource", resource=content)
-    return _text(str(block.get("text") or block.get("url") or f"({block['type']})"))
-
-
-def _text(text: str) -> types.TextContent:
-    return types.TextContent(type="text", text=text)
+        kept = uri or f"jarvis:///results/{block['type']}"
+        content = types.BlobResourceContents(uri=kept, blob=data, mime_type=mime)
+        return types.EmbeddedResource(resource=content)
+    return types.TextContent(text=str(block.get("text") or block.get("url") or f"({block['type']})"))
 
 
 class _Attempts(AsyncCallbackHandler):
@@ -309,10 +302,10 @@ async def serve_stdio(agent: JarvisAgent) -> None:
     """As `run_stdio`, in a running event loop."""
     settings = agent.settings
     roots = [*_working_directory(), *settings.allowed_dirs, settings.output_dir]
-    server = make_server(lambda: _session(agent, roots, settings.output_dir))
-    with _protocol_streams() as (stdin, stdout):
-        async with agent, stdio_server(_lines(stdin), anyio.wrap_file(stdout)) as (read, write):  # type: ignore[arg-type]
-            await server.run(read, write, server.create_initialization_options())
+    server = make_server(lambda _: _session(agent, roots, settings.output_dir))
+    async with agent, stdio_server(_lines()) as (read, write):  # type: ignore[arg-type]
+        await server.run(read, write, server.create_initialization_options())
+        sys.stdout.flush()  # to stderr, which has its place until here
 
 
 def _session(agent: JarvisAgent, roots: Sequence[Path], output_dir: Path) -> Session:
@@ -321,8 +314,12 @@ def _session(agent: JarvisAgent, roots: Sequence[Path], output_dir: Path) -> Ses
     return Session(agent.with_checkpointer(None).restricted(*roots, output_dir=output_dir), output_dir)
 
 
-async def _lines(stdin: TextIOWrapper) -> AsyncIterator[str]:
-    """The lines of stdin. Ctrl-C ends a wait for the next one, unlike in the SDK's own reader."""
+async def _lines() -> AsyncIterator[str]:
+    """The lines of stdin, which nothing else reads now. Ctrl-C ends a wait for one, unlike in the SDK."""
+    stdin = os.fdopen(os.dup(0), encoding="utf-8", errors="replace", closefd=False)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     while line := await run_in_daemon_thread(stdin.readline):
         yield line
 
@@ -332,38 +329,17 @@ def _working_directory() -> list[Path]:
     return [found for found in [Path.cwd()] if len(found.parts) > 1]
 
 
-@contextmanager
-def _protocol_streams() -> Iterator[tuple[TextIOWrapper, TextIOWrapper]]:
-    """Stdin and stdout for the protocol alone: what else is printed, by C code too, goes to stderr."""
-    sys.stdout.flush()
-    stdin, stdout = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    os.close(nothing)
-    try:
-        yield (
-            TextIOWrapper(os.fdopen(stdin, "rb", closefd=False), encoding="utf-8", errors="replace"),
-            TextIOWrapper(os.fdopen(stdout, "wb", closefd=False), encoding="utf-8", newline="\n"),
-        )
-    finally:
-        sys.stdout.flush()
-        os.dup2(stdout, 1)
-        os.dup2(stdin, 0)
-
-
 def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
     """Return a web application that serves `agent` at `/mcp` and closes it at shutdown.
 
-    Each session has a directory of its own, and reads nothing else. It belongs to the API key that opened it.
+    Each API key, and each session of a client that opens one with it, has a directory and reads nothing else.
     """
     base = agent.settings.output_dir.absolute() / "mcp"
 
-    def new_session() -> Session:
-        own = base / secrets.token_hex(16)
+    def new_session(name: str) -> Session:
+        own = base / name
         return replace(_session(agent, [own], own), names=PublicNames({own: "jarvis:///outputs/"}))
 
-    logging.getLogger("mcp.server.streamable_http").addFilter(_is_no_session_end)
     limits = RunLimits(settings)
     server = make_server(new_session, lambda request: limits.hold(request.state.owner))
     managers = {
@@ -375,26 +351,25 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
         for owner in owners_of(key.get_secret_value() for key in settings.api_keys)
     }
 
+    def delete_files() -> None:
+        for folder in (base, *base.glob("*/")):
+            delete_expired(folder, settings.run_retention(agent.settings))
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        kept = settings.run_retention(agent.settings)
-        delete = partial(asyncio.to_thread, delete_expired, base, kept)
         async with AsyncExitStack() as running:
             await running.enter_async_context(agent)
             for manager in managers.values():
                 await running.enter_async_context(manager.run())
-            await running.enter_async_context(repeating(delete, SWEEP_S, "the deletion of files"))
+            await running.enter_async_context(
+                repeating(partial(asyncio.to_thread, delete_files), SWEEP_S, "the deletion of files")
+            )
             yield
 
     app = Starlette(routes=[Route("/mcp", _Sessions(managers))], lifespan=lifespan)
     app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
     add_middleware(app, settings)
     return app
-
-
-def _is_no_session_end(record: logging.LogRecord) -> bool:
-    """Whether to log this: the SDK logs a traceback when a client ends its session."""
-    return not (record.exc_info and isinstance(record.exc_info[1], anyio.ClosedResourceError))
 
 
 class _Sessions:
