@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import threading
 from pathlib import Path
@@ -182,6 +183,15 @@ async def test_a_turn_that_cannot_be_read_is_left_out_alone(home: Path, spoilt: 
     (home / "outputs" / CHAT_FILE).write_bytes(b"\n".join([first, spoilt, last]))
     turns = Visitor([agent], home / "outputs").turns
     assert [turn.request for turn in turns] == ["What is this?", "And now?"]
+
+
+async def test_a_deleted_chat_is_not_stored_by_a_decision_in_another_tab(home: Path) -> None:
+    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs" / "chat")
+    await ask(visitor, "What is this?", [home / "a.jpg"], Choices(ask_first=True))
+    shutil.rmtree(visitor.directory)
+    await decide(visitor, False)
+    assert not (visitor.directory / CHAT_FILE).exists()
 
 
 async def test_a_chat_that_another_process_works_on_does_not_run(home: Path) -> None:

@@ -263,30 +263,27 @@ class Visitor:
         if (turn := self.running) is not None:
             turn.is_stopped = True
 
-    async def run(self) -> AsyncGenerator[None, None]:
+    def run(self) -> AsyncGenerator[None, None]:
         """Run the turn that was asked, and yield whenever it changes. Closing the generator cancels it."""
         turn = self.running
         if turn is None or turn.is_begun:  # Two tabs may show one chat.
-            return
+            return self._follow(None, None)
         turn.is_begun = True
-        request = {"input": turn.request, "files": [file.name for file in turn.files]}
-        async with aclosing(self._follow(turn, request)) as steps:
-            async for _ in steps:
-                yield
+        return self._follow(turn, {"input": turn.request, "files": [file.name for file in turn.files]})
 
-    async def decide(self, decision: Any) -> AsyncGenerator[None, None]:
+    def decide(self, decision: Any) -> AsyncGenerator[None, None]:
         """Go on with the turn whose plan waits. The decision is True, False, or another plan as a list."""
         from langgraph.types import Command
 
         turn = self.turns[-1]
         if turn.proposal is None:
-            return
+            return self._follow(None, None)
         turn.proposal = None
-        async with aclosing(self._follow(turn, Command(resume=decision))) as steps:
-            async for _ in steps:
-                yield
+        return self._follow(turn, Command(resume=decision))
 
-    async def _follow(self, turn: PageTurn, request: Any) -> AsyncGenerator[None, None]:
+    async def _follow(self, turn: PageTurn | None, request: Any) -> AsyncGenerator[None, None]:
+        if turn is None:
+            return
         try:
             async with hold(self.directory / "chat.lock"), aclosing(self._run(turn, request)) as steps:
                 async for _ in steps:
@@ -329,7 +326,7 @@ class Visitor:
 
     def _save(self) -> None:
         """Store the turns that are over, unless the chat was deleted meanwhile."""
-        if self.directory.is_dir():
+        if self._uploads.is_dir():
             lines = [
                 StoredTurn.of(turn).model_dump_json(context=STORED) for turn in self.turns if turn.is_over
             ]
