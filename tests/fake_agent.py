@@ -89,7 +89,7 @@ class FakeAgent:
         self.requests: list[tuple[Any, Any]] = []
         self.closed = False
 
-    async def events(self, request: Any, config: Any = None) -> AsyncIterator[Event]:
+    async def aevents(self, request: Any, config: Any = None) -> AsyncIterator[Event]:
         self.requests.append((request, config))
         run = self._next()
         for number, event in enumerate(events_of(run)):

@@ -202,7 +202,9 @@ class JarvisAgent(Runnable[Any, Run]):
         turns = self._turns(_thread(ensure_config(config)))
         return await RunPipeline(self.stages, config, turns=turns).plan(Request.of(request))
 
-    async def events(self, request: Any, config: RunnableConfig | None = None) -> AsyncGenerator[Event, None]:
+    async def aevents(
+        self, request: Any, config: RunnableConfig | None = None
+    ) -> AsyncGenerator[Event, None]:
         """The events of a run as they happen, which `invoke` and `stream` read; "done" is last, with the Run.
 
         Closing the generator (`contextlib.aclosing`) cancels the run. With a checkpointer, `request` may be
@@ -309,11 +311,11 @@ class JarvisAgent(Runnable[Any, Run]):
             handle_tool_error=True,
         )
 
-    async def waiting(self, config: RunnableConfig) -> dict[str, Any] | None:
+    async def awaiting(self, config: RunnableConfig) -> dict[str, Any] | None:
         """What waits for approval in a thread: a HITLRequest with request, plan and notes; else None."""
         return await self._stored_runs.waiting(config)
 
-    async def unfinished(self, config: RunnableConfig) -> Request | None:
+    async def aunfinished(self, config: RunnableConfig) -> Request | None:
         """The request of a thread's last run, if that can be resumed; else None."""
         return await self._stored_runs.unfinished(config)
 
@@ -435,7 +437,7 @@ class JarvisAgent(Runnable[Any, Run]):
         """
         return self._copy(_history=turns_of(turns))
 
-    async def history(self, config: RunnableConfig) -> tuple[ChatTurn, ...]:
+    async def ahistory(self, config: RunnableConfig) -> tuple[ChatTurn, ...]:
         """The turns of a thread's chat, oldest first, with the files that they made."""
         if self.checkpointer is None:
             return self._turns(_thread(config))
@@ -520,14 +522,14 @@ class JarvisAgent(Runnable[Any, Run]):
     async def _ainvoke(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
         config = patch_config(config, callbacks=run_manager.get_child())
         run = None
-        async with aclosing(self.events(value, config)) as events:
+        async with aclosing(self.aevents(value, config)) as events:
             async for event in events:
                 run = event.run or run
         return run or await self._waiting_run(config)
 
     async def _waiting_run(self, config: RunnableConfig) -> Run:
         """The Run of a plan that waits for approval. Raises ConfigError after an invalid decision."""
-        shown = await self.waiting(config) or {}
+        shown = await self.awaiting(config) or {}
         if problem := shown.get("problem"):
             raise ConfigError(f"{problem}; decide with Command(resume=…)")
         return Run(
@@ -540,7 +542,10 @@ class JarvisAgent(Runnable[Any, Run]):
         config = patch_config(config, callbacks=run_manager.get_child())
         async for value in values:
             is_empty = True
-            async with aclosing(self.events(value, config)) as events, aclosing(run_chunks(events)) as chunks:
+            async with (
+                aclosing(self.aevents(value, config)) as events,
+                aclosing(run_chunks(events)) as chunks,
+            ):
                 async for chunk in chunks:
                     is_empty = False
                     yield chunk

@@ -186,7 +186,7 @@ def test_a_copy_of_the_agent_begins_its_chats_with_a_history(stored: bool) -> No
         twin = agent.with_history([HumanMessage("My name is Ada."), AIMessage("Hello Ada!")])
         for _ in range(2):
             twin.invoke("What is my name?", thread)
-        turns = asyncio.run(twin.history(thread))
+        turns = asyncio.run(twin.ahistory(thread))
         assert [turn.request for turn in turns] == ["My name is Ada.", *["What is my name?"] * 2]
         assert [call.prompt.count("My name is Ada.") for call in llm.calls if call.stage == "plan"] == [1, 1]
         llm.calls.clear()
@@ -264,20 +264,17 @@ def test_the_environment_sets_what_the_code_leaves_open(
     album.mkdir()
     variables = {
         "OUTPUT_DIR": str(tmp_path / "there"),
-        "MAX_PARALLEL": "1",
-        "TOP_K": "1",
+        "SELECTION": "rank",
         "ALLOWED_DIRS": os.pathsep.join([str(tmp_path / "other"), str(album)]),
     }
     for name, value in variables.items():
         monkeypatch.setenv(f"JARVIS_{name}", value)
     speak: list[Row] = [("text-to-speech", [], {"text": str(n)}) for n in range(3)]
     describe: Row = ("image-to-text", [], {"image": str(picture(album / "b.jpg"))})
-    agent, llm, backend = small_agent(plan(*speak, describe), models=["a", "b"])
-    backend.delay = 0.001
+    agent, llm, _ = small_agent(plan(*speak, describe), models=["a", "b"])
     with agent:
         run = agent.invoke("Speak, and describe the picture in my album")
     assert run.ok
-    assert backend.peak == 1
     assert llm.stages() == ["plan", "respond"]
     assert {path.parent.parent for result in run.results for path in result.paths()} == {tmp_path / "there"}
     monkeypatch.setenv("JARVIS_POLICY", "sometimes")

@@ -104,7 +104,7 @@ async def test_langchains_event_stream_has_the_stages_and_the_chunks() -> None:
 async def test_events_come_in_order_and_are_json() -> None:
     agent, _, _ = small_agent(DESCRIBE_ALOUD)
     async with agent:
-        events = [event async for event in agent.events(REQUEST)]
+        events = [event async for event in agent.aevents(REQUEST)]
     kinds = [event.kind for event in events]
     assert kinds[-1] == "done"
     assert events[-1].run is not None
@@ -146,7 +146,7 @@ async def test_a_task_runs_while_the_language_model_still_writes_the_plan() -> N
     _, _, backend = small_agent(experts={"image-to-text": caption})
     source = FakeSource([fake_candidate("image-to-text"), fake_candidate("text-to-speech")])
     async with JarvisAgent(llm, sources=[source], backends=[backend]) as agent:
-        events = [event async for event in agent.events(REQUEST)]
+        events = [event async for event in agent.aevents(REQUEST)]
     order = [(event.kind, event.task.id if event.task else None) for event in events]
     assert order.index(("started", 0)) < order.index(("task", 1)) < order.index(("planned", None))
     assert events[-1].run is not None
@@ -173,7 +173,7 @@ class Hanging:
 
 async def test_leaving_a_stream_stops_the_run() -> None:
     before = asyncio.all_tasks()
-    for method, options in (("astream", {}), ("events", {}), ("astream_events", {"version": "v2"})):
+    for method, options in (("astream", {}), ("aevents", {}), ("astream_events", {"version": "v2"})):
         expert = Hanging()
         agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": expert})
         async with agent:
@@ -229,7 +229,7 @@ async def test_a_model_is_loaded_while_its_task_waits() -> None:
     agent, _, _ = small_agent(DESCRIBE_ALOUD, sources=[source], backends=[backend])
     events = []
     async with agent:
-        async for event in agent.events(REQUEST):
+        async for event in agent.aevents(REQUEST):
             events.append(event)
             if event.kind == "loaded" and event.task and event.task.id == 1:
                 loaded.set()

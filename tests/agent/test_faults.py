@@ -98,7 +98,7 @@ async def checked_run(jarvis: JarvisAgent, request: str = REQUEST) -> Run:
     tasks, threads = asyncio.all_tasks(), running_threads()
     finished: Counter[int] = Counter()
     run = Run()
-    async for event in jarvis.events(request):
+    async for event in jarvis.aevents(request):
         if event.kind == "finished" and event.task:
             finished[event.task.id] += 1
         run = event.run or run
@@ -251,7 +251,7 @@ async def test_a_stage_that_ignores_cancellation_is_abandoned(
     events: list[Event] = []
 
     async def read() -> Run:
-        async for event in jarvis.events("Say it shorter"):
+        async for event in jarvis.aevents("Say it shorter"):
             events.append(event)  # noqa: PERF401 - what came before it was stopped counts too
         return events[-1].run or Run()
 

@@ -95,7 +95,7 @@ async def test_a_thread_whose_run_never_ends_is_refused_after_the_time_limit(
     stuck = asyncio.Event()
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
     durable = agent.with_checkpointer(InMemorySaver())
-    async with aclosing(durable.events("count", THREAD)) as left:
+    async with aclosing(durable.aevents("count", THREAD)) as left:
         await anext(left)
         for _ in range(2):
             waiting = asyncio.create_task(durable.ainvoke("again", THREAD))
@@ -112,7 +112,7 @@ async def test_a_sync_checkpointer_resumes_a_run_and_returns_a_finished_one(tmp_
     with SqliteSaver.from_conn_string(str(tmp_path / "runs.sqlite")) as saver:
         durable = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck).with_checkpointer(saver)
         await stop_when(stuck, durable, "count")
-        assert await durable.unfinished(THREAD) is not None
+        assert await durable.aunfinished(THREAD) is not None
         run = await durable.ainvoke(None, THREAD)
         states = [state async for state in durable.graph.aget_state_history(THREAD)]
         assert states[0].values["run"] == run.model_dump(mode="json")
@@ -131,7 +131,7 @@ async def test_an_unusable_request_is_refused_and_not_stored(tmp_path: Path) -> 
     durable = counting_agent(tmp_path, []).with_checkpointer(InMemorySaver())
     with pytest.raises(InputError, match="inputt: there is no such field"):
         await durable.ainvoke({"inputt": "count"}, THREAD)
-    assert await durable.unfinished(THREAD) is None
+    assert await durable.aunfinished(THREAD) is None
     with pytest.raises(ConfigError, match="no run to resume"):
         await durable.ainvoke(None, THREAD)
     with pytest.raises(ConfigError, match="needs a thread"):

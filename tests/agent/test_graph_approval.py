@@ -42,7 +42,7 @@ def calls() -> list[str]:
 async def waiting(tmp_path: Path, calls: list[str]) -> JarvisAgent:
     """An agent with a plan that waits."""
     durable = counting_agent(tmp_path, calls).with_checkpointer(InMemorySaver(), approve=True)
-    assert [event.kind async for event in durable.events("count", THREAD)] == []
+    assert [event.kind async for event in durable.aevents("count", THREAD)] == []
     return durable
 
 
@@ -59,7 +59,7 @@ def test_a_stream_that_stops_for_approval_yields_the_plan(tmp_path: Path, calls:
 
 
 async def test_a_plan_waits_for_approval(waiting: JarvisAgent, calls: list[str]) -> None:
-    shown = await waiting.waiting(THREAD)
+    shown = await waiting.awaiting(THREAD)
     assert shown is not None
     assert (shown["request"], shown["plan"][0]["args"]) == ("count", {"text": "one"})
     with pytest.raises(ConfigError, match="True, False, or another plan"):
@@ -69,7 +69,7 @@ async def test_a_plan_waits_for_approval(waiting: JarvisAgent, calls: list[str])
     assert calls == []
     run = await decide(waiting, True)
     assert run.results[0].output == "one!"
-    assert await waiting.waiting(THREAD) is None
+    assert await waiting.awaiting(THREAD) is None
     with pytest.raises(ConfigError, match="no plan waits"):
         await decide(waiting, True)
     assert calls == ["one"]
@@ -117,7 +117,7 @@ async def test_after_an_invalid_decision_the_plan_is_shown_again(
     for decision, problem, text in cases:
         with pytest.raises(ConfigError, match=problem):
             await decide(waiting, decision)
-        shown = await waiting.waiting(THREAD)
+        shown = await waiting.awaiting(THREAD)
         assert shown is not None
         assert problem in shown["problem"]
         assert [task["args"] for task in shown["plan"]] == [{"text": text}]
@@ -140,7 +140,7 @@ async def test_a_decision_holds_whether_or_not_the_resuming_agent_asks(tmp_path:
             request = Command(resume=plan(*ONE_BY_ONE))
         await stop_when(stuck, first, request)
         second = agent.with_checkpointer(saver, approve=resumes_asking)
-        assert await second.waiting(THREAD) is None
+        assert await second.awaiting(THREAD) is None
         run = await second.ainvoke(None, THREAD)
         assert [result.output for result in run.results] == ["one!", "one!!"]
         assert calls == ["one", "one!", "one!"]
@@ -263,9 +263,9 @@ async def test_a_decision_that_cannot_be_stored_as_it_is_does_not_end_the_run(
             decision = {"decisions": [{"type": "reject", place: odd}]}
         with suppress(ConfigError):  # It may need to be shown again.
             await decide(durable, decision)
-        if await durable.waiting(THREAD):
+        if await durable.awaiting(THREAD):
             await decide(durable, True)
-        assert await durable.waiting(THREAD) is None
+        assert await durable.awaiting(THREAD) is None
         assert (await durable.ainvoke("count", THREAD)).plan.tasks, "the thread goes on"
 
 

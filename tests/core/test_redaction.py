@@ -133,7 +133,7 @@ async def test_secrets_in_the_errors_of_a_run_are_masked(
     caplog.set_level(logging.DEBUG, logger="jarvis_agent")
     parts: Any = {"experts": {"image-to-text": _LeakyError()}} if stage == "run" else {stage: _LeakyError()}
     agent, _, _ = small_agent(**parts)
-    events = [event async for event in agent.events("Describe a.jpg")]
+    events = [event async for event in agent.aevents("Describe a.jpg")]
     run = events[-1].run
     assert run is not None
     assert run.answer

@@ -65,7 +65,7 @@ async def selection_of(
         **options,
     )
     async with agent:
-        events = {event.kind: event async for event in agent.events(REQUEST)}
+        events = {event.kind: event async for event in agent.aevents(REQUEST)}
     assert events["selected"].seconds - events["task"].seconds < 75, "the limit is 60 s"
     result = events["finished"].result
     assert result is not None

@@ -357,7 +357,7 @@ def test_a_run_that_takes_too_long_is_a_timeout(
         raise DeadlineError("the run did not end within 3 s (JARVIS_RUN_TIMEOUT)")
         yield
 
-    monkeypatch.setattr(JarvisAgent, "events", late)
+    monkeypatch.setattr(JarvisAgent, "aevents", late)
     with pytest.raises(openai.InternalServerError, match="within 3 s") as caught:
         live.ask(about_cat(), stream=stream)
     assert caught.value.status_code == 504
@@ -388,14 +388,14 @@ def test_a_document_is_read(live: Live) -> None:
 def test_a_stream_begins_before_the_first_event(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai_api, "_STATUS_WAIT_S", 0.01)
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
-    began, events = threading.Event(), JarvisAgent.events
+    began, events = threading.Event(), JarvisAgent.aevents
 
     async def late(self: JarvisAgent, *args: Any) -> AsyncIterator[Any]:
         assert await asyncio.to_thread(began.wait, 120)
         async for event in events(self, *args):
             yield event
 
-    monkeypatch.setattr(JarvisAgent, "events", late)
+    monkeypatch.setattr(JarvisAgent, "aevents", late)
     body = {"model": "jarvis", "messages": about_cat(), "stream": True}
     with httpx.stream("POST", f"{live.url}/v1/chat/completions", json=body, timeout=60) as answer:
         lines = answer.iter_lines()
@@ -416,7 +416,7 @@ def test_a_client_may_leave_before_the_first_event(tmp_path: Path, monkeypatch: 
         finally:
             stopped.set()
 
-    monkeypatch.setattr(JarvisAgent, "events", waiting)
+    monkeypatch.setattr(JarvisAgent, "aevents", waiting)
     script = {"plan": "[]"}
     with listening(create_app(agent_of(tmp_path, script))) as url:
         body = {"model": "jarvis", "messages": about_cat(), "stream": True}
@@ -435,14 +435,14 @@ def test_urls_of_files_lead_nowhere_else(live: Live, place: str) -> None:
 
 
 def test_an_error_in_a_stream_ends_it(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    events = JarvisAgent.events
+    events = JarvisAgent.aevents
 
     async def broken(self: JarvisAgent, *args: Any) -> AsyncIterator[Any]:
         async with aclosing(events(self, *args)) as run:
             yield await anext(run)
             raise RuntimeError("the key sk-live-12345 was refused")
 
-    monkeypatch.setattr(JarvisAgent, "events", broken)
+    monkeypatch.setattr(JarvisAgent, "aevents", broken)
     with pytest.raises(openai.APIError, match="Internal Server Error"):
         list(live.ask(about_cat(), stream=True))
     answer = live.post({"model": "jarvis", "messages": about_cat(), "stream": True})

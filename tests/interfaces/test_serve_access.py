@@ -271,13 +271,13 @@ def test_a_client_configures_nothing(
 ) -> None:
     """The server sets the owner and the thread, whatever a request says."""
     seen: list[dict[str, Any]] = []
-    events = JarvisAgent.events
+    events = JarvisAgent.aevents
 
     def recorded(self: JarvisAgent, request: Any, config: Any = None) -> Any:
         seen.append(config["configurable"])
         return events(self, request, config)
 
-    monkeypatch.setattr(JarvisAgent, "events", recorded)
+    monkeypatch.setattr(JarvisAgent, "aevents", recorded)
     wanted = {
         "owner": "local",
         "thread_id": "x/one",

@@ -75,7 +75,7 @@ def one_shot(
 
             run = runner.run(run_stored(agent, request, show, name, decide))
         else:
-            run = runner.run(show(agent.events(request)))
+            run = runner.run(show(agent.aevents(request)))
     if as_json:
         echo_json(run)
     return answered(run)
@@ -110,7 +110,7 @@ def chat(agent: JarvisAgent) -> bool:
 def _chat_turn(runner: asyncio.Runner, agent: JarvisAgent, line: str, thread: Any) -> Run:
     """Run one request of a chat. The Run is empty if it failed, or was interrupted in a terminal."""
     try:
-        return runner.run(_show(agent.events({"input": line}, thread), line, as_json=False))
+        return runner.run(_show(agent.aevents({"input": line}, thread), line, as_json=False))
     except KeyboardInterrupt:
         if not sys.stdin.isatty():
             raise

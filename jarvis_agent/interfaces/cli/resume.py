@@ -64,19 +64,19 @@ async def run_stored(
         start: Any = await _start(durable, thread, request)
         try:
             while True:
-                shown = await durable.waiting(thread) if start is None else None
+                shown = await durable.awaiting(thread) if start is None else None
                 if shown is not None and decide is None:
                     raise ConfigError(f"the plan of the run {name} waits for approval: add --approve")
                 if shown is not None and decide is not None:
                     with _immediate_ctrl_c():  # the event loop has nothing else to do
                         start = Command(resume=decide(shown))
-                run = await show(durable.events(start, thread))
-                if await durable.waiting(thread) is None:
+                run = await show(durable.aevents(start, thread))
+                if await durable.awaiting(thread) is None:
                     return run
                 start = None
         except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
             is_named = name is not None and not isinstance(error, ConfigError)
-            if is_named and await durable.unfinished(thread) is not None:
+            if is_named and await durable.aunfinished(thread) is not None:
                 again = f"jarvis --resume {name}" + (" --approve" if decide else "")
                 typer.echo(f"The run is stored: {clean(again)} continues it.", err=True)
             raise
@@ -84,7 +84,7 @@ async def run_stored(
 
 async def _start(durable: JarvisAgent, thread: Any, request: dict[str, Any]) -> Request | None:
     """The request to start with; None continues the stored run."""
-    name, stored = thread["configurable"]["thread_id"], await durable.unfinished(thread)
+    name, stored = thread["configurable"]["thread_id"], await durable.aunfinished(thread)
     new = Request.of(request) if request.get("input") else None
     if stored is None:
         if new is None and not (await durable.graph.aget_state(thread)).values:

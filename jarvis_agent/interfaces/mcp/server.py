@@ -258,7 +258,7 @@ async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -
     """Run a request. It is an error if nothing could be done, as in the command line's exit code."""
     request = {"input": arguments["request"], "files": arguments.get("files") or []}
     run, done = None, 0
-    async with aclosing(session.agent.events(request)) as events:
+    async with aclosing(session.agent.aevents(request)) as events:
         async for event in events:
             run = event.run or run
             if line := format_event(event):

@@ -262,11 +262,11 @@ def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
 
         async def remember(answer: str) -> None:
             question = next(one for one in reversed(messages) if isinstance(one, HumanMessage))
-            turn = (await agent.history(thread))[-1]
+            turn = (await agent.ahistory(thread))[-1]
             chats.add(owner, question, to_paths(answer, workspace.runs, origin), turn)
 
         if body.stream:
-            events = agent.events(asked, thread)
+            events = agent.aevents(asked, thread)
             first = await start_stream(request, anext(events))  # it comes after the files are read
             with_usage = bool((body.stream_options or {}).get("include_usage"))
             return EventSourceResponse(

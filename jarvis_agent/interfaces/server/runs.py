@@ -495,9 +495,9 @@ class StartedRuns:
             is_begun = last is not None and last.metadata.get("run") == info.id
             value = None if is_begun else info.request
         stored = self._tasks[info.id].wake_followers
-        result = await self.records.record(info.id, agent.events(value, config), stored)
+        result = await self.records.record(info.id, agent.aevents(value, config), stored)
         if result is None:
-            return info.altered("waiting for approval", plan=await agent.waiting(config))
+            return info.altered("waiting for approval", plan=await agent.awaiting(config))
         await self.records.save_result(info.id, result)
         return info.altered("done")
 

@@ -489,7 +489,7 @@ def show_proposal(
 
     Args:
         visitor: the one who decides.
-        shown: what `JarvisAgent.waiting` returns, and the "language" of the visitor.
+        shown: what `JarvisAgent.awaiting` returns, and the "language" of the visitor.
         asked: has the visitor. Gradio keeps functions longer than states, so they must not hold one.
         decision: gets `{"plan": …}` with True, False, or the tasks that are left, as changed.
     """

@@ -68,7 +68,7 @@ class PageTurn:
 
     Attributes:
         files: the uploads, as the visitor named them.
-        proposal: the plan that waits for the visitor, as `JarvisAgent.waiting` returns it.
+        proposal: the plan that waits for the visitor, as `JarvisAgent.awaiting` returns it.
         trouble: why there is no Run; an exception that is no JarvisError is only named by its class.
         memory: what later turns know of this one, once its run has ended.
         messages: the turn as messages of the chat, once it is over.
@@ -296,7 +296,7 @@ class Visitor:
         activities.set(turn.progress.activities)  # for the task that runs the agent
         try:
             async with aclosing(
-                batches(turn.agent.events(request, turn.config), _PAUSE_S, _TICK_S)
+                batches(turn.agent.aevents(request, turn.config), _PAUSE_S, _TICK_S)
             ) as gathered:
                 async for events in gathered:
                     for event in events:
@@ -320,9 +320,9 @@ class Visitor:
     async def _after_run(self, turn: PageTurn) -> None:
         """Keep the plan that waits, or what later turns have to know."""
         if turn.run is None:
-            turn.proposal = await turn.agent.waiting(turn.config)
+            turn.proposal = await turn.agent.awaiting(turn.config)
         else:
-            turn.memory = (await turn.agent.history(turn.config))[-1]
+            turn.memory = (await turn.agent.ahistory(turn.config))[-1]
 
     def _save(self) -> None:
         """Store the turns that are over, unless the chat was deleted meanwhile."""
