@@ -13,7 +13,7 @@ from PIL import Image
 from jarvis_agent import JarvisAgent
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
-SEAS = [{"task": "text-to-image", "id": n, "dep": [-1], "args": {"text": f"sea {n}"}} for n in range(2)]
+SEAS = [{"task": "text-to-image", "id": n, "dep": [n - 1], "args": {"text": f"sea {n}"}} for n in range(2)]
 
 # This model replies from a script. A real one: model = "openai:gpt-5-mini"
 model = ScriptedLLM({"plan": json.dumps(SEAS), "respond": "Here is the sea."})
@@ -32,7 +32,7 @@ if __name__ == "__main__":
         sources=[FakeSource([offer])],
         backends=[painter],
         price=price,
-        settings={"budget": {"money": 0.05}, "offline": False, "max_parallel": 1},
+        settings={"budget": {"money": 0.05}, "offline": False},
         checkpointer=InMemorySaver(),
         approve=lambda step: step.cost > 0,
     )
