@@ -199,9 +199,9 @@ def _converted(image: Image, profile: bytes | None) -> Image:
     """An image in RGB, its alpha kept, by its colour profile; unchanged if the profile does not fit."""
     from PIL import ImageCms
 
-    own = ImageCms.ImageCmsProfile(io.BytesIO(profile)) if profile else ImageCms.createProfile("LAB")
     colours = image.convert("RGB") if image.mode == "RGBA" else image
     with suppress(ImageCms.PyCMSError, OSError):
+        own = ImageCms.ImageCmsProfile(io.BytesIO(profile)) if profile else ImageCms.createProfile("LAB")
         srgb = ImageCms.profileToProfile(colours, own, ImageCms.createProfile("sRGB"), outputMode="RGB")
         if image.mode == "RGBA" and srgb is not None:
             srgb.putalpha(image.getchannel("A"))

@@ -185,6 +185,9 @@ def _is_cut(path: Path) -> bool:
     with opened(path, "audio") as file:
         if (name := file.format.name) == "ogg":
             return _lacks_last_page(path)
+        with path.open("rb") as header:
+            if name == "wav" and header.read(8)[4:] in (b"\xff" * 4, bytes(4)):  # it was written to a pipe
+                return False
         for packet in file.demux(file.streams.audio[0]):
             if packet.size:
                 # The third byte of an MP3 frame has what its size depends on.

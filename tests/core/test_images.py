@@ -120,6 +120,8 @@ def test_colours_of_a_profile_become_those_of_srgb(tmp_path: Path) -> None:
     assert image.mode == "RGB"
     assert np.abs(np.asarray(image)[0, 0].astype(int) - (200, 30, 30)).max() <= 3
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    Image.new("RGB", (4, 4), "red").save(tmp_path / "a.png", icc_profile=b"damaged")
+    assert open_image(tmp_path / "a.png")[0].getpixel((0, 0)) == (255, 0, 0)
     Image.new("RGB", (4, 4), "red").save(tmp_path / "b.png", icc_profile=profile)
     image, _ = open_image(tmp_path / "b.png")
     assert (image.getpixel((0, 0)), image.info.get("icc_profile")) == ((255, 0, 0), None)

@@ -173,6 +173,17 @@ def test_a_recording_that_is_cut_off_is_read_with_a_note(
     assert any("the recording breaks off after" in note for note in read_audio(cut, RATE)[1])
 
 
+def test_a_recording_that_was_written_to_a_pipe_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "piped.wav"
+    soundfile.write(path, np.full(RATE, 0.5), RATE)
+    content = bytearray(path.read_bytes())
+    for place in (4, content.index(b"data") + 4):
+        content[place : place + 4] = b"\xff" * 4
+    path.write_bytes(content)
+    samples, notes = read_audio(path, RATE)
+    assert (len(samples), notes) == (RATE, [])
+
+
 async def test_a_video_is_its_sound_where_that_is_needed(tmp_path: Path, film: Path) -> None:
     """So that a hosted model, too, gets no pictures."""
     store = ResourceStore(Settings(output_dir=tmp_path / "out"))
