@@ -30,7 +30,6 @@ def read_as_task(path: Path) -> dict[str, Any]:
     """The kind of a file, and the error or the notes with which it is read."""
     from jarvis_agent.core.errors import JarvisError
     from jarvis_agent.core.images import open_image
-    from jarvis_agent.core.settings import Settings
     from jarvis_agent.core.types import Resource
     from jarvis_agent.media.audio import read_audio
     from jarvis_agent.media.detect import detect_media_type
@@ -50,7 +49,7 @@ def read_as_task(path: Path) -> dict[str, Any]:
     try:
         kind, found["mime"] = detect_media_type(path)
         found["kind"] = kind
-        check_limits(Resource(kind=kind, path=path), Settings())
+        check_limits(Resource(kind=kind, path=path))
         if kind in readers:
             value, found["notes"] = readers[kind](path)
             found["size"] = getattr(value, "size", None) if kind == "image" else None
