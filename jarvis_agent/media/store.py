@@ -344,7 +344,12 @@ class ResourceStore:
     async def _pages_of(self, name: str) -> Resource | None:
         """The pages that a name ends with ("report.pdf#page=2") as a file; None: it names none."""
         whole, pages = split_pages(name.strip(QUOTES))
-        if pages is None or self.access.find(name) or (file := await self._find_text(whole)) is None:
+        if pages is None or self.access.find(name):
+            return None
+        file = await self._find_text(whole)
+        if file is None and name in self._mentioned:  # a URL
+            file = await self.grant(whole)
+        if file is None:
             return None
         if file.path is None or file.mime != PDF:
             raise InputError(f"{name}: only pages of a PDF file can be named; name the whole file")

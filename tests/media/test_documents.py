@@ -12,6 +12,7 @@ from PIL import Image
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media import documents
 from jarvis_agent.media.detect import DOCX, EPUB, HTML, PDF, detect_media_type
@@ -207,6 +208,22 @@ async def test_a_plan_may_name_pages_of_a_document(tmp_path: Path) -> None:
     for name, problem in (("report.pdf#page=6", "has 5 pages"), ("notes.txt#page=1", "only pages of a PDF")):
         with pytest.raises(InputError, match=problem):
             await store.text_of(name)
+
+
+async def test_a_url_may_name_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = pdf(tmp_path / "report.pdf", "This is page 1.", "This is page 2.")
+
+    async def fetch(url: str, target: Path, settings: Settings) -> Path:
+        assert url == "https://example.org/report.pdf"
+        target.write_bytes(report.read_bytes())  # noqa: ASYNC240
+        return target
+
+    monkeypatch.setattr("jarvis_agent.media.store.fetch", fetch)
+    store = ResourceStore(Settings(output_dir=tmp_path / "out"))
+    url = "https://example.org/report.pdf#page=2"
+    files, _, _ = await store.open(Request(input=f"Summarize {url}"))
+    assert [file.name for file in files] == [url]
+    assert await store.text_of(url) == "This is page 2."
 
 
 EXPERTS = {
