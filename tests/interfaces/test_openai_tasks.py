@@ -23,8 +23,9 @@ from served import agent_of, listening
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
+from jarvis_agent.core.errors import BadInputError, ExpertError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
-from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.interfaces.server import create_app, openai_tasks
 from jarvis_agent.media.audio import probe_audio
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -194,6 +195,15 @@ def test_speech_is_mp3_unless_another_format_is_named(live: Live, tmp_path: Path
         )
 
 
+def test_a_missing_package_is_named(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_av(*_: Any) -> None:
+        raise MissingExtraError("this format of audio", "local")
+
+    monkeypatch.setattr(openai_tasks, "write_sound", without_av)
+    with pytest.raises(openai.NotFoundError, match='needs the extra "local": pip install'):
+        live.client.audio.speech.create(model="tts-1", voice="alloy", input="Good morning.")
+
+
 @pytest.mark.parametrize(
     "text", ["http://127.0.0.1:9/a.txt", "note.txt", "data:text/plain,x", "<resource>-0"]
 )
@@ -314,8 +324,6 @@ BAD: dict[str, tuple[str, dict[str, Any], int, str]] = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_errors_have_openais_form(live: Live, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    from jarvis_agent.core.errors import BadInputError, ExpertError
-
     def result(call: Call) -> Any:
         problems = {"bad": BadInputError("the text is bad"), "broken": ExpertError("it broke")}
         return problems.get(call.inputs["text"]) or RESULTS["feature-extraction"](call)

@@ -36,6 +36,7 @@ from starlette.exceptions import HTTPException
 from jarvis_agent.agent.memory import ChatMemory
 from jarvis_agent.core.content import message_text
 from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.errors import MissingExtraError, NoCandidateError, public_message
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.execution.run import Event, Run
@@ -131,6 +132,8 @@ def openai_error_of(error: Exception) -> tuple[int, dict[str, Any]]:
             400,
             f"{param or ''}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": "),
         )
+    elif isinstance(error, NoCandidateError | MissingExtraError):
+        status, message = 404, public_message(error)
     elif isinstance(error, HTTPException):
         status, message = error.status_code, str(error.detail)
     elif isinstance(error, tuple(STATUSES)):

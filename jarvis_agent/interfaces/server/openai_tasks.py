@@ -24,6 +24,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -37,14 +38,7 @@ from starlette.exceptions import HTTPException
 
 from jarvis_agent.core.concurrency import StageTimeoutError, gather_limited, run_with_timeout
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.errors import (
-    BadInputError,
-    ConfigError,
-    DeadlineError,
-    InputError,
-    NoCandidateError,
-    public_message,
-)
+from jarvis_agent.core.errors import BadInputError, ConfigError, DeadlineError, InputError, public_message
 from jarvis_agent.core.notes import as_public
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task, TaskResult
@@ -134,42 +128,33 @@ async def run_task(
     """Run a task outside of a plan, once for each of `inputs`, and write the files to `folder`.
 
     Raises:
-        HTTPException: 404, there is no such model, or none here that does this task; 400 or 500, it failed.
+        HTTPException: 404, there is no such model or tool; 400 or 500, the model failed.
+        NoCandidateError: no model here does this task, or the one that was named cannot.
         DeadlineError: it took longer than a run may take.
     """
-    stages = workspace.stateless.stages
-    settings, began = stages.settings, perf_counter()
+    stages, began = workspace.stateless.stages, perf_counter()
+    settings = stages.settings
     runner = HFTaskRunner(TASKS[name], stages.registry) if stages.tools is None else stages.tools.get(name)
     if not isinstance(runner, HFTaskRunner):
         raise HTTPException(404, f"the agent of this server has no tool for {name}")
-    directory, context = RunDirectory(settings, folder), RunContext("", restricted=True)
+    runner, directory = _pinned(runner, model), RunDirectory(settings, folder)
+    context, new_path = RunContext("", restricted=True), partial(directory.new_path, stem=name)
 
-    async def run(call: TaskCall) -> TaskResult:
-        result = as_public(await observe_call(name, chosen.run(selection, call)))
+    async def run(number: int) -> TaskResult:
+        task = Task(task=name, id=number)  # another number is another seed
+        call = TaskCall(task, inputs[number], context, new_path, lambda: perf_counter() - began, settings)
+        result = await observe_call(name, runner.run(selection, call))
         if result.status != "ok":
-            raise HTTPException(400 if result.failure in _REFUSED else 500, result.error)
+            raise HTTPException(400 if result.failure in _REFUSED else 500, as_public(result).error)
         return result
 
     try:
-        chosen = _pinned(runner, model)
         # Vectors are compared with those of other requests, so their model depends on no text.
-        args = {} if name == "feature-extraction" else {key: str(value) for key, value in inputs[0].items()}
-        tasks = [Task(task=name, id=number, args=args) for number in range(len(inputs))]
-        selection = await chosen.select(tasks[0], context)
-        calls = [
-            TaskCall(
-                task,
-                bound,
-                context,
-                lambda suffix: directory.new_path(suffix, name),
-                lambda: perf_counter() - began,
-                settings,
-            )
-            for task, bound in zip(tasks, inputs, strict=True)
-        ]
-        return await run_with_timeout(settings.run_timeout, gather_limited(run, calls), name)
-    except (NoCandidateError, ConfigError) as error:
-        raise HTTPException(404, public_message(error)) from error
+        texts = {key: value for key, value in inputs[0].items() if isinstance(value, str)}
+        args = {} if name == "feature-extraction" else texts
+        selection = await runner.select(Task(task=name, id=0, args=args), context)
+        work = gather_limited(run, range(len(inputs)))
+        return await run_with_timeout(settings.run_timeout, work, name)
     except StageTimeoutError as error:
         raise DeadlineError(f"{name} did not end within {settings.run_timeout:g} s") from error
     finally:
@@ -177,12 +162,15 @@ async def run_task(
 
 
 def _pinned(runner: HFTaskRunner, model: str) -> HFTaskRunner:
-    """The runner on the model that a client names. Raises HTTPException or ConfigError: there is none."""
+    """The runner on the model that a client names. Raises HTTPException: it is no model."""
     if _SELECTED.fullmatch(model):
         return runner
-    if "/" not in model or "@" in model:
-        raise HTTPException(404, f"there is no model {model[:100]!r}; use {AUTO!r}, or 'org/name' of the Hub")
-    return replace(runner, registry=runner.registry.with_pins({runner.spec.name: model}, paths=False))
+    try:
+        if "/" not in model or "@" in model:
+            raise ConfigError(f"there is no model {model[:100]!r}; use {AUTO!r}, or 'org/name' of the Hub")
+        return replace(runner, registry=runner.registry.with_pins({runner.spec.name: model}, paths=False))
+    except ConfigError as error:
+        raise HTTPException(404, public_message(error)) from error
 
 
 async def _transcribe(
@@ -219,16 +207,11 @@ async def _transcript_events(work: asyncio.Future[tuple[TaskResult, float]]) -> 
 def _segments(output: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]:
     """The parts of a transcript with their times; one part, if the model tells no times."""
     chunks = output.get("chunks") or [{"text": output["text"], "timestamp": [0.0, seconds]}]
-    parts = [
-        {
-            "start": start or 0.0,
-            "end": seconds if end is None else end,
-            "text": " ".join(chunk["text"].split()),
-        }
-        for chunk in chunks
-        for start, end in [chunk["timestamp"]]
+    times = ((*chunk["timestamp"], " ".join(chunk["text"].split())) for chunk in chunks)
+    parts = sorted((start or 0.0, seconds if end is None else end, text) for start, end, text in times)
+    return [
+        {"id": i, **dict(zip(("start", "end", "text"), part, strict=True))} for i, part in enumerate(parts)
     ]
-    return [{"id": i, **part} for i, part in enumerate(sorted(parts, key=lambda part: part["start"]))]
 
 
 def _subtitles(segments: Sequence[Mapping[str, Any]], form: str) -> str:
@@ -277,15 +260,14 @@ def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> 
         if stream:
             return EventSourceResponse(_transcript_events(await start_stream(request, work)), sep="\n")
         result, seconds = await unless_disconnected(request, work)
-        output, headers = result.output, _named(result)
-        segments = _segments(output, seconds)
+        output, segments = result.output, _segments(result.output, seconds)
         if response_format in _TEXTS:
             text = output["text"] if response_format == "text" else _subtitles(segments, response_format)
-            return Response(f"{text}\n", headers=headers, media_type=_TEXTS[response_format])
-        content = {"text": output["text"], "model": result.model}
+            return Response(f"{text}\n", headers=_named(result), media_type=_TEXTS[response_format])
+        content = {"text": output["text"]}
         if response_format == "verbose_json":
             content |= {"task": "transcribe", "language": language, "duration": seconds, "segments": segments}
-        return JSONResponse(content, headers=headers)
+        return _reply(content, result)
 
     @router.post("/audio/speech", response_model=None)
     async def speak(body: SpeechRequest, request: Request) -> Response:
@@ -315,8 +297,7 @@ def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> 
             vectors = [base64.b64encode(vector).decode() for vector in packed]
         data = [{"object": "embedding", "index": i, "embedding": one} for i, one in enumerate(vectors)]
         usage = {"prompt_tokens": 0, "total_tokens": 0}  # experts do not count them
-        content = {"object": "list", "data": data, "model": results[0].model, "usage": usage}
-        return JSONResponse(content, headers=_named(results[0]))
+        return _reply({"object": "list", "data": data, "usage": usage}, results[0])
 
     @router.post("/images/generations", response_model=None)
     async def draw(body: ImageRequest, request: Request) -> Response:
@@ -332,10 +313,13 @@ def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> 
         else:
             contents = [await asyncio.to_thread(path.read_bytes) for path in paths]
             data = [{"b64_json": base64.b64encode(content).decode()} for content in contents]
-        content = {"created": int(time.time()), "data": data, "model": results[0].model}
-        return JSONResponse(content, headers=_named(results[0]))
+        return _reply({"created": int(time.time()), "data": data}, results[0])
 
     return router
+
+
+def _reply(content: dict[str, Any], result: TaskResult) -> JSONResponse:
+    return JSONResponse({**content, "model": result.model}, headers=_named(result))
 
 
 def _named(result: TaskResult) -> dict[str, str]:
