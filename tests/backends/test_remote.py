@@ -120,6 +120,7 @@ def test_a_program_gets_the_forms_of_the_hub_and_no_path(address: str) -> None:
     assert ask("text-classification", top_k=1).json() == [[{"label": "a", "score": 0.9}]]
     assert ask("question-answering").json()["answer"] == "Ada"
     assert [one["answer"] for one in ask("question-answering", top_k=2).json()] == ["Ada", "Bob"]
+    assert "top_k must be a whole number" in ask("question-answering", top_k="x").json()["error"]
     speech = ask("text-to-speech")
     assert (speech.headers["content-type"], speech.content[:4]) == ("audio/wav", b"RIFF")
     whole = ask("text-to-speech", return_files=True)
