@@ -30,7 +30,8 @@ def test_a_request_that_no_model_can_do_is_answered_with_what_helps() -> None:
     with JarvisAgent(settings=Settings(offline=True, model="none")) as agent:
         answer = agent.invoke("Make a video of a cat").answer
     assert answer.startswith("I understood what is to be done")
-    assert "What helps: without JARVIS_OFFLINE" in answer
+    assert "What helps: " in answer
+    assert "without JARVIS_OFFLINE" in answer
 
 
 def test_a_run_has_the_answer_the_plan_and_a_result_for_each_task_and_is_json() -> None:

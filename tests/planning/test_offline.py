@@ -29,6 +29,7 @@ from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.messages import CHINESE
+from jarvis_agent.core.notes import template_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task
@@ -118,7 +119,7 @@ def test_the_planner_is_a_runnable_and_a_fallback() -> None:
     chain = RunnableLambda(fails).with_fallbacks([PLANNER], exception_key="error")
     made = chain.invoke({"input": "Describe cat.jpg"})
     assert graph(made) == [("image-to-text", {"image": "cat.jpg"})]
-    assert made.notes == ["the language model could not plan: no key"]
+    assert made.notes == ["the language model could not plan: ValueError: no key"]
     assert graph(PLANNER.invoke("Describe cat.jpg")) == graph(made)
     assert graph(asyncio.run(PLANNER.ainvoke("Describe cat.jpg"))) == graph(made)
     german = plan("Translate your answer to German", chat_history=[HumanMessage("?"), AIMessage("A cat.")])
@@ -216,7 +217,7 @@ def test_a_request_that_asks_for_nothing_or_is_not_understood_gets_a_note() -> N
 def test_a_request_without_its_file_says_that_one_is_missing(request_: str) -> None:
     made = plan(request_)
     assert made.tasks == []
-    assert NO_FILE in made.notes[0]
+    assert template_of(made.notes[0]) == NO_FILE
     assert CHINESE.translated(made.notes[0]) != made.notes[0]
 
 
@@ -227,12 +228,12 @@ def test_a_task_that_lacks_a_file_is_left_out_with_those_that_use_its_result(val
     network.output.tasks[0] = Task(task=task, id=0, args={"image": value, "text": "what?"})
     made, _ = plan_request(PlanRequest.of("Describe it"), Settings(offline=True), network)
     assert made.tasks == []
-    assert made.notes == [f"“Describe it” {NO_FILE}"]  # and no note on each task that waits for it
+    assert made.notes == [NO_FILE.format(step="“Describe it”")]  # and no note on each task that waits for it
 
 
 def test_thanks_need_no_file() -> None:
     for request_ in ("Thanks, that was great!", "谢谢，晚安", "Print the photo", "Order me a pizza"):
-        assert NO_FILE not in " ".join(plan(request_).notes)
+        assert NO_FILE not in map(template_of, plan(request_).notes)
 
 
 class FakeNetwork:
