@@ -14,20 +14,22 @@ beside it. `Command(resume={"decisions": [{"type": "approve"}, …]})` decides o
     JarvisAgent(approve=named("text-to-image", "text-to-video"), …)
     JarvisAgent(approve=writes)                  # tools that may alter something
     JarvisAgent(approve=lambda step: step.cost > 0.1, …)
+    JarvisAgent(approve=decision_model, …)       # a BaseDecisionModel of LangChain judges each task
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.errors import ConfigError, log_error
 from jarvis_agent.core.notes import Note, task_title
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import known_task
@@ -41,6 +43,9 @@ from jarvis_agent.selection.store import Experience, SelectionStore
 
 if TYPE_CHECKING:
     from langchain.agents.middleware.human_in_the_loop import ActionRequest, ReviewConfig
+    from langchain_core.decisions import BaseDecisionModel
+
+logger = logging.getLogger(__name__)
 
 Ask = Callable[[dict[str, Any]], Any]
 """Shows a plan, stops the run until it is resumed, and returns the decision (LangGraph's `interrupt`)."""
@@ -64,6 +69,7 @@ class PlannedTask(Frozen):
         cost: what one hosted call costs, as far as the agent's `price` says.
         seconds: what earlier calls of the model took on average; 0 if none is known.
         read_only: whether it alters nothing; of an MCP tool, if its server says so.
+        needs_approval: whether the policy asks about it.
     """
 
     task: Task
@@ -73,6 +79,7 @@ class PlannedTask(Frozen):
     cost: float = 0.0
     seconds: float = 0.0
     read_only: bool = False
+    needs_approval: bool = True
 
     def describe(self) -> str:
         """In words: "image-to-text with org/model, here, about 2.1 s, after a download of 1.2 GB"."""
@@ -108,8 +115,28 @@ def planned_task(
     return PlannedTask(task=task, selection=selection, **estimate)
 
 
-ApprovalPolicy = bool | Callable[[PlannedTask], bool]
-"""What needs approval: every plan, none, or the tasks for which this function is true, or returns nothing."""
+ApprovalPolicy: TypeAlias = "bool | Callable[[PlannedTask], bool] | BaseDecisionModel"
+"""What needs approval: every plan, none, or the tasks for which a function or a decision model says so.
+
+A function that returns nothing says so too.
+"""
+
+
+async def needs_approval(policy: ApprovalPolicy, step: PlannedTask, context: RunContext) -> bool:
+    """Whether a policy asks about a task. A decision model that fails asks."""
+    if isinstance(policy, bool) or callable(policy):
+        answer = policy(step) if callable(policy) else policy
+        return answer is None or bool(answer)  # A function that forgot to return has approved nothing.
+    from langchain_core.decisions import Noul
+
+    state = {"request": context.request, "task": step.describe(), "args": to_json(step.task.args)}
+    question = Noul(instructions="Should a person approve this task of the plan before it runs?")
+    try:
+        reply = await policy.ainvoke({"state": state, "questions": {"approve": question}}, context.config)
+    except Exception as error:
+        log_error(logger, "the decision on an approval failed, so a person is asked", error)
+        return True
+    return reply.nouls["approve"].noul >= 0.5
 
 
 def hosted(step: PlannedTask) -> bool:
@@ -156,7 +183,6 @@ def approve(
     plan: Plan,
     steps: Sequence[PlannedTask],
     context: RunContext,
-    policy: ApprovalPolicy,
     ask: Ask,
     results: Sequence[TaskResult] = (),
 ) -> Approved:
@@ -167,13 +193,12 @@ def approve(
 
     Args:
         plan: the plan.
-        steps: its tasks, with what is known about them.
+        steps: its tasks, with what is known about them. If none needs approval, no one is asked.
         context: the request, and the tasks that an edited plan may use.
-        policy: which tasks need approval. If none does, no one is asked.
         ask: shows the request for approval and returns the decision.
         results: those of earlier rounds, to which an edited plan may refer.
     """
-    asked = [step for step in steps if _needs_approval(step, policy)]
+    asked = [step for step in steps if step.needs_approval]
     if not asked:
         return Approved(plan=plan)
     shown = _shown(plan, asked, context)
@@ -190,17 +215,16 @@ def approve(
             shown = {**_shown(plan, asked, context), "given": decision, "problem": str(error)}
 
 
-def _needs_approval(step: PlannedTask, policy: ApprovalPolicy) -> bool:
-    answer = policy(step) if callable(policy) else policy
-    return answer is None or bool(answer)  # A function that forgot to return has approved nothing.
-
-
 def check_policy(policy: Any) -> None:
     """Raise ConfigError if this is no policy: with another value, no one would be asked."""
-    if not (isinstance(policy, bool) or callable(policy)):
+    if isinstance(policy, bool) or callable(policy):
+        return
+    from langchain_core.decisions import BaseDecisionModel
+
+    if not isinstance(policy, BaseDecisionModel):
         raise ConfigError(
-            "approve is True, False, or a function of a planned task such as agent.approval.hosted, not "
-            f"{policy!r}"
+            "approve is True, False, or a function of a planned task such as agent.approval.hosted, or a "
+            f"decision model, not {policy!r}"
         )
 
 

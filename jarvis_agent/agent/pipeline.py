@@ -28,6 +28,7 @@ from jarvis_agent.agent.approval import (
     Ask,
     PlannedTask,
     approve,
+    needs_approval,
     planned_task,
 )
 from jarvis_agent.agent.stages import PipelineStages
@@ -316,7 +317,7 @@ class RunPipeline:
             while self._asked:  # LangGraph tells the interrupts of a node apart by their order
                 self._asked -= 1
                 self._ask({})
-            return approve(plan, planned, context, self._policy, self._ask, results)
+            return approve(plan, planned, context, self._ask, results)
 
         planned: list[PlannedTask] = []
         if self._ask is not None:
@@ -350,7 +351,12 @@ class RunPipeline:
             step = await asyncio.to_thread(planned_task, task, selection, backends, meter, store)
             return step.model_copy(update={"read_only": runner.spec.read_only})
 
-        return await gather_limited(preview, plan.tasks)
+        async def judge(step: PlannedTask) -> PlannedTask:
+            asks = await needs_approval(self._policy, step, context)
+            return step.model_copy(update={"needs_approval": asks})
+
+        steps = await gather_limited(preview, plan.tasks)
+        return await gather_limited(judge, steps)
 
     async def _run_planners(
         self, context: RunContext, start: Callable[[Task], None] | None = None

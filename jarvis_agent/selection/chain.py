@@ -10,12 +10,12 @@ The chain is prompt template | chat model | `ModelChoiceParser`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.prompts import BasePromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.graph import Graph
 from pydantic import BaseModel, Field, ValidationError
 
@@ -36,10 +36,15 @@ from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
 from jarvis_agent.llm.replies import read_json
 from jarvis_agent.selection.ranking import datasets_of, is_subject
 
+if TYPE_CHECKING:
+    from langchain_core.decisions import BaseDecisionModel
+
 _MAX_REASON_CHARS = 400
 _MAX_NAME_CHARS = 80
 _DESCRIPTION_TOKENS = 100
 _ARGS_TOKENS = 150
+LEAST_CONFIDENCE = 0.5
+"""Confidence of a decision model below which the ranking decides."""
 _LIST_SHARE = 3
 """The candidates take at most a third of the context window."""
 
@@ -84,6 +89,26 @@ def selection_chain(
     """
     client = open_client(llm, settings)
     return SelectionChain(client, load_prompts(prompts or client.settings.prompts, "select").select)
+
+
+def decision_selector(model: BaseDecisionModel) -> Runnable[dict[str, Any], ModelChoice]:
+    """Return a selector that asks a decision model, with the input of `selection_chain`.
+
+    It raises OutputParserException if the decision model is not sure, so that the ranking decides.
+    """
+    from langchain_core.decisions import Choice
+
+    async def choose(given: dict[str, Any], config: RunnableConfig) -> ModelChoice:
+        criteria: Any = {one.id: describe_candidate(one) for one in given["candidates"]}
+        question = Choice(instructions="Which model does this task best?", criteria=criteria)
+        state = {"request": str(given["input"] or ""), "task": given["task"].model_dump(mode="json")}
+        reply = await model.ainvoke({"state": state, "questions": {"model": question}}, config)
+        answer = reply.choices["model"]
+        if answer.confidence < LEAST_CONFIDENCE:
+            raise OutputParserException(f"{model.model} is not sure ({answer.confidence:.0%})")
+        return ModelChoice(id=answer.choice, reason=f"{model.model} is sure by {answer.confidence:.0%}")
+
+    return RunnableLambda(choose, name="select")
 
 
 class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):

@@ -48,7 +48,13 @@ from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.errors import UnavailableModelError
 from jarvis_agent.selection.advice import advice, no_candidate_error
-from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
+from jarvis_agent.selection.chain import (
+    ModelChoice,
+    SelectionChain,
+    decision_selector,
+    resolve_choice,
+    selection_chain,
+)
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, make_shortlist, merge_candidates
 from jarvis_agent.selection.placement import Placement
 from jarvis_agent.selection.ranking import OWN_MODEL, CardVectors, has_general_data
@@ -75,7 +81,8 @@ class ModelSelector:
         backends: what runs the models.
         settings: policy, filters, `selection`, `llm_timeout`.
         selector: replaces `selection_chain`: a Runnable or function that takes {"input", "task",
-            "candidates", "files", "chat_history"} and returns a ModelChoice, an id, or {"id", "reason"}.
+            "candidates", "files", "chat_history"} and returns a ModelChoice, an id, or {"id", "reason"}; or a
+            decision model of LangChain.
         llm: the language model of the chain, used unless it is small, or `settings.selection` is "rank";
             None: the ranking decides.
         pins: models by task that are used without a choice: "org/model", "org/model@revision", a path, or a
@@ -101,7 +108,7 @@ class ModelSelector:
         self._settings = _with_known_tasks(settings)
         if selector is None and llm is not None and settings.selection != "rank" and not is_small(llm.model):
             selector = selection_chain(llm, settings=settings)
-        self._chain = to_runnable(selector, "selector")
+        self._chain = _selector(selector)
         self._store = open_store()
         self._vectors = CardVectors(settings, self._store)
         self.pins = read_pins(pins or {})
@@ -222,7 +229,11 @@ class ModelSelector:
         try:
             choice = await run_with_timeout(left, asked, "the choice of a model")
         except Exception as error:
-            return _selection(top[0], shortlist, f"{by_rank}; {_explain_failure(error)}", "rank", query)
+            why = _explain_failure(error)
+            selection = _selection(top[0], shortlist, f"{by_rank}; {why}", "rank", query)
+            is_own = isinstance(self._chain, SelectionChain)
+            note = Note("" if is_own else "{reason}; the ranking chose", reason=why)
+            return selection.model_copy(update={"note": note})
         chosen = next(candidate for candidate in top if candidate.id == choice.id)
         by: ChosenBy = "llm" if isinstance(self._chain, SelectionChain) else "selector"
         return _selection(chosen, shortlist, choice.reason or f"the {by} chose it", by, query)
@@ -314,6 +325,15 @@ class ModelSelector:
                 f"no source knows the model {pin.id}, which is pinned for {spec.name}; check its spelling"
             )
         return pin.candidate(spec), failed
+
+
+def _selector(selector: Any) -> Runnable[Any, Any] | None:
+    """What the user passed, or the language model's chain, as a Runnable. Raises ConfigError."""
+    if isinstance(selector, Runnable) and not isinstance(selector, SelectionChain):
+        from langchain_core.decisions import BaseDecisionModel
+
+        selector = decision_selector(selector) if isinstance(selector, BaseDecisionModel) else selector
+    return to_runnable(selector, "selector")
 
 
 def _label(source: ModelSource) -> str:

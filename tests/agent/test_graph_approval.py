@@ -16,6 +16,7 @@ from durable_agents import ONE_BY_ONE, THREAD, counting_agent, stop_when
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware
 from langchain.agents.middleware.human_in_the_loop import HITLRequest, HITLResponse
+from langchain_core.decisions import BaseDecisionModel, ClassifierResponse, NoulAnswer
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -285,6 +286,21 @@ def test_a_policy_of_another_form_is_refused() -> None:
             agent.with_checkpointer(None, approve=cast("Any", policy))
 
 
+class Judge(BaseDecisionModel):
+    """A decision model that wants approval of what runs at a provider; it may be broken."""
+
+    @property
+    def _provider(self) -> str:
+        return "test"
+
+    def _classify(self, state: Any, questions: Any) -> ClassifierResponse:
+        if self.model == "broken":
+            raise OSError("no answer")
+        doubt = 0.9 if "hosted" in state["task"] else 0.1
+        answers: Any = {name: NoulAnswer(type="noul", noul=doubt) for name in questions}
+        return ClassifierResponse(model=self.model, answers=answers)
+
+
 @pytest.mark.parametrize(
     ("metadata", "is_asked"),
     [
@@ -324,6 +340,8 @@ def test_a_policy_says_which_tasks_need_approval() -> None:
         (named("text-to-speech"), ["text-to-speech"]),
         (lambda step: step.task.task == "text-to-speech", ["text-to-speech"]),
         (writes, []),
+        (Judge(model="careful"), ["image-to-text"]),
+        (Judge(model="broken"), ["image-to-text", "text-to-speech", "object-detection"]),
     ]
     with pytest.raises(ConfigError, match="text-to-speech"):
         named("text-to-speach")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.decisions import BaseDecisionModel, ChoiceAnswer, ClassifierResponse
 from langchain_core.runnables import RunnableLambda
 
 from jarvis_agent.core.context import RunContext
@@ -126,11 +127,40 @@ async def test_a_custom_selector_replaces_the_chain_and_the_ranking_follows_its_
         selection = await select(selector(THREE, chain=chain))
         assert (selection.model, selection.chosen_by) == ("org/a", "selector")
     for chain, reason in ((lambda _: 7, "no model"), (lambda _: 1 / 0, "ZeroDivisionError")):
-        assert reason in (await select(selector(THREE, chain=chain))).reason
+        failed = await select(selector(THREE, chain=chain))
+        assert reason in failed.reason
+        assert reason in failed.note, "the run says that the user's selector failed"
     late = await select(selector(THREE, chain=hang, llm_timeout=0.05))
     assert (late.model, "did not choose in time" in late.reason) == ("org/c", True)
     with pytest.raises(ConfigError, match="give a LangChain Runnable or a function"):
         selector(THREE, chain=object())
+
+
+class Judge(BaseDecisionModel):
+    """A decision model that finds "org/b" the best."""
+
+    confidence: float
+
+    @property
+    def _provider(self) -> str:
+        return "test"
+
+    def _classify(self, state: Any, questions: Any) -> ClassifierResponse:
+        assert state["request"] == REQUEST
+        (question,) = questions.values()
+        shares = dict.fromkeys(question.criteria, (1 - self.confidence) / 2) | {"org/b": self.confidence}
+        answer: Any = {"choice": "org/b", "probabilities": shares, "confidence": self.confidence}
+        answers: Any = {name: ChoiceAnswer(type="choice", **answer) for name in questions}
+        return ClassifierResponse(model=self.model, answers=answers)
+
+
+async def test_a_decision_model_chooses_and_where_it_is_unsure_the_ranking_does() -> None:
+    sure = await select(selector(THREE, chain=Judge(model="judge", confidence=0.8)))
+    assert (sure.model, sure.chosen_by, sure.note) == ("org/b", "selector", "")
+    assert "judge is sure by 80%" in sure.reason
+    unsure = await select(selector(THREE, chain=Judge(model="judge", confidence=0.4)))
+    assert (unsure.model, unsure.chosen_by) == ("org/c", "rank")
+    assert "judge is not sure (40%)" in unsure.note
 
 
 async def test_one_run_makes_a_limited_number_of_choices_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
