@@ -8,14 +8,14 @@ files of their own. `PUBLIC_URL` is the address that clients use, for the URLs o
 
 import hashlib
 import os
-from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
+from fastapi.responses import FileResponse
 from langgraph_sdk import Auth
-from starlette.staticfiles import StaticFiles
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.agent.graph import build_graph
+from jarvis_agent.interfaces.common.uploads_and_outputs import output_response
 
 KEYS = dict(pair.split("=", 1)[::-1] for pair in os.environ["AGENT_KEYS"].split(","))
 PUBLIC_URL = os.environ.get("PUBLIC_URL", "http://127.0.0.1:2024")
@@ -25,9 +25,14 @@ agent = JarvisAgent()
 root = agent.settings.output_dir.absolute() / "owners"
 
 
+def secret_of(key: str) -> str:
+    """The name of an owner's directory, which cannot be guessed, so that URLs need no key."""
+    return hashlib.sha256(f"files of {key}".encode()).hexdigest()
+
+
 def make_graph(key: str):
-    """The graph of an owner. The name of their directory cannot be guessed, so that URLs need no key."""
-    secret = hashlib.sha256(f"files of {key}".encode()).hexdigest()
+    """The graph of an owner."""
+    secret = secret_of(key)
     own = agent.restricted(output_dir=root / secret)
     return build_graph(own.stages, files_url=f"{PUBLIC_URL}/outputs/{secret}")
 
@@ -68,6 +73,12 @@ async def graph(config: dict):
     return GRAPHS.get(owner) or next(iter(GRAPHS.values()))
 
 
-Path(root).mkdir(parents=True, exist_ok=True)
 app = FastAPI()
-app.mount("/outputs", StaticFiles(directory=root))
+
+
+@app.get("/outputs/{secret}/{run}/{name}")
+async def output(secret: str, run: str, name: str) -> FileResponse:
+    """A file of a run. Browsers save what could run scripts (HTML, SVG), and do not open it."""
+    if secret not in map(secret_of, KEYS):
+        raise HTTPException(404)
+    return await output_response(root / secret, run, name)

@@ -391,7 +391,7 @@ def gguf_path(name: str, settings: Settings) -> Path:
     """The file that "path/file.gguf" or "org/repo:file.gguf" (of the Hub) names, downloaded if needed.
 
     Raises:
-        ConfigError: there is no such file, the settings forbid its download, or that failed.
+        ConfigError: there is no such GGUF file, the settings forbid its download, or that failed.
     """
     found = HUB_FILE.fullmatch(name)
     if found is None:
@@ -400,6 +400,9 @@ def gguf_path(name: str, settings: Settings) -> Path:
             raise ConfigError(
                 f'there is no file {path}; name one, or "org/repo:file.gguf", or run `jarvis setup`'
             )
+        with path.open("rb") as file:
+            if file.read(4) != b"GGUF":
+                raise ConfigError(f"{path} is no GGUF file")
         return path
     import httpx
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache

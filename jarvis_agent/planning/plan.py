@@ -78,8 +78,12 @@ class Plan(Frozen):
             rows: Any = json.loads(text)
             for name in ("plan", "tasks"):
                 rows = rows.get(name, rows) if isinstance(rows, dict) else rows
-            return cls.model_validate({"tasks": rows})
-        except ValueError as error:
+            plan = cls.model_validate({"tasks": rows})
+            ids = [task.id for task in plan.tasks]
+            if len(set(ids)) < len(ids):
+                raise ValueError(f"several tasks have one id, in {ids}")
+            return plan
+        except (ValueError, RecursionError) as error:
             forms = "it is the JSON of a plan, as `jarvis --plan-only --json` prints it, or of a run"
             raise InputError(f"this plan cannot be read; {forms}", detail=error) from error
 

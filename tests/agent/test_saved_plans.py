@@ -58,7 +58,8 @@ def test_a_result_that_another_task_needs_is_no_input_of_a_plan() -> None:
 def test_a_plan_is_read_from_what_was_printed(form: Callable[[Plan], str]) -> None:
     saved = Plan.parse(READ_ALOUD)
     assert Plan.load(form(saved)).tasks == saved.tasks
-    for text in ("no plan", "{}", '[{"task": "translation"}]', "3"):
+    twice = json.dumps([task.model_dump() for task in saved.tasks] * 2)
+    for text in ("no plan", "{}", '[{"task": "translation"}]', "3", "[" * 100_000, twice):
         with pytest.raises(InputError, match="this plan cannot be read"):
             Plan.load(text)
 

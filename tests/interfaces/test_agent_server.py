@@ -67,6 +67,12 @@ async def test_the_files_of_owners_have_urls_and_are_apart(server: dict[str, Any
         assert client.get(f"/outputs/{'/'.join(ada)}").content.startswith(b"RIFF")
         assert client.get(f"/outputs/{ada[0]}/").status_code == 404
         assert client.get("/outputs/").status_code == 404
+        page = server["root"] / ada[0] / ada[1] / "page.html"
+        page.write_text("<script>alert(1)</script>")
+        shown = client.get(f"/outputs/{ada[0]}/{ada[1]}/page.html").headers
+        assert shown["content-disposition"].startswith("attachment")
+        assert shown["x-content-type-options"] == "nosniff"
+        assert client.get(f"/outputs/%2e%2e/{ada[0]}/{ada[1]}").status_code == 404
     foreign = await server["graph"](config("bob"))
     secret = str(picture(Path("secret.png")).absolute())
     for name in (f"{server['root']}/{'/'.join(ada)}", secret):

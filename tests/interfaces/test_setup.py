@@ -30,7 +30,7 @@ real = pytest.mark.skipif(WEIGHTS is None, reason=INSTALL)
 
 REPO, FILE = "org/small-GGUF", "small-q4.gguf"
 NAME = f"{REPO}:{FILE}"
-DATA = bytes(range(256)) * 400
+DATA = b"GGUF" + bytes(range(256)) * 400
 ONLINE = Settings(offline=False)
 
 
@@ -164,7 +164,7 @@ def test_a_file_that_is_here_is_checked_and_not_downloaded_again(
     assert "already downloaded" in install.shown.asked[1]
     assert install(settings=Settings(offline=True))
     assert install(None, settings=Settings(offline=True), models=[model("org/other:a.gguf"), model(NAME)])
-    (own := tmp_path / "own.gguf").touch()
+    (own := tmp_path / "own.gguf").write_bytes(b"GGUF")
     assert install(str(own), settings=Settings(offline=True))
     assert [path.name for path in used] == [FILE] * 4 + ["own.gguf"]
     assert installed_model() == f"gguf:{own}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,3 +155,9 @@ def test_a_schema_is_sent_where_the_profile_says_so() -> None:
         assert options.get("response_format") == schema, describe_model(llm)
     loose = schema_options(able, "plan", {"type": "object"})["response_format"]
     assert loose["json_schema"]["strict"] is False
+
+
+def test_a_file_that_is_no_gguf_file_is_named_before_it_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "text.gguf").write_text("hello")
+    with pytest.raises(ConfigError, match=r"text\.gguf is no GGUF file"):
+        resolve_model(None, Settings(model=f"gguf:{tmp_path / 'text.gguf'}"))

@@ -72,7 +72,8 @@ def listen(
     warning = check_address(host, settings, insecure=insecure)
     hosts = accepted_hosts(host, settings.allowed_hosts)
     make = partial(make_app, settings.model_copy(update={"allowed_hosts": hosts}))
-    options |= {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s}
+    # httptools would keep a header without end in memory, before any key is checked.
+    options |= {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s, "http": "h11"}
     if workers > 1:
         app: Any = make
         options |= {"workers": workers, "factory": True, "timeout_worker_healthcheck": _HEALTHCHECK_S}
