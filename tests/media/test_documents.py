@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -370,3 +371,16 @@ def test_scanned_pages_are_read_where_something_reads_them(
     assert (result.status, result.notes) == ("ok", [note])
     assert backend.calls[-1].inputs["text"] == spoken
     assert not list(tmp_path.rglob("page-*.tiff"))
+
+
+def test_nested_html_takes_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MAX_MARKUP", 300_000)
+    content = "<div>" * 40_000 + WORDS
+    file = page(tmp_path / "a.html", content)
+    load_text(page(tmp_path / "b.html", WORDS))  # it imports
+    tracemalloc.start()
+    try:
+        assert load_text(file) == load_text(tmp_path / "b.html")
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(content)
+    finally:
+        tracemalloc.stop()
