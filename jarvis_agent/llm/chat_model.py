@@ -400,8 +400,8 @@ def gguf_path(name: str, settings: Settings) -> Path:
             raise ConfigError(
                 f'there is no file {path}; name one, or "org/repo:file.gguf", or run `jarvis setup`'
             )
-        with path.open("rb") as file:
-            if file.read(4) != b"GGUF":
+        with path.open("rb") as weights:
+            if weights.read(4) != b"GGUF":
                 raise ConfigError(f"{path} is no GGUF file")
         return path
     import httpx
