@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -269,9 +270,14 @@ class RunPipeline:
         self, context: RunContext, executor: Executor, runners: Mapping[str, TaskRunner]
     ) -> Plan:
         """The plan. Its tasks start as they come; with a checkpointer, once it is stored and approved."""
-        start = None if self._steps.is_stored else executor.add
+
+        def start(part: Plan) -> None:
+            executor.prefer(part.preference)
+            for task in part.tasks:
+                executor.add(task)
+
         plan, self._timings["plan"] = await self._steps.run_once(
-            "plan", lambda: self._run_planners(context, start), _TIMED_PLAN
+            "plan", lambda: self._run_planners(context, None if self._steps.is_stored else start), _TIMED_PLAN
         )
         return await self._start_tasks(plan, context, executor, runners)
 
@@ -293,6 +299,7 @@ class RunPipeline:
             approved, models = await self._approve(new, context, runners, results)
         plan = (earlier or Plan()) + approved.plan
         self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
+        executor.prefer(plan.preference)
         for task in approved.plan.tasks:
             executor.add(task, models.get(task.id), answer=approved.answers.get(task.id))
         return plan
@@ -334,6 +341,8 @@ class RunPipeline:
     ) -> list[PlannedTask]:
         """Select the models of all tasks in advance, to show them for approval."""
 
+        context = replace(context, preference=plan.preference)
+
         async def preview(task: Task) -> PlannedTask:
             runner = runners.get(task.task)
             if runner is None:
@@ -359,7 +368,7 @@ class RunPipeline:
         return await gather_limited(judge, steps)
 
     async def _run_planners(
-        self, context: RunContext, start: Callable[[Task], None] | None = None
+        self, context: RunContext, start: Callable[[Plan], None] | None = None
     ) -> tuple[Plan, float]:
         """The plan, as far as it was written in time, and the seconds it took."""
         started, plan = self._clock(), Plan(notes=self._notes)
@@ -378,7 +387,7 @@ class RunPipeline:
         planner: Runnable[Any, Plan],
         what: str,
         inputs: Any,
-        start: Callable[[Task], None] | None = None,
+        start: Callable[[Plan], None] | None = None,
     ) -> tuple[Plan, bool]:
         """What a planner wrote, and whether it came to its end. A note says why not; `what` names the work.
 
@@ -395,8 +404,7 @@ class RunPipeline:
                 )
             plan += chunk
             if start is not None:
-                for task in chunk.tasks:
-                    start(task)
+                start(chunk)
 
         try:
             await self._stream(planner, inputs, read, seconds, "the planner")
@@ -471,7 +479,11 @@ class RunPipeline:
                     log_error(logger, "the answer could not be written", error)
                 for piece in report_after_failure(inputs, bool(pieces), why):
                     show(piece)
-            return sum(further, Plan()) if further and not pieces else "".join(pieces)
+            if further and not pieces:
+                return sum(further, Plan())
+            if plan.preference and plan.tasks:
+                show(f"\n\n{phrases(context.request).preferred[plan.preference]}")
+            return "".join(pieces)
 
         step = "answer" if number == 1 else f"answer {number}"
         reply = await self._steps.run_once(step, write, _REPLY)

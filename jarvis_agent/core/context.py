@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 
 from jarvis_agent.core.content import media_blocks, message_text
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Resource
+from jarvis_agent.core.types import Preference, Resource
 
 MADE = "made"
 """The key of `ChatTurn.made` in the message of an answer."""
@@ -55,6 +55,7 @@ class RunContext:
         reserve_hosted: that of the run's UsageMeter: called with a task and a model before each hosted call.
             Raises BudgetError.
         hosted_price: that of the same meter: what a hosted call costs by task and model; 0: unknown.
+        preference: what the plan says of the choice of models.
     """
 
     request: str
@@ -65,6 +66,7 @@ class RunContext:
     restricted: bool = False
     reserve_hosted: Callable[[str, str], None] = lambda task, model: None
     hosted_price: Callable[[str, str], float] = lambda task, model: 0.0
+    preference: Preference | None = None
 
 
 def turns_of(messages: Iterable[BaseMessage | ChatTurn]) -> tuple[ChatTurn, ...]:

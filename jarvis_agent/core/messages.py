@@ -96,6 +96,15 @@ _ABILITIES = {
 """What a greeting says of tasks that can run, the best known first."""
 
 
+_PREFERRED = {
+    "cheapest": "As asked, the cheapest models came first.",
+    "fastest": "As asked, the fastest models came first.",
+    "best": "As asked, the largest models came first.",
+    "local": "As asked, only models on this machine were used.",
+}
+"""The last line of an answer, by the plan's preference."""
+
+
 @dataclass(frozen=True, slots=True)
 class Phrases:
     """The texts of a report, in English by default; names in braces are filled in."""
@@ -135,6 +144,7 @@ class Phrases:
     no_answer: str = "The language model could not write the answer ({error}), so this is a plain report."
     broke_off: str = "The answer broke off here: {error} What was done:"
     rejected: str = "The plan was rejected, so nothing was run."
+    preferred: Mapping[str, str] = field(default_factory=lambda: _PREFERRED, hash=False)
     comma: str = ", "
     and_: str = " and "
     or_: str = " or "

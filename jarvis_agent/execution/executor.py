@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
@@ -34,7 +34,7 @@ from jarvis_agent.core.notes import Note, limit_of, task_title
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Attempt, Resource, Selection, Status, Task, TaskResult
+from jarvis_agent.core.types import Attempt, Preference, Resource, Selection, Status, Task, TaskResult
 from jarvis_agent.execution.checkpointed_steps import CheckpointedSteps
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs, runs_of
 from jarvis_agent.execution.run import Event
@@ -191,6 +191,11 @@ class Executor:
         state.depth = 1 + max(known, default=-1)
         state.running = loop.create_task(self._settle(state), name=f"task {task.id}", context=variables)
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
+
+    def prefer(self, preference: Preference | None) -> None:
+        """Choose the models of tasks that are added from now on by a preference; None changes nothing."""
+        if preference:
+            self._context = replace(self._context, preference=preference)
 
     async def join(self, tasks: Sequence[Task], deadline: float | None = None) -> list[TaskResult]:
         """Wait until every task has ended; return the results in the order of `tasks`.

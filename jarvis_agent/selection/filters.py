@@ -22,7 +22,7 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import detect_script
-from jarvis_agent.core.types import Candidate, Task
+from jarvis_agent.core.types import Candidate, Preference, Task
 from jarvis_agent.selection.placement import Placement, place, prefers_hosted
 from jarvis_agent.selection.ranking import (
     BY_SIMILARITY,
@@ -47,6 +47,7 @@ class SelectionQuery:
     Attributes:
         price: what a hosted call costs by task and model; 0: unknown.
         pinned: whether the user chose the model.
+        preference: what the plan says of the choice of models.
     """
 
     task: Task
@@ -54,6 +55,7 @@ class SelectionQuery:
     settings: Settings
     price: Callable[[str, str], float] = lambda task, model: 0.0
     pinned: bool = False
+    preference: Preference | None = None
 
     @property
     def reads(self) -> bool:
@@ -152,7 +154,7 @@ def make_shortlist(
         placements = readers
     primaries, here = [one.primary for one in placements], [one.here for one in placements]
     prices = [0.0 if one.here else query.price(query.spec.name, one.primary.id) for one in placements]
-    points = score_candidates(primaries, here, query.task, vectors, experience, prices)
+    points = score_candidates(primaries, here, query.task, vectors, experience, prices, query.preference)
     factors = {model.id: factor for model, factor in zip(primaries, points, strict=True)}
     facts = {
         one.id: {"experience": str((experience or {}).get(one.id, "")), "price_per_call": price}

@@ -23,7 +23,7 @@ from jarvis_agent.backends.starter.backend import MINILM
 from jarvis_agent.core.forks import cached_property, fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import detect_script
-from jarvis_agent.core.types import Candidate, Frozen, Task
+from jarvis_agent.core.types import Candidate, Frozen, Preference, Task
 from jarvis_agent.planning.examples import CJK
 from jarvis_agent.planning.retrieval import bm25, cached_grams, letter_grams
 from jarvis_agent.selection.store import Experience, SelectionStore, open_store
@@ -73,6 +73,8 @@ UNKNOWN_DOWNLOADS = 1_000_000
 
 PER_GIGABYTE, PER_PRICE = 0.25, 5.0
 """What loading 10⁹ bytes costs of being on this machine, and a unit of currency for a hosted call."""
+PREFERRED = 20.0
+"""How many times as much counts what a request prefers: a low price, a small model, or a large one."""
 
 EXPECTED_RATE, PRIOR_CALLS = 0.9, 5
 """Calls and ratings count beside this many others of this success rate (a Bayesian average)."""
@@ -142,6 +144,7 @@ def score_candidates(
     vectors: CardVectors | None = None,
     experience: Mapping[str, Experience] | None = None,
     prices: Sequence[float] = (),
+    preference: Preference | None = None,
 ) -> list[Factors]:
     """Return the factors of each candidate.
 
@@ -151,6 +154,7 @@ def score_candidates(
         vectors: compares the purpose with cards; None: only letters are compared.
         experience: what happened to models, by id.
         prices: of a call of each; (): unknown.
+        preference: what the request prefers of models.
     """
     fitness = _purpose(candidates, task.purpose, vectors) if task.purpose else [0.0] * len(candidates)
     costs = prices or [0.0] * len(candidates)
@@ -163,7 +167,7 @@ def score_candidates(
             "general": has_general_data(candidate) * (BESIDE_A_PURPOSE if task.purpose else 1.0),
             "popularity": _popularity(candidate),
             "evidence": float(bool(candidate.metadata.get("results"))),
-            "machine": _machine(candidate, runs_here) - PER_PRICE * price,
+            "machine": _machine(candidate, runs_here, price, preference),
             "experience": _experience((experience or {}).get(candidate.id, Experience())),
         }
         factors.append(Factors(**{name: round(WEIGHTS[name] * value, 3) for name, value in values.items()}))
@@ -197,13 +201,19 @@ def _popularity(candidate: Candidate) -> float:
     return math.log10(1 + (downloads or (UNKNOWN_DOWNLOADS if is_chosen else 0)))
 
 
-def _machine(candidate: Candidate, runs_here: bool) -> float:
+def _machine(
+    candidate: Candidate, runs_here: bool, price: float, preference: Preference | None = None
+) -> float:
+    loaded = PER_GIGABYTE * (candidate.size or 0) / 1e9
+    if preference == "best":
+        return PREFERRED * math.log10(1 + loaded)
     if OWN_MODEL in candidate.traits:
         return 1.0
+    price *= PER_PRICE * (PREFERRED if preference == "cheapest" else 1.0)
     if not runs_here:
-        return 0.0
+        return -price - (PER_GIGABYTE * PREFERRED if preference else 0.0)
     is_ready = candidate.local and GENERALIST not in candidate.traits
-    return is_ready - PER_GIGABYTE * (candidate.size or 0) / 1e9
+    return is_ready - loaded * (PREFERRED if preference == "fastest" else 1.0)
 
 
 def _experience(past: Experience) -> float:

@@ -140,7 +140,10 @@ class ModelSelector:
         Raises:
             NoCandidateError: no model passes the filters; the message has the reasons and what would help.
         """
-        query = SelectionQuery(task, spec, self._settings, context.hosted_price)
+        preference, settings = context.preference, self._settings
+        if preference == "local" and settings.policy_for(spec.name) != "hosted-only":
+            settings = settings.model_copy(update={"policy": "local-only", "policies": {}})
+        query = SelectionQuery(task, spec, settings, context.hosted_price, preference=preference)
         if pin := self.pins.get(spec.name):
             return await self._select_pinned(pin, query)
         ends = asyncio.get_running_loop().time() + self._settings.llm_timeout
@@ -205,6 +208,8 @@ class ModelSelector:
         """
         if not (self._chain is None or isinstance(self._chain, SelectionChain)):
             return None
+        if query.preference in ("cheapest", "fastest", "local"):
+            return None
         names = [one.id for one in candidates if OWN_MODEL in one.traits]
         allowed = {one.primary.id: one for one in shortlist.placements}
         own = next((allowed[name] for name in names if name in allowed), None)
@@ -222,7 +227,7 @@ class ModelSelector:
         if len(top) == 1:
             return _selection(top[0], shortlist, Note("it is the only model that can do this"), "only", query)
         by_rank = _reason_of_rank(shortlist)
-        if self._chain is None:
+        if self._chain is None or (query.preference and isinstance(self._chain, SelectionChain)):
             return _selection(top[0], shortlist, by_rank, "rank", query)
         asked = self._ask_chain(self._chain, query, shortlist, context)
         left = ends - asyncio.get_running_loop().time()
