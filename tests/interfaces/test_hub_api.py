@@ -132,6 +132,13 @@ def test_a_file_is_sent_as_it_is_with_parameters_in_the_query(address: str) -> N
         headers={"Authorization": f"Bearer {KEY}", "Content-Type": "text/csv"},
     )
     assert table.json()["columns"] == ["{a", "b"]
+    key = {"Authorization": f"Bearer {KEY}"}
+    said = httpx.post(
+        f"{address}/models/me/says/pipeline/text-generation",
+        content=b'{"inputs": "echo untyped"}',
+        headers=key,
+    )
+    assert said.json()[0]["generated_text"].startswith("untyped by")
 
 
 def test_a_reader_that_finds_nothing_answers_with_an_empty_text() -> None:
