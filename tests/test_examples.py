@@ -39,7 +39,7 @@ OUTPUT = {
     ),
     "budget": (
         r"asked: text-to-image with org/painter, hosted, for 0\.04\n"
-        r"ok .*\nfailed org/painter failed: the run's budget is money=0\.05 \(JARVIS_BUDGET\).*"
+        r"ok .*\nfailed org/painter failed: the run's budget is money=0\.05, .*JARVIS_BUDGET.*\n"
         r"spent: 0\.04 for 1 hosted call\n"
     ),
     "saved_plan": (

@@ -109,7 +109,8 @@ async def test_errors_that_would_end_the_event_loop_become_expert_errors() -> No
             await run_with_timeout(20, end(error), "the code")
 
 
-async def test_gather_limited_keeps_order_and_limit() -> None:
+async def test_gather_limited_keeps_order_and_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.core.concurrency.MAX_PARALLEL", 3)
     running, most = 0, 0
 
     async def work(number: int) -> int:
@@ -120,7 +121,7 @@ async def test_gather_limited_keeps_order_and_limit() -> None:
         running -= 1
         return number * number
 
-    assert await gather_limited(work, range(10), limit=3) == [n * n for n in range(10)]
+    assert await gather_limited(work, range(10)) == [n * n for n in range(10)]
     assert most == 3
 
 
@@ -133,7 +134,7 @@ async def test_an_error_in_gather_limited_cancels_the_other_calls() -> None:
         await never()
 
     with pytest.raises(ValueError, match="one"):
-        await gather_limited(work, range(3), limit=3)
+        await gather_limited(work, range(3))
     assert asyncio.all_tasks() == before
 
 
