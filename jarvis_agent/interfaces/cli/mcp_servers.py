@@ -104,7 +104,7 @@ class _Client(Client[Any]):
 
 
 async def _decline(*question: Any) -> types.ElicitResult:
-    """The answer to a question that a server asks during a call, which nobody reads."""
+    """Decline a question that a server asks during a call: no one is there to answer it."""
     return types.ElicitResult(action="decline")
 
 

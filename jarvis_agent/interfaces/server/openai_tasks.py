@@ -245,7 +245,12 @@ def _encode_speech(speech: Resource, form: str, folder: Path) -> bytes:
 def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> APIRouter:
     """Return the routes. `max_stored` is the limit of an owner's uploads in bytes."""
     router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+    _add_sound_routes(router, workspaces, max_stored)
+    _add_other_routes(router, workspaces)
+    return router
 
+
+def _add_sound_routes(router: APIRouter, workspaces: Mapping[str, Workspace], max_stored: int) -> None:
     @router.post("/audio/transcriptions", response_model=None)
     async def transcribe(
         request: Request,
@@ -281,6 +286,8 @@ def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> 
             )
         return Response(content, headers=_named(result), media_type=_SOUNDS[body.response_format][1])
 
+
+def _add_other_routes(router: APIRouter, workspaces: Mapping[str, Workspace]) -> None:
     @router.post("/embeddings", response_model=None)
     async def embed(body: EmbeddingRequest, request: Request) -> Response:
         """Turn texts into vectors, all by the same model."""
@@ -314,8 +321,6 @@ def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> 
             contents = [await asyncio.to_thread(path.read_bytes) for path in paths]
             data = [{"b64_json": base64.b64encode(content).decode()} for content in contents]
         return _reply({"created": int(time.time()), "data": data}, results[0])
-
-    return router
 
 
 def _reply(content: dict[str, Any], result: TaskResult) -> JSONResponse:
