@@ -163,6 +163,8 @@ def test_factors_add_up_and_say_what_is_known() -> None:
     assert (one.purpose, one.popularity, one.evidence, one.machine) == (0, 1.8, 0, 0)
     assert two.total > one.total
     assert (three.machine, three.popularity) == (1.0, 3.6)
+    (generalist,) = score_candidates([here.model_copy(update={"traits": ("generalist",)})], [True], task)
+    assert generalist.machine == -1.0, "being here brings it nothing, and its size costs"
     (hosted,) = score_candidates([here], [False], task)
     assert hosted.machine == 0
 
