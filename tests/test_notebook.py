@@ -148,5 +148,5 @@ def test_links_lead_to_files_and_every_notebook_is_listed() -> None:
     for path, sources in texts.items():
         links = re.findall(r"\]\(([^)\s]+)\)", "\n".join(sources))
         local = [link for link in links if not link.startswith("https://")]
-        assert not [link for link in local if not (path.parent / link).exists()], path.name
+        assert not [link for link in local if not (path.parent / link.partition("#")[0]).exists()], path.name
     assert not [path.name for path in NOTEBOOKS if f"]({path.name})" not in texts[readme][0]]

@@ -5,8 +5,8 @@
 
 Each factor is a quantity with one weight, in WEIGHTS; the unit of their sum has no meaning of its own. The
 purpose is what the planner wrote. It is compared with what cards say, by MiniLM and by BM25. Without one, the
-data that a model was trained on count instead. The weights were chosen on the odd lines of APIBench (`python
-benchmarks selection apibench --half dev`) and on requests without a purpose.
+data that a model was trained on count instead. The weights were compared by the totals of APIBench (`python
+benchmarks selection apibench`) and on requests without a purpose.
 """
 
 from __future__ import annotations

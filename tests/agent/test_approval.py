@@ -20,8 +20,8 @@ YES, NO = {"type": "approve"}, {"type": "reject"}
 
 def decide(plan: Plan, *decisions: Any) -> Approved:
     asked = iter([*decisions, True])
-    steps = [PlannedTask(task=task) for task in plan.tasks]
-    return approve(plan, steps, RunContext("Look"), True, lambda shown: next(asked))
+    steps = [PlannedTask(task=task, needs_approval=True) for task in plan.tasks]
+    return approve(plan, steps, RunContext("Look"), lambda shown: next(asked))
 
 
 @pytest.mark.parametrize(

@@ -219,16 +219,17 @@ async def test_decisions_that_cannot_be_used_are_asked_for_again(
     waiting: JarvisAgent, calls: list[str]
 ) -> None:
     edit = {"type": "edit", "edited_action": {"name": "sing", "args": {"text": "la"}}}
+    actions: list[Any] = [None, [], "count"]
     cases: list[tuple[list[Any], str]] = [
         ([], "each action needs one decision; 0 came for 1"),
         ([{"type": "maybe"}], "none of them: {'type': 'maybe'}"),
         ([{"type": "respond"}], "a message"),
         ([edit], "sing"),
-        *(([wrong], "none of them") for wrong in (None, "edit", ["approve"], {"type": "edit"})),
-        *(([{"type": "edit", "edited_action": wrong}], "none of them") for wrong in (None, [], "count")),
+        *(([other], "none of them") for other in (None, "edit", ["approve"], {"type": "edit"})),
+        *(([{"type": "edit", "edited_action": action}], "none of them") for action in actions),
         *(
-            ([edit | {"edited_action": {"name": "count", "args": wrong}}], "none of them")
-            for wrong in ([1], "a")
+            ([edit | {"edited_action": {"name": "count", "args": args}}], "none of them")
+            for args in ([1], "a")
         ),
     ]
     for decisions, problem in cases:

@@ -204,7 +204,7 @@ def test_the_printed_chat_with_its_errors_is_run(prompts: str) -> None:
 
 
 def test_a_chinese_request_is_answered_and_reported_in_chinese() -> None:
-    plan = (
+    plan: Any = (
         ("image-to-text", [], {"image": "example.jpg"}),
         ("text-to-speech", [0], {"text": "<resource>-0"}),
     )

@@ -77,7 +77,7 @@ def raw_call(task: str, folder: Path) -> Call:
     page = folder / "page-2.png"
     MASK.save(page)
     media = {"image": a_photo(folder), "table": a_table(folder), "audio": None, "video": None}
-    given = {arg.name: media.get(arg.name, "a text") for arg in TASKS[task].inputs}
+    given: dict[str, Any] = {arg.name: media.get(arg.name, "a text") for arg in TASKS[task].inputs}
     if task == "visual-document-retrieval":
         given["image"] = [given["image"], Resource(kind="image", path=page, mime="image/png")]
     if task == "audio-to-audio":

@@ -187,7 +187,7 @@ def gguf() -> Subject:
     """A language model in llama.cpp."""
     from jarvis_agent.llm.llama_cpp import ChatGGUF
 
-    model = ChatGGUF(path=WEIGHTS, temperature=0.0, max_tokens=2)  # type: ignore[arg-type]
+    model = ChatGGUF(path=WEIGHTS, temperature=0.0, max_tokens=2)
     return runnable(model, lambda: ("What is the capital of France?",), lambda reply: str(reply.text))
 
 
@@ -349,7 +349,7 @@ def after_cancelled_calls(subject: Subject) -> list[str]:
 
     async def leave() -> None:
         """The end of the loop cancels the call."""
-        _ = asyncio.create_task(subject.acall())  # type: ignore[arg-type]  # noqa: RUF006
+        _ = asyncio.create_task(subject.acall())  # noqa: RUF006
         await asyncio.sleep(0.01)
 
     for seconds in (0, 0.001, 0.01, 0.1):

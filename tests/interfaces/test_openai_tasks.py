@@ -18,7 +18,6 @@ import openai
 import pytest
 from langchain_openai import OpenAIEmbeddings
 from PIL import Image
-from pydantic import SecretStr
 from served import agent_of, listening
 
 from jarvis_agent import JarvisAgent, Settings
@@ -228,9 +227,8 @@ def test_texts_become_vectors_in_both_encodings(live: Live) -> None:
     ).json()
     packed = base64.b64decode(raw["data"][0]["embedding"])
     assert struct.unpack("<3f", packed) == (3.0, 0.5, -0.25)
-    langchain = OpenAIEmbeddings(
-        base_url=f"{live.url}/v1", api_key=SecretStr("any"), check_embedding_ctx_length=False
-    )
+    options: dict[str, Any] = {"base_url": f"{live.url}/v1", "api_key": "any"}
+    langchain = OpenAIEmbeddings(**options, check_embedding_ctx_length=False)
     assert langchain.embed_documents(texts) == [[3.0, 0.5, -0.25], [5.0, 0.5, -0.25]]
 
 
@@ -258,7 +256,7 @@ def test_pictures_come_as_bytes_or_urls(live: Live) -> None:
         assert picture.size == (8, 8)
     assert len({call.settings.seed for call in live.calls}) == 3
     for options in ({"model": "dall-e-3"}, {"model": "auto", "response_format": "url"}):
-        (one,) = live.client.images.generate(prompt="a red square", **options).data or []  # type: ignore[arg-type]
+        (one,) = live.client.images.generate(prompt="a red square", **options).data or []
         assert httpx.get(one.url or "").headers["content-type"] == "image/png"
         assert str(live.agent.settings.output_dir) not in (one.url or "")
 

@@ -265,7 +265,7 @@ def test_a_mirrored_or_turned_video_is_shown_as_players_do(
         ((_, shown),) = spread_frames(video, 1)
         width, height = shown.size
         assert (width > height) is bool(matrix[0])
-        at = shown.getpixel((width // 4 + corner[0] * width // 2, height // 4 + corner[1] * height // 2))
+        at: Any = shown.getpixel((width // 4 + corner[0] * width // 2, height // 4 + corner[1] * height // 2))
         assert at[0] > at[2], "the red corner"
         to_mp4(path, tmp_path / "new.mp4")
 
