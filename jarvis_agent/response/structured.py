@@ -14,7 +14,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from pydantic import TypeAdapter
@@ -40,6 +39,9 @@ class ResponseFormat:
 
     def __init__(self, schema: Any) -> None:
         """Read the type. Raises ConfigError if it is none of these."""
+        # Imported late: it loads langgraph.
+        from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+
         if isinstance(schema, AutoStrategy | ProviderStrategy | ToolStrategy):
             schema = schema.schema
         self._adapter: TypeAdapter[Any] | None = None
