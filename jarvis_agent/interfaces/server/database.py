@@ -25,6 +25,7 @@ import aiosqlite
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, Item, SearchItem
 from langgraph.store.sqlite.aio import AsyncSqliteStore
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.interfaces.common.locks import WAIT_S, BusyError, FileThreads, digest, hold
@@ -219,12 +220,20 @@ async def _open_sqlite(path: Path) -> AsyncIterator[Parts]:
         aiosqlite.connect(path, timeout=WAIT_S, isolation_level=None) as reads,
         aiosqlite.connect(path, timeout=WAIT_S, isolation_level=None) as writes,
     ):
+        reader, writer = AsyncSqliteStore(reads), AsyncSqliteStore(writes)
         async with hold(Path(f"{path}.lock"), wait_s=-1):  # several processes may start at once
-            await writes.execute("PRAGMA journal_mode = WAL")
-            await writes.execute("PRAGMA synchronous = NORMAL")
-            reader, writer = AsyncSqliteStore(reads), AsyncSqliteStore(writes)
-            await writer.setup()
-            await reader.setup()
+            # While another process closes the file, SQLite waits for no lock.
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception_type(sqlite3.OperationalError),
+                stop=stop_after_delay(WAIT_S),
+                wait=wait_fixed(0.05),
+                reraise=True,
+            ):
+                with attempt:
+                    await writes.execute("PRAGMA journal_mode = WAL")
+                    await writes.execute("PRAGMA synchronous = NORMAL")
+                    await writer.setup()
+                    await reader.setup()
         opened = await asyncio.to_thread(path.stat)
         threads = FileThreads(path.with_name(f"{path.stem}-threads"))
         yield threads, reader, writer, partial(_check_file, path, opened)
