@@ -203,7 +203,19 @@ async def open_database(address: str | None, directory: Path, retention: float) 
             raise ConfigError(
                 f"the database {place} (JARVIS_CHECKPOINTS) cannot be opened: {error}"
             ) from None
+        for store in (database.writer, database.reader):
+            opened.push_async_callback(_end_task, store)
         yield database
+
+
+async def _end_task(store: Any) -> None:
+    """End the task in which a store of LangGraph executes its operations.
+
+    A cancellation that meets one of them can be lost, and the end of the event loop would wait for the task.
+    """
+    while not store._task.done():
+        store._task.cancel()
+        await asyncio.wait([store._task], timeout=0.1)
 
 
 def _check_file(path: Path, opened: os.stat_result) -> None:
