@@ -267,7 +267,7 @@ def test_without_a_usable_model_the_answer_says_why_and_what_to_do() -> None:
     assert [run.results[0].status for run in (pinned, gated)] == ["failed", "failed"]
     for text in (
         "the model nobody/nothing, which is pinned for image-to-text, cannot be used",
-        "it is not on this machine, and offline mode is on",
+        "it is not on this machine, and offline mode is on\nWhat helps: it can be downloaded without",
     ):
         assert text in pinned.answer
     assert "starter" not in pinned.answer

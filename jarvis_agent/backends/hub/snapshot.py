@@ -213,7 +213,8 @@ def refusal(candidate: Candidate, settings: Settings) -> str | None:
     if candidate.local or candidate.path is not None:
         return None
     if settings.offline:
-        return Note("it is not on this machine, and offline mode is on")
+        helps = "it can be downloaded without JARVIS_OFFLINE and HF_HUB_OFFLINE"
+        return Note("it is not on this machine, and offline mode is on", advice=helps)
     return _too_large(candidate.size or 0, settings)
 
 
