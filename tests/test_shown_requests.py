@@ -85,13 +85,8 @@ TASKS_OF: dict[str, list[str]] = {
     "Find the zebras in z.jpg": ["object-detection"],
     "Describe cat.jpg in French": ["image-to-text", "translation"],
     "How many cats are in cat.jpg?": ["object-detection"],
-    "What animal is in cat.jpg?": ["image-classification"],
     "Transcribe a.wav": ["automatic-speech-recognition"],
     "Transcribe speech.wav": ["automatic-speech-recognition"],
-    "Transcribe examples/speech.wav and translate it into Chinese.": [
-        "automatic-speech-recognition",
-        "translation",
-    ],
 }
 """The tasks of each request, in their order."""
 

@@ -261,8 +261,8 @@ def test_other_outputs_are_refused_with_the_model_named(adapting: Adapting, inpu
         try:
             wrong.append((task, str(raw), str(adapting(task, raw, **inputs))))
         except UnsupportedError as error:
-            expected = rf"(?s)^org/model returned .* for {task}; expected was .*{re.escape(part)}"
-            if not re.match(expected, str(error)):
+            refused = f"org/model did not return what {task} makes: "
+            if not re.match(rf"(?s){refused}.*; expected was .*{re.escape(part)}", str(error)):
                 wrong.append((task, str(raw), str(error)))
     assert not wrong
 

@@ -114,7 +114,8 @@ def test_types_that_could_do_harm_are_refused_by_name_unless_allowed(ask: Ask, t
     model.steps[1][1].fit(rows, rows["month"])
     model.steps[0][1].fit(rows)
     tiny_tabular.dump(tmp_path, model)
-    with pytest.raises(UnsupportedError, match=r"'json\.dumps'; if you trust it.*JARVIS_TRUST_REMOTE_CODE"):
+    refused = r"'json\.dumps'\. What helps: if you trust it.*JARVIS_TRUST_REMOTE_CODE"
+    with pytest.raises(UnsupportedError, match=refused):
         ask(REGRESS, tmp_path)
     with pytest.raises(UnsupportedError, match=r"sklearn\.tree\._tree\.Tree.*JARVIS_TRUST_REMOTE_CODE"):
         ask(REGRESS, "forest")

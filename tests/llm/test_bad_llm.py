@@ -25,7 +25,10 @@ def served(double: OpenAIDouble, **settings: Any) -> JarvisAgent:
 @pytest.mark.slow
 def test_without_a_reply_the_answer_says_why_and_the_tasks_run() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"api_key": "wrong-key-1234"}, "refused the key: .* Set JARVIS_API_KEY to a key that it accepts."),
+        (
+            {"api_key": "wrong-key-1234"},
+            r"refused the key: .*\. What helps: set JARVIS_API_KEY to a key that it accepts",
+        ),
         ({"base_url": "http://localhost:9/v1"}, "could not be reached.*that the server runs"),
     ]
     for settings, advice in cases:
