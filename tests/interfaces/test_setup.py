@@ -100,6 +100,19 @@ def downloads(hub: HubDouble) -> int:
     return sum(request.method == "GET" and "/resolve/" in request.path for request in hub.requests)
 
 
+@pytest.mark.parametrize("etag", ["../../../evil", "/tmp/evil", "a/b", ""])
+def test_an_etag_that_is_no_digest_names_no_file(
+    hub: HubDouble, install: Installer, hub_cache: Path, monkeypatch: pytest.MonkeyPatch, etag: str
+) -> None:
+    hub.add_model(REPO, files={FILE: DATA})
+    monkeypatch.setattr("jarvis_agent.testing.hub.etag", lambda data: etag)
+    with pytest.raises(ConfigError):
+        install()
+    assert not [
+        path for path in hub_cache.parent.rglob("*") if "evil" in path.name or path.suffix == ".partial"
+    ]
+
+
 @pytest.mark.parametrize(
     ("memory", "gpu", "cores", "expected"),
     [

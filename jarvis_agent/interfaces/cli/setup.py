@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -197,7 +198,10 @@ class _HubFile(Frozen):
         )
         try:
             blobs.mkdir(parents=True, exist_ok=True)
-            blob = blobs / str(get_hf_file_metadata(url, token=token, timeout=_TIMEOUT_S).etag)
+            etag = str(get_hf_file_metadata(url, token=token, timeout=_TIMEOUT_S).etag)
+            if not re.fullmatch("[0-9a-f]{40,64}", etag):  # it becomes the name of a file
+                raise ConfigError(f"the Hub's answer for {self.file} names no digest; nothing is downloaded")
+            blob = blobs / etag
             # hf_hub_download alone does not continue what another process began. It only links this file.
             with WeakFileLock(blob.with_name(f"{blob.name}.lock")):
                 partial = blob.with_name(f"{blob.name}.partial")
