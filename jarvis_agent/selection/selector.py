@@ -235,7 +235,8 @@ class ModelSelector:
             choice = await run_with_timeout(left, asked, "the choice of a model")
         except Exception as error:
             why = _explain_failure(error)
-            selection = _selection(top[0], shortlist, f"{by_rank}; {why}", "rank", query)
+            reason = Note("{choice}; {failure}", choice=by_rank, failure=why)
+            selection = _selection(top[0], shortlist, reason, "rank", query)
             is_own = isinstance(self._chain, SelectionChain)
             note = Note("" if is_own else "{reason}; the ranking chose", reason=why)
             return selection.model_copy(update={"note": note})

@@ -109,12 +109,12 @@ def test_a_photo_is_asked_about_and_the_plan_and_the_picture_appear(stage: Stage
     expect(details).to_contain_text("a tabby cat")
 
 
-def test_an_example_is_run_and_its_answer_gets_a_thumb(stage: Stage, tab: Tab) -> None:
+def test_an_example_is_run_and_its_answer_gets_a_thumb(selection_file: Path, stage: Stage, tab: Tab) -> None:
     tab.chat.get_by_role("button", name="What animal is in this picture").click()
     expect(tab.pictures).to_have_count(1)
     tab.wait_until_idle()
     tab.chat.get_by_role("button", name="dislike").last.click()
-    store = SelectionStore(stage.outputs / "selection.sqlite")
+    store = SelectionStore(selection_file)
     for _ in range(100):
         known = store.experience("image-to-text").get("fake/image-to-text", Experience())
         if known.bad:

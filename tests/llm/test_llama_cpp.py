@@ -211,6 +211,7 @@ def test_texts_are_sorted_by_sentiment_or_by_the_labels_that_are_given(
 async def test_a_language_model_sorts_texts_where_no_specialist_fits(tmp_path: Path) -> None:
     for name, size in (("large-1.5b", 1_100_000_000), ("small-0.5b", 500_000_000)):
         with (tmp_path / f"{name}.gguf").open("wb") as file:
+            file.write(b"GGUF")
             file.truncate(size)
     fields: dict[str, Any] = {"downloads": 1_000_000, "size": 300_000_000, "languages": ("en",)}
     others = [Candidate(id=f"org/{task}", task=task, backend="fake", **fields) for task in (MOOD, SORT)]

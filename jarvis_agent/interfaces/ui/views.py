@@ -169,8 +169,8 @@ class PlanView:
         yield self._fact("input", self._values(row.task))
         if row.selection is not None:
             chosen = row.selection
-            why = "; ".join(filter(None, [chosen.reason, chosen.placement]))
-            yield self._fact("why", f"<code>{self._escape(chosen.model)}</code> {self._translate(why)}")
+            why = "; ".join(map(self._translate, filter(None, [chosen.reason, chosen.placement])))
+            yield self._fact("why", f"<code>{self._escape(chosen.model)}</code> {why}")
         result = row.result
         if result is None:
             return

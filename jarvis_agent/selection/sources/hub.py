@@ -99,9 +99,10 @@ class HubSource:
             return []
         named = dict.fromkeys(WORD.findall(task.purpose.lower()))
         words = sorted((word for word in named if len(word) >= _SHORTEST_WORD), key=len, reverse=True)
-        # The Hub finds parts of names: "financ" is in those with "finance" and with "financial".
+        # The Hub finds parts of names: "financ" is in "financial", and "plate" where "plates" is not.
+        stems = dict.fromkeys(word.removesuffix("s")[:_STEM] for word in words)
         queries = [{"filter": code} for code in sorted(named_languages(task) - {"en"})]
-        queries += [{"search": part} for part in dict.fromkeys(word[:_STEM] for word in words)]
+        queries += [{"search": stem} for stem in stems]
         queries = queries[:MAX_SEARCHES] + [{"filter": word} for word in words[:MAX_TAGS]]
 
         async def ask(query: dict[str, str]) -> list[Candidate]:
