@@ -410,6 +410,9 @@ def test_no_call_hangs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if subject is server and way is in_children_during_use:
+        # See "Carrying an open database connection across a fork()" in https://www.sqlite.org/howtocorrupt.html
+        pytest.skip("SQLite's own locks may be held for ever in a child that is forked while it is used")
     monkeypatch.chdir(tmp_path)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
