@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence, Set
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from jarvis_agent.backends.hub.model_card import TRAINED_ON
 from jarvis_agent.backends.languages import LANGUAGES, find_language, languages_in
 from jarvis_agent.backends.starter.backend import MINILM
 from jarvis_agent.core.forks import cached_property, fork_safe
@@ -237,7 +238,10 @@ def card_passages(candidate: Candidate) -> list[str]:
     """Return what a card says: the words of its id, its subjects, its description, its sentences, and all."""
     name, about, description = _id_words(candidate), _subjects(candidate), candidate.description
     sentences = [sentence for sentence in _SENTENCE.split(description) if len(sentence) > _SHORT]
-    whole = f"{'. '.join((name, *about))}. {description} {' '.join(datasets_of(candidate))}".strip()
+    # A description from a card's metadata names its data sets already, which would count twice.
+    named = description if description.startswith(TRAINED_ON) else ""
+    data = (dataset for dataset in datasets_of(candidate) if dataset not in named)
+    whole = f"{'. '.join((name, *about))}. {description} {' '.join(data)}".strip()
     passages = (name, ". ".join(about), description, *sentences[:_MAX_SENTENCES], whole)
     return list(filter(None, passages))
 

@@ -91,6 +91,7 @@ NICHES = [
     (NER, "diseases in biomedical abstracts", "org/biomedical-ner"),
     (SOUND, "Hungarian", "org/wav2vec2-hu"),
     (DETECT, "helmets of workers", "org/yolos-helmets"),
+    (DETECT, "licence plates", "org/yolos-plate-detection"),
 ]
 
 
@@ -205,6 +206,12 @@ def test_a_card_says_its_subject_and_not_its_files() -> None:
         "It is fast at that.",
         "Helsinki NLP opus mt fr en. marine. French. English. Translates reports. It is fast at that. opus",
     ]
+
+
+@pytest.mark.parametrize("description", ["Trained on maccrobat. Languages: en.", ""])
+def test_a_data_set_counts_once(description: str) -> None:
+    candidate = model("org/ner", NER, 1, "dataset:maccrobat", description=description)
+    assert card_passages(candidate)[-1].count("maccrobat") == 1
 
 
 def test_rare_words_count_more_and_long_texts_less() -> None:

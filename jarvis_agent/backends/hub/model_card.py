@@ -21,6 +21,9 @@ from jarvis_agent.core.text import brief_text
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".onnx", ".pt", ".pth", ".skops")
 """Suffixes of files that hold weights, the safest first."""
 
+TRAINED_ON = "Trained on"
+"""Begins a description with the data sets of a card."""
+
 _NOT_WEIGHTS = {"training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.pt", "scheduler.pt"}
 _READS_TEXT = re.compile(r"ocr(?![a-z])|nougat|donut|texify|handwrit|printed-text|pix2tex|latex")
 _DIRECTION = re.compile(r"-([a-z]{2})-([a-z]{2})$")
@@ -104,7 +107,7 @@ def metadata(card: Mapping[str, Any], tags: Sequence[str]) -> dict[str, Any]:
 def describe(card: Mapping[str, Any], tags: Sequence[str]) -> str:
     """One or two sentences from a card's metadata, for a model of which nothing more is known."""
     parts = {
-        "Trained on": [*strings(card.get("datasets")), *_after("dataset:", tags)],
+        TRAINED_ON: [*strings(card.get("datasets")), *_after("dataset:", tags)],
         "Based on": strings(card.get("base_model")),
         "Measured by": strings(card.get("metrics")),
         "Languages:": strings(card.get("language")),
