@@ -59,7 +59,8 @@ def make_agent(folder: Path) -> JarvisAgent:
 
     tool = StructuredTool.from_function(coroutine=work, name="work", description="Work on a text.")
     settings = Settings(output_dir=folder / "out", offline=True)
-    return JarvisAgent(tools=[tool], planner=FakeStage(random_plan), settings=settings)
+    planner: Any = FakeStage(random_plan)
+    return JarvisAgent(tools=[tool], planner=planner, settings=settings)
 
 
 @dataclass
@@ -92,7 +93,8 @@ class Server:
 
     def ask(self, method: str, path: str, **body: Any) -> httpx.Response:
         """The response to a request."""
-        return httpx.request(method, self.address + path, timeout=LIMIT_S, **({"json": body} if body else {}))
+        options: Any = {"json": body} if body else {}
+        return httpx.request(method, self.address + path, timeout=LIMIT_S, **options)
 
     def start(self, thread: str) -> str:
         """The id of a new run."""
@@ -267,7 +269,8 @@ def figures(points: int) -> Iterator[Figure]:
     with ExitStack() as opened:
         folders = (Path(opened.enter_context(tempfile.TemporaryDirectory())) for _ in iter(int, 1))
         server = opened.enter_context(Postgres()) if INSTALLED else None
-        for name, make in (("SQLite", lambda: None), ("PostgreSQL", server and server.new_database)):
+        databases: list[Any] = [("SQLite", lambda: None), ("PostgreSQL", server and server.new_database)]
+        for name, make in databases:
             if make is None:
                 continue
             print(f"{name}:")

@@ -73,9 +73,10 @@ def started(folder: Path) -> list[tuple[int, int]]:
 
 async def run(folder: Path, request: str | None, saver: BaseCheckpointSaver[Any]) -> Run:
     """Run a request, or resume the run for None."""
+    planner: Any = FakeStage(random_plan)
     agent = JarvisAgent(
         tools=[worker(folder / "log")],
-        planner=FakeStage(random_plan),
+        planner=planner,
         settings=Settings(output_dir=folder / "out", offline=True),
         checkpointer=saver,
     )
