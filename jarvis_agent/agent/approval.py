@@ -207,10 +207,12 @@ def approve(
         decision, times = decision_of(ask(shown)), times + 1
         try:
             approved = _approved(decision, plan, asked, context, results)
-            return approved.model_copy(update={"asked": times})
+            kept = {"preference": approved.plan.preference or plan.preference}
+            changed = {"asked": times, "plan": approved.plan.model_copy(update=kept)}
+            return approved.model_copy(update=changed)
         except _InvalidDecisionError as error:
             if error.plan.tasks:
-                plan = error.plan.model_copy(update={"notes": []})
+                plan = error.plan.model_copy(update={"notes": [], "preference": plan.preference})
                 asked = [PlannedTask(task=task) for task in plan.tasks]
             shown = {**_shown(plan, asked, context), "given": decision, "problem": str(error)}
 

@@ -152,7 +152,7 @@ class Run(Frozen):
             dep = [number for number in task.deps if number in tasks]
             return task.model_copy(update={"args": args, "dep": dep})
 
-        return Plan(tasks=[repeated(task) for task in tasks.values()])
+        return Plan(tasks=[repeated(task) for task in tasks.values()], preference=self.plan.preference)
 
     def _repr_html_(self) -> str:
         """The answer, a table of the tasks, the notes of the plan, and the files."""

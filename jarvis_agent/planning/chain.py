@@ -246,7 +246,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
                     call = f"{task.task} {task.args}"
                     if copies.total() == most or copies[call] == MAX_COPIES:
                         note = Note("the model was stopped after {number} tasks", number=copies.total())
-                        yield Plan(tasks=chunk.tasks[:place], notes=[note])
+                        yield Plan(tasks=chunk.tasks[:place], notes=[note], preference=chunk.preference)
                         return
                     copies[call] += 1
                 yield chunk

@@ -76,9 +76,9 @@ class Plan(Frozen):
         """
         try:
             rows: Any = json.loads(text)
-            for name in ("plan", "tasks"):
-                rows = rows.get(name, rows) if isinstance(rows, dict) else rows
-            plan = cls.model_validate({"tasks": rows})
+            saved = rows.get("plan", rows) if isinstance(rows, dict) else {"tasks": rows}
+            known = {name: saved[name] for name in ("tasks", "preference") if name in saved}
+            plan = cls.model_validate(known or {"tasks": saved})
             ids = [task.id for task in plan.tasks]
             if len(set(ids)) < len(ids):
                 raise ValueError(f"several tasks have one id, in {ids}")

@@ -33,8 +33,8 @@ from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.errors import ForbiddenError, InputError, JarvisError, LLMError, describe_error
 from jarvis_agent.core.file_mentions import split_names
-from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.notes import message_of, public_of, template_of
+from jarvis_agent.core.messages import Phrases, phrases
+from jarvis_agent.core.notes import advice_of, message_of, public_of, template_of
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import TASKS, canonical
@@ -350,7 +350,7 @@ def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
     if len(files) > _MAX_FILES:
         files = [*files[: _MAX_FILES - 1], f"… {files[-1]} ({len(files)})"]
     failed = [result for result in results if result.status == "failed" and not _says_failed(answer, result)]
-    causes = dict.fromkeys(f"{result.task.task}: {_reason(result)}" for result in failed)
+    causes = dict.fromkeys(f"{result.task.task}: {_reason(result, words)}" for result in failed)
     left_out = [note for note in plan.removed if template_of(note) != NOTHING_ASKED]
     left_out = [
         note for note in left_out if not any(name in note and _names_task(answer, name) for name in TASKS)
@@ -378,5 +378,9 @@ def _names_task(answer: str, task: str) -> bool:
     return f"`{task}`" in answer or ("-" in task and task in canonical(answer))
 
 
-def _reason(result: TaskResult) -> str:
-    return brief_text(message_of(result.error or "").rstrip("."), _MAX_REASON_CHARS)
+def _reason(result: TaskResult, words: Phrases) -> str:
+    """Why a task failed, and the first advice; clients of a server have no advice."""
+    error = result.error or ""
+    reason = brief_text(message_of(error).rstrip("."), _MAX_REASON_CHARS)
+    helps = (words.helps.format(advice=words.translated(advice)) for advice in advice_of(error)[:1])
+    return ". ".join([reason, *helps])

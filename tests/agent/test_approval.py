@@ -37,6 +37,12 @@ def test_a_task_that_needs_a_rejected_one_is_left_out(needs: dict[str, Any]) -> 
     assert approved.plan.tasks == [alone]
 
 
+def test_an_edited_plan_keeps_its_preference() -> None:
+    edit = {"type": "edit", "edited_action": {"name": "image-to-text", "args": {"image": "b.jpg"}}}
+    for decision in ({"decisions": [edit]}, [DESCRIBE.model_dump()], True):
+        assert decide(Plan(tasks=[DESCRIBE], preference="local"), decision).plan.preference == "local"
+
+
 def test_a_plan_of_which_every_task_is_rejected_is_rejected() -> None:
     assert decide(Plan(tasks=[DESCRIBE]), {"decisions": [NO]}).plan == Plan(notes=[REJECTED])
 

@@ -320,6 +320,9 @@ def test_a_plan_says_once_what_the_request_prefers_of_models(text: str) -> None:
     plan = Plan.parse(text)
     assert (plan.preference, plan.tasks) == ("local", [Task.model_validate(look(0))])
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
+    saved = (plan.model_dump_json(), Run(plan=plan).model_dump_json())
+    assert [Plan.load(text).preference for text in saved] == ["local", "local"], "it is kept in a saved plan"
+    assert Run(plan=plan).repeating(0).preference == "local"
 
 
 def test_a_preference_is_known_with_the_first_task_and_must_be_a_known_one() -> None:
