@@ -1,6 +1,7 @@
 """Locks and threads in a forked child (gunicorn's preload, Celery's prefork, multiprocessing).
 
     lock = fork_safe(threading.Lock())       # free in the child, whichever thread holds it in the parent
+    lock = kept_in_forks(threading.Lock())   # a fork waits until no thread holds it
     renew_in_child(pool, ModelPool._renew)   # forgets the parent's threads
 
 Only the thread that forks exists in the child. What others hold there is never released.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -29,6 +31,16 @@ def renew_in_child(owner: T, renew: Callable[[T], None]) -> T:
 def fork_safe(lock: T) -> T:
     """Return the lock, which is free in each forked child."""
     return renew_in_child(lock, lambda held: held._at_fork_reinit())  # type: ignore[attr-defined]
+
+
+def kept_in_forks(lock: threading.Lock) -> threading.Lock:
+    """Return the lock, for which a fork waits.
+
+    It guards calls into a library with locks of its own, which would stay closed in the child: SQLite.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
 
 
 class cached_property(functools.cached_property[T]):  # noqa: N801 - as Python's

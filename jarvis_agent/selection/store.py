@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import secrets
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -23,10 +24,13 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from jarvis_agent.core.environment import user_cache
+from jarvis_agent.core.forks import kept_in_forks
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+_SQLITE = kept_in_forks(threading.Lock())
 
 _WAIT_S = 5.0
 """Longest wait for another writer."""
@@ -182,7 +186,7 @@ class SelectionStore:
             return None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self.path, timeout=_WAIT_S)) as database, database:
+            with _SQLITE, closing(sqlite3.connect(self.path, timeout=_WAIT_S)) as database, database:
                 database.executescript(_SCHEMA)
                 return work(database)
         except (OSError, sqlite3.Error) as error:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 from forked import in_child, needs_fork
 
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.redaction import redact, register_secret
+from jarvis_agent.selection.store import SelectionStore
 
 pytestmark = needs_fork
 
@@ -47,6 +51,26 @@ def test_a_lock_that_another_thread_holds_is_free_in_the_child() -> None:
     finally:
         end.set()
         holder.join()
+
+
+def test_a_fork_waits_until_no_thread_is_in_the_store_of_selection(tmp_path: Path) -> None:
+    """SQLite has locks of its own, which would stay closed in the child."""
+    store, inside, left = SelectionStore(tmp_path / "selection.sqlite"), threading.Event(), threading.Event()
+
+    class SlowDigests(list[bytes]):
+        def __iter__(self) -> Iterator[bytes]:
+            inside.set()
+            time.sleep(0.3)
+            left.set()
+            yield b"digest"
+
+    reader = threading.Thread(target=lambda: store.vectors(SlowDigests()))
+    reader.start()
+    assert inside.wait(60)
+
+    assert in_child(lambda: (left.is_set(), store.experience("object-detection"))) == (True, {})
+    reader.join()
+    assert store.rate("org/detr", "object-detection", good=True)  # the parent's lock is free again
 
 
 def test_secrets_are_registered_and_masked_in_the_child() -> None:
