@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 _ALWAYS = ("id", "modelId", "_id")
 _FILE_TEMPLATE = "/{repo_id}/resolve/{revision}/{filename}"
-_API = re.compile(r"/api/models/(?P<id>[^/]+(?:/[^/]+)?)(?:/revision/(?P<revision>[^/]+))?/?$")
+_API = re.compile(r"/api/models/(?P<id>[^/]+(?:/[^/]+)?)(?:/(?P<part>revision|tree)/(?P<revision>[^/]+))?/?$")
 _FILE = re.compile(r"/(?P<id>[^/]+(?:/[^/]+)?)/resolve/(?P<revision>[^/]+)/(?P<file>.+)$")
 
 
@@ -286,6 +286,8 @@ class HubDouble:
             return _refused(404, "RevisionNotFound", f"Invalid rev id: {match['revision']}")
         if file:
             return _file(model, file["file"], request.headers)
+        if match["part"] == "tree":
+            return _json([_entry(name, data) for name, data in model.files.items()])
         return _json(model.shown(request.query.get("expand", [])))
 
     def _list(self, query: Mapping[str, list[str]]) -> Reply:
@@ -307,6 +309,11 @@ def _sibling(name: str, data: bytes) -> dict[str, Any]:
     if name.endswith(".gguf"):
         sibling["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 135}
     return sibling
+
+
+def _entry(name: str, data: bytes) -> dict[str, Any]:
+    """A file as the API lists it in a tree."""
+    return {"type": "file", "path": name, "size": len(data), "oid": etag(data)}
 
 
 def _file(model: HubModel, name: str, asked: Mapping[str, str]) -> Reply:

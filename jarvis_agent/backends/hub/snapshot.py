@@ -7,8 +7,8 @@
 Of a repository only the files that its library reads are downloaded. A `Layout` tells them: of every folder
 that belongs to the model the small files and one copy of the weights, safetensors, or a pickle if the
 settings allow it; never ONNX, Flax, OpenVINO, or a checkpoint in one file beside the folders. Downloads use
-huggingface_hub's cache and locks and resume partial files. They run in daemon threads, so that neither a
-cancelled call nor the end of the process waits for a server that does not answer.
+huggingface_hub's cache and locks. They run in threads of their own, so that a cancelled call does not wait
+for a server that does not answer.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import errno
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from glob import escape
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from jarvis_agent.backends.devices import computes_in_half
 from jarvis_agent.backends.http_errors import expert_error
@@ -198,7 +200,9 @@ def _precision(name: str) -> str:
     return match[1] if match else ""
 
 
-_THREADS = 4
+_WORKERS = 4
+"""Files of a model that are downloaded at once."""
+
 _POLL_S = 0.1
 """Seconds between two checks whether the call was cancelled."""
 
@@ -376,40 +380,30 @@ def download_files(model: str, sizes: Mapping[str, int], revision: str | None, t
     `sizes` are the bytes of the files by their path in the repository.
 
     Raises:
-        TransientError: the call was cancelled; received bytes are kept for the next attempt.
+        TransientError: the call was cancelled; complete files are kept for the next attempt.
         Exception: any error of huggingface_hub.
     """
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import snapshot_download
 
     download = Download(model, sum(sizes.values()))
-    bar, slots = _progress_class(download), threading.Semaphore(_THREADS)
-
-    def get(name: str, commit: str | None) -> Path:
-        with slots:
-            download.advance(0)  # raises if the download was stopped while this file waited
-            return Path(hf_hub_download(model, name, revision=commit, token=token, tqdm_class=bar))
-
-    first, *rest = sizes
+    get = partial(
+        snapshot_download,
+        model,
+        revision=revision,
+        token=token,
+        allow_patterns=[escape(name) for name in sizes],
+        max_workers=_WORKERS,
+        tqdm_class=_progress_class(download),
+    )
     try:
         with listed(download):
-            [path] = _wait_for([start_daemon_thread(get, first, revision)], model)
-            folder = path.parents[first.count("/")]
-            _wait_for([start_daemon_thread(get, name, folder.name) for name in rest], model)
+            folder = start_daemon_thread(get)
+            while not wait([folder], timeout=_POLL_S).done:
+                if is_cancelled():
+                    raise _cancelled(model)
+            return Path(folder.result())
     finally:
         download.stopped = True
-    return folder
-
-
-def _wait_for(files: Sequence[Future[Path]], model: str) -> list[Path]:
-    """Wait for downloaded files; stop waiting when the call is cancelled."""
-    waiting = set(files)
-    while waiting:
-        finished, waiting = wait(waiting, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
-        for done in finished:
-            done.result()
-        if is_cancelled():
-            raise _cancelled(model)
-    return [file.result() for file in files]
 
 
 def _cancelled(model: str) -> TransientError:
@@ -417,25 +411,16 @@ def _cancelled(model: str) -> TransientError:
 
 
 def _progress_class(download: Download) -> Any:
-    """A class like tqdm, through which huggingface_hub reports received bytes."""
+    """The progress bar through which huggingface_hub reports received bytes. It shows nothing."""
+    from huggingface_hub.utils import tqdm  # type: ignore[attr-defined]
 
-    class Bar:
-        def __init__(self, *args: Any, total: int = 0, initial: int = 0, **options: Any) -> None:
-            self.total = total
-            download.advance(initial)
-
-        def __enter__(self) -> Self:
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            return None
+    class Bar(tqdm):
+        def __init__(self, *args: Any, name: str | None = None, **options: Any) -> None:
+            super().__init__(*args, **{**options, "disable": True})  # type: ignore[no-untyped-call]
+            # Other bars count files, and bytes on the wire.
+            self.counts_bytes = name == "huggingface_hub.snapshot_download"
 
         def update(self, count: float | None = 1) -> None:
-            download.advance(count or 0)
-
-        def _ignore(self, *args: Any, **options: Any) -> None:
-            """Bytes on the wire are counted as bytes of the file; the rate is not shown."""
-
-        update_transfer = set_postfix_str = set_transfer_postfix_str = close = _ignore
+            download.advance(count or 0 if self.counts_bytes else 0)
 
     return Bar
