@@ -1,4 +1,4 @@
-# `jarvis serve` with the starter models. compose.yaml adds the database; docs/deployment.md has the rest.
+# `jarvis serve` with the starter models. compose.yaml adds the database; docs/server.md has the rest.
 #
 #     docker build -t langchain-hugginggpt .
 #     docker run -p 8000:8000 -e JARVIS_API_KEYS=$(openssl rand -hex 32) -v jarvis:/data langchain-hugginggpt
