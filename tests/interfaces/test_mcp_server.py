@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ import httpx2
 import jsonschema
 import pytest
 import uvicorn
+from command_line import jarvis
 from fastmcp.client.transports import StreamableHttpTransport
 from langchain_core._api import suppress_langchain_beta_warning
 from langchain_core.tools import tool
@@ -35,7 +37,7 @@ from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
-from jarvis_agent.interfaces.mcp import run_http, run_stdio
+from jarvis_agent.interfaces.mcp import CLIENTS, run_http, run_stdio
 from jarvis_agent.interfaces.mcp.server import Session, _working_directory, make_http_app
 from jarvis_agent.testing import ScriptedLLM
 
@@ -518,3 +520,25 @@ def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, monkeypatch: 
         for run in (run_stdio, run_http):
             with pytest.raises(MissingExtraError, match=r"\[mcp\]"):
                 run(agent)
+
+
+def test_the_printed_configuration_starts_the_server_for_each_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed = jarvis("mcp", "--print-config", "--policy", "local-only", "--out", "made")
+    blocks = [text[text.index("{") :] for text in printed.stdout.split("\n\n")]
+    configurations = [json.loads(block) for block in blocks]
+    assert [list(each) for each in configurations] == [[key] for key in CLIENTS]
+    (started,) = {json.dumps(each[key]["jarvis"]) for each in configurations for key in each}
+    server = json.loads(started)
+    assert server["env"] == {
+        "JARVIS_ALLOWED_DIRS": str(tmp_path),
+        "JARVIS_OUTPUT_DIR": str(tmp_path / "made"),
+    }
+    command = [server["command"], *server["args"], "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "MCP clients" in done.stdout, done.stderr
+    assert "--policy=local-only" in command
+    refused = jarvis("mcp", "--print-config", "--http")
+    assert (refused.exit_code, "http://127.0.0.1:8000/mcp" in refused.stderr) == (2, True)

@@ -331,11 +331,21 @@ def mcp(
     model: Model = None,
     policy: Policy = None,
     out: Out = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the JSON that makes MCP clients start it.")
+    ] = False,
 ) -> None:
     """Serve the tools and the agent to MCP clients."""
-    from jarvis_agent.interfaces.mcp import run_http, run_stdio
+    from jarvis_agent.interfaces.mcp import client_settings, run_http, run_stdio
 
-    agent = _agent(model, _settings(policy, out))
+    settings = _settings(policy, out)
+    if print_config:
+        if http:
+            fail(f"clients do not start it over HTTP; give them http://{host}:{port}/mcp", USAGE_ERROR)
+        options = [f"--{name}={value}" for name, value in (("model", model), ("policy", policy)) if value]
+        typer.echo(client_settings(settings, options))
+        return
+    agent = _agent(model, settings)
     if not http:
         run_stdio(agent)
         return

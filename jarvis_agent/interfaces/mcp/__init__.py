@@ -14,10 +14,15 @@ clients need a key, if there are any (`ServerSettings.api_keys`). Needs the extr
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis_agent.core.settings import ServerSettings
+from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.interfaces.common.listen import check_extra, listen
 
 if TYPE_CHECKING:
@@ -26,6 +31,41 @@ if TYPE_CHECKING:
 _SHUTDOWN_S = 5
 
 _check_extra = partial(check_extra, "serving MCP clients", "mcp", "limits", "mcp", "uvicorn")
+
+
+CLIENTS = {
+    "mcpServers": (
+        "Claude Desktop: claude_desktop_config.json",
+        "Claude Code: .mcp.json of a project",
+        "Cursor: ~/.cursor/mcp.json",
+        "Gemini CLI: ~/.gemini/settings.json",
+        "LM Studio: mcp.json",
+        "Windsurf: ~/.codeium/windsurf/mcp_config.json",
+    ),
+    "servers": ("VS Code: .vscode/mcp.json",),
+    "context_servers": ("Zed: ~/.config/zed/settings.json",),
+}
+"""Clients with the files of their settings, by the name of the object in the file that lists servers."""
+
+
+def client_settings(settings: Settings, options: Sequence[str] = ()) -> str:
+    """Return the JSON that makes each of `CLIENTS` start `jarvis mcp` with these options.
+
+    Clients start it in any directory: it reads `Settings.allowed_dirs`, else the working directory of now.
+    """
+    folders = [path.expanduser().absolute() for path in settings.allowed_dirs] or [Path.cwd()]
+    server = {
+        "command": sys.executable,
+        "args": ["-m", "jarvis_agent", "mcp", *options],
+        "env": {
+            "JARVIS_ALLOWED_DIRS": os.pathsep.join(map(str, folders)),
+            "JARVIS_OUTPUT_DIR": str(settings.output_dir.absolute()),
+        },
+    }
+    return "\n\n".join(
+        "\n".join([*clients, json.dumps({key: {"jarvis": server}}, indent=2)])
+        for key, clients in CLIENTS.items()
+    )
 
 
 def run_stdio(agent: JarvisAgent) -> None:
