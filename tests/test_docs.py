@@ -19,6 +19,7 @@ from shutil import copytree
 from typing import Any
 
 import pytest
+import yaml
 from command_line import jarvis
 from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
 from doubles.openai_server import OpenAIDouble, ToolUse
@@ -49,7 +50,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 PACKAGE = "As a package"
 CONSOLES = ("console", "powershell")
 
-PAGES = [README, *sorted(DOCS.glob("*.md"))]
+SKILL = ROOT / "SKILL.md"
+
+PAGES = [README, SKILL, *sorted(DOCS.glob("*.md"))]
 BACKENDS = blocks_of(DOCS / "extending.md")
 
 SNIPPETS = {
@@ -70,13 +73,16 @@ VENV = {"python3 -m venv .venv", "py -m venv .venv"}
 """Commands that are not run: the tests run in such an environment."""
 
 SERVERS = {"serve", "mcp", "ui"}
+"""Commands that go on until they are stopped, without --print-config."""
+
 JARVIS = {
     tuple(command.words): command
     for page in reversed(PAGES)
     for block in blocks_of(page)
     if block.lang in CONSOLES
     for command in commands_of(block)
-    if command.words[0] == "jarvis" and command.words[1] not in SERVERS
+    if command.words[0] == "jarvis"
+    and (command.words[1] not in SERVERS or command.words[-1] == "--print-config")
 }
 """The `jarvis` commands of all pages that end by themselves; those that differ only in the shell once."""
 
@@ -295,7 +301,7 @@ def test_the_tables_list_all_extras_and_commands() -> None:
     assert named == set(group.commands) - {"ask"}
 
 
-LINKING = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
+LINKING = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", ROOT / "llms.txt"]
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
@@ -330,6 +336,16 @@ def test_the_readme_and_its_pictures_are_small() -> None:
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", TEXT)
     assert len(pictures) == 2
     assert all((ROOT / picture).stat().st_size < 150_000 for picture in pictures)
+
+
+def test_coding_agents_find_every_page_and_a_short_skill() -> None:
+    listed = re.findall(r"\]\((docs/\S+\.md)\)", (ROOT / "llms.txt").read_text(encoding="utf-8"))
+    pages = {page.relative_to(ROOT).as_posix() for page in DOCS.glob("*.md")}
+    assert sorted(listed) == sorted(pages - {"docs/index.md"})
+    about = yaml.safe_load(SKILL.read_text(encoding="utf-8").split("---\n")[1])
+    assert about["name"] == PROJECT["name"]
+    assert len(about["description"]) <= 1024
+    assert len(SKILL.read_text(encoding="utf-8").splitlines()) <= 120
 
 
 def test_the_generated_pages_are_up_to_date() -> None:
