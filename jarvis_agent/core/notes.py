@@ -160,7 +160,9 @@ def _written(value: Any, words: Mapping[str, str]) -> Any:
         return _sentence(words, value.template, value.values, value.detail, ())
     if isinstance(value, str):
         return write(value, words)
-    return "; ".join(_written(item, words) for item in value) if isinstance(value, Sequence) else value
+    if isinstance(value, Sequence):
+        return words.get("; ", "; ").join(_written(item, words) for item in value)
+    return value
 
 
 def _stored(value: Any) -> Any:

@@ -10,9 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.outputs.validators import plural
 from jarvis_agent.backends.starter.images import imagenet_classes
-from jarvis_agent.core.messages import Phrases, phrases
+from jarvis_agent.core.messages import CHINESE, Phrases, phrases
 from jarvis_agent.core.notes import Note, advice_of, message_of, template_of
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
@@ -90,9 +91,11 @@ def describe_outcome(plan: plans.Plan, results: Sequence[TaskResult], words: Phr
     sums, counts = totals(done), list[str]()
     if len(sums.get("by_file", ())) > 1:
         for label, number in Counter(sums.get("labels", {})).most_common():
-            places = ", ".join(f"{file}: {seen.get(label, 0)}" for file, seen in sums["by_file"].items())
+            places = words.comma.join(
+                f"{file}: {seen.get(label, 0)}" for file, seen in sums["by_file"].items()
+            )
             counts.append(f"{_count(label, number, words)} ({places})")
-        yield words.total.format(counts="; ".join(counts) or "0")
+        yield words.total.format(counts=words.translated("; ").join(counts) or "0")
     yield describe_failures(plan, results, words)
 
 
@@ -118,8 +121,10 @@ def describe_failures(plan: plans.Plan, results: Sequence[TaskResult], words: Ph
             bare = Note(WITHOUT_REASONS, task=reason.values["task"])
             reason = Note(NO_CANDIDATE, **{**reason.values, "reasons": new}) if new else bare
         text = words.translated(reason).rstrip(".")
-        line = words.trouble.format(titles=", ".join(titles), state=state, reason=text)
-        lines.append(line + ("\n" + words.skipped_too.format(tasks=", ".join(waiting)) if waiting else ""))
+        line = words.trouble.format(titles=words.comma.join(titles), state=state, reason=text)
+        lines.append(
+            line + ("\n" + words.skipped_too.format(tasks=words.comma.join(waiting)) if waiting else "")
+        )
     for note in plan.removed:
         helps += advice_of(note)
         lines.append(words.translated(message_of(note)))
@@ -128,7 +133,7 @@ def describe_failures(plan: plans.Plan, results: Sequence[TaskResult], words: Ph
 
 def _with_helps(text: str, helps: Sequence[str], words: Phrases) -> str:
     """A text with what would help below it, each once."""
-    advice = "; ".join(map(words.translated, dict.fromkeys(helps)))
+    advice = words.translated("; ").join(map(words.translated, dict.fromkeys(helps)))
     return f"{text}\n{words.helps.format(advice=advice)}" if helps else text
 
 
@@ -140,7 +145,9 @@ def _list(title: str, lines: Iterable[str]) -> str:
 
 def _subject(task: Task, tasks: Sequence[Task], words: Phrases) -> str:
     """What a task was given: files, and what other tasks make; else the beginning of its text, in quotes."""
-    files, text, language = input_files(task), task.args.get("text"), task.args.get("tgt_lang")
+    files, text, language = input_files(task), task.args.get("text"), str(task.args.get("tgt_lang") or "")
+    if (known := find_language(language)) and words is CHINESE:
+        language = known.chinese
     names = [*files[:_MAX_FILES], *(["…"] if len(files) > _MAX_FILES else [])]
     media = {name: value for name, value in task.args.items() if name in MEDIA}
     sources = {source.id: source for source in tasks}

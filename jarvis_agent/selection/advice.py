@@ -1,6 +1,6 @@
 """Advice: the error for a task without a model, and what would make more models available.
 
-A well-known Hub model for each task type, from recommended.csv.
+Well-known Hub models for the task types, from recommended.csv.
 
 They appear in docs/tasks.md and in the error for a task without a model; the selector does not prefer them.
 Some are larger than `Settings.max_download`, and some have no safetensors.
@@ -9,7 +9,7 @@ Some are larger than `Settings.max_download`, and some have no safetensors.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -30,14 +30,21 @@ _MAX_REASONS = 4
 _INSTALL_LOCAL = 'pip install "langchain-hugginggpt[local]"'
 
 
-def no_candidate_error(spec: TaskSpec, settings: Settings, rejected: dict[str, str]) -> NoCandidateError:
-    """Return the error for a task without a model. `rejected` are the reasons by model and source."""
+def no_candidate_error(
+    spec: TaskSpec, settings: Settings, rejected: dict[str, str], languages: Set[str] = frozenset()
+) -> NoCandidateError:
+    """Return the error for a task without a model.
+
+    Args:
+        rejected: the reasons by model and source.
+        languages: ISO 639-1 codes of those that a model must know.
+    """
     reasons = [
         Note("{source}: {reason}", source=source, reason=reason) for source, reason in rejected.items()
     ]
     more = [Note("and {number} more", number=len(reasons) - _MAX_REASONS)] if reasons[_MAX_REASONS:] else []
     helps = [*advice(settings, rejected), Note(LISTS_ALL, task=spec.name)]
-    if known := recommended(spec):
+    if known := recommended(spec, languages):
         helps.append(Note("a model to start with is {model}", model=known.id))
     return NoCandidateError(
         NO_CANDIDATE,
@@ -54,10 +61,10 @@ def advice(settings: Settings, rejected: Mapping[str, str]) -> list[str]:
     found = [text for text in dict.fromkeys(commands) if text.startswith("pip install")]
     if _INSTALL_LOCAL not in found and (find_spec("torch") is None or find_spec("transformers") is None):
         found.append(Note("{command} runs models of the Hub on this machine", command=_INSTALL_LOCAL))
+    if source_key(HubSource.name) in rejected:  # whose reason says what helps
+        return found
     if settings.offline:
         found.append(Note("without JARVIS_OFFLINE and HF_HUB_OFFLINE models can be found on the Hub"))
-    elif f"source {HubSource.name}" in rejected:
-        found.append(Note("with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub"))
     elif settings.token is None:
         found.append(Note("with HF_TOKEN set, hosted models can be used"))
         found.append(Note("free accounts have no credits for them"))
@@ -65,34 +72,45 @@ def advice(settings: Settings, rejected: Mapping[str, str]) -> list[str]:
     return found or [Note("RegisteredSource adds your own models")]
 
 
+def source_key(name: str) -> Note:
+    """The key of a source's error among the reasons by model and source."""
+    return Note("source {name}", name=name)
+
+
 @dataclass(frozen=True, slots=True)
 class RecommendedModel:
     """A model's id on the Hub, and its licence as the Hub spells it.
 
     `size` are the bytes to download, and `safetensors` tells whether its weights come as such. None: unknown.
+    `languages` are the ISO 639-1 codes of those that it reads or writes (a translator: that it writes). None:
+    it has none, or many.
     """
 
     id: str
     license: str
     size: int | None
     safetensors: bool | None
+    languages: frozenset[str] | None
 
 
 @cache
-def recommended_models() -> dict[str, RecommendedModel]:
-    """Return the recommended model of each task that has a small, free one."""
+def recommended_models() -> dict[str, list[RecommendedModel]]:
+    """Return the recommended models of each task that has small, free ones."""
+    models: dict[str, list[RecommendedModel]] = {}
     text = files(__package__).joinpath("recommended.csv").read_text(encoding="utf-8")
-    return {
-        row["task"]: RecommendedModel(
+    for row in csv.DictReader(text.splitlines()):
+        model = RecommendedModel(
             row["model"],
             row["license"],
             int(row["megabytes"]) * 1_000_000 if row["megabytes"] else None,
             {"yes": True, "no": False}.get(row["safetensors"]),
+            frozenset(row["languages"].split()) or None,
         )
-        for row in csv.DictReader(text.splitlines())
-    }
+        models.setdefault(row["task"], []).append(model)
+    return models
 
 
-def recommended(spec: TaskSpec) -> RecommendedModel | None:
-    """Return the recommended model for a task, or for the task whose models it shares; None without one."""
-    return recommended_models().get(spec.models_of or spec.name)
+def recommended(spec: TaskSpec, languages: Set[str] = frozenset()) -> RecommendedModel | None:
+    """Return a model for a task, or for the task whose models it shares, that knows these languages."""
+    models = recommended_models().get(spec.models_of or spec.name, [])
+    return next((one for one in models if one.languages is None or languages <= one.languages), None)

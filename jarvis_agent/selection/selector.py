@@ -47,7 +47,7 @@ from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.errors import UnavailableModelError
-from jarvis_agent.selection.advice import advice, no_candidate_error
+from jarvis_agent.selection.advice import advice, no_candidate_error, source_key
 from jarvis_agent.selection.chain import (
     ModelChoice,
     SelectionChain,
@@ -57,7 +57,7 @@ from jarvis_agent.selection.chain import (
 )
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, make_shortlist, merge_candidates
 from jarvis_agent.selection.placement import Placement
-from jarvis_agent.selection.ranking import OWN_MODEL, CardVectors, has_general_data
+from jarvis_agent.selection.ranking import OWN_MODEL, CardVectors, has_general_data, named_languages
 from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 from jarvis_agent.selection.sources.registered import is_loopback
 from jarvis_agent.selection.store import open_store
@@ -165,7 +165,8 @@ class ModelSelector:
             return selection
         if query.describes and (other := await self._classify_instead(task, context, shortlist.rejected)):
             return other
-        raise no_candidate_error(spec, self._settings, shortlist.rejected)
+        wanted = task.model_copy(update={"args": {**task.args, "src_lang": None}})
+        raise no_candidate_error(spec, self._settings, shortlist.rejected, named_languages(wanted))
 
     async def _ask_sources(
         self, spec: TaskSpec, task: Task | None = None
@@ -183,7 +184,7 @@ class ModelSelector:
         )
         answers = await asyncio.gather(*asked, return_exceptions=True)
         failed: dict[str, str] = {
-            _label(source): describe_error(answer)
+            source_key(source.name): describe_error(answer)
             for source, answer in zip(self._sources, answers, strict=True)
             if isinstance(answer, BaseException)
         }
@@ -316,13 +317,17 @@ class ModelSelector:
         candidates, failed = await self._ask_sources(spec)
         if known := next((one for one in candidates if one.id.lower() == pin.id.lower()), None):
             return pin.at_revision(known), failed
-        remote = [one for one in self._sources if isinstance(one, RemoteSource) and _label(one) not in failed]
+        remote = [
+            one
+            for one in self._sources
+            if isinstance(one, RemoteSource) and source_key(one.name) not in failed
+        ]
         for source in remote:
             lookup = source.find(spec, pin.id, pin.revision)
             try:
                 candidate = await ask_source(source, lookup, self._settings)
             except Exception as error:
-                failed[_label(source)] = describe_error(error)
+                failed[source_key(source.name)] = describe_error(error)
             else:
                 if candidate is not None:
                     return pin.at_revision(candidate), failed
@@ -340,11 +345,6 @@ def _selector(selector: Any) -> Runnable[Any, Any] | None:
 
         selector = decision_selector(selector) if isinstance(selector, BaseDecisionModel) else selector
     return to_runnable(selector, "selector")
-
-
-def _label(source: ModelSource) -> str:
-    """Return the key of a source's error in `Selection.rejected`."""
-    return f"source {source.name}"
 
 
 def _explain_failure(error: Exception) -> str:

@@ -55,7 +55,7 @@ def test_a_note_is_translated_with_its_values_and_the_words_of_users_and_librari
             Note("all {number} candidates failed: {reasons}", number=2, reasons=reasons),
             "all 2 candidates failed: a/b: it is not on this machine, and offline mode is on; "
             "c/d: OSError: [Errno 2] No such file or directory: 'x {0}'. What helps: look",
-            "2 个候选模型都失败了：a/b：它不在这台机器上，而现在是离线模式; "
+            "2 个候选模型都失败了：a/b：它不在这台机器上，而现在是离线模式；"
             "c/d：OSError: [Errno 2] No such file or directory: 'x {0}'。可以这样解决：look",
         ),
         (

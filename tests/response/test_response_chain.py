@@ -140,6 +140,11 @@ class TestReport:
         assert "text-to-image (“a zoo”)：失败，没有可用的模型（没有剩下的模型能做 text-to-image）" in text
         start = Note("a model to start with is {model}", model="a/b")
         helped = kind.model_copy(update={"error": Note("no model is left", advice=start)})
+        speak = Task(task="translation", id=0, args={"text": "动物", "tgt_lang": "English"})
+        text = await answer(
+            template_responder(), "翻译", Plan(tasks=[speak]), [kind.model_copy(update={"task": speak})]
+        )
+        assert "- translation (“动物” → 英语)：失败" in text
         left_out = Note(NOT_UNDERSTOOD, step="“Frame it”")
         unused = Note("no task uses {file}", file="“b.jpg”")
         plan = Plan(tasks=[DRAW], notes=[unused, left_out], removed=[left_out])
@@ -170,7 +175,7 @@ class TestReport:
         assert text == (
             "我理解要做什么，但在这里做不到：\n"
             "- “Make a clip”需要 text-to-video，但这里没有可用的模型\n"
-            "可以这样解决：`jarvis models text-to-video` 说明原因; 设置 HF_TOKEN 就可以使用托管的模型"
+            "可以这样解决：`jarvis models text-to-video` 说明原因；设置 HF_TOKEN 就可以使用托管的模型"
         )
         both = Plan(notes=[needs, Note(NOT_UNDERSTOOD, step="“Flurbl it”")])
         assert (await answer(responder, "x", both, [])).startswith("I could not do this.\n- “Make")

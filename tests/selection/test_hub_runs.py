@@ -184,7 +184,7 @@ def test_without_a_network_what_was_downloaded_still_runs(
     assert message.status == "error"
     assert "no model can do text-classification here" in message.content
     assert "cannot be used" in message.content
-    assert "with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub" in message.content
+    assert message.content.count("HTTPS_PROXY") == 1
     # Under another name: a model that an earlier test left loaded would not be downloaded.
     add_local(hub, classifier, "org/kept", card={"pipeline_tag": TASK})
     assert use(tmp_path).status == "success"

@@ -13,10 +13,11 @@ import pytest
 from jarvis_agent import default_sources
 from jarvis_agent.backends import registry as backend_registry
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.errors import ConfigError, NoCandidateError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.interfaces.cli.listing import list_models
 from jarvis_agent.selection import sources as source_package
 from jarvis_agent.selection.advice import recommended, recommended_models
@@ -180,10 +181,32 @@ async def test_the_models_file_precedes_the_other_sources(
 
 
 def test_recommended_models_are_for_tasks_with_models_and_have_ids_of_the_hub() -> None:
-    for task, model in recommended_models().items():
+    for task, models in recommended_models().items():
         assert TASKS[task].needs_model, task
         assert not TASKS[task].models_of, task
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+", model.id), task
-        assert model.license, task
+        assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", model.id) and model.license for model in models), task
     assert recommended(TASKS["openpose-control"]) == recommended(TASKS["keypoint-detection"]) is not None
     assert recommended(TASKS["crop-image"]) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "args", "model"),
+    [
+        ("translation", {"text": "Hello", "tgt_lang": "German"}, "google-t5/t5-small"),
+        ("translation", {"text": "你好", "tgt_lang": "English"}, "Helsinki-NLP/opus-mt-zh-en"),
+        ("translation", {"text": "Hello", "src_lang": "en", "tgt_lang": "zh"}, "Helsinki-NLP/opus-mt-en-zh"),
+        ("translation", {"text": "<resource>-0", "tgt_lang": "English"}, "Helsinki-NLP/opus-mt-mul-en"),
+        ("text-to-speech", {"text": "Hello"}, "facebook/mms-tts-eng"),
+        ("text-to-speech", {"text": "你好"}, None),
+    ],
+)
+async def test_the_model_to_start_with_knows_the_language(
+    task: str, args: dict[str, str], model: str | None
+) -> None:
+    async with aclosing(ModelRegistry(Settings(), sources=[], backends=[])) as registry:
+        with pytest.raises(NoCandidateError) as caught:
+            await registry.selector.select(
+                Task(task=task, id=0, args=args), TASKS[task], RunContext(request="")
+            )
+    proposed = [note.values["model"] for note in caught.value.note.advice if "start with" in note]
+    assert proposed == ([model] if model else [])
