@@ -70,6 +70,8 @@ FOLLOWED = 0.5
 """Share of requests that are tried as follow-ups of others; a quarter of these fits."""
 DEVELOPMENT = ("hurried_student", "security_guard", "zh_first_time_user", "zh_senior")
 """Voices that are not learned from while settings are chosen."""
+STEPS = 96
+"""Steps of a saved weight on each side of 0. 127 predict alike, and the file packs 6 percent worse."""
 SHOWN = ("documentation", "zh_documentation")
 """Requests that people see first."""
 
@@ -320,7 +322,7 @@ def save(network: Network, vocabulary: Vocabulary, path: Path) -> None:
         if name.startswith("words.") or "position_ids" in name or "token_type_ids" in name:
             continue
         if array.ndim == 2:
-            scale = np.maximum(np.abs(array).max(1, keepdims=True), 1e-8) / 127
+            scale = np.maximum(np.abs(array).max(1, keepdims=True), 1e-8) / STEPS
             arrays[name], arrays[f"{name}.scale"] = (
                 np.round(array / scale).astype(np.int8),
                 scale.astype(np.float32),
