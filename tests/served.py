@@ -145,7 +145,7 @@ def serving(agent: JarvisAgent, script: dict[str, Any], **settings: Any) -> Iter
     """A running application of an agent that `agent_of` made with the same script."""
     server = ServerSettings(**{"runs_per_minute": 10_000} | settings)
     with TestClient(create_app(agent, server), base_url=BASE, raise_server_exceptions=False) as client:
-        backend = agent.registry.backends["fake"]
+        backend = agent.stages.registry.backends["fake"]
         assert isinstance(agent.model, ScriptedLLM)
         assert isinstance(backend, FakeBackend)
         yield Served(client, agent.model, backend, agent.settings.output_dir, script)

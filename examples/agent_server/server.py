@@ -33,7 +33,7 @@ def secret_of(key: str) -> str:
 def make_graph(key: str):
     """The graph of an owner."""
     secret = secret_of(key)
-    own = agent.restricted(output_dir=root / secret)
+    own = agent.copy(restricted_to=[], settings={"output_dir": root / secret})
     return build_graph(own.stages, files_url=f"{PUBLIC_URL}/outputs/{secret}")
 
 

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
@@ -22,7 +22,7 @@ from langchain_core.runnables.config import merge_configs, patch_config
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from jarvis_agent.agent.approval import ApprovalPolicy, check_policy
-from jarvis_agent.agent.memory import MAX_TURNS, ChatMemory, read_history, update_history
+from jarvis_agent.agent.memory import MAX_TURNS, ChatMemory, ThreadState, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import Planner, Responder, Selector, make_stages
 from jarvis_agent.backends.base import Backend
@@ -43,7 +43,6 @@ from jarvis_agent.llm.usage import Price
 from jarvis_agent.planning.plan import Plan, PlanFiles
 from jarvis_agent.response.chain import template_responder
 from jarvis_agent.response.structured import last_fitting_output
-from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.store import open_store
 
@@ -122,7 +121,7 @@ class JarvisAgent(Runnable[Any, Run]):
             raise ConfigError(
                 "approve=True needs a checkpointer, which keeps the plan until you decide: "
                 "JarvisAgent(checkpointer=InMemorySaver(), approve=True). In a larger graph, which has its "
-                "own, use agent.with_checkpointer(None, approve=True).graph"
+                "own, use agent.copy(approve=True).graph"
             )
         settings = read_settings(settings)
         if model == NO_MODEL:
@@ -180,11 +179,6 @@ class JarvisAgent(Runnable[Any, Run]):
         """Limits, policies and directories."""
         return self.stages.settings
 
-    @property
-    def registry(self) -> ModelRegistry:
-        """The sources, backends and selector of models."""
-        return self.stages.registry
-
     @cached_property
     def graph(self) -> JarvisGraph:
         """The agent as a LangGraph graph, sync and async, with `messages` in its state."""
@@ -211,7 +205,14 @@ class JarvisAgent(Runnable[Any, Run]):
         None or a `Command`, and a run that stops for approval ends without "done".
         """
         request, history = await read_history(request)
-        events = self._unobserved_events(request, ensure_config(config))
+        config = ensure_config(config)
+        if self.checkpointer is not None or self.approve:
+            events = self._stored_runs.events(request, config)
+        else:
+            thread = _thread(config)
+            remember = partial(self._memory.add, thread) if thread else None
+            pipeline = RunPipeline(self.stages, config, turns=self._turns(thread), remember=remember)
+            events = pipeline.events(Request.of(request))
         async with aclosing(self._observer(events) if self._observer else events) as events:
             async for event in events:
                 event = self._with_type(event)
@@ -283,9 +284,9 @@ class JarvisAgent(Runnable[Any, Run]):
         if self.approve:
             raise ConfigError(
                 "a tool cannot ask for the approval of its plan; use `agent.graph` as a node, or "
-                "HumanInTheLoopMiddleware on the tool of `agent.with_checkpointer(None)`"
+                "HumanInTheLoopMiddleware on the tool of `agent.copy(checkpointer=False)`"
             )
-        agent = self.with_checkpointer(None)
+        agent = self.copy(checkpointer=False)
 
         async def arun(request: str, files: list[str] | None = None) -> tuple[Any, Run]:
             # The other agent streams its own words alone; this answer comes checked, in the message.
@@ -311,60 +312,70 @@ class JarvisAgent(Runnable[Any, Run]):
             handle_tool_error=True,
         )
 
-    async def awaiting(self, config: RunnableConfig) -> dict[str, Any] | None:
-        """What waits for approval in a thread: a HITLRequest with request, plan and notes; else None."""
-        return await self._stored_runs.waiting(config)
+    async def aget_state(self, config: RunnableConfig) -> ThreadState:
+        """The turns of a thread, and what waits for approval or can be resumed there."""
+        if self.checkpointer is None:
+            return ThreadState(self._turns(_thread(config)))
+        state = await self._stored_runs.state(config)
+        return state if state.turns else replace(state, turns=self._history)
 
-    async def aunfinished(self, config: RunnableConfig) -> Request | None:
-        """The request of a thread's last run, if that can be resumed; else None."""
-        return await self._stored_runs.unfinished(config)
+    def copy(
+        self,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        restricted_to: Iterable[Path] | None = None,
+        plan: Plan | None = None,
+        models: Mapping[str, str] | None = None,
+        history: Iterable[ChatTurn | BaseMessage] | None = None,
+        checkpointer: BaseCheckpointSaver[Any] | Literal[False] | None = None,
+        approve: ApprovalPolicy | None = None,
+        observer: Observer | None = None,
+    ) -> Self:
+        """Return this agent with changes. None leaves a part as it is.
 
-    def restricted(self, *dirs: Path, output_dir: Path | None = None) -> Self:
-        """Return a copy of this agent for untrusted requests, e.g. behind a server.
+        The copy has its own chat memory. It shares loaded models with this agent: close this one.
+        `agent.copy(plan=run.repeating(2), models={"text-to-speech": "org/model"})` runs a task again.
 
-        Local paths in a request, also in its `files`, are not read unless they lie below `dirs`; bytes,
-        images and URLs are. `Settings.allowed_dirs` are for the owner of this machine alone. The copy shares
-        loaded models with this agent (close this one, not the copy), has its own chat memory, and writes
-        below `output_dir`.
-        """
-        return self.with_settings(
-            allow_request_paths=False,
-            allowed_dirs=dirs,
-            output_dir=output_dir or self.settings.output_dir,
-        )
-
-    def with_settings(self, **changes: Any) -> Self:
-        """Return a copy of this agent with other limits of runs, policies or directories.
-
-        Settings of the language model and of the backends stay. The copy shares loaded models with this
-        agent (close this one, not the copy), and has its own chat memory.
-
-        Raises:
-            ConfigError: there is no such setting, or its value is invalid.
-        """
-        checked = Settings(**changes)
-        settings = self.settings.model_copy(update={name: getattr(checked, name) for name in changes})
-        stages = replace(
-            self.stages, settings=settings, registry=self.stages.registry.with_settings(settings)
-        )
-        return self._copy(stages=stages)
-
-    def with_plan(self, plan: Plan, models: Mapping[str, str] | None = None) -> Self:
-        """Return a copy of this agent that runs this plan for any request, with these models pinned.
-
-        `agent.with_plan(run.repeating(2), {"text-to-speech": "org/model"})` runs a task again with another
-        model. The copy shares loaded models with this agent (close this one, not the copy), and has its own
-        chat memory.
+        Args:
+            settings: other limits of runs, policies or directories. Settings of the language model and of
+                the backends stay.
+            restricted_to: for untrusted requests, e.g. behind a server: local paths in a request, also in
+                its `files`, are read below these directories alone; bytes, images and URLs are read too.
+                `Settings.allowed_dirs` are for the owner of this machine.
+            plan: the plan of every request.
+            models: further pinned models, by task.
+            history: turns or messages with which its chats begin, e.g. those of a stored chat.
+            checkpointer: another checkpointer, which approves nothing without `approve`; False: none.
+            approve: as for the agent. True without a checkpointer is for `graph` inside a larger graph.
+            observer: passes the events of each run on, e.g. to count them.
 
         Raises:
-            ConfigError: a task of `models` is unknown, or a pinned path does not exist.
+            ConfigError: there is no such setting, task or pinned path, or its value is invalid; or `approve`
+                is no policy.
         """
-        registry = self.stages.registry.with_pins(models or {})
-        planner: Runnable[Any, Plan] = RunnableLambda(lambda _: plan)
-        stages = replace(
-            self.stages, planner=planner, fallback_planner=None, goes_on=False, registry=registry
-        )
-        return self._copy(stages=stages)
+        changed = dict(settings or {})
+        if restricted_to is not None:
+            changed |= {"allow_request_paths": False, "allowed_dirs": tuple(restricted_to)}
+        stages, parts = self.stages, dict[str, Any]()
+        if changed:
+            checked = Settings(**changed)
+            new = self.settings.model_copy(update={name: getattr(checked, name) for name in changed})
+            stages = replace(stages, settings=new, registry=stages.registry.with_settings(new))
+        if models:
+            stages = replace(stages, registry=stages.registry.with_pins(models))
+        if plan is not None:
+            planner: Runnable[Any, Plan] = RunnableLambda(lambda _: plan)
+            stages = replace(stages, planner=planner, fallback_planner=None, goes_on=False)
+        if history is not None:
+            parts["_history"] = turns_of(history)
+        if checkpointer is not None:
+            parts |= {"checkpointer": checkpointer or None, "approve": False}
+        if approve is not None:
+            check_policy(approve)
+            parts["approve"] = approve
+        if observer is not None:
+            parts["_observer"] = observer
+        return self._copy(stages=stages, **parts)
 
     def run_plan(
         self,
@@ -395,7 +406,7 @@ class JarvisAgent(Runnable[Any, Run]):
     ) -> Run:
         """As `run_plan`."""
         plan = plan if files is None else plan.with_inputs(files)
-        agent = self.with_settings(selection="rank").with_plan(plan).with_checkpointer(None)
+        agent = self.copy(settings={"selection": "rank"}, plan=plan, checkpointer=False)
         form = agent.stages.response_format
         structure = last_fitting_output(form) if form else None
         stages = replace(agent.stages, responder=template_responder(), structure=structure)
@@ -428,40 +439,6 @@ class JarvisAgent(Runnable[Any, Run]):
         for model, task, result in rated:
             if not store.rate(model, task, good, owner, result):
                 raise InputError("ratings are not kept: the cache directory of this user cannot be used")
-
-    def with_history(self, turns: Iterable[ChatTurn | BaseMessage]) -> Self:
-        """Return a copy of this agent whose chats begin with these turns, e.g. those of a stored chat.
-
-        `agent.with_history([HumanMessage("Draw a zoo"), AIMessage("It is in /out/zoo.png.")])`. The copy
-        shares loaded models with this agent (close this one, not the copy), and has its own chat memory.
-        """
-        return self._copy(_history=turns_of(turns))
-
-    async def ahistory(self, config: RunnableConfig) -> tuple[ChatTurn, ...]:
-        """The turns of a thread's chat, oldest first, with the files that they made."""
-        if self.checkpointer is None:
-            return self._turns(_thread(config))
-        return await self._stored_runs.history(config) or self._history
-
-    def with_checkpointer(
-        self, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: ApprovalPolicy = False
-    ) -> Self:
-        """Return a copy of this agent with another checkpointer. It shares loaded models with this agent.
-
-        None with `approve=True` is for `graph` inside a larger graph, which has a checkpointer.
-
-        Raises:
-            ConfigError: `approve` is neither a bool nor a function.
-        """
-        check_policy(approve)
-        return self._copy(checkpointer=checkpointer, approve=approve)
-
-    def with_observer(self, observer: Observer) -> Self:
-        """Return a copy of this agent that passes the events of each run through `observer`, e.g. to count.
-
-        It shares loaded models with this agent, and its own copies have the observer too.
-        """
-        return self._copy(_observer=observer)
 
     def _copy(self, **changes: Any) -> Self:
         """Return a copy with these attributes, and a chat memory and a graph of its own."""
@@ -500,14 +477,6 @@ class JarvisAgent(Runnable[Any, Run]):
 
         return StoredRuns(self.graph, self.settings, approve=self.approve)
 
-    def _unobserved_events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
-        if self.checkpointer is not None or self.approve:
-            return self._stored_runs.events(request, config)
-        thread = _thread(config)
-        remember = partial(self._memory.add, thread) if thread else None
-        pipeline = RunPipeline(self.stages, config, turns=self._turns(thread), remember=remember)
-        return pipeline.events(Request.of(request))
-
     def _with_type(self, event: Event) -> Event:
         """The event with a structured answer of the user's type, which is plain JSON so far."""
         form, run = self.stages.response_format, event.run
@@ -529,7 +498,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     async def _waiting_run(self, config: RunnableConfig) -> Run:
         """The Run of a plan that waits for approval. Raises ConfigError after an invalid decision."""
-        shown = await self.awaiting(config) or {}
+        shown = (await self._stored_runs.state(config)).waiting or {}
         if problem := shown.get("problem"):
             raise ConfigError(f"{problem}; decide with Command(resume=…)")
         return Run(

@@ -11,6 +11,7 @@ import asyncio
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -18,6 +19,7 @@ from langchain_core.messages import BaseMessage
 
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.forks import fork_safe
+from jarvis_agent.core.request import Request
 
 MAX_TURNS = 50
 """Remembered turns of one chat."""
@@ -25,6 +27,22 @@ MAX_TURNS = 50
 MAX_THREADS = 1_000
 MAX_CHARS = 50_000_000
 """Characters of all turns together."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """A chat, and its last run if that has not ended.
+
+    Attributes:
+        turns: the turns, oldest first, with the files that they made.
+        waiting: the plan that waits for approval, as a HITLRequest with "request", "plan" and "notes". After
+            an invalid decision it also has the "problem", and the decision as "given".
+        unfinished: the request of a run that can be resumed.
+    """
+
+    turns: tuple[ChatTurn, ...] = ()
+    waiting: dict[str, Any] | None = None
+    unfinished: Request | None = None
 
 
 class ChatMemory:

@@ -24,7 +24,7 @@ from langgraph.types import Command
 
 from jarvis_agent.agent.approval import ApprovalPolicy, to_json
 from jarvis_agent.agent.graph import GraphInput, JarvisGraph, turns_in
-from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.agent.memory import ThreadState
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.notes import limit_of
@@ -44,9 +44,21 @@ class StoredRuns:
         self._running: WeakValueDictionary[str, Future[None]] = WeakValueDictionary()
         self._lock = fork_safe(threading.Lock())
 
-    async def history(self, config: RunnableConfig) -> tuple[ChatTurn, ...]:
-        """The turns of the thread's chat, oldest first."""
-        return tuple(turns_in((await self._graph.aget_state(config)).values))
+    async def state(self, config: RunnableConfig) -> ThreadState:
+        """The thread's chat and its last run."""
+        saver: Any = self._graph.checkpointer
+        stored: CheckpointTuple | None = await saver.aget_tuple(config)
+        if stored is None:
+            return ThreadState()
+        snapshot = await self._graph.aget_state(config)
+        # LangGraph keeps an interrupt that was answered until its node has ended.
+        steps = [name.split()[0] for name in stored_steps(stored)]
+        is_answered = steps.count(DECISION) >= steps.count(PROPOSAL)
+        shown = snapshot.interrupts[0].value if snapshot.interrupts and not is_answered else None
+        values = stored.checkpoint["channel_values"]
+        given = {key: values[key] for key in GraphInput.__annotations__ if values.get(key)}
+        request = Request.of(values.get(START) or given) if snapshot.tasks else None
+        return ThreadState(tuple(turns_in(snapshot.values)), shown, request)
 
     async def events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
         """The events of a run. "done" is last, unless the run stops for approval.
@@ -67,7 +79,7 @@ class StoredRuns:
             )
         async with self._queue(thread):
             given = await self._graph_input(request, config)
-            if given is None and not self._approve and await self.waiting(config):
+            if given is None and not self._approve and (await self.state(config)).waiting:
                 raise ConfigError(
                     f"the plan of the thread {thread!r} waits for approval; decide with approve=True"
                 )
@@ -85,26 +97,6 @@ class StoredRuns:
                 raise ConfigError(f"the thread {thread!r} has no run to resume")
             yield Event(kind="done", run=Run.model_validate(state.values["run"]))
 
-    async def waiting(self, config: RunnableConfig) -> dict[str, Any] | None:
-        """The plan that waits for approval, as a HITLRequest with request, plan and notes; None if none does.
-
-        After an invalid decision it also has the `problem`, and the decision as `given`.
-        """
-        interrupts = (await self._graph.aget_state(config)).interrupts
-        # LangGraph keeps an interrupt that was answered until its node has ended.
-        steps = [name.split()[0] for name in stored_steps(await self._stored(config))]
-        is_answered = steps.count(DECISION) >= steps.count(PROPOSAL)
-        return interrupts[0].value if interrupts and not is_answered else None
-
-    async def unfinished(self, config: RunnableConfig) -> Request | None:
-        """The request of the thread's last run, if it has not ended; else None."""
-        found = await self._stored(config)
-        if found is None or not (await self._graph.aget_state(config)).tasks:
-            return None
-        values = found.checkpoint["channel_values"]
-        given = {key: values[key] for key in GraphInput.__annotations__ if values.get(key)}
-        return Request.of(values.get(START) or given)
-
     async def _graph_input(self, request: Any, config: RunnableConfig) -> Any:
         """What the graph gets: plain JSON, which can be stored. Raises for a malformed request."""
         if request is None:
@@ -119,7 +111,7 @@ class StoredRuns:
             raise ConfigError(
                 'decide on a plan with Command(resume=…): {"decisions": […]}, True, False, or another plan'
             )
-        if await self.waiting(config) is None:
+        if (await self.state(config)).waiting is None:
             raise ConfigError("no plan waits for approval in this thread; None resumes its run")
         return replace(request, resume=to_json(request.resume))
 
@@ -147,8 +139,3 @@ class StoredRuns:
             ) from error
         finally:  # a waiter that gives up passes the end of the run before on
             before.add_done_callback(lambda _: mine.set_result(None))
-
-    async def _stored(self, config: RunnableConfig) -> CheckpointTuple | None:
-        saver: Any = self._graph.checkpointer
-        found: CheckpointTuple | None = await saver.aget_tuple(config)
-        return found

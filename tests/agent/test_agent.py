@@ -184,10 +184,10 @@ def test_a_copy_of_the_agent_begins_its_chats_with_a_history(stored: bool) -> No
     agent, llm, _ = small_agent("[]", checkpointer=InMemorySaver() if stored else None)
     thread: Any = {"configurable": {"thread_id": "ada"}}
     with agent:
-        twin = agent.with_history([HumanMessage("My name is Ada."), AIMessage("Hello Ada!")])
+        twin = agent.copy(history=[HumanMessage("My name is Ada."), AIMessage("Hello Ada!")])
         for _ in range(2):
             twin.invoke("What is my name?", thread)
-        turns = asyncio.run(twin.ahistory(thread))
+        turns = asyncio.run(twin.aget_state(thread)).turns
         assert [turn.request for turn in turns] == ["My name is Ada.", *["What is my name?"] * 2]
         assert [call.prompt.count("My name is Ada.") for call in llm.calls if call.stage == "plan"] == [1, 1]
         llm.calls.clear()

@@ -217,11 +217,11 @@ def test_every_stage_can_be_replaced() -> None:
 
 def test_other_settings_of_an_agent_are_checked() -> None:
     agent, llm, _ = small_agent(DESCRIBE)
-    assert "planning failed" in agent.with_settings(budget={"tokens": 1}).plan("Describe a.jpg").notes[0]
+    assert "planning failed" in agent.copy(settings={"budget": {"tokens": 1}}).plan("Describe a.jpg").notes[0]
     assert llm.calls == []
     for changes, fault in (({"run_timout": 1}, "run_timeout"), ({"policy": "none"}, "policy")):
         with pytest.raises(ConfigError, match=fault):
-            agent.with_settings(**changes)
+            agent.copy(settings=changes)
 
 
 def test_with_a_custom_planner_no_language_model_is_needed(

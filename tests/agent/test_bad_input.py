@@ -200,7 +200,7 @@ def test_a_request_with_very_much_text_is_refused(monkeypatch: pytest.MonkeyPatc
     agent, _, _ = small_agent("[]")
     with agent:
         assert agent.invoke("0123456789").answer
-        durable = agent.with_checkpointer(InMemorySaver())
+        durable = agent.copy(checkpointer=InMemorySaver())
         thread: Any = {"configurable": {"thread_id": "1"}}
         calls: list[Callable[[str], Any]] = [
             agent.invoke,

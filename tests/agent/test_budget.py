@@ -116,7 +116,7 @@ def test_without_tokens_the_run_ends_with_a_report(caplog: pytest.LogCaptureFixt
 
 def test_a_resumed_run_keeps_what_it_has_spent_and_approval_shows_the_price() -> None:
     agent, _, far = agent_with({"hosted_calls": 1}, price=price)
-    asking = agent.with_checkpointer(InMemorySaver(), approve=True)
+    asking = agent.copy(checkpointer=InMemorySaver(), approve=True)
     (interrupt,) = asking.graph.invoke({"input": "Describe a.jpg aloud"}, THREAD)["__interrupt__"]
     described = [action["description"] for action in interrupt.value["action_requests"]]
     assert described[0] == "image-to-text with org/image-to-text, hosted, for 0.25"

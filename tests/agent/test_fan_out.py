@@ -123,12 +123,12 @@ async def test_a_run_that_fanned_out_resumes_without_repeating_what_was_stored(
         return asked[-1]
 
     rows = [("summarization", [1], {"text": "All: <resource>-1."})]
-    first = describing(media["clip"], tmp_path, caption, *rows).with_checkpointer(saver)
+    first = describing(media["clip"], tmp_path, caption, *rows).copy(checkpointer=saver)
     running = asyncio.create_task(first.ainvoke(FRAMES.format(clip=media["clip"]), THREAD))
     await stuck.wait()
     running.cancel()
     await asyncio.wait([running])
-    second = describing(media["clip"], tmp_path, caption, *rows).with_checkpointer(saver)
+    second = describing(media["clip"], tmp_path, caption, *rows).copy(checkpointer=saver)
     run = await second.ainvoke(None, THREAD)
     assert [task.id for task in run.plan.tasks] == [0, 1, 2001, 2002, 2]
     assert all(result.status == "ok" for result in run.results)

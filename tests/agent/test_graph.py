@@ -33,7 +33,7 @@ from jarvis_agent.testing import ScriptedLLM
 async def test_a_thread_remembers_its_turns_and_files_in_the_checkpointer(tmp_path: Path) -> None:
     async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "runs.sqlite")) as saver:
         first, _, _ = small_agent(DESCRIBE_ALOUD)
-        async with first.with_checkpointer(saver) as durable:
+        async with first.copy(checkpointer=saver) as durable:
             run = await durable.ainvoke("Describe a.jpg aloud", THREAD)
         assert [result.status for result in run.results] == ["ok", "ok"]
         assert run.answer.startswith("A cat on a mat.")
@@ -41,7 +41,7 @@ async def test_a_thread_remembers_its_turns_and_files_in_the_checkpointer(tmp_pa
         wav = run.results[1].resources[0].path
         rows = plan(("automatic-speech-recognition", [], {"audio": str(wav)}))
         second, llm, _ = small_agent(rows)  # as in a new process: nothing is in memory
-        async with second.with_checkpointer(saver) as durable:
+        async with second.copy(checkpointer=saver) as durable:
             run = await durable.ainvoke("Now write down what you said.", THREAD)
     assert run.results[0].status == "ok"
     assert "Describe a.jpg aloud" in llm.calls[0].prompt
@@ -60,7 +60,7 @@ async def test_a_result_that_cannot_be_stored_is_not_used(tmp_path: Path) -> Non
     calls: list[str] = []
     agent = counting_agent(tmp_path, calls, *ONE_BY_ONE)
     with pytest.raises(OSError, match="no space"):
-        await agent.with_checkpointer(FullDisk()).ainvoke("count", THREAD)
+        await agent.copy(checkpointer=FullDisk()).ainvoke("count", THREAD)
     assert calls == ["one"]
 
 
@@ -74,7 +74,7 @@ class HangingSaver(InMemorySaver):
 
 async def test_a_checkpointer_that_hangs_stops_the_run(tmp_path: Path, loop_time: LoopTime) -> None:
     calls: list[str] = []
-    durable = counting_agent(tmp_path, calls).with_checkpointer(HangingSaver())
+    durable = counting_agent(tmp_path, calls).copy(checkpointer=HangingSaver())
     with pytest.raises(DeadlineError, match="did not commit"):
         await durable.graph.ainvoke({"input": "count"}, THREAD)
     assert calls == []
@@ -82,7 +82,7 @@ async def test_a_checkpointer_that_hangs_stops_the_run(tmp_path: Path, loop_time
 
 async def test_a_thread_keeps_only_its_newest_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jarvis_agent.agent.graph.MAX_TURNS", 2)
-    durable = counting_agent(tmp_path, []).with_checkpointer(InMemorySaver())
+    durable = counting_agent(tmp_path, []).copy(checkpointer=InMemorySaver())
     for request in ("count once", "count twice", "count thrice", "count again"):
         await durable.ainvoke(request, THREAD)
     prompt = durable.model.calls[-1].prompt  # type: ignore[union-attr]
@@ -94,7 +94,7 @@ async def test_a_thread_whose_run_never_ends_is_refused_after_the_time_limit(
 ) -> None:
     stuck = asyncio.Event()
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
-    durable = agent.with_checkpointer(InMemorySaver())
+    durable = agent.copy(checkpointer=InMemorySaver())
     async with aclosing(durable.aevents("count", THREAD)) as left:
         await anext(left)
         for _ in range(2):
@@ -110,9 +110,9 @@ async def test_a_sync_checkpointer_resumes_a_run_and_returns_a_finished_one(tmp_
     calls: list[str] = []
     stuck = asyncio.Event()
     with SqliteSaver.from_conn_string(str(tmp_path / "runs.sqlite")) as saver:
-        durable = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck).with_checkpointer(saver)
+        durable = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck).copy(checkpointer=saver)
         await stop_when(stuck, durable, "count")
-        assert await durable.aunfinished(THREAD) is not None
+        assert (await durable.aget_state(THREAD)).unfinished is not None
         run = await durable.ainvoke(None, THREAD)
         states = [state async for state in durable.graph.aget_state_history(THREAD)]
         assert states[0].values["run"] == run.model_dump(mode="json")
@@ -121,17 +121,17 @@ async def test_a_sync_checkpointer_resumes_a_run_and_returns_a_finished_one(tmp_
 
 
 def test_a_durable_run_and_its_states_are_available_to_sync_code(tmp_path: Path) -> None:
-    with counting_agent(tmp_path, []).with_checkpointer(InMemorySaver()) as durable:
+    with counting_agent(tmp_path, []).copy(checkpointer=InMemorySaver()) as durable:
         run = durable.invoke("count", THREAD)
         assert durable.graph.get_state(THREAD).values["run"] == run.model_dump(mode="json")
         assert len(list(durable.graph.get_state_history(THREAD))) == 3
 
 
 async def test_an_unusable_request_is_refused_and_not_stored(tmp_path: Path) -> None:
-    durable = counting_agent(tmp_path, []).with_checkpointer(InMemorySaver())
+    durable = counting_agent(tmp_path, []).copy(checkpointer=InMemorySaver())
     with pytest.raises(InputError, match="inputt: there is no such field"):
         await durable.ainvoke({"inputt": "count"}, THREAD)
-    assert await durable.aunfinished(THREAD) is None
+    assert (await durable.aget_state(THREAD)).unfinished is None
     with pytest.raises(ConfigError, match="no run to resume"):
         await durable.ainvoke(None, THREAD)
     with pytest.raises(ConfigError, match="needs a thread"):
@@ -204,7 +204,7 @@ async def test_a_stored_answer_is_not_written_again(tmp_path: Path) -> None:
                 self.left = 0
 
     saver = KilledAfterAnswer()
-    durable = counting_agent(tmp_path, []).with_checkpointer(saver)
+    durable = counting_agent(tmp_path, []).copy(checkpointer=saver)
     with pytest.raises(ConnectionError):
         await durable.ainvoke("count", THREAD)
     saver.left = MortalSaver.left
@@ -228,7 +228,7 @@ async def test_runs_of_one_thread_in_two_event_loops_run_one_after_the_other(tmp
 
     llm = ScriptedLLM({"plan": plan(ONE), "respond": "Done: one, two."})
     agent = JarvisAgent(llm, tools=[count], settings=Settings(output_dir=tmp_path / "out"))
-    durable = agent.with_checkpointer(InMemorySaver())
+    durable = agent.copy(checkpointer=InMemorySaver())
     other = threading.Thread(target=durable.invoke, args=("count", THREAD))
     other.start()
     await asyncio.to_thread(begun.wait)

@@ -42,7 +42,7 @@ def calls() -> list[str]:
 @pytest.fixture
 async def waiting(tmp_path: Path, calls: list[str]) -> JarvisAgent:
     """An agent with a plan that waits."""
-    durable = counting_agent(tmp_path, calls).with_checkpointer(InMemorySaver(), approve=True)
+    durable = counting_agent(tmp_path, calls).copy(checkpointer=InMemorySaver(), approve=True)
     assert [event.kind async for event in durable.aevents("count", THREAD)] == []
     return durable
 
@@ -52,7 +52,7 @@ async def decide(durable: JarvisAgent, decision: Any) -> Any:
 
 
 def test_a_stream_that_stops_for_approval_yields_the_plan(tmp_path: Path, calls: list[str]) -> None:
-    durable = counting_agent(tmp_path, calls).with_checkpointer(InMemorySaver(), approve=True)
+    durable = counting_agent(tmp_path, calls).copy(checkpointer=InMemorySaver(), approve=True)
     (chunk,) = durable.stream("count", THREAD)
     assert [task.task for task in chunk.plan.tasks] == ["count"]
     run = sum(durable.stream(Command(resume=True), THREAD), Run())
@@ -60,17 +60,17 @@ def test_a_stream_that_stops_for_approval_yields_the_plan(tmp_path: Path, calls:
 
 
 async def test_a_plan_waits_for_approval(waiting: JarvisAgent, calls: list[str]) -> None:
-    shown = await waiting.awaiting(THREAD)
+    shown = (await waiting.aget_state(THREAD)).waiting
     assert shown is not None
     assert (shown["request"], shown["plan"][0]["args"]) == ("count", {"text": "one"})
     with pytest.raises(ConfigError, match="True, False, or another plan"):
         await decide(waiting, None)
     with pytest.raises(ConfigError, match="waits for approval"):
-        await waiting.with_checkpointer(waiting.checkpointer).ainvoke(None, THREAD)  # without approve=True
+        await waiting.copy(checkpointer=waiting.checkpointer).ainvoke(None, THREAD)  # without approve=True
     assert calls == []
     run = await decide(waiting, True)
     assert run.results[0].output == "one!"
-    assert await waiting.awaiting(THREAD) is None
+    assert (await waiting.aget_state(THREAD)).waiting is None
     with pytest.raises(ConfigError, match="no plan waits"):
         await decide(waiting, True)
     assert calls == ["one"]
@@ -92,7 +92,7 @@ async def test_a_decision_has_many_forms(tmp_path: Path) -> None:
     cases += [(plan, ["two"]) for plan in edited]
     for decision, expected in cases:
         calls: list[str] = []
-        durable = counting_agent(tmp_path, calls).with_checkpointer(InMemorySaver(), approve=True)
+        durable = counting_agent(tmp_path, calls).copy(checkpointer=InMemorySaver(), approve=True)
         await durable.ainvoke("count", THREAD)
         run = await decide(durable, decision)
         assert (calls, [task.args["text"] for task in run.plan.tasks]) == (expected, expected), decision
@@ -118,7 +118,7 @@ async def test_after_an_invalid_decision_the_plan_is_shown_again(
     for decision, problem, text in cases:
         with pytest.raises(ConfigError, match=problem):
             await decide(waiting, decision)
-        shown = await waiting.awaiting(THREAD)
+        shown = (await waiting.aget_state(THREAD)).waiting
         assert shown is not None
         assert problem in shown["problem"]
         assert [task["args"] for task in shown["plan"]] == [{"text": text}]
@@ -133,15 +133,15 @@ async def test_a_decision_holds_whether_or_not_the_resuming_agent_asks(tmp_path:
         calls: list[str] = []
         saver, stuck = InMemorySaver(), asyncio.Event()
         agent = counting_agent(tmp_path, calls, *([] if asks else ONE_BY_ONE), stuck=stuck)
-        first = agent.with_checkpointer(saver, approve=asks)
+        first = agent.copy(checkpointer=saver, approve=asks)
         request: Any = "count"
         if asks:
             waiting = await first.ainvoke("count", THREAD)
             assert ([task.id for task in waiting.plan.tasks], waiting.results) == ([0], [])
             request = Command(resume=plan(*ONE_BY_ONE))
         await stop_when(stuck, first, request)
-        second = agent.with_checkpointer(saver, approve=resumes_asking)
-        assert await second.awaiting(THREAD) is None
+        second = agent.copy(checkpointer=saver, approve=resumes_asking)
+        assert (await second.aget_state(THREAD)).waiting is None
         run = await second.ainvoke(None, THREAD)
         assert [result.output for result in run.results] == ["one!", "one!!"]
         assert calls == ["one", "one!", "one!"]
@@ -159,7 +159,7 @@ APPROVE, REJECT = {"type": "approve"}, {"type": "reject", "message": "too loud"}
 
 def asking_agent(*rows: Any, approve: Any = True, **options: Any) -> tuple[JarvisAgent, Any, Any]:
     agent, llm, backend = small_agent(plan(*rows), **options)
-    return agent.with_checkpointer(InMemorySaver(), approve=approve), llm, backend
+    return agent.copy(checkpointer=InMemorySaver(), approve=approve), llm, backend
 
 
 @pytest.mark.usefixtures("home")
@@ -256,7 +256,7 @@ async def test_a_decision_that_cannot_be_stored_as_it_is_does_not_end_the_run(
     tmp_path: Path, calls: list[str], odd: Any, place: str
 ) -> None:
     async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "runs.sqlite")) as saver:
-        durable = counting_agent(tmp_path, calls).with_checkpointer(saver, approve=True)
+        durable = counting_agent(tmp_path, calls).copy(checkpointer=saver, approve=True)
         await durable.ainvoke("count", THREAD)
         decision: Any = [TWO | {place: {"text": odd} if place == "args" else odd}]
         if place == "edited_action":
@@ -265,9 +265,9 @@ async def test_a_decision_that_cannot_be_stored_as_it_is_does_not_end_the_run(
             decision = {"decisions": [{"type": "reject", place: odd}]}
         with suppress(ConfigError):  # It may need to be shown again.
             await decide(durable, decision)
-        if await durable.awaiting(THREAD):
+        if (await durable.aget_state(THREAD)).waiting:
             await decide(durable, True)
-        assert await durable.awaiting(THREAD) is None
+        assert (await durable.aget_state(THREAD)).waiting is None
         assert (await durable.ainvoke("count", THREAD)).plan.tasks, "the thread goes on"
 
 
@@ -284,7 +284,7 @@ def test_a_policy_of_another_form_is_refused() -> None:
     agent, _, _ = small_agent()
     for policy in ("always", ["image-to-text"], 1):
         with pytest.raises(ConfigError, match="approve is True, False, or a function"):
-            agent.with_checkpointer(None, approve=cast("Any", policy))
+            agent.copy(checkpointer=False, approve=cast("Any", policy))
 
 
 class Judge(BaseDecisionModel):

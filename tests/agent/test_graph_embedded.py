@@ -58,7 +58,7 @@ def larger(inner: Any, saver: InMemorySaver | None) -> Any:
 
 async def test_the_graph_takes_messages_or_a_request_with_any_durability(tmp_path: Path) -> None:
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
-    graph = agent.with_checkpointer(InMemorySaver()).graph
+    graph = agent.copy(checkpointer=InMemorySaver()).graph
     durabilities: tuple[Literal["sync", "async", "exit"], ...] = ("sync", "async", "exit")
     for durability in durabilities:
         state = await graph.ainvoke({"input": "count"}, THREAD, durability=durability)
@@ -75,7 +75,7 @@ async def test_the_graph_is_a_step_of_a_larger_graph(tmp_path: Path) -> None:
     """Each with a checkpointer of its own or without."""
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
     for own in (InMemorySaver(), None):
-        inner = agent.with_checkpointer(own).graph
+        inner = agent.copy(checkpointer=own).graph
         for outer in (InMemorySaver(), None):
             state = await larger(inner, outer).ainvoke({"question": "count"}, THREAD)
             assert state["answer"] == "Done: one, two."
@@ -83,7 +83,7 @@ async def test_the_graph_is_a_step_of_a_larger_graph(tmp_path: Path) -> None:
 
 async def test_a_plan_is_approved_through_the_larger_graph(tmp_path: Path) -> None:
     calls: list[str] = []
-    inner = counting_agent(tmp_path, calls).with_checkpointer(None, approve=True).graph
+    inner = counting_agent(tmp_path, calls).copy(approve=True).graph
     outer = larger(inner, InMemorySaver())
     state = await outer.ainvoke({"question": "count"}, THREAD)
     assert state["__interrupt__"][0].value["plan"][0]["args"] == {"text": "one"}

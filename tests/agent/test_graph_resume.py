@@ -48,7 +48,7 @@ class TwoProcesses:
         agent, self.llm, _ = small_agent(
             planned, {"translation": translate}, settings=self._settings, **self._options
         )
-        return agent.with_checkpointer(self._saver)
+        return agent.copy(checkpointer=self._saver)
 
     async def first(self, request: Any) -> None:
         await stop_when(self._stuck, self._agent(), request)
@@ -140,7 +140,7 @@ async def test_a_resumed_run_has_its_whole_time_limit(
     monkeypatch.setattr("jarvis_agent.agent.pipeline.time", clock)
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
     assert agent.settings.run_timeout < 3600
-    run = await agent.with_checkpointer(InMemorySaver()).ainvoke("count", THREAD)
+    run = await agent.copy(checkpointer=InMemorySaver()).ainvoke("count", THREAD)
     assert [result.status for result in run.results] == ["ok", "ok"]
     assert run.results[0].started >= 3600
 
@@ -152,7 +152,7 @@ async def test_a_file_of_an_earlier_turn_is_found_from_another_directory(
     saver, settings = InMemorySaver(), Settings(output_dir=tmp_path / "out")
     agent, _, _ = small_agent(plan(("image-to-text", [], {"image": "a.png"})), settings=settings)
     for request in ({"input": "Describe a.png", "files": ["a.png"]}, "And once more, please."):
-        run = await agent.with_checkpointer(saver).ainvoke(request, THREAD)
+        run = await agent.copy(checkpointer=saver).ainvoke(request, THREAD)
         assert [result.error for result in run.results] == [None]
         (tmp_path / "elsewhere").mkdir(exist_ok=True)
         monkeypatch.chdir(tmp_path / "elsewhere")

@@ -139,7 +139,7 @@ def test_the_context_of_a_larger_graph_may_be_of_another_form() -> None:
 
 def test_a_client_cannot_choose_more_than_the_agent_allows() -> None:
     agent, _, _ = small_agent(settings={"policy": "local-only"})
-    served = agent.restricted().graph
+    served = agent.copy(restricted_to=[]).graph
     contexts: list[tuple[Any, str]] = [
         ({"policy": "hosted-first"}, "'hosted-first' is not possible here: the agent has 'local-only'"),
         ({"policy": "anywhere"}, "policy: Input should be 'local-first'"),
@@ -168,7 +168,7 @@ def test_the_stages_inside_the_graph_can_be_drawn() -> None:
         ("execute", "respond"),
         ("respond", "__end__"),
     ]
-    approving = agent.with_checkpointer(None, approve=True).graph
+    approving = agent.copy(approve=True).graph
     larger = StateGraph(MessagesState).add_node("jarvis", approving).add_edge(START, "jarvis").compile()
     assert "approve" in larger.get_graph(xray=True).draw_mermaid()
     assert "jarvis" in agent.graph.get_graph().draw_mermaid()

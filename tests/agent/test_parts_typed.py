@@ -56,7 +56,7 @@ def test_a_copy_shares_the_models_and_not_the_chats(copied: Any) -> None:
         twin.invoke("Describe a.jpg once more", chat)
         assert "Describe a.jpg\n" not in llm.calls[-2].prompt.replace("once more", "")
     assert len(backend.calls) == 2
-    assert twin.registry is agent.registry
+    assert twin.stages.registry is agent.stages.registry
     expert = FakeBackend(EXPERTS)
     source = FakeSource([fake_candidate("image-to-text")])
     (tool,) = hf_tools(tasks=["image-to-text"], sources=[source], backends=[expert])

@@ -158,7 +158,7 @@ async def test_a_further_round_can_be_edited_and_refers_to_earlier_results() -> 
     async with agent:
         await agent.ainvoke(REQUEST, THREAD)
         await agent.ainvoke(Command(resume=True), THREAD)
-        waiting = await agent.awaiting(THREAD)
+        waiting = (await agent.aget_state(THREAD)).waiting
         assert waiting is not None
         Plan.load(json.dumps(waiting["plan"]))  # as the terminal does
         run = await agent.ainvoke(Command(resume=[edited]), THREAD)
@@ -204,12 +204,12 @@ async def test_approval_is_asked_for_again_for_a_further_round(second: bool) -> 
         assert [call.spec.name for call in backend.calls] == []
         assert not first.answer
         await agent.ainvoke(Command(resume=True), THREAD)
-        waiting = await agent.awaiting(THREAD)
+        waiting = (await agent.aget_state(THREAD)).waiting
         assert waiting is not None
         assert [action["name"] for action in waiting["action_requests"]] == ["text-to-speech"]
         assert [call.spec.name for call in backend.calls] == ["image-to-text"]
         run = await agent.ainvoke(Command(resume=second), THREAD)
-        assert await agent.awaiting(THREAD) is None
+        assert (await agent.aget_state(THREAD)).waiting is None
     assert len(run.plan.tasks) == 1 + second
     assert len(backend.calls) == 1 + second
     assert run.answer.startswith("It is a cat.")

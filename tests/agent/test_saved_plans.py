@@ -79,7 +79,10 @@ def test_a_saved_plan_runs_on_other_files_without_a_language_model() -> None:
 
 def test_only_the_files_of_the_run_are_read() -> None:
     agent, _, backend = small_agent()
-    with agent.restricted() as safe, pytest.raises(InputError, match="files of this machine are not read"):
+    with (
+        agent.copy(restricted_to=[]) as safe,
+        pytest.raises(InputError, match="files of this machine are not read"),
+    ):
         safe.run_plan(Plan.parse(READ_ALOUD))
     assert backend.calls == []
 

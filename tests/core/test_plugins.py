@@ -83,10 +83,10 @@ class Mine(LocalBackend):
 def test_a_custom_backend_shares_the_pool_of_the_built_in_ones(mine: Callable[..., Mine]) -> None:
     settings = Settings(offline=True, retries=3)
     with JarvisAgent(settings=settings, sources=[]) as usual:
-        ours = list(usual.registry.backends)
+        ours = list(usual.stages.registry.backends)
     with JarvisAgent(settings=settings, sources=[], backends=[mine, *default_backends()]) as agent:
-        assert list(agent.registry.backends) == ["mine", *ours]
-        made, transformers = (agent.registry.backends[name] for name in ("mine", "transformers"))
+        assert list(agent.stages.registry.backends) == ["mine", *ours]
+        made, transformers = (agent.stages.registry.backends[name] for name in ("mine", "transformers"))
         assert isinstance(made, Mine)
         assert isinstance(transformers, LocalBackend)
         assert made.pool is transformers.pool is model_registry._pool
@@ -103,4 +103,4 @@ def test_installed_packages_are_searched_for_plugins_once(monkeypatch: pytest.Mo
 def test_of_two_backends_with_one_name_the_last_is_used() -> None:
     first, last = FakeBackend({}, "twin"), FakeBackend({}, "twin")
     with JarvisAgent(sources=[], backends=[first, last]) as agent:
-        assert list(agent.registry.backends.values()) == [last]
+        assert list(agent.stages.registry.backends.values()) == [last]

@@ -167,7 +167,7 @@ async def test_tracers_and_checkpointers_get_errors_without_secrets() -> None:
     saver = InMemorySaver()
     thread: Any = {"configurable": {"thread_id": "a"}}
     with pytest.raises(InputError):
-        await agent.with_checkpointer(saver).graph.ainvoke(request, thread)
+        await agent.copy(checkpointer=saver).graph.ainvoke(request, thread)
     stored = [
         str(value)
         async for saved in saver.alist(thread)

@@ -41,7 +41,7 @@ async def test_each_task_is_a_tool_run_of_the_agent_and_of_graphs() -> None:
     async def flow(request: str) -> str:
         return (await agent.ainvoke(request)).answer
 
-    durable = agent.with_checkpointer(InMemorySaver()).graph
+    durable = agent.copy(checkpointer=InMemorySaver()).graph
     for runnable, value in ((agent, REQUEST), (flow, REQUEST), (durable, {"input": REQUEST})):
         events = await _events(runnable, value)
         tasks = ("image-to-text", "text-to-speech")

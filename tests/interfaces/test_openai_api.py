@@ -74,7 +74,7 @@ class Live:
 
     @property
     def backend(self) -> FakeBackend:
-        backend = self.agent.registry.backends["fake"]
+        backend = self.agent.stages.registry.backends["fake"]
         assert isinstance(backend, FakeBackend)
         return backend
 

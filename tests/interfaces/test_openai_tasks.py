@@ -62,7 +62,7 @@ class Live:
 
     @property
     def calls(self) -> list[Call]:
-        backend = self.agent.registry.backends["fake"]
+        backend = self.agent.stages.registry.backends["fake"]
         assert isinstance(backend, FakeBackend)
         return backend.calls
 
@@ -283,7 +283,7 @@ def test_a_client_names_models_of_the_hub_alone(
 ) -> None:
     (tmp_path / "models" / "secret").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(live.agent.registry.selector, "_sources", [FakeSource([])])
+    monkeypatch.setattr(live.agent.stages.registry.selector, "_sources", [FakeSource([])])
     call, said = NO_MODEL[case]
     with pytest.raises(openai.NotFoundError, match=re.escape(said)) as caught:
         call(live.client)
@@ -326,7 +326,7 @@ def test_errors_have_openais_form(live: Live, monkeypatch: pytest.MonkeyPatch, c
         problems = {"bad": BadInputError("the text is bad"), "broken": ExpertError("it broke")}
         return problems.get(call.inputs["text"]) or RESULTS["feature-extraction"](call)
 
-    backend = live.agent.registry.backends["fake"]
+    backend = live.agent.stages.registry.backends["fake"]
     assert isinstance(backend, FakeBackend)
     for task in ("feature-extraction", "text-to-speech"):
         monkeypatch.setitem(backend.results, task, result)

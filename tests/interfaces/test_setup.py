@@ -35,7 +35,7 @@ ONLINE = Settings(offline=False)
 
 
 def model(name: str, size: int = 1000) -> LocalModel:
-    return LocalModel(name=name, parameters="0.1 billion", size=size, state=1000, license="mit", cores=1)
+    return LocalModel(name=name, parameters="0.1 billion", size=size, state=1000, cores=1)
 
 
 class Shown(NamedTuple):

@@ -66,7 +66,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     }
     agent = agent_of(outputs, script, results)
     with serving_page([agent]) as url, chromium() as browser:
-        calls = agent.registry.backends["fake"].calls  # type: ignore[attr-defined]
+        calls = agent.stages.registry.backends["fake"].calls  # type: ignore[attr-defined]
         yield Stage(url, browser, outputs, script, calls, go, stopped)
 
 

@@ -40,7 +40,7 @@ async def ask(visitor: Visitor, request: str, files: list[Path], choices: Choice
 
 
 async def decide(visitor: Visitor, decision: Any) -> None:
-    async for _ in visitor.decide(decision):
+    async for _ in visitor.run(decision):
         pass
 
 
@@ -327,7 +327,7 @@ async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path)
         backends=[Writer],
         settings=Settings(output_dir=home / "outputs"),
     )
-    writer = agent.registry.backends["fake"]
+    writer = agent.stages.registry.backends["fake"]
     assert isinstance(writer, Writer)
     ada, bob = (Visitor([agent], home / "outputs" / name) for name in ("ada", "bob"))
     first = asyncio.create_task(ask(ada, "What is in a.jpg?", [home / "a.jpg"], Choices()))

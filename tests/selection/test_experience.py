@@ -104,7 +104,7 @@ def test_without_a_cache_no_rating_is_kept() -> None:
 async def test_models_are_listed_with_their_experience(selection_file: Path) -> None:
     SelectionStore(selection_file).record([OK._replace(model="org/first")] * 3)
     async with agent(first="x", second="y") as by:
-        first, second = (await list_models(TASK, by.registry)).models
+        first, second = (await list_models(TASK, by.stages.registry)).models
     assert (first.experience, second.experience) == ("3 calls, 100 % ok, 1.0 s", "")
     assert first.factors["experience"] > 0
 

@@ -122,7 +122,7 @@ def test_a_specialist_is_found_downloaded_and_run(
     parts: dict[str, Any] = {"planner": lambda _: Plan(tasks=[task]), "sources": [HubSource(settings)]}
     with JarvisAgent(None, settings=settings, **parts) as agent:
         run = agent.invoke({"input": "Do it", "files": [EXAMPLES / file for file in files]})
-        select = agent.registry.selector.select
+        select = agent.stages.registry.selector.select
         plain = asyncio.run(select(Task(task=name, id=0), TASKS[name], RunContext("")))
     (result,) = run.results
     assert (result.model, result.status) == (specialist, "ok"), result.error

@@ -189,7 +189,7 @@ def run(
         fail(f"{plan} cannot be read: {error}", USAGE_ERROR)
     saved = Plan.load(text)
     saved = saved.with_inputs(file) if file else saved
-    agent = _agent(NO_MODEL, _settings(policy, out), context, mcp).with_plan(saved)
+    agent = _agent(NO_MODEL, _settings(policy, out), context, mcp).copy(plan=saved)
     _exit_unless(one_shot(agent, {"input": REPLAY_REQUEST, "files": saved.inputs}, as_json=as_json))
 
 

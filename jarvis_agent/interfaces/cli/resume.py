@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from langgraph.types import Command
 
+from jarvis_agent.agent.memory import ThreadState
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
@@ -60,42 +61,41 @@ async def run_stored(
     """
     thread: Any = {"configurable": {"thread_id": name or "unnamed"}}
     async with open_run(agent.settings, name) as saver:
-        durable = agent.with_checkpointer(saver, approve=decide is not None)
-        start: Any = await _start(durable, thread, request)
+        durable = agent.copy(checkpointer=saver, approve=decide is not None)
+        state = await durable.aget_state(thread)
+        start: Any = _start(durable, state, thread["configurable"]["thread_id"], request)
         try:
             while True:
-                shown = await durable.awaiting(thread) if start is None else None
-                if shown is not None and decide is None:
-                    raise ConfigError(f"the plan of the run {name} waits for approval: add --approve")
-                if shown is not None and decide is not None:
+                if start is None and state.waiting is not None:
+                    if decide is None:
+                        raise ConfigError(f"the plan of the run {name} waits for approval: add --approve")
                     with _immediate_ctrl_c():  # the event loop has nothing else to do
-                        start = Command(resume=decide(shown))
+                        start = Command(resume=decide(state.waiting))
                 run = await show(durable.aevents(start, thread))
-                if await durable.awaiting(thread) is None:
+                start, state = None, await durable.aget_state(thread)
+                if state.waiting is None:
                     return run
-                start = None
         except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
             is_named = name is not None and not isinstance(error, ConfigError)
-            if is_named and await durable.aunfinished(thread) is not None:
+            if is_named and (await durable.aget_state(thread)).unfinished is not None:
                 again = f"jarvis --resume {name}" + (" --approve" if decide else "")
                 typer.echo(f"The run is stored: {clean(again)} continues it.", err=True)
             raise
 
 
-async def _start(durable: JarvisAgent, thread: Any, request: dict[str, Any]) -> Request | None:
-    """The request to start with; None continues the stored run."""
-    name, stored = thread["configurable"]["thread_id"], await durable.aunfinished(thread)
+def _start(durable: JarvisAgent, state: ThreadState, name: str, request: dict[str, Any]) -> Request | None:
+    """The request to start with; None continues the stored run, or returns it."""
     new = Request.of(request) if request.get("input") else None
-    if stored is None:
-        if new is None and not (await durable.graph.aget_state(thread)).values:
+    if state.unfinished is None:
+        if new is None and not state.turns:
             raise ConfigError(
                 f"there is no run named {name} in {durable.settings.output_dir}; start one "
                 f'with jarvis "…" --resume {name}, or give its directory with --out'
             )
         return new
-    if new is not None and new != stored:
+    if new is not None and new != state.unfinished:
         raise ConfigError(
-            f'the unfinished run {name} has another request ("{stored.text}"): continue it with '
+            f'the unfinished run {name} has another request ("{state.unfinished.text}"): continue it with '
             f"jarvis --resume {name}, or choose another name"
         )
     typer.echo(f"Continuing the unfinished run {clean(name)}.", err=True)

@@ -41,7 +41,6 @@ class LocalModel(Frozen):
     parameters: str
     size: int
     state: int
-    license: str
     cores: int
 
     @property
@@ -56,7 +55,6 @@ MODELS = (
         parameters="8 billion",
         size=5_027_783_488,
         state=147_456,
-        license="apache-2.0",
         cores=16,
     ),
     LocalModel(
@@ -64,7 +62,6 @@ MODELS = (
         parameters="4 billion",
         size=2_497_280_736,
         state=147_456,
-        license="apache-2.0",
         cores=8,
     ),
     LocalModel(
@@ -72,7 +69,6 @@ MODELS = (
         parameters="1.5 billion",
         size=1_117_320_768,
         state=28_672,
-        license="apache-2.0",
         cores=2,
     ),
     LocalModel(
@@ -80,7 +76,6 @@ MODELS = (
         parameters="0.5 billion",
         size=491_400_064,
         state=12_288,
-        license="apache-2.0",
         cores=1,
     ),
 )

@@ -2,7 +2,7 @@
 
     app.add_middleware(RequestMetrics)
     app.include_router(metrics_routes(loaded_models))        # GET /metrics
-    agent.with_observer(observe_run)                         # counts the runs of this agent, and their tasks
+    agent.copy(observer=observe_run)                         # counts the runs of this agent, and their tasks
 
 Labels are routes, statuses and names of tasks: nothing of a user. Several processes of a server share their
 numbers through the files in the directory PROMETHEUS_MULTIPROC_DIR, which must exist when they start.

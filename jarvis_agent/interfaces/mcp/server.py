@@ -311,7 +311,9 @@ async def serve_stdio(agent: JarvisAgent) -> None:
 def _session(agent: JarvisAgent, roots: Sequence[Path], output_dir: Path) -> Session:
     """A session that reads `roots` alone, and writes to `output_dir`."""
     output_dir = output_dir.absolute()
-    return Session(agent.with_checkpointer(None).restricted(*roots, output_dir=output_dir), output_dir)
+    return Session(
+        agent.copy(checkpointer=False, restricted_to=roots, settings={"output_dir": output_dir}), output_dir
+    )
 
 
 async def _lines() -> AsyncIterator[str]:

@@ -68,7 +68,7 @@ _CHECK_S = 4.0
 def make_app(agent: JarvisAgent, server: ServerSettings, prefix: str = "") -> FastAPI:
     """As `create_app`."""
     keys = [key.get_secret_value() for key in server.api_keys]
-    workspaces = make_workspaces(agent.with_observer(observe_run), owners_of(keys))
+    workspaces = make_workspaces(agent.copy(observer=observe_run), owners_of(keys))
     limits, settings, kept = RunLimits(server), agent.settings, server.run_retention(agent.settings)
     delete = partial(asyncio.to_thread, _delete_expired, agent, kept, server.retention)
     parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, settings.output_dir)}

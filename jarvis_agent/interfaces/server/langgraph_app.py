@@ -22,7 +22,7 @@ from jarvis_agent.agent.graph import build_graph
 from jarvis_agent.interfaces.common.uploads_and_outputs import output_response
 
 _agent = JarvisAgent()
-_agent = _agent.restricted(*_agent.settings.allowed_dirs)
+_agent = _agent.copy(restricted_to=_agent.settings.allowed_dirs)
 _directory = _agent.settings.output_dir.absolute()
 
 

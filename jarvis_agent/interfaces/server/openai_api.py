@@ -260,12 +260,12 @@ def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
         owner, urls, origin = request.state.owner, FileUrls(workspace.runs, request), origin_of(request)
         asked = AgentRequest.of({"messages": to_paths(body.messages, workspace.runs, origin)})
         turns, messages = await asyncio.to_thread(chats.recall, owner, asked.messages)
-        agent, asked = workspace.stateless.with_history(turns), AgentRequest(messages=messages)
+        agent, asked = workspace.stateless.copy(history=turns), AgentRequest(messages=messages)
         thread: RunnableConfig = {"configurable": {"thread_id": secrets.token_hex(12)}}
 
         async def remember(answer: str) -> None:
             question = next(one for one in reversed(messages) if isinstance(one, HumanMessage))
-            turn = (await agent.ahistory(thread))[-1]
+            turn = (await agent.aget_state(thread)).turns[-1]
             chats.add(owner, question, to_paths(answer, workspace.runs, origin), turn)
 
         if body.stream:

@@ -107,11 +107,6 @@ class RunInfo(Frozen):
     plan: dict[str, Any] | None = None
     run: Any = None
 
-    @property
-    def request(self) -> Request:
-        """What the agent is asked."""
-        return Request.of({"input": self.input, "files": self.files})
-
     def altered(self, status: RunStatus, **fields: Any) -> RunInfo:
         """The run with another status."""
         return self.model_copy(update={"status": status, "plan": None, **fields})
@@ -157,10 +152,6 @@ class RunRecords:
         infos = [RunInfo.model_validate_json(row.value["json"]) for row in rows]
         return sorted(infos, key=lambda info: info.created, reverse=True)
 
-    async def save_result(self, run: str, result: Run) -> None:
-        """Store the Run of a run, as clients see it."""
-        await self._database.put(_RESULTS, run, {"json": self._to_json(result)})
-
     async def to_json(self, info: RunInfo) -> bytes:
         """A run with its Run, if it is done."""
         row = await self._database.get(_RESULTS, info.id) if info.status == "done" else None
@@ -170,7 +161,7 @@ class RunRecords:
     async def record(
         self, run: str, events: AsyncGenerator[Event, None], on_stored: Callable[[], None]
     ) -> Run | None:
-        """Store the events of a run as they come, and return the Run of the last one."""
+        """Store the events of a run as they come, and its Run, which is returned."""
         place, result = 0, None
         while earlier := await self.events(run, place):
             place += len(earlier)
@@ -181,6 +172,8 @@ class RunRecords:
                     place += len(rows)
                     on_stored()
                 result = batch[-1].run if batch else result
+        if result is not None:
+            await self._database.put(_RESULTS, run, {"json": self._to_json(result)})
         return result
 
     async def events(self, run: str, place: int) -> list[tuple[str, str]]:
@@ -313,7 +306,7 @@ class StartedRuns:
                 ) from error
             await self.records.claim(owner, name, run)
             asks = bool(agent.approve) if approve is None else approve
-            self._agents[name] = agent.with_checkpointer(saver, approve=asks and (agent.approve or True))
+            self._agents[name] = agent.copy(checkpointer=saver, approve=asks and (agent.approve or True))
             held.callback(self._agents.pop, name)
             yield self._agents[name]
 
@@ -493,12 +486,11 @@ class StartedRuns:
             # Its thread may still hold an earlier run, which was cancelled.
             last = await agent.checkpointer.aget_tuple(config) if agent.checkpointer else None
             is_begun = last is not None and last.metadata.get("run") == info.id
-            value = None if is_begun else info.request
+            value = None if is_begun else {"input": info.input, "files": info.files}
         stored = self._tasks[info.id].wake_followers
         result = await self.records.record(info.id, agent.aevents(value, config), stored)
         if result is None:
-            return info.altered("waiting for approval", plan=await agent.awaiting(config))
-        await self.records.save_result(info.id, result)
+            return info.altered("waiting for approval", plan=(await agent.aget_state(config)).waiting)
         return info.altered("done")
 
     async def _watch(self) -> None:

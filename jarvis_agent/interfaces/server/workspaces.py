@@ -50,8 +50,9 @@ def make_workspaces(agent: JarvisAgent, owners: Iterable[str]) -> dict[str, Work
 
     def workspace(owner: str) -> Workspace:
         runs, uploads = (directory / owner for directory in directories_of(agent))
-        stateful = agent.restricted(uploads, output_dir=runs).with_checkpointer(None, approve=agent.approve)
-        stateless = agent.restricted(uploads, runs, output_dir=runs).with_checkpointer(None)
+        own = agent.copy(checkpointer=False, settings={"output_dir": runs})
+        stateful = own.copy(restricted_to=[uploads], approve=agent.approve)
+        stateless = own.copy(restricted_to=[uploads, runs])
         return Workspace(uploads, runs, stateful, stateless)
 
     return {owner: workspace(owner) for owner in owners}
@@ -61,7 +62,7 @@ def public_names(workspaces: Mapping[str, Workspace]) -> PublicNames:
     """What the clients of a server see in place of paths, also of the models that its owner pinned."""
     names = {one.runs: "/outputs/" for one in workspaces.values()}
     names |= {one.uploads: "" for one in workspaces.values()}
-    selectors = (one.agent.registry.selector for one in workspaces.values())
+    selectors = (one.agent.stages.registry.selector for one in workspaces.values())
     pinned = (pin.path.parent for selector in selectors for pin in selector.pins.values() if pin.path)
     return PublicNames({**names, **dict.fromkeys(pinned, "")})
 

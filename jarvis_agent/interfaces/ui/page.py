@@ -254,7 +254,7 @@ class Page:
                 self._plan.select(self._repeat, **begin),
             )
         ]
-        runs.append(self._decision.change(self._decide, [self._visitor, self._decision], **run))
+        runs.append(self._decision.change(self._run, [self._visitor, self._decision], **run))
         for event in runs:
             event.then(self._end, [self._visitor], [self._box, self._chats, self._stored, *drawn], **_QUIET)
         self._chat.like(self._rate, [self._visitor], **_QUIET)
@@ -399,15 +399,10 @@ class Page:
         box = {"text": turn.request if asked is None else asked, "files": turn.files}
         return self._ask({**fields, self._box: box}, request)
 
-    async def _run(self, visitor: Visitor, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
-        async with aclosing(visitor.run()) as steps:
-            async for _ in steps:
-                yield await asyncio.to_thread(self._draw, visitor, request)
-
-    async def _decide(
-        self, visitor: Visitor, decision: dict[str, Any], request: gr.Request
+    async def _run(
+        self, visitor: Visitor, request: gr.Request, decision: dict[str, Any] | None = None
     ) -> AsyncIterator[tuple[Any, ...]]:
-        async with aclosing(visitor.decide(decision["plan"])) as steps:
+        async with aclosing(visitor.run(decision and decision["plan"])) as steps:
             async for _ in steps:
                 yield await asyncio.to_thread(self._draw, visitor, request)
 
@@ -489,7 +484,7 @@ def show_proposal(
 
     Args:
         visitor: the one who decides.
-        shown: what `JarvisAgent.awaiting` returns, and the "language" of the visitor.
+        shown: what `ThreadState.waiting` has, and the "language" of the visitor.
         asked: has the visitor. Gradio keeps functions longer than states, so they must not hold one.
         decision: gets `{"plan": …}` with True, False, or the tasks that are left, as changed.
     """

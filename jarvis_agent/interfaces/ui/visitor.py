@@ -68,7 +68,7 @@ class PageTurn:
 
     Attributes:
         files: the uploads, as the visitor named them.
-        proposal: the plan that waits for the visitor, as `JarvisAgent.awaiting` returns it.
+        proposal: the plan that waits for the visitor, as `ThreadState.waiting` has it.
         trouble: why there is no Run; an exception that is no JarvisError is only named by its class.
         memory: what later turns know of this one, once its run has ended.
         messages: the turn as messages of the chat, once it is over.
@@ -150,7 +150,7 @@ class Visitor:
     visitor = Visitor([agent], Path("outputs/ui/9f0c…"))     # goes on with the chat that is stored there
     turn = visitor.ask("What animal is this?", [Path("cat.jpg")], Choices())
     async for _ in visitor.run(): ...           # `turn` has changed
-    async for _ in visitor.decide(True): ...    # answers `turn.proposal`
+    async for _ in visitor.run(True): ...       # answers `turn.proposal`
     """
 
     def __init__(self, agents: Sequence[JarvisAgent], directory: Path) -> None:
@@ -161,7 +161,7 @@ class Visitor:
         self._file = self.directory / CHAT_FILE
         self.turns = [turn.restored(agents[0]) for turn in stored_turns(self._file)]
         self._thread = self.directory.name
-        pins = agents[0].registry.selector.pins.values() if agents else ()
+        pins = agents[0].stages.registry.selector.pins.values() if agents else ()
         pinned = (pin.path.parent for pin in pins if pin.path)
         self._names = PublicNames(dict.fromkeys([self._uploads, *pinned], ""))
         self._run_folder = re.compile(rf"{re.escape(str(self._runs))}[/\\][\w-]+[/\\]")
@@ -187,23 +187,25 @@ class Visitor:
     ) -> PageTurn:
         """Add a turn. The files are copied, so that the agent needs to read no common directory. Blocks.
 
-        `plan` and `models` are those of `JarvisAgent.with_plan`.
+        `plan` and `models` are those of `JarvisAgent.copy`.
         """
         self._uploads.mkdir(parents=True, exist_ok=True)
         self._uploads.touch()  # The files of a chat are kept while it is used.
         kept = [self._keep(file) for file in files]
-        changes = {"policy": choices.policy, "run_timeout": choices.seconds}
-        changed = {name: value for name, value in changes.items() if value}
-        agent = self._agents[choices.agent].with_settings(**changed)
-        agent = agent.with_checkpointer(None).restricted(self._uploads, output_dir=self._runs)
-        if plan is not None:
-            agent = agent.with_plan(plan, models)
-        config = RunnableConfig(configurable={"thread_id": self._thread})
-        agent = agent.with_history([turn.memory for turn in self.turns if turn.memory is not None])
+        changes = {"policy": choices.policy, "run_timeout": choices.seconds, "output_dir": self._runs}
+        agent = self._agents[choices.agent].copy(
+            settings={name: value for name, value in changes.items() if value},
+            restricted_to=[self._uploads],
+            plan=plan,
+            models=models,
+            history=[turn.memory for turn in self.turns if turn.memory is not None],
+            checkpointer=False,
+        )
         if choices.ask_first:
             from langgraph.checkpoint.memory import InMemorySaver
 
-            agent = agent.with_checkpointer(InMemorySaver(), approve=True)
+            agent = agent.copy(checkpointer=InMemorySaver(), approve=True)
+        config = RunnableConfig(configurable={"thread_id": self._thread})
         for waiting in self.turns[-1:]:
             waiting.is_stopped = waiting.is_stopped or waiting.proposal is not None
             waiting.proposal = None
@@ -263,27 +265,19 @@ class Visitor:
         if (turn := self.running) is not None:
             turn.is_stopped = True
 
-    def run(self) -> AsyncGenerator[None, None]:
-        """Run the turn that was asked, and yield whenever it changes. Closing the generator cancels it."""
-        turn = self.running
-        if turn is None or turn.is_begun:  # Two tabs may show one chat.
-            return self._follow(None, None)
-        turn.is_begun = True
-        return self._follow(turn, {"input": turn.request, "files": [file.name for file in turn.files]})
+    async def run(self, decision: Any = None) -> AsyncGenerator[None, None]:
+        """Run the turn that was asked, and yield whenever it changes. Closing the generator cancels it.
 
-    def decide(self, decision: Any) -> AsyncGenerator[None, None]:
-        """Go on with the turn whose plan waits. The decision is True, False, or another plan as a list."""
+        With a decision, True, False or another plan as a list, go on with the turn whose plan waits.
+        """
         from langgraph.types import Command
 
-        turn = self.turns[-1]
-        if turn.proposal is None:
-            return self._follow(None, None)
-        turn.proposal = None
-        return self._follow(turn, Command(resume=decision))
-
-    async def _follow(self, turn: PageTurn | None, request: Any) -> AsyncGenerator[None, None]:
-        if turn is None:
-            return
+        turn = self.running if decision is None else self.turns[-1]
+        if turn is None or (turn.is_begun if decision is None else turn.proposal is None):
+            return  # Two tabs may show one chat.
+        asked: Any = {"input": turn.request, "files": [file.name for file in turn.files]}
+        turn.is_begun, turn.proposal = True, None
+        request = asked if decision is None else Command(resume=decision)
         try:
             async with hold(self.directory / "chat.lock"), aclosing(self._run(turn, request)) as steps:
                 async for _ in steps:
@@ -305,7 +299,9 @@ class Visitor:
                     yield
                     if turn.is_stopped:
                         return
-            await self._after_run(turn)
+            state = await turn.agent.aget_state(turn.config)
+            turn.proposal = state.waiting
+            turn.memory = state.turns[-1] if turn.run is not None else None
         except (asyncio.CancelledError, GeneratorExit):
             turn.is_stopped = True
             raise
@@ -316,13 +312,6 @@ class Visitor:
         finally:
             self._save()
         yield
-
-    async def _after_run(self, turn: PageTurn) -> None:
-        """Keep the plan that waits, or what later turns have to know."""
-        if turn.run is None:
-            turn.proposal = await turn.agent.awaiting(turn.config)
-        else:
-            turn.memory = (await turn.agent.ahistory(turn.config))[-1]
 
     def _save(self) -> None:
         """Store the turns that are over, unless the chat was deleted meanwhile."""
