@@ -164,7 +164,7 @@ def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: Ja
 
 def test_a_request_after_the_end_of_its_session_starts_a_chat(agent: JarvisAgent) -> None:
     page = ui_page.Page([agent], ServerSettings())
-    given = dict(zip(page._choices, (0, None, None, False), strict=True))
+    given = dict(zip(page._choices, (0, None, False), strict=True))
     given |= {page._visitor: None, page._key: "k", page._name: "0" * 32}
     given |= {page._box: {"text": "Look", "files": []}}
     visitor, *_ = page._ask(given, login())

@@ -224,13 +224,7 @@ class Page:
                 value=settings.policy,
                 label=_translated("policy"),
             )
-            seconds = gr.Slider(
-                min(10.0, settings.run_timeout),
-                settings.run_timeout,
-                value=settings.run_timeout,
-                label=_translated("budget"),
-            )
-            self._choices = (agent, policy, seconds, ask_first)  # as the fields of Choices
+            self._choices = (agent, policy, ask_first)  # as the fields of Choices
             themes = [(_translated(name), name) for name in ("system", "light", "dark")]
             self._theme = gr.Radio(themes, label=_translated("theme"))
             self._language = gr.Radio([("English", "en"), ("中文", "zh-CN")], label=_translated("language"))

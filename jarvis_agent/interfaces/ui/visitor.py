@@ -51,14 +51,13 @@ CHAT_FILE = "chat.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a visitor may set: the place of the agent in the list, the policy (None: the agent's), ...
+    """What a visitor may set: the place of the agent in the list, and the policy (None: the agent's).
 
-    `seconds` is the longest run; `ask_first` stops each plan until the visitor decides on it.
+    `ask_first` stops each plan until the visitor decides on it.
     """
 
     agent: int = 0
     policy: Policy | None = None
-    seconds: float | None = None
     ask_first: bool = False
 
 
@@ -77,7 +76,6 @@ class PageTurn:
     request: str
     files: list[Path]
     agent: JarvisAgent
-    config: RunnableConfig
     progress: RunProgress = field(default_factory=RunProgress)
     run: Run | None = None
     proposal: dict[str, Any] | None = None
@@ -124,7 +122,6 @@ class StoredTurn(Frozen):
             self.request,
             self.files,
             agent,
-            RunnableConfig(),
             RunProgress(tasks=rows, notes=self.run.plan.notes, answer=self.run.answer, is_planned=True),
             run=self.run if self.is_answered else None,
             trouble=None if self.trouble is None else JarvisError(self.trouble),
@@ -160,7 +157,7 @@ class Visitor:
         self._uploads, self._runs = self.directory / "uploads", self.directory / "runs"
         self._file = self.directory / CHAT_FILE
         self.turns = [turn.restored(agents[0]) for turn in stored_turns(self._file)]
-        self._thread = self.directory.name
+        self._config = RunnableConfig(configurable={"thread_id": self.directory.name})
         pins = agents[0].stages.registry.selector.pins.values() if agents else ()
         pinned = (pin.path.parent for pin in pins if pin.path)
         self._names = PublicNames(dict.fromkeys([self._uploads, *pinned], ""))
@@ -192,9 +189,9 @@ class Visitor:
         self._uploads.mkdir(parents=True, exist_ok=True)
         self._uploads.touch()  # The files of a chat are kept while it is used.
         kept = [self._keep(file) for file in files]
-        changes = {"policy": choices.policy, "run_timeout": choices.seconds, "output_dir": self._runs}
-        agent = self._agents[choices.agent].copy(
-            settings={name: value for name, value in changes.items() if value},
+        agent = self._agents[choices.agent]
+        agent = agent.copy(
+            settings={"policy": choices.policy or agent.settings.policy, "output_dir": self._runs},
             restricted_to=[self._uploads],
             plan=plan,
             models=models,
@@ -205,11 +202,10 @@ class Visitor:
             from langgraph.checkpoint.memory import InMemorySaver
 
             agent = agent.copy(checkpointer=InMemorySaver(), approve=True)
-        config = RunnableConfig(configurable={"thread_id": self._thread})
         for waiting in self.turns[-1:]:
             waiting.is_stopped = waiting.is_stopped or waiting.proposal is not None
             waiting.proposal = None
-        self.turns.append(PageTurn(request, kept, agent, config))
+        self.turns.append(PageTurn(request, kept, agent))
         return self.turns[-1]
 
     @property
@@ -290,7 +286,7 @@ class Visitor:
         activities.set(turn.progress.activities)  # for the task that runs the agent
         try:
             async with aclosing(
-                batches(turn.agent.aevents(request, turn.config), _PAUSE_S, _TICK_S)
+                batches(turn.agent.aevents(request, self._config), _PAUSE_S, _TICK_S)
             ) as gathered:
                 async for events in gathered:
                     for event in events:
@@ -299,7 +295,7 @@ class Visitor:
                     yield
                     if turn.is_stopped:
                         return
-            state = await turn.agent.aget_state(turn.config)
+            state = await turn.agent.aget_state(self._config)
             turn.proposal = state.waiting
             turn.memory = state.turns[-1] if turn.run is not None else None
         except (asyncio.CancelledError, GeneratorExit):
