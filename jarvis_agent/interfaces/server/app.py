@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, FastAPI, File, Request, UploadFile
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from fastapi.security import HTTPBearer
 from langchain_core.messages import AnyMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, RunnableLambda
 from langserve import add_routes
 
 from jarvis_agent import __version__
@@ -126,35 +126,25 @@ def _delete_expired(agent: JarvisAgent, *seconds: float) -> None:
             delete_expired(folder, seconds_kept)
 
 
-class _Streamed(Runnable[Any, Run]):
-    """An agent whose stream ends with the whole Run.
+def _ending_whole(agent: JarvisAgent) -> Runnable[Any, Run]:
+    """The agent with a stream that ends with the whole Run.
 
     A client's chain takes the last chunk as the result, since it cannot add plain JSON up. The sum of Runs
     stays right: the whole replaces its parts.
     """
 
-    def __init__(self, agent: JarvisAgent) -> None:
-        self._agent = agent
+    async def stream(requests: AsyncIterator[Any], config: RunnableConfig) -> AsyncIterator[Run]:
+        async for request in requests:
+            whole, before = Run(), list[Run]()
+            chunks = cast("AsyncGenerator[Run, None]", agent.astream(request, config))
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    if before:
+                        yield before[0]
+                    whole, before = whole + chunk, [chunk]
+            yield whole
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
-        return self._agent.invoke(input, config)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
-        return await self._agent.ainvoke(input, config)
-
-    async def astream(
-        self,
-        input: Any,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[Run]:
-        whole, before = Run(), list[Run]()
-        async with aclosing(cast("AsyncGenerator[Run, None]", self._agent.astream(input, config))) as chunks:
-            async for chunk in chunks:
-                if before:
-                    yield before[0]
-                whole, before = whole + chunk, [chunk]
-        yield whole
+    return RunnableGenerator(stream, name="stream")  # type: ignore[arg-type]
 
 
 class _Batched(RunnableLambda[Any, Run]):
@@ -187,9 +177,9 @@ def _agent_routes(app: FastAPI, workspaces: Mapping[str, Workspace], limits: Run
         configurable = config["configurable"]
         agent = workspaces[configurable["owner"]].agent
         if "thread_id" not in configurable:
-            return _Streamed(agent)
+            return _ending_whole(agent)
         runs: StartedRuns = app.state.runs
-        return _Streamed(runs.agent(configurable["thread_id"]))
+        return _ending_whole(runs.agent(configurable["thread_id"]))
 
     router = APIRouter(
         route_class=ErrorReportingRoute, dependencies=[Depends(limits.check), Depends(claim_thread)]
