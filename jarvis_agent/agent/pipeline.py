@@ -374,7 +374,7 @@ class RunPipeline:
         started, plan = self._clock(), Plan(notes=self._notes)
         inputs = _inputs(context, tools=context.specs)
         for planner in filter(None, (self._stages.planner, self._stages.fallback_planner)):
-            part, is_complete = await self._ask_planner(planner, "planning", inputs, start)
+            part, is_complete = await self._ask_planner(planner, inputs, start)
             plan += part
             if is_complete or plan.tasks:
                 break
@@ -385,11 +385,10 @@ class RunPipeline:
     async def _ask_planner(
         self,
         planner: Runnable[Any, Plan],
-        what: str,
         inputs: Any,
         start: Callable[[Plan], None] | None = None,
     ) -> tuple[Plan, bool]:
-        """What a planner wrote, and whether it came to its end. A note says why not; `what` names the work.
+        """What a planner wrote, and whether it came to its end. A note says why not.
 
         With `start`, each task may run as soon as it is written, so it stays whatever becomes of the planner.
         """
@@ -409,11 +408,11 @@ class RunPipeline:
         try:
             await self._stream(planner, inputs, read, seconds, "the planner")
         except StageTimeoutError:
-            note = Note("{what} did not finish in its time", what=what, advice=limit)
+            note = Note("planning did not finish in its time", advice=limit)
         except Exception as error:
-            note = Note("{what} failed: {reason}", what=what, reason=describe_error(error))
+            note = Note("planning failed: {reason}", reason=describe_error(error))
             if not isinstance(error, JarvisError):
-                log_error(logger, f"{what} failed", error)
+                log_error(logger, "planning failed", error)
         else:
             return plan, True
         return plan + Plan(notes=[note], removed=[note] if plan.tasks else []), False
