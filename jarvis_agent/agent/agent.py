@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from jarvis_agent.agent.graph import JarvisGraph
-    from jarvis_agent.agent.stored_runs import StoredRuns
+    from jarvis_agent.agent.graph import JarvisGraph, StoredRuns
 
 Input = str | dict[str, Any] | Request
 """What the agent takes; also a message, a list of messages, or a PromptValue."""
@@ -473,7 +472,7 @@ class JarvisAgent(Runnable[Any, Run]):
     def _stored_runs(self) -> StoredRuns:
         if self.checkpointer is None:
             raise ConfigError("this needs a checkpointer: JarvisAgent(checkpointer=…)")
-        from jarvis_agent.agent.stored_runs import StoredRuns
+        from jarvis_agent.agent.graph import StoredRuns
 
         return StoredRuns(self.graph, self.settings, approve=self.approve)
 
