@@ -22,8 +22,7 @@ from jarvis_agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, MissingExtraError
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
-from jarvis_agent.interfaces.cli import resume
-from jarvis_agent.interfaces.cli.resume import FOLDER, ask_for_approval, run_stored
+from jarvis_agent.interfaces.cli.ask import FOLDER, ask_for_approval, run_stored
 from jarvis_agent.interfaces.common.locks import FileThreads, digest
 
 Captured = pytest.CaptureFixture[str]
@@ -114,8 +113,7 @@ async def test_an_interrupted_run_says_how_it_is_continued(tmp_path: Path, capsy
 def test_a_plan_that_waits_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=200)
-    for module in (terminal, resume):
-        monkeypatch.setattr(module, "make_console", lambda stderr=False: console)
+    monkeypatch.setattr(terminal, "make_console", lambda stderr=False: console)
     type_in(monkeypatch, "y")
     agent = counting_agent(tmp_path, [])
     assert terminal.one_shot(agent, {"input": "count"}, as_json=False, decide=ask_for_approval)

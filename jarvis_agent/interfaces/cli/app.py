@@ -151,12 +151,11 @@ def ask(
         {"input": request, "files": file or []},
     )
     from jarvis_agent.interfaces.cli import ask as terminal
-    from jarvis_agent.interfaces.cli.resume import ask_for_approval
 
     if plan_only:
         _exit_unless(terminal.plan_only(agent, asked, as_json=as_json))
         return
-    decide = ask_for_approval if approve else None
+    decide = terminal.ask_for_approval if approve else None
     _exit_unless(terminal.one_shot(agent, asked, as_json=as_json, name=resume, decide=decide))
 
 

@@ -1,8 +1,10 @@
 """Requests and chats in a terminal: progress goes to stderr, the answer (or one Run as JSON) to stdout.
 
     succeeded = one_shot(agent, {"input": "What is in a.jpg?"}, as_json=False)
+    succeeded = one_shot(agent, {"input": "…"}, as_json=False, name="talk")     # stored, or continued
     succeeded = chat(agent)
 
+A run with a name is stored in a file of its own in the output directory, which one process at a time opens.
 Both run their own event loop and close the agent at the end. On KeyboardInterrupt they print the finished
 results before they raise it; what does not end soon then ends with the process.
 """
@@ -10,17 +12,21 @@ results before they raise it; what does not end soon then ends with the process.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
+import signal
+import sqlite3
 import sys
 import threading
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import typer
 from markdown_it import MarkdownIt
 from rich.live import Live
@@ -28,11 +34,14 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from jarvis_agent.backends.jobs import activities
-from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError
 from jarvis_agent.core.messages import phrases
+from jarvis_agent.core.request import Request
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.cli import INTERRUPTED
+from jarvis_agent.interfaces.common.locks import BusyError, FileThreads
 from jarvis_agent.interfaces.common.progress import (
     RunProgress,
     answered,
@@ -42,14 +51,27 @@ from jarvis_agent.interfaces.common.progress import (
     make_console,
     plan_tree,
 )
+from jarvis_agent.media.run_directory import RunDirectory
+from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.markdown import to_markdown
 
 if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
     from jarvis_agent.agent.agent import JarvisAgent
-    from jarvis_agent.interfaces.cli.resume import Decide
+    from jarvis_agent.agent.memory import ThreadState
 
 CLOSE_S = 0.5
 """Seconds that an agent may take to close after Ctrl-C."""
+
+FOLDER = "threads"
+"""The folder of the stored runs in the output directory."""
+
+Decide = Callable[[dict[str, Any]], Any]
+"""Takes the payload of the interrupt ("request", "plan"); returns True, False, or another plan."""
+
+Show = Callable[[AsyncGenerator[Event, None]], Awaitable[Run]]
+"""Shows the events of a run, and returns the Run."""
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
 
@@ -71,8 +93,6 @@ def one_shot(
     show = partial(_show, request=request["input"], as_json=as_json)
     with _event_loop(agent) as runner:
         if name or decide:
-            from jarvis_agent.interfaces.cli.resume import run_stored
-
             run = runner.run(run_stored(agent, request, show, name, decide))
         else:
             run = runner.run(show(agent.aevents(request)))
@@ -230,3 +250,134 @@ def _print_interrupted(run: Run, *, as_json: bool) -> None:
     if not is_shown and (finished := clean(run.answer) or finished_work(run)):
         typer.echo(relative_paths(finished))
     typer.echo("Interrupted.", err=True)
+
+
+async def run_stored(
+    agent: JarvisAgent, request: dict[str, Any], show: Show, name: str | None, decide: Decide | None
+) -> Run:
+    """Run a request with a checkpointer, or continue its run if that is unfinished.
+
+    Args:
+        name: of the stored run; None: it is kept in memory.
+        decide: asked before a plan runs; None: plans run without approval.
+
+    Raises:
+        ConfigError: there is nothing to continue, the unfinished run has another request, or another
+            process works on it.
+        MissingExtraError: the run has a name, and the checkpointer for SQLite is not installed.
+    """
+    from langgraph.types import Command
+
+    thread: Any = {"configurable": {"thread_id": name or "unnamed"}}
+    async with open_run(agent.settings, name) as saver:
+        durable = agent.copy(checkpointer=saver, approve=decide is not None)
+        state = await durable.aget_state(thread)
+        start: Any = _start(durable, state, thread["configurable"]["thread_id"], request)
+        try:
+            while True:
+                if start is None and state.waiting is not None:
+                    if decide is None:
+                        raise ConfigError(f"the plan of the run {name} waits for approval: add --approve")
+                    with _immediate_ctrl_c():  # the event loop has nothing else to do
+                        start = Command(resume=decide(state.waiting))
+                run = await show(durable.aevents(start, thread))
+                start, state = None, await durable.aget_state(thread)
+                if state.waiting is None:
+                    return run
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
+            is_named = name is not None and not isinstance(error, ConfigError)
+            if is_named and (await durable.aget_state(thread)).unfinished is not None:
+                again = f"jarvis --resume {name}" + (" --approve" if decide else "")
+                typer.echo(f"The run is stored: {clean(again)} continues it.", err=True)
+            raise
+
+
+def _start(durable: JarvisAgent, state: ThreadState, name: str, request: dict[str, Any]) -> Request | None:
+    """The request to start with; None continues the stored run, or returns it."""
+    new = Request.of(request) if request.get("input") else None
+    if state.unfinished is None:
+        if new is None and not state.turns:
+            raise ConfigError(
+                f"there is no run named {name} in {durable.settings.output_dir}; start one "
+                f'with jarvis "…" --resume {name}, or give its directory with --out'
+            )
+        return new
+    if new is not None and new != state.unfinished:
+        raise ConfigError(
+            f'the unfinished run {name} has another request ("{state.unfinished.text}"): continue it with '
+            f"jarvis --resume {name}, or choose another name"
+        )
+    typer.echo(f"Continuing the unfinished run {clean(name)}.", err=True)
+    return None
+
+
+@asynccontextmanager
+async def open_run(settings: Settings, name: str | None) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+    """Yield the checkpointer for the run `name`, which is locked meanwhile; one in memory without a name.
+
+    Raises:
+        ConfigError: another process works on the run, or its file cannot be read or written.
+        InputError: the output directory cannot be made.
+        MissingExtraError: the checkpointer for SQLite is not installed.
+    """
+    if name is None:
+        from langgraph.checkpoint.memory import InMemorySaver
+
+        yield InMemorySaver()
+        return
+    try:
+        import langgraph.checkpoint.sqlite.aio  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("--resume", "durable") from error
+    await asyncio.to_thread(RunDirectory(settings, settings.output_dir).prepare)
+    threads = FileThreads(settings.output_dir / FOLDER)
+    try:
+        async with threads.open(name) as saver:
+            yield saver
+    except BusyError as error:
+        raise ConfigError(
+            f"another process works on the run {name}; wait for it, or choose another name"
+        ) from error
+    except sqlite3.Error as error:
+        raise ConfigError(
+            f"the run {name} cannot be read or written in {threads.folder} ({error}); choose another name "
+            "or --out"
+        ) from error
+
+
+@contextmanager
+def _immediate_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt at once; asyncio's handler waits for the blocked event loop."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def ask_for_approval(shown: dict[str, Any]) -> Any:
+    """Show a plan on stderr and ask whether to run it: "yes", "no", or the edited plan as JSON.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C or Ctrl-D instead of an answer.
+    """
+    plan = Plan.load(json.dumps(shown["plan"]))
+    make_console(stderr=True).print(plan_tree(plan))
+    if "problem" in shown:
+        typer.echo(f"That cannot be used: {clean(shown['problem'])}", err=True)
+    try:
+        while True:
+            answer: str = typer.prompt("Run this plan? (y)es, (n)o, (e)dit", default="y", err=True).strip()
+            if answer.lower() not in ("e", "edit"):
+                return answer
+            if (edited := _edit(shown)) is not None:
+                return edited
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+
+
+def _edit(shown: dict[str, Any]) -> str | None:
+    """Open the plan, or the previous edit, in an editor. Return None if it was not changed."""
+    previous = shown.get("given")
+    rows = json.dumps(shown["plan"], indent=2, ensure_ascii=False)
+    return click.edit(previous if isinstance(previous, str) and "\n" in previous else rows, extension=".json")
