@@ -18,12 +18,12 @@ from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any, Literal, NotRequired, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, cast
 
 from langchain_core.callbacks import adispatch_custom_event
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.tools import BaseTool, ToolException
+from langchain_core.tools import BaseTool, InjectedToolArg, ToolException
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -43,6 +43,7 @@ from jarvis_agent.core.concurrency import (
     run_in_daemon_thread,
     run_with_timeout,
 )
+from jarvis_agent.core.content import message_text
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.notes import as_public
@@ -57,12 +58,11 @@ from jarvis_agent.llm.content import ContentForm, message_content
 from jarvis_agent.media.run_directory import RUN_ID
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.model_registry import ModelRegistry
-from jarvis_agent.tools.injection import (
-    ToolRuntime,
-    call_number,
-    last_human_message,
-    messages_in,
-)
+
+if TYPE_CHECKING:
+    from langchain.tools import ToolRuntime
+else:  # LangGraph, which injects it by its name, takes 0.5 s to import.
+    ToolRuntime = Annotated[Any, InjectedToolArg]
 
 MAX_PRODUCED = 1000
 """Files that a set of tools can read because it produced them: the latest, of all threads together."""
@@ -180,13 +180,13 @@ class HFTaskTool(BaseTool):
         thread = str(config.get("configurable", {}).get("thread_id") or "")
         if thread or runtime is None:
             store.grant_resources(file for owner, file in tuple(self.produced) if owner == thread)
-        store.grant_resources(await asyncio.to_thread(files_in, messages_in(runtime), settings))
+        store.grant_resources(await asyncio.to_thread(files_in, _messages_in(runtime), settings))
         task = Task(
             task=self.spec.name,
-            id=call_number(runtime),
+            id=_call_number(runtime),
             args={k: v for k, v in args.items() if v is not None},
         )
-        context = RunContext(request=last_human_message(runtime), config=config)
+        context = RunContext(request=_last_human_message(runtime), config=config)
         began = perf_counter()
         try:
             for name in self.files:
@@ -289,6 +289,26 @@ def _as_list(value: Any) -> Any:
 
 def _only_item(value: Any) -> Any:
     return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
+
+def _messages_in(runtime: Any) -> Sequence[Any]:
+    """The messages in the state of an injected ToolRuntime: of a mapping, an object, or a list of them."""
+    state = getattr(runtime, "state", None)
+    messages = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", state)
+    return messages or ()
+
+
+def _last_human_message(runtime: Any) -> str:
+    """The text of the last human message in an injected ToolRuntime's state; "" without one."""
+    found = (message for message in reversed(_messages_in(runtime)) if isinstance(message, HumanMessage))
+    return next((message_text(message) for message in found), "")
+
+
+def _call_number(runtime: Any) -> int:
+    """The number of the call of an injected ToolRuntime among the tool calls of the messages, from 0."""
+    calls = [call for one in _messages_in(runtime) if isinstance(one, AIMessage) for call in one.tool_calls]
+    own = getattr(runtime, "tool_call_id", None)  # some models count from one again in each message
+    return max((number for number, call in enumerate(calls) if call["id"] == own), default=0)
 
 
 def files_in(messages: Iterable[Any], settings: Settings) -> list[Resource]:

@@ -22,20 +22,23 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import wraps
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, ToolException
+from langchain_core.tools.base import get_all_basemodel_annotations
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.core.concurrency import contain_exit, start_daemon_thread
 from jarvis_agent.core.content import file_block, is_data_url, read_file_data
-from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.context import RunContext, messages_of
 from jarvis_agent.core.errors import BadInputError, ExpertError, InputError
 from jarvis_agent.core.images import is_pil_image, png_of
 from jarvis_agent.core.redaction import redact
@@ -47,7 +50,6 @@ from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
 from jarvis_agent.media.run_directory import AttemptFiles, disk_errors
-from jarvis_agent.tools.injection import injected_arguments
 
 MAX_ABANDONED_CALLS = 64
 """Cancelled calls of a tool that still run. At this number the tool is not called."""
@@ -78,7 +80,7 @@ class LangChainTask:
             InputError: a file cannot be written, or its type is unknown.
             Exception: what the tool raises.
         """
-        args = {**call.inputs, **injected_arguments(self.tool, call)}
+        args = {**call.inputs, **_injected_arguments(self.tool, call)}
         tool_call = {"type": "tool_call", "id": str(call.task.id), "name": self.tool.name, "args": args}
         try:
             reply = await self._invoke(tool_call, call.context.config)
@@ -122,6 +124,60 @@ class LangChainTask:
             self._abandoned.add(done)
             done.add_done_callback(self._abandoned.discard)
             raise
+
+
+def _injected_arguments(tool: BaseTool, call: TaskCall) -> dict[str, Any]:
+    """What `create_agent` would inject. The state has the chat's messages; the store is None.
+
+    An argument of another key of the state is left out.
+    """
+    # A tool whose arguments are injected has imported their types. LangGraph takes 0.5 s to import.
+    types = sys.modules.get("langgraph.prebuilt.tool_node")
+    if types is None:
+        return {}
+    state = {"messages": [*messages_of(call.context.turns), HumanMessage(call.context.request)]}
+    runtime = types.ToolRuntime(
+        state=state,
+        context=None,
+        config=call.context.config or {},
+        stream_writer=lambda _: None,
+        tool_call_id=str(call.task.id),
+        store=None,
+    )
+    found: dict[str, Any] = {}
+    for name, annotation in _annotations(tool).items():
+        for part in _parts(annotation):
+            field = getattr(part, "field", None) if isinstance(part, types.InjectedState) else None
+            if part is types.ToolRuntime:
+                found[name] = runtime
+            elif _is(part, types.InjectedStore):
+                found[name] = None
+            elif field in state:
+                found[name] = state[field]
+            elif field is None and _is(part, types.InjectedState):
+                found[name] = state
+    return found
+
+
+def _annotations(tool: BaseTool) -> dict[str, Any]:
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run
+    hints: dict[str, Any] = {}
+    with suppress(NameError, TypeError):  # an annotation that cannot be evaluated
+        hints = get_type_hints(function, include_extras=True)
+    return {**hints, **get_all_basemodel_annotations(tool.get_input_schema())}
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """An annotation, its generic type, and what is within it, as in `Annotated[…]` or `A | None`."""
+    yield annotation
+    yield get_origin(annotation)
+    for part in get_args(annotation):
+        yield from _parts(part)
+
+
+def _is(part: Any, marker: type) -> bool:
+    """Whether a part of an annotation is a marker: the class or an instance."""
+    return part is marker or isinstance(part, marker)
 
 
 def _is_sync(tool: BaseTool) -> bool:
