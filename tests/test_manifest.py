@@ -1,4 +1,4 @@
-"""The manifest for Kubernetes in docs/scaling.md."""
+"""The manifest for Kubernetes, examples/kuberay.yaml."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_it_starts_both_applications_with_the_pinned_ray() -> None:
     """The schema is KubeRay's of RayService v1 (ray-project/kuberay, feeaf72), less what we do not use."""
-    page = (ROOT / "docs" / "scaling.md").read_text("utf-8")
-    manifest = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
+    manifest = yaml.safe_load((ROOT / "examples" / "kuberay.yaml").read_text("utf-8"))
     jsonschema.validate(manifest, json.loads((ROOT / "tests/data/rayservice_schema.json").read_text("utf-8")))
     served = yaml.safe_load(manifest["spec"]["serveConfigV2"])["applications"]
     assert [one["import_path"] for one in served] == [
