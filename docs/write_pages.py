@@ -220,9 +220,9 @@ def _suggested(spec: TaskSpec) -> str:
 
 
 def security_page() -> str:
-    """The page as it stands, with the table of the starter models' files made anew."""
+    """The page as it stands, with the table of the starter models made anew."""
     page = (Path(__file__).parent / "security.md").read_text(encoding="utf-8")
-    titles = ("model", "author, licence", "package", "commit on the Hub", "files and their SHA-256")
+    titles = ("model", "author, licence", "package", "commit on the Hub")
     head = f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n"
     before, _, after = page.partition(head)
     _, end, after = after.partition("\n\n")
@@ -233,8 +233,7 @@ def _weight_rows() -> Iterator[str]:
     for model in (*STARTERS.values(), PLANNER):
         commit = f"`{model.revision[:12]}`" if model.revision else "–"
         made_by = f"{model.author}; {model.license}"
-        files = ", ".join(f"`{file.name}` `{file.sha256[:12]}`" for file in model.files)
-        yield f"| [{model.id}]({model.source}) | {made_by} | `{model.package}` | {commit} | {files} |"
+        yield f"| [{model.id}]({model.source}) | {made_by} | `{model.package}` | {commit} |"
 
 
 PAGES = {
