@@ -113,10 +113,7 @@ _TYPED = (
 _TASKS_END = """
 ## Unsupported task types
 
-These task types of the Hub are not supported.
-
-| task | reason |
-|---|---|
+These task types of the Hub are not supported:
 """
 
 _CATEGORIES = {
@@ -160,7 +157,7 @@ def tasks_page() -> str:
         parts += [f"\n## {title}\n{_TASKS_HEAD}", *(f"{row}\n" for row in rows)]
     parts += [_CONTROLS, *map(_control_row, _CONTROL_MAPS)]
     parts += [_TYPES, *map(_type_row, _TYPED.split())]
-    return "".join([*parts, _TASKS_END, *(f"| `{task}` | {why} |\n" for task, why in NOT_CALLABLE.items())])
+    return "".join([*parts, _TASKS_END, ", ".join(f"`{task}`" for task in NOT_CALLABLE), ".\n"])
 
 
 def _setting_rows(settings: type[EnvironmentSettings]) -> Iterator[str]:
