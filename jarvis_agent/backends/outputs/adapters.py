@@ -12,25 +12,28 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, FiniteFloat, conlist
 
 from jarvis_agent.backends.base import Call, sentences_of
 from jarvis_agent.backends.outputs import media
 from jarvis_agent.backends.outputs.validators import (
     Adapted,
     Adapter,
+    Data,
+    Index,
+    Score,
+    Seconds,
+    Text,
     UnexpectedError,
     best_first,
+    check,
     describe_value,
     find_text,
-    index,
-    number,
     quantity,
     read_rows,
-    require_list,
-    score,
-    text,
     to_builtin,
     to_list,
     vector,
@@ -111,12 +114,12 @@ def classes(raw: Any, call: Call) -> Adapted:
         return Adapted([], "")
     first = raw[0] if isinstance(raw, list) and raw else raw
     measure = "similarity" if isinstance(first, Mapping) and "similarity" in first else "score"
-    return _scored_rows(read_rows(raw, {"label": text, measure: _score_or_none}), "label", measure)
+    return _scored_rows(read_rows(raw, {"label": Text, measure: Score | None}), "label", measure)
 
 
 def masked_words(raw: Any, call: Call) -> Adapted:
     """[{score, token, token_str, sequence}], the most likely word first."""
-    rows = read_rows(raw, {"score": score, "token_str": text, "sequence": text}, {"token": index})
+    rows = read_rows(raw, {"score": Score, "token_str": Text, "sequence": Text}, {"token": Index})
     return _scored_rows(rows, "token_str")
 
 
@@ -130,18 +133,11 @@ def _scored_rows(rows: list[dict[str, Any]], name: str, measure: str = "score") 
     return Adapted(ranked, ", ".join(f"{row[name]}{value}" for row, value in zip(shown, values, strict=True)))
 
 
-def _score_or_none(value: Any) -> float | None:
-    return None if value is None else score(value)
-
-
 def entities(raw: Any, call: Call) -> Adapted:
     """[{entity_group, score or None, word, start, end}], in the order of the text."""
-    places = {"start": to_builtin, "end": to_builtin}
-    groups = {"entity_group": text, "entity": text}
-    rows = read_rows(raw, {"word": text, "score": _score_or_none}, places | groups)
-    for row in rows:
-        entity = row.pop("entity", None)
-        row["entity_group"] = text(row.get("entity_group", entity))
+    group = Annotated[Text, Field(validation_alias=AliasChoices("entity_group", "entity"))]
+    fields = {"entity_group": group, "word": Text, "score": Score | None}
+    rows = read_rows(raw, fields, {"start": Index, "end": Index})
     return Adapted(rows, ", ".join(f"{row['word']} ({row['entity_group']})" for row in rows) or "no names")
 
 
@@ -149,8 +145,8 @@ def answers(raw: Any, call: Call) -> Adapted:
     """[{answer, score or None, start?, end?}], best first; with a similarity, these are lines that fit."""
     if isinstance(raw, list) and not raw and call.notes:  # they say why there is none
         return Adapted([], "")
-    optional = {"score": score, "start": to_builtin, "end": to_builtin, "similarity": score}
-    rows = best_first(read_rows(raw, {"answer": text}, optional))
+    optional = {"score": Score, "start": Index, "end": Index, "similarity": Score}
+    rows = best_first(read_rows(raw, {"answer": Text}, optional))
     if not rows:
         raise UnexpectedError("at least one answer")
     shown = rows if "similarity" in rows[0] else rows[:1]
@@ -159,8 +155,7 @@ def answers(raw: Any, call: Call) -> Adapted:
 
 def table_answer(raw: Any, call: Call) -> Adapted:
     """{answer, coordinates, cells, aggregator}; coordinates are rows and columns from 0."""
-    optional = {"coordinates": to_builtin, "cells": to_builtin, "aggregator": text}
-    rows = read_rows(raw, {"answer": text}, optional)
+    rows = read_rows(raw, {"answer": Text}, {"coordinates": Data, "cells": Data, "aggregator": Text})
     if not rows:
         raise UnexpectedError("an answer")
     return Adapted({"coordinates": [], "cells": [], "aggregator": "NONE", **rows[0]}, rows[0]["answer"])
@@ -179,33 +174,28 @@ def pages(raw: Any, call: Call) -> Adapted:
 
 
 def _scores(raw: Any, names: Sequence[str]) -> Adapted:
-    expected = f"a list of {len(names)} scores"
-    scores = [score(value) for value in require_list(raw, expected)]
-    if len(scores) != len(names) or not scores:
-        raise UnexpectedError(expected)
+    count = max(1, len(names))
+    form = conlist(Score, min_length=count, max_length=count)
+    scores = check(form, to_list(raw), f"a list of {len(names)} scores")
     ranked = sorted(zip(scores, names, strict=True), key=lambda pair: -pair[0])
     return Adapted(scores, "; ".join(f"{name} ({value:.2f})" for value, name in ranked))
 
 
 def ranking(raw: Any, call: Call) -> Adapted:
     """[{index, text, score}], best first; the index counts the given texts from 0."""
-    rows = best_first(read_rows(raw, {"index": index, "text": text, "score": score}))
+    rows = best_first(read_rows(raw, {"index": Index, "text": Text, "score": Score}))
     named = (f"{place}. {row['text']} ({row['score']:.2f})" for place, row in enumerate(rows, 1))
     return Adapted(rows, "; ".join(named))
 
 
 def speech(raw: Any, call: Call) -> Adapted:
     """[{start, end}] of voice activity, in seconds."""
-    stretches = read_rows(raw, {"start": _seconds, "end": _seconds})
+    stretches = read_rows(raw, {"start": Seconds, "end": Seconds})
     if not stretches:
         return Adapted(stretches, "no speech")
     total = sum(row["end"] - row["start"] for row in stretches)
     times = ", ".join(f"{row['start']:.1f}–{row['end']:.1f} s" for row in stretches)
     return Adapted(stretches, f"{total:.1f} s of speech in {quantity(len(stretches), 'stretch')}: {times}")
-
-
-def _seconds(value: Any) -> float:
-    return round(number(value), 3)
 
 
 def features(raw: Any, call: Call) -> Adapted:
@@ -240,7 +230,7 @@ def transcript(raw: Any, call: Call) -> Adapted:
         call.notes.append(Note("no speech was heard"))
     output: dict[str, Any] = {"text": value}
     if isinstance(raw, Mapping) and raw.get("chunks"):
-        output["chunks"] = read_rows(raw["chunks"], {"text": text, "timestamp": to_builtin})
+        output["chunks"] = read_rows(raw["chunks"], {"text": Text, "timestamp": Data})
     return Adapted(output, value)
 
 
@@ -253,16 +243,32 @@ def spoken_text(raw: Any, call: Call) -> Adapted:
     return Adapted({"generated_text": value, "audio": spoken.output}, value, spoken.files)
 
 
+def _single(value: Any) -> Any:
+    """A value, also from a list of one."""
+    value = to_list(value)
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
+
+_Label = Annotated[
+    str | bool | int | FiniteFloat,
+    BeforeValidator(_single),
+    AfterValidator(lambda value: f"{value:g}" if isinstance(value, float) else str(value)),
+]
+"""A class as text, as in huggingface_hub: 1 and "1" are the same label."""
+
+_Number = Annotated[FiniteFloat, BeforeValidator(_single), AfterValidator(lambda value: round(value, 6))]
+_Numbers = Annotated[list[_Number], BeforeValidator(to_list), Field(min_length=1)]
+
+
 def labelled_rows(raw: Any, call: Call) -> Adapted:
     """{predictions: a label a row, probabilities: a list a row or None}: the labels, and the table.
 
     The table gets the columns `prediction`, and `probability` if known.
     """
-    cells, labels = _predictions(raw, _label, call)
+    cells, labels = _predictions(raw, _Label, call)
     added: dict[str, list[Any]] = {"prediction": labels}
     if (probabilities := raw.get("probabilities")) is not None:
-        rows = _sized(probabilities, len(labels))
-        added["probability"] = [max(_numbers(row)) for row in rows]
+        added["probability"] = [max(row) for row in _sized(probabilities, _Numbers, len(labels))]
     shown = ", ".join(f"{count} {label}" for label, count in Counter(sorted(labels)).most_common())
     file = _save_with(cells, added, call)
     return Adapted(labels, f"{quantity(len(labels), 'row')}: {shown}", (file,))
@@ -270,7 +276,7 @@ def labelled_rows(raw: Any, call: Call) -> Adapted:
 
 def numbered_rows(raw: Any, call: Call) -> Adapted:
     """{predictions: a number a row}: the numbers, and the table with a column `prediction`."""
-    cells, values = _predictions(raw, _number, call)
+    cells, values = _predictions(raw, _Number, call)
     mean = sum(values) / len(values)
     shown = f"from {min(values):.4g} to {max(values):.4g}, {mean:.4g} on average"
     file = _save_with(cells, {"prediction": values}, call)
@@ -281,7 +287,7 @@ def forecast(raw: Any, call: Call) -> Adapted:
     """[{series, values, low, high}]: a row a step ahead, with the median and the 10 % and 90 % quantiles."""
     columns: dict[str, list[Any]] = {}
     shown = []
-    for row in read_rows(raw, {"series": text, "values": _numbers}, {"low": _numbers, "high": _numbers}):
+    for row in read_rows(raw, {"series": Text, "values": _Numbers}, {"low": _Numbers, "high": _Numbers}):
         name, values = row["series"], row["values"]
         columns[name] = values
         columns |= {f"{name}_{side}": row[side] for side in ("low", "high") if side in row}
@@ -294,47 +300,20 @@ def forecast(raw: Any, call: Call) -> Adapted:
     return Adapted(rows, f"{quantity(steps, 'step')} ahead: {', '.join(shown)}", (_save(table, call),))
 
 
-def _predictions(
-    raw: Any, convert: Callable[[Any], Any], call: Call
-) -> tuple[Mapping[str, list[str]], list[Any]]:
+def _predictions(raw: Any, form: Any, call: Call) -> tuple[Mapping[str, list[str]], list[Any]]:
     """The table of the call as it was written, and the prediction for each of its rows."""
     if not isinstance(raw, Mapping) or "predictions" not in raw:
         raise UnexpectedError("{predictions}")
     cells = read_table(call.inputs["table"].path).cells  # its notes were made when the model read it
-    return cells, [convert(value) for value in _sized(raw["predictions"], len(next(iter(cells.values()))))]
+    return cells, _sized(raw["predictions"], form, len(next(iter(cells.values()))))
 
 
-def _sized(values: Any, length: int) -> list[Any]:
-    what = f"one prediction for each of the {quantity(length, 'row')}"
-    items = require_list(values, what)
-    if len(items) != length:
-        raise UnexpectedError(what)
-    return items
-
-
-def _label(value: Any) -> str:
-    """A class as text, as in huggingface_hub: 1 and "1" are the same label."""
-    value = _single(value)
-    if not isinstance(value, str | int | float | bool):
-        raise UnexpectedError("a label for each row")
-    return f"{number(value):g}" if isinstance(value, float) else str(value)
-
-
-def _number(value: Any) -> float:
-    return round(number(_single(value)), 6)
-
-
-def _single(value: Any) -> Any:
-    """A value, also from a list of one."""
-    value = to_list(value)
-    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
-
-
-def _numbers(values: Any) -> list[float]:
-    items = require_list(values, "a list of numbers")
-    if not items:
-        raise UnexpectedError("a list of numbers")
-    return [_number(value) for value in items]
+def _sized(values: Any, form: Any, length: int) -> list[Any]:
+    items = conlist(form, min_length=length, max_length=length)
+    checked: list[Any] = check(
+        items, to_list(values), f"one prediction for each of {quantity(length, 'row')}"
+    )
+    return checked
 
 
 def _save_with(cells: Mapping[str, list[str]], added: Mapping[str, list[Any]], call: Call) -> Resource:

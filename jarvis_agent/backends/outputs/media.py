@@ -15,25 +15,30 @@ from dataclasses import asdict
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.outputs.validators import (
     Adapted,
+    Index,
+    Number,
+    Score,
+    Seconds,
+    Text,
     UnexpectedError,
     best_first,
+    check,
     describe_value,
     existing_file,
-    index,
-    number,
     plural,
     quantity,
     read_rows,
-    score,
     tally,
-    text,
     to_array,
     to_builtin,
+    to_list,
     to_matrix,
 )
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
@@ -169,7 +174,7 @@ def _inferno(brightness: NDArray[np.float64]) -> Image:
 
 def frames(raw: Any, call: Call) -> Adapted:
     """[{image, time}] of a video, times in seconds: one image file each."""
-    rows = read_rows(raw, {"image": to_image, "time": lambda value: round(number(value), 3)})
+    rows = read_rows(raw, {"image": _Image, "time": Seconds})
     if not rows:
         raise UnexpectedError("at least one frame")
     files = [save_image(row["image"], call, f"frame at {row['time']:g} s") for row in rows]
@@ -185,7 +190,7 @@ def sound(raw: Any, call: Call) -> Adapted:
     """
     if isinstance(raw, str | Path) or (isinstance(raw, Mapping) and "path" in raw):
         return _sound_file(written_file(raw, "audio", call), call)
-    rows = read_rows(raw, {"audio": lambda value: value, "sampling_rate": index}, {"label": str})
+    rows = read_rows(raw, {"audio": Any, "sampling_rate": Index}, {"label": str})
     if not rows:
         raise UnexpectedError("{audio, sampling_rate}")
     sounds: list[dict[str, Any]] = []
@@ -250,9 +255,9 @@ def _as_mp4(source: Path, call: Call) -> Path:
 
 
 def _encode(raw: Mapping[str, Any], call: Call) -> Path:
-    fps = number(raw.get("fps"))
-    if fps <= 0:
-        raise UnexpectedError("frames a second (fps) above zero")
+    fps = check(
+        Annotated[Number, Field(gt=0)], raw.get("fps"), "a number of frames a second (fps) above zero"
+    )
     path = call.new_path(".mp4")
     write_video(path, _frame_images(raw["frames"]), fps)
     return path
@@ -439,10 +444,29 @@ def written_file(raw: Any, kind: ArgKind, call: Call) -> Resource:
 MIN_JOINT_SCORE = 0.3
 """Joints below this score are in the data, but are neither drawn nor counted."""
 
+_Image = Annotated[Any, AfterValidator(to_image)]
+_Mask = Annotated[Any, AfterValidator(lambda value: to_image(value).convert("L"))]
+_Pixel = Annotated[Number, AfterValidator(round)]
+_Coordinate = Annotated[Number, AfterValidator(lambda value: round(value, 1))]
+
+
+class _Box(BaseModel):
+    xmin: _Pixel
+    ymin: _Pixel
+    xmax: _Pixel
+    ymax: _Pixel
+
+
+class _Joint(BaseModel):
+    label: Text
+    x: _Coordinate
+    y: _Coordinate
+    score: Score
+
 
 def objects(raw: Any, call: Call) -> Adapted:
     """[{label, score, box {xmin, ymin, xmax, ymax}}], best first, boxes in whole pixels."""
-    rows = best_first(read_rows(raw, {"label": text, "score": score, "box": _box}))
+    rows = best_first(read_rows(raw, {"label": Text, "score": Score, "box": _Box}))
     labels = [row["label"] for row in rows]
     captions = [f"{row['label']} {row['score']:.2f}" for row in rows]
     boxes = [tuple(row["box"].values()) for row in rows]
@@ -454,7 +478,7 @@ def objects(raw: Any, call: Call) -> Adapted:
 
 def segments(raw: Any, call: Call) -> Adapted:
     """[{label, score or None, mask}]; each mask is a PNG, white inside the segment."""
-    rows = read_rows(raw, {"label": text, "mask": _mask}, {"score": score})
+    rows = read_rows(raw, {"label": Text, "mask": _Mask}, {"score": Score})
     saved, files = _save_masks(rows, [row["label"] for row in rows], call, "segments found")
     shares = [sum(row["mask"].histogram()[128:]) / (row["mask"].width * row["mask"].height) for row in rows]
     named = (f"{row['label']} ({100 * share:.0f} %)" for row, share in zip(rows, shares, strict=True))
@@ -464,7 +488,7 @@ def segments(raw: Any, call: Call) -> Adapted:
 
 def unlabelled_masks(raw: Any, call: Call) -> Adapted:
     """[{mask, score}] of all parts of an image, best first; each mask becomes a PNG."""
-    rows = best_first(read_rows(raw, {"mask": _mask, "score": score}))
+    rows = best_first(read_rows(raw, {"mask": _Mask, "score": Score}))
     saved, files = _save_masks(rows, [""] * len(rows), call, "masks found")
     return Adapted(saved, quantity(len(saved), "mask") if saved else "no masks", files)
 
@@ -491,8 +515,9 @@ def people(raw: Any, call: Call) -> Adapted:
 
     Coordinates are pixels of the image. Edges (pairs of indices into `keypoints`) are drawn only.
     """
-    fields = {"score": score, "keypoints": _joints}
-    rows = best_first(read_rows(raw, fields, {"box": _box, "edges": _edges}))
+    edges = Annotated[list[tuple[int, int]], BeforeValidator(to_list)]
+    fields = {"score": Score, "keypoints": list[_Joint]}
+    rows = best_first(read_rows(raw, fields, {"box": _Box, "edges": edges}))
     skeletons = [_skeleton(row["keypoints"], row.pop("edges", [])) for row in rows]
     picture = save_image(draw_skeletons(_input_image(call), skeletons), call, "people found")
     seen = [sum(joint is not None for joint in joints) for joints, _ in skeletons]
@@ -505,29 +530,6 @@ def _skeleton(joints: list[dict[str, Any]], edges: list[tuple[int, int]]) -> Ske
         raise UnexpectedError(f"edges between the {len(joints)} keypoints")
     seen = [(joint["x"], joint["y"]) if joint["score"] >= MIN_JOINT_SCORE else None for joint in joints]
     return seen, edges
-
-
-def _joints(value: Any) -> list[dict[str, Any]]:
-    return read_rows(value, {"label": text, "x": _coordinate, "y": _coordinate, "score": score})
-
-
-def _coordinate(value: Any) -> float:
-    return round(number(value), 1)
-
-
-def _edges(value: Any) -> list[tuple[int, int]]:
-    return [(int(start), int(end)) for start, end in to_matrix(value, 2, "edges as pairs of keypoints")]
-
-
-def _box(value: Any) -> dict[str, int]:
-    sides = ("xmin", "ymin", "xmax", "ymax")
-    if not isinstance(value, Mapping) or not all(side in value for side in sides):
-        raise UnexpectedError("a box {xmin, ymin, xmax, ymax} for each object")
-    return {side: round(number(value[side])) for side in sides}
-
-
-def _mask(value: Any) -> Image:
-    return to_image(value).convert("L")
 
 
 def _input_image(call: Call) -> Image:

@@ -1,18 +1,28 @@
 """Checks of raw outputs and their conversion to plain Python values; the result type of an adapter.
 
-read_rows(raw, {"label": text, "score": score})     # a list of dicts with these keys, or UnexpectedError
-score(np.float32(0.72439))                          # 0.7244
+read_rows(raw, {"label": Text, "score": Score})     # a list of dicts with these keys, or UnexpectedError
+check(Score, np.float32(0.72439), "a score")        # 0.7244
+
+What a value must be is a type for pydantic. Numbers of numpy and torch count as Python's.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    FiniteFloat,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 from pydantic_core import to_jsonable_python
 
 from jarvis_agent.backends.base import Call
@@ -35,12 +45,51 @@ class Adapted:
 Adapter = Callable[[Any, Call], Adapted]
 """Converts a model's raw output. Raises UnexpectedError for another form."""
 
-Fields = Mapping[str, Callable[[Any], Any]]
-"""Names of values in a row, each with the function that checks and converts it."""
-
 
 class UnexpectedError(Exception):
     """The raw output does not have the form that the message names."""
+
+
+def to_list(value: Any) -> Any:
+    """An array or tensor as nested lists, or as a number; anything else unchanged."""
+    return value.tolist() if callable(getattr(value, "tolist", None)) else value
+
+
+def to_builtin(value: Any) -> Any:
+    """Plain JSON: arrays become lists, paths texts, NaN None. Other types raise UnexpectedError."""
+
+    def from_array(item: Any) -> Any:
+        if to_list(item) is item:
+            raise UnexpectedError(f"plain data (it contains a {type(item).__name__})")
+        return to_list(item)
+
+    return to_jsonable_python(value, fallback=from_array, inf_nan_mode="null")
+
+
+Number = Annotated[FiniteFloat, BeforeValidator(to_list)]
+Score = Annotated[Number, AfterValidator(lambda value: round(value, 4))]
+Seconds = Annotated[Number, AfterValidator(lambda value: round(value, 3))]
+Index = Annotated[int, BeforeValidator(to_list)]
+Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True)]
+Data = Annotated[Any, BeforeValidator(to_builtin)]
+"""Plain JSON."""
+
+Fields = Mapping[str, Any]
+"""Names of values in a row, each with its type."""
+
+
+def check(form: Any, raw: Any, what: str) -> Any:
+    """A raw output as a type.
+
+    Raises:
+        UnexpectedError: it is something else; `what` names the expected value.
+    """
+    try:
+        return TypeAdapter(form).validate_python(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UnexpectedError(f"{what} ({place and f'{place}: '}{first['msg']})") from error
 
 
 def read_rows(raw: Any, fields: Fields, optional: Fields | None = None) -> list[dict[str, Any]]:
@@ -50,23 +99,18 @@ def read_rows(raw: Any, fields: Fields, optional: Fields | None = None) -> list[
     missing or None are left out.
 
     Raises:
-        UnexpectedError: it is no such list, or a field cannot be converted.
+        UnexpectedError: it is no such list, or a field has another type.
     """
     rows = [raw] if isinstance(raw, Mapping) else raw
     if isinstance(rows, list | tuple) and len(rows) == 1 and isinstance(rows[0], list):
         rows = rows[0]
-    if not isinstance(rows, list | tuple) or not all(
-        isinstance(row, Mapping) and fields.keys() <= row.keys() for row in rows
-    ):
-        raise UnexpectedError("a list of {" + ", ".join(fields) + "}")
-    converted = []
-    for row in rows:
-        values = {name: convert(row[name]) for name, convert in fields.items()}
-        for name, convert in (optional or {}).items():
-            if row.get(name) is not None:
-                values[name] = convert(row[name])
-        converted.append(values)
-    return converted
+    required: Any = {name: (form, ...) for name, form in fields.items()}
+    further: Any = {name: (form | None, None) for name, form in (optional or {}).items()}
+    form = create_model("Row", **required, **further)
+    checked = [row.model_dump() for row in check(list[form], rows, f"a list of {{{', '.join(fields)}}}")]
+    return [
+        {name: value for name, value in row.items() if name in fields or value is not None} for row in checked
+    ]
 
 
 def best_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -74,40 +118,12 @@ def best_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -(row.get("score") or 0.0))
 
 
-def number(value: Any) -> float:
-    """A finite float, from a number of Python, numpy or torch; else UnexpectedError."""
-    try:
-        converted = float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UnexpectedError("a number for each score or coordinate") from error
-    if not math.isfinite(converted):
-        raise UnexpectedError("finite numbers (these are NaN or infinite)")
-    return converted
-
-
-def score(value: Any) -> float:
-    """A number, rounded to four digits."""
-    return round(number(value), 4)
-
-
-def index(value: Any) -> int:
-    """A number, as an integer."""
-    return int(number(value))
-
-
-def text(value: Any) -> str:
-    """A str without surrounding whitespace; else UnexpectedError."""
-    if not isinstance(value, str):
-        raise UnexpectedError("a text")
-    return value.strip()
-
-
 def find_text(raw: Any, *keys: str) -> str:
     """The text of a str, of a dict that has it under one of the keys, or of the first dict of a list."""
     value = raw[0] if isinstance(raw, list | tuple) and raw else raw
     if isinstance(value, Mapping):
         value = next((value[key] for key in keys if value.get(key) is not None), None)
-    return text(value)
+    return str(check(Text, value, "a text"))
 
 
 def vector(raw: Any) -> list[float]:
@@ -129,30 +145,6 @@ def existing_file(value: Any) -> Path | None:
         return Path(value) if Path(value).is_file() else None
     except (OSError, ValueError):  # too long for a file name, or it contains NUL
         return None
-
-
-def to_list(value: Any) -> Any:
-    """An array or tensor as nested lists; anything else unchanged."""
-    return value.tolist() if callable(getattr(value, "tolist", None)) else value
-
-
-def require_list(value: Any, what: str) -> list[Any]:
-    """A list, from a list, tuple, array or tensor; else UnexpectedError, where `what` is the message."""
-    items = to_list(value)
-    if not isinstance(items, list | tuple):
-        raise UnexpectedError(what)
-    return list(items)
-
-
-def to_builtin(value: Any) -> Any:
-    """Plain JSON: arrays become lists, paths texts, NaN None. Other types raise UnexpectedError."""
-
-    def from_array(item: Any) -> Any:
-        if to_list(item) is item:
-            raise UnexpectedError(f"plain data (it contains a {type(item).__name__})")
-        return to_list(item)
-
-    return to_jsonable_python(value, fallback=from_array, inf_nan_mode="null")
 
 
 def to_array(value: Any, what: str) -> NDArray[Any]:
