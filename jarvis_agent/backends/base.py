@@ -73,9 +73,9 @@ class Call:
         """
         return to_opaque(self._noted(open_image(self._path(name), frame)))
 
-    def editable_image(self, name: str = "image") -> Image:
+    def editable_image(self) -> Image:
         """As `image`, in RGBA if parts of it are transparent."""
-        return self._noted(open_image(self._path(name)))
+        return self._noted(open_image(self._path("image")))
 
     def sound(self, rate: int, name: str = "audio") -> NDArray[np.float32]:
         """A recording as mono samples in [-1, 1], shape (samples,), at `rate` Hz; notes are added.
@@ -85,9 +85,9 @@ class Call:
         """
         return self._noted(read_audio(self._path(name), rate))
 
-    def voices(self, rate: int, name: str = "audio") -> list[NDArray[np.float32]]:
+    def voices(self, rate: int) -> list[NDArray[np.float32]]:
         """As `sound`, but two callers, each in a channel of their own, are two signals."""
-        voices = self._noted(read_voices(self._path(name), rate))
+        voices = self._noted(read_voices(self._path("audio"), rate))
         if len(voices) > 1:
             self._noted((None, [Note("the two channels were transcribed one after the other")]))
         return voices

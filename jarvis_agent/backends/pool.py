@@ -273,14 +273,7 @@ class ModelPool:
     def used(self) -> dict[str, int]:
         """Bytes of the loaded weights by device: `{"cpu": …, "cuda:0": …}`."""
         with self._lock:
-            entries = self._models.entries.values()
-            return total(entry.placed for entry in entries if entry.expert is not None)
-
-    @property
-    def keys(self) -> list[Key]:
-        """The models that are loaded now, least recently used first."""
-        with self._lock:
-            return [key for key, entry in self._models.entries.items() if entry.expert is not None]
+            return total(entry.placed for entry in self._models.entries.values() if entry.expert is not None)
 
     @property
     def loaded(self) -> dict[Key, int]:

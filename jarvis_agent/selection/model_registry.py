@@ -66,7 +66,7 @@ def _return_pool() -> ModelPool | None:
 
 def loaded_models() -> Sequence[object]:
     """The models that are in this process's memory, least recently used first."""
-    return _pool.keys if _pool is not None else []
+    return list(_pool.loaded) if _pool is not None else []
 
 
 class ModelRegistry:

@@ -188,7 +188,7 @@ async def test_the_least_recently_used_model_is_evicted(pool: ModelPool) -> None
     models = {name: Model(nbytes=40) for name in "abc"}
     for name in ("a", "b", "a", "c"):
         await start(pool, models[name].load, name, size=40)
-    assert pool.keys == [("a",), ("c",)]
+    assert list(pool.loaded) == [("a",), ("c",)]
     await start(pool, models["b"].load, "b", size=40)
     assert models["b"].loads == 2
     assert loaded_bytes(pool) == 80
@@ -200,7 +200,7 @@ async def test_a_language_model_beside_the_pool_takes_its_room(pool: ModelPool) 
     async def kept() -> list[tuple[str, ...]]:
         for name in "ab":
             await start(pool, models[name].load, name, size=40)
-        return list(pool.keys)
+        return list(pool.loaded)
 
     assert len(await kept()) == 2
     language_model = Model(nbytes=50)
@@ -218,7 +218,7 @@ async def test_a_model_larger_than_the_limit_stays_until_another_is_wanted(pool:
         await start(pool, huge.load, "huge")
     assert huge.loads == 1
     await start(pool, Model().load, "small")
-    assert pool.keys == [("small",)]
+    assert list(pool.loaded) == [("small",)]
 
 
 async def test_a_model_in_use_is_never_evicted(pool: ModelPool) -> None:
@@ -227,7 +227,7 @@ async def test_a_model_in_use_is_never_evicted(pool: ModelPool) -> None:
     running = start(pool, busy.load, "busy")
     await reached(busy.entered)
     await start(pool, Model(nbytes=90).load, "other")
-    assert ("busy",) in pool.keys
+    assert ("busy",) in list(pool.loaded)
     busy.opened.set()
     await running
     assert loaded_bytes(pool) == 90
@@ -268,7 +268,7 @@ async def test_out_of_memory_evicts_idle_models_and_retries_once(pool: ModelPool
     tries: list[Any] = []
 
     def load() -> Model:
-        tries.append(pool.keys)
+        tries.append(list(pool.loaded))
         if len(tries) == 1:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return Model()
@@ -380,7 +380,7 @@ async def test_no_model_is_loaded_for_an_input_that_exceeds_a_limit(pool: ModelP
     backend, limit = Local(Settings(), pool), TASK_LIMITS["text-generation"]["characters"]
     with pytest.raises(UnsupportedError, match=f"at most {limit:,} characters"):
         await backend.run(call_of(text="a" * (limit + 1)))
-    assert (model.loads, pool.keys) == (0, [])
+    assert (model.loads, list(pool.loaded)) == (0, [])
     assert await backend.run(call_of(text="a" * limit)) == "a"
 
 
@@ -404,7 +404,7 @@ async def test_an_error_of_the_model_is_an_expert_error_in_words(pool: ModelPool
     with pytest.raises(ExpertError, match=r"^StopIteration: the shape is wrong$") as caught:
         await start(pool, Model(work=work).load)
     assert isinstance(caught.value.__cause__, StopIteration)
-    assert pool.keys == [("a",)]
+    assert list(pool.loaded) == [("a",)]
 
 
 async def test_a_cancelled_load_is_kept_and_its_call_not_run(pool: ModelPool) -> None:
@@ -488,7 +488,7 @@ async def test_a_reserved_model_is_loaded_before_its_call(pool: ModelPool) -> No
     model = Model(nbytes=40)
     claim = Claim(pool, model, "a")
     await reached(claim.ended)
-    assert (pool.keys, model.loads, claim.seen) == ([("a",)], 1, ["loading", "loaded"])
+    assert (list(pool.loaded), model.loads, claim.seen) == ([("a",)], 1, ["loading", "loaded"])
     assert await start(pool, model.load, "a", size=40) == "a"
     claim.release()
     assert model.loads == 1
@@ -505,7 +505,7 @@ async def test_reserved_models_that_are_needed_first_are_loaded_first(pool: Mode
     await running
     for depth in (1, 2, 3):
         await reached(claims[depth].ended)
-        assert pool.keys == [(str(depth),)]  # the next one does not fit beside it
+        assert list(pool.loaded) == [(str(depth),)]  # the next one does not fit beside it
         assert [claims[later].seen for later in range(depth + 1, 4)] == [[]] * (3 - depth)
         claims[depth].release()
 
@@ -527,12 +527,12 @@ async def test_a_reservation_evicts_only_what_is_needed_later(pool: ModelPool) -
     soon, late = Claim(pool, Model(nbytes=40), "soon", 1), Claim(pool, Model(nbytes=40), "late", 9)
     await reached(soon.ended)
     await reached(late.ended)
-    assert pool.keys == [("soon",), ("late",)]
+    assert list(pool.loaded) == [("soon",), ("late",)]
     later = Claim(pool, Model(nbytes=40), "later", 10)
     assert later.seen == []
     between = Claim(pool, Model(nbytes=40), "between", 5)
     await reached(between.ended)
-    assert pool.keys == [("soon",), ("between",)]
+    assert list(pool.loaded) == [("soon",), ("between",)]
 
 
 async def test_a_call_gets_the_room_of_reserved_models(pool: ModelPool) -> None:
@@ -540,10 +540,10 @@ async def test_a_call_gets_the_room_of_reserved_models(pool: ModelPool) -> None:
     for claim in (soon, late):
         await reached(claim.ended)
         claim.ended.clear()
-    seen = await start(pool, Model(nbytes=40, work=lambda call: pool.keys).load, "now", size=40)
+    seen = await start(pool, Model(nbytes=40, work=lambda call: list(pool.loaded)).load, "now", size=40)
     assert seen == [("soon",), ("now",)]
     await reached(late.ended)  # it is loaded again when the call has ended
-    seen = await start(pool, Model(nbytes=90, work=lambda call: pool.keys).load, "large", size=90)
+    seen = await start(pool, Model(nbytes=90, work=lambda call: list(pool.loaded)).load, "large", size=90)
     assert seen == [("large",)]
 
 
@@ -586,7 +586,7 @@ async def test_the_load_of_a_released_model_is_cancelled_or_its_model_dropped(po
     release()
     opened.set()
     await reached(dropped)
-    assert pool.keys == []
+    assert list(pool.loaded) == []
 
 
 async def test_a_released_load_goes_on_for_another_task_or_a_call(pool: ModelPool) -> None:
@@ -657,7 +657,7 @@ async def test_close_rejects_queued_calls_cancels_running_ones_and_ends_the_thre
         with pytest.raises(ExpertError, match=f"{what}: the pool was closed"):
             await call
     await closing
-    assert (pool.keys, claim.seen) == ([], [])
+    assert (list(pool.loaded), claim.seen) == ([], [])
     assert model_threads() <= others
     assert await start(pool, Model().load) == "a"  # the pool can be used again
     await pool.close()

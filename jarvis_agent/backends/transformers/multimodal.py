@@ -33,7 +33,6 @@ from jarvis_agent.backends.transformers.text import (
     stopping,
     top_labels,
 )
-from jarvis_agent.backends.transformers.vision import image_of
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.images import to_opaque
 from jarvis_agent.core.settings import Settings
@@ -74,13 +73,13 @@ def reply_or_continue(loaded: LoadedModel, call: Call) -> str:
     """Return a chat model's reply, or another model's continuation of the text (BLIP, Florence)."""
     if is_chat_model(loaded):
         return reply(loaded, call)
-    batch = loaded.processor(images=image_of(call), text=text_of(call), return_tensors="pt")
+    batch = loaded.processor(images=call.image(), text=text_of(call), return_tensors="pt")
     return decode(loaded, generate(loaded, batch, max_new_tokens=REPLY_TOKENS))
 
 
 def _show_image(loaded: LoadedModel, call: Call) -> Iterator[Content]:
     _require(loaded, "image_processor", "see images")
-    yield {"type": "image", "image": image_of(call)}
+    yield {"type": "image", "image": call.image()}
 
 
 def _show_video(loaded: LoadedModel, call: Call) -> Iterator[Content]:
@@ -124,20 +123,20 @@ def caption(loaded: LoadedModel, call: Call) -> str:
     if is_chat_model(loaded):
         asked = str(call.inputs.get("text") or "Describe this image in one sentence.")
         return _reply(loaded, call, "Write out all the text in this image." if reads else asked, limit)
-    batch = loaded.processor(images=image_of(call), return_tensors="pt")
+    batch = loaded.processor(images=call.image(), return_tensors="pt")
     return decode(loaded, generate(loaded, batch, max_new_tokens=limit))
 
 
 def caption_with_decoder(loaded: LoadedModel, call: Call) -> str:
     """Return a caption from an image encoder with a text decoder (ViT-GPT2), or a line of text (TrOCR)."""
-    batch = loaded.parts["image_processor"](images=image_of(call), return_tensors="pt")
+    batch = loaded.parts["image_processor"](images=call.image(), return_tensors="pt")
     pixels = {"pixel_values": batch["pixel_values"]}
     return decode(loaded, generate(loaded, pixels, max_new_tokens=CAPTION_TOKENS))
 
 
 def answer_question(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{answer, score}] from a classifier (ViLT), or [{answer}] from a generative model (BLIP)."""
-    batch = loaded.processor(images=image_of(call), text=text_of(call), truncation=True, return_tensors="pt")
+    batch = loaded.processor(images=call.image(), text=text_of(call), truncation=True, return_tensors="pt")
     if loaded.model.can_generate():
         return [{"answer": decode(loaded, generate(loaded, batch, max_new_tokens=ANSWER_TOKENS))}]
     scores = loaded.forward(batch).logits[0].float().sigmoid().cpu()
@@ -155,7 +154,7 @@ Words = list[tuple[str, list[int]]]
 
 def answer_from_page(loaded: LoadedModel, call: Call) -> Any:
     """Return [{answer, score, start, end}] from the words of a page and their positions (LayoutLM)."""
-    image = image_of(call)
+    image = call.image()
     page = loaded.extras["reader"](replace(call, spec=TASKS["image-to-text"]))
     words = words_of(page["lines"], image.size)
     if not words:
@@ -168,7 +167,7 @@ def answer_from_page(loaded: LoadedModel, call: Call) -> Any:
 def answer_from_pixels(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{answer}] from a model that reads the page itself (Donut)."""
     prompt = f"<s_docvqa><s_question>{text_of(call)}</s_question><s_answer>"
-    pixels = loaded.parts["image_processor"](images=image_of(call), return_tensors="pt")["pixel_values"]
+    pixels = loaded.parts["image_processor"](images=call.image(), return_tensors="pt")["pixel_values"]
     start = loaded.tokenizer(prompt, add_special_tokens=False, return_tensors="pt").input_ids
     batch = {"pixel_values": pixels, "decoder_input_ids": start}
     ids = generate(loaded, batch, max_new_tokens=ANSWER_TOKENS)

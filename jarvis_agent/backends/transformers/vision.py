@@ -56,14 +56,9 @@ MAX_UPSCALED_PIXELS = 1_000_000
 """Pixels of an image that is enlarged; each needs several kilobytes of memory."""
 
 
-def image_of(call: Call) -> Image:
-    """Return the image argument in RGB."""
-    return call.image()
-
-
 def classify(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
     """Return [{label, score}] for each call."""
-    images = [image_of(call) for call in calls]
+    images = [call.image() for call in calls]
     most = min(MAX_LABELS, loaded.model.config.num_labels)
     return list(loaded.pipe(images, top_k=most, batch_size=len(images)))
 
@@ -80,17 +75,17 @@ def classify_video(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
 
 def detect(loaded: LoadedModel, call: Call) -> Any:
     """Return [{label, score, box}]."""
-    return loaded.pipe(image_of(call), threshold=MIN_SCORE)
+    return loaded.pipe(call.image(), threshold=MIN_SCORE)
 
 
 def classify_zero_shot(loaded: LoadedModel, call: Call) -> Any:
     """Return [{label, score}] with one row for each label of the call (CLIP, SigLIP)."""
-    return loaded.pipe(image_of(call), candidate_labels=labels_of(call))
+    return loaded.pipe(call.image(), candidate_labels=labels_of(call))
 
 
 def detect_zero_shot(loaded: LoadedModel, call: Call) -> list[Detection]:
     """Return [{label, score, box}] from a model that compares regions with labels (OWL-ViT, OWLv2)."""
-    image, labels = image_of(call), labels_of(call)
+    image, labels = call.image(), labels_of(call)
     prompts = [f"a photo of a {label}" for label in labels]
     batch = loaded.processor(text=[prompts], images=image, truncation=True, return_tensors="pt")
     detections = loaded.processor.post_process_grounded_object_detection(
@@ -104,7 +99,7 @@ def detect_zero_shot(loaded: LoadedModel, call: Call) -> list[Detection]:
 
 def detect_phrases(loaded: LoadedModel, call: Call) -> list[Detection]:
     """Return [{label, score, box}] from a model that grounds one phrase at a time (Grounding DINO)."""
-    image = image_of(call)
+    image = call.image()
     labels = {f"{label.lower().rstrip('.')}.": label for label in labels_of(call)}
     detections = loaded.pipe(image, candidate_labels=list(labels), threshold=MIN_GROUNDING_SCORE)
     rows = ((labels[row["label"]], row["score"], row["box"].values()) for row in detections)
@@ -133,12 +128,12 @@ def _distinct(rows: list[Detection]) -> list[Detection]:
 
 def segment(loaded: LoadedModel, call: Call) -> Any:
     """Return [{label, score or None, mask}]."""
-    return loaded.pipe(image_of(call))
+    return loaded.pipe(call.image())
 
 
 def estimate_depth(loaded: LoadedModel, call: Call) -> Any:
     """Return {predicted_depth, depth, metric}."""
-    return {**loaded.pipe(image_of(call)), "metric": predicts_distance(loaded.model.config)}
+    return {**loaded.pipe(call.image()), "metric": predicts_distance(loaded.model.config)}
 
 
 def predicts_distance(config: Any) -> bool:
@@ -155,7 +150,7 @@ def embed(loaded: LoadedModel, call: Call) -> Any:
     import torch
 
     model = loaded.model
-    batch = loaded.parts["image_processor"](image_of(call), return_tensors="pt")
+    batch = loaded.parts["image_processor"](call.image(), return_tensors="pt")
     if hasattr(model, "get_image_features"):
         with torch.inference_mode():
             vector = model.get_image_features(**loaded.inputs(batch)).pooler_output
@@ -179,7 +174,7 @@ def upscale(loaded: LoadedModel, call: Call) -> Image:
 
     if any(call.inputs.get(name) for name in ("text", "mask")):
         raise UnsupportedError(f"{loaded.id} only makes images larger: it follows neither a text nor a mask")
-    image, factor = image_of(call), loaded.model.config.upscale
+    image, factor = call.image(), loaded.model.config.upscale
     if image.width * image.height > MAX_UPSCALED_PIXELS:
         raise UnsupportedError(
             f"{loaded.id} enlarges images of at most {MAX_UPSCALED_PIXELS:,} pixels here, and this one is "
@@ -227,7 +222,7 @@ def mask_everything(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{mask: PIL image in mode L of the image's size, score}], best first."""
     import torch
 
-    image = image_of(call)
+    image = call.image()
     processor = loaded.parts["image_processor"]
     batch = processor(image, return_tensors="pt")
     height, width = batch["reshaped_input_sizes"][0].tolist()
@@ -295,7 +290,7 @@ def _resized_mask(mask: Any, size: tuple[int, int]) -> Any:
 
 def mask_by_pipeline(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return the result of `mask_everything` for models whose image processor needs torchvision (SAM 2)."""
-    masks = loaded.pipe(image_of(call))
+    masks = loaded.pipe(call.image())
     return [
         {"mask": mask, "score": min(float(score), 1.0)}
         for mask, score in zip(masks["masks"], masks["scores"], strict=True)
@@ -333,7 +328,7 @@ def find_poses(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return {score, box, keypoints: [{label, x, y, score}], edges: [[i, j]]} for each person (ViTPose)."""
     import torch
 
-    image = image_of(call)
+    image = call.image()
     people = _people(loaded, image)
     if not people:
         return []
@@ -382,7 +377,7 @@ def _relief(draw: Callable[[Any], Image]) -> Callable[[Any, LoadedModel, Call], 
 
     def run(raw: Any, loaded: LoadedModel, call: Call) -> Image:
         near = control_maps.nearness(raw["predicted_depth"].float().cpu(), distance=raw["metric"])
-        return draw(near).resize(image_of(call).size)
+        return draw(near).resize(call.image().size)
 
     return run
 
@@ -391,12 +386,12 @@ def _draw_pose(raw: Any, loaded: LoadedModel, call: Call) -> Image:
     names = loaded.model.config.id2label
     if "nose" not in names.get(0, "").lower() or "shoulder" not in names.get(5, "").lower():
         raise UnsupportedError(f"{loaded.id} does not find the joints of people (COCO's 17) of a pose map")
-    return control_maps.pose_map(raw, image_of(call).size)
+    return control_maps.pose_map(raw, call.image().size)
 
 
 def _draw_segments(raw: Any, loaded: LoadedModel, call: Call) -> Image:
     segments = [(str(row["label"]), row["mask"]) for row in raw]
-    return control_maps.segment_map(segments, image_of(call).size)
+    return control_maps.segment_map(segments, call.image().size)
 
 
 CONTROL_MAPS: dict[str, Callable[[Any, LoadedModel, Call], Image]] = {
