@@ -15,7 +15,6 @@ import json
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -117,20 +116,11 @@ class ExpertServer:
         name = f"{model.id}@{model.revision}" if model.revision else model.id
         url = f"{self.address}/models/{quote(name)}/pipeline/{call.spec.name}"
         body, mime, query = await asyncio.to_thread(write_request, call)
-        request = httpx.Request(
-            "POST",
-            url,
-            content=body,
-            params=query,
-            headers={"Content-Type": mime, **self._headers()},
-            extensions={"timeout": httpx.Timeout(seconds, connect=_CONNECT_S).as_dict()},
-        )
+        headers = {"Content-Type": mime, **self._headers()}
+        limits = httpx.Timeout(seconds, connect=_CONNECT_S)
         try:
-            async with (
-                httpx.AsyncHTTPTransport(verify=_tls()) as transport,
-                aclosing(await transport.handle_async_request(request)) as response,
-            ):
-                reply = await response.aread()
+            async with httpx.AsyncClient(verify=_tls(), timeout=limits, trust_env=False) as client:
+                response = await client.post(url, content=body, params=query, headers=headers)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise AbsentError(self.address, error) from error
         except httpx.HTTPError as error:
@@ -140,7 +130,7 @@ class ExpertServer:
         call.trace["endpoint"] = f"{self.address} ({node})" if node else self.address
         if not response.is_success:
             raise self._refusal(response)
-        return await asyncio.to_thread(read_result, reply, call)
+        return await asyncio.to_thread(read_result, response.content, call)
 
     def status(self) -> dict[str, Any]:
         """The answer to `GET /models`. Blocks.
