@@ -506,11 +506,10 @@ _IMAGE_TO_IMAGE = (
         r"|(LongCatImageEdit|JoyImageEdit|BriaFiboEdit|StableDiffusionDepth2Img)Pipeline"
         r"|(StableDiffusion(Latent)?Upscale|LDMSuperResolution)Pipeline"
         r"|(StableDiffusionImageVariation|StableUnCLIPImg2Img|UnCLIPImageVariation)Pipeline",
-        image_to_image,
-    ),
+        image_to_image),
     DiffusionSpec(r"(?!.*(Control|Audio|Animate|Kandinsky|SuperRes))\w+Inpaint\w*Pipeline", inpaint),
     DiffusionSpec(r"(?!.*Control)\w+", image_to_image, loads="AutoPipelineForImage2Image"),
-)
+)  # fmt: skip
 
 _IMAGE_TO_VIDEO = (
     DiffusionSpec(r"(StableVideoDiffusion|I2VGenXL|PIA)Pipeline", image_to_video),
@@ -518,89 +517,53 @@ _IMAGE_TO_VIDEO = (
     DiffusionSpec(
         r"(Wan|LTX2|CogVideoX|SkyReelsV2|HunyuanVideo(15)?|Sana)ImageToVideoPipeline"
         r"|(HunyuanSkyreelsImageToVideo|Kandinsky5I2V|HunyuanVideoFramepack|MotifVideoImage2Video)Pipeline",
-        image_to_video,
-    ),
-)
+        image_to_video),
+)  # fmt: skip
 
 _CONTROLLED = (
-    DiffusionSpec(
-        r"(SD3|Flux|HunyuanDiT2D|QwenImage)?ControlNetModel",
-        controlled_image,
-        loads="AutoPipelineForText2Image",
-        part="controlnet",
-    ),
-    DiffusionSpec(
-        r"(?!.*(Img2Img|Inpaint|Union|Video|Animate|Blip|XS))\w*Control(Net)?(PAG)?Pipeline",
-        controlled_image,
-    ),
-)
+    DiffusionSpec(r"(SD3|Flux|HunyuanDiT2D|QwenImage)?ControlNetModel", controlled_image,
+                  loads="AutoPipelineForText2Image", part="controlnet"),
+    DiffusionSpec(r"(?!.*(Img2Img|Inpaint|Union|Video|Animate|Blip|XS))\w*Control(Net)?(PAG)?Pipeline",
+                  controlled_image),
+)  # fmt: skip
 
-PIPELINES: dict[str, tuple[DiffusionSpec, ...]] = {
-    "text-to-image": (
-        DiffusionSpec(
-            r"(?!.*(Control|Kontext|Inpaint|Helios))\w+",
-            text_to_image,
-            loads="AutoPipelineForText2Image",
-        ),
+PIPELINES: dict[str, Sequence[DiffusionSpec]] = {
+    "text-to-image": [
+        DiffusionSpec(r"(?!.*(Control|Kontext|Inpaint|Helios))\w+", text_to_image,
+                      loads="AutoPipelineForText2Image"),
         DiffusionSpec(
             r"(UnCLIP|StableUnCLIP|LDMTextToImage|Amused|SanaSprint|HiDreamImage|OmniGen|Bria|BriaFibo"
-            r"|HunyuanImage|LongCatImage|PRXPixel|Kandinsky5T2I|CogView3Plus)Pipeline",
-            text_to_image,
-        ),
-    ),
+            r"|HunyuanImage|LongCatImage|PRXPixel|Kandinsky5T2I|CogView3Plus)Pipeline", text_to_image)],
     "image-to-image": _IMAGE_TO_IMAGE,
     "image-text-to-image": _IMAGE_TO_IMAGE,
-    "unconditional-image-generation": (
-        DiffusionSpec(
-            r"(DDPM|DDIM|PNDM|KarrasVe|ScoreSdeVe|ConsistencyModel|LDM)Pipeline",
-            unconditional_image,
-            exact=True,
-        ),
-    ),
-    "text-to-video": (
+    "unconditional-image-generation": [
+        DiffusionSpec(r"(DDPM|DDIM|PNDM|KarrasVe|ScoreSdeVe|ConsistencyModel|LDM)Pipeline",
+                      unconditional_image, exact=True)],
+    "text-to-video": [
         DiffusionSpec("MotionAdapter", text_to_video, loads="AnimateDiffPipeline", part="motion_adapter"),
         DiffusionSpec(
             r"(TextToVideoSD|AnimateDiff(SDXL|PAG)?|Wan|LTX|LTX2|CogVideoX|HunyuanVideo(15)?|Mochi|Allegro|Latte"
             r"|SkyReelsV2|SanaVideo|EasyAnimate|Kandinsky5T2V|CosmosTextToWorld|MotifVideo)Pipeline",
-            text_to_video,
-        ),
-    ),
+            text_to_video)],
     "image-to-video": _IMAGE_TO_VIDEO,
     "image-text-to-video": _IMAGE_TO_VIDEO,
-    "video-to-video": (
-        DiffusionSpec(
-            r"AnimateDiff(VideoToVideo)?Pipeline",
-            video_to_video,
-            loads="AnimateDiffVideoToVideoPipeline",
-        ),
-        DiffusionSpec(
-            "MotionAdapter",
-            video_to_video,
-            loads="AnimateDiffVideoToVideoPipeline",
-            part="motion_adapter",
-        ),
+    "video-to-video": [
+        DiffusionSpec(r"AnimateDiff(VideoToVideo)?Pipeline", video_to_video,
+                      loads="AnimateDiffVideoToVideoPipeline"),
+        DiffusionSpec("MotionAdapter", video_to_video,
+                      loads="AnimateDiffVideoToVideoPipeline", part="motion_adapter"),
         DiffusionSpec(r"Wan(VideoToVideo)?Pipeline", video_to_video, loads="WanVideoToVideoPipeline"),
-        DiffusionSpec(
-            r"CogVideoX(VideoToVideo)?Pipeline",
-            video_to_video,
-            loads="CogVideoXVideoToVideoPipeline",
-        ),
-        DiffusionSpec(
-            r"TextToVideoSDPipeline|VideoToVideoSDPipeline",
-            video_to_video,
-            loads="VideoToVideoSDPipeline",
-        ),
-    ),
-    "text-to-3d": (DiffusionSpec("ShapEPipeline", generate_shape),),
-    "image-to-3d": (DiffusionSpec("ShapEImg2ImgPipeline", generate_shape),),
-    "text-to-audio": (
-        DiffusionSpec(r"(AudioLDM2?|MusicLDM|StableAudio3?|LongCatAudioDiT)Pipeline", text_to_audio),
-    ),
-    **{
-        f"{control}-text-to-image": _CONTROLLED
-        for control in ("canny", "hed", "mlsd", "scribble", "depth", "normal", "openpose", "seg")
-    },
-}
+        DiffusionSpec(r"CogVideoX(VideoToVideo)?Pipeline", video_to_video,
+                      loads="CogVideoXVideoToVideoPipeline"),
+        DiffusionSpec(r"(TextToVideoSD|VideoToVideoSD)Pipeline", video_to_video,
+                      loads="VideoToVideoSDPipeline")],
+    "text-to-3d": [DiffusionSpec("ShapEPipeline", generate_shape)],
+    "image-to-3d": [DiffusionSpec("ShapEImg2ImgPipeline", generate_shape)],
+    "text-to-audio": [
+        DiffusionSpec(r"(AudioLDM2?|MusicLDM|StableAudio3?|LongCatAudioDiT)Pipeline", text_to_audio)],
+    **{f"{control}-text-to-image": _CONTROLLED
+       for control in ("canny", "hed", "mlsd", "scribble", "depth", "normal", "openpose", "seg")},
+}  # fmt: skip
 
 
 class DiffusersBackend(FileBackend):

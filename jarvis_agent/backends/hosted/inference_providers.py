@@ -385,22 +385,19 @@ CALLS: dict[str, ProviderCall] = {
     "token-classification": ProviderCall("token_classification", _token_labels),
     "question-answering": ProviderCall("question_answering", _inputs(question="text", context="context")),
     "table-question-answering": ProviderCall("table_question_answering", _table_question),
-    "zero-shot-classification": ProviderCall(
-        "zero_shot_classification", _inputs(text="text", candidate_labels=labels_of)
-    ),
+    "zero-shot-classification": ProviderCall("zero_shot_classification",
+                                             _inputs(text="text", candidate_labels=labels_of)),
     "fill-mask": ProviderCall("fill_mask", _TEXT),
     "translation": ProviderCall("translation", _translation),
     "summarization": ProviderCall("summarization", _TEXT),
     "text-generation": ProviderCall("text_generation", _generation),
     "conversational": _CHAT,
     "feature-extraction": ProviderCall("feature_extraction", _TEXT, needs=("numpy",)),
-    "sentence-similarity": ProviderCall(
-        "sentence_similarity", _inputs(sentence="text", other_sentences=sentences_of)
-    ),
+    "sentence-similarity": ProviderCall("sentence_similarity",
+                                        _inputs(sentence="text", other_sentences=sentences_of)),
     "image-classification": ProviderCall("image_classification", _IMAGE),
-    "zero-shot-image-classification": ProviderCall(
-        "zero_shot_image_classification", _inputs(image="image", candidate_labels=labels_of)
-    ),
+    "zero-shot-image-classification": ProviderCall("zero_shot_image_classification",
+                                                   _inputs(image="image", candidate_labels=labels_of)),
     "object-detection": ProviderCall("object_detection", _IMAGE),
     "image-segmentation": ProviderCall("image_segmentation", _IMAGE),
     "image-to-text": ProviderCall("image_to_text", _IMAGE),
@@ -422,5 +419,5 @@ CALLS: dict[str, ProviderCall] = {
     "tabular-classification": ProviderCall("tabular_classification", _table, _predictions),
     # The client's method for this task fails on its own provider table; the request is the same.
     "tabular-regression": ProviderCall("tabular_classification", _table, _predictions),
-}
+}  # fmt: skip
 """Calls by the provider's task name."""
