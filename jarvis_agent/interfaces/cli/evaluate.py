@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
-    from jarvis_agent.core.settings import Settings
     from jarvis_agent.evaluation.predict import Prediction
     from jarvis_agent.evaluation.report import EvaluationReport, Figure
 
@@ -74,15 +71,6 @@ def plans(
     _exit_if_all_failed(predictions)
 
 
-def _chat_model(model: str | None, settings: Settings) -> tuple[BaseChatModel | None, str]:
-    """Return the chat model, None if there is none, and its name."""
-    from jarvis_agent.llm.chat_model import resolve_model
-    from jarvis_agent.llm.errors import describe_model
-
-    chat = None if model == "none" else resolve_model(model, settings)
-    return chat, describe_model(chat) if chat is not None else "no model"
-
-
 def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tuple[str, dict[str, Prediction]]:
     """Return the model's name and its predictions by id; a progress bar is shown on stderr."""
     from rich.progress import Progress
@@ -90,9 +78,12 @@ def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tupl
     from jarvis_agent.core.settings import load_settings
     from jarvis_agent.evaluation.predict import make_planner, predict
     from jarvis_agent.interfaces.common.progress import make_console
+    from jarvis_agent.llm.chat_model import resolve_model
+    from jarvis_agent.llm.errors import describe_model
 
     settings = load_settings()
-    chat, name = _chat_model(model, settings)
+    chat = resolve_model(model, settings)
+    name = describe_model(chat) if chat is not None else "no model"
     planner = make_planner(chat, settings)
     concurrency = 1 if chat is None else 4  # Offline plans would only compete for the CPU.
 

@@ -128,18 +128,21 @@ async def list_models(name: str, registry: ModelRegistry, purpose: str = "") -> 
         return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[note])
     selected = find_task(selection.task) or spec
     known = open_store().experience(selected.name)
+    models = [
+        ModelLine(
+            **candidate.model_dump(include=set(ModelLine.model_fields)),
+            runs_on=next(
+                (n for n, why in _answers(registry, candidate, selected).items() if why is None), ""
+            ),
+            factors=selection.factors.get(candidate.id, {}),
+            experience=str(known.get(candidate.id, "")),
+        )
+        for candidate in selection.candidates
+    ]
     return ModelList(
         task=spec.name,
         reason=selection.reason if purpose else "",
-        models=[
-            _model(registry, candidate, selected).model_copy(
-                update={
-                    "factors": selection.factors.get(candidate.id, {}),
-                    "experience": str(known.get(candidate.id, "")),
-                }
-            )
-            for candidate in selection.candidates
-        ],
+        models=models,
         rejected=selection.rejected,
         notes=[selection.note] if selection.note else [],
     )
@@ -179,12 +182,6 @@ def _answers(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> d
     backends = registry.backends
     names = [candidate.backend] if candidate.backend else list(backends)
     return {n: backends[n].unsupported_reason(spec, candidate) for n in names if n in backends}
-
-
-def _model(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> ModelLine:
-    able = (name for name, reason in _answers(registry, candidate, spec).items() if reason is None)
-    known = candidate.model_dump(include=set(ModelLine.model_fields))
-    return ModelLine(**known, runs_on=next(able, ""))
 
 
 def task_table(listing: TaskList) -> RenderableType:
