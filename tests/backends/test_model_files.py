@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import hf_hub_download
 from model_bench import fetched
 from rich.console import Console
 
@@ -118,6 +119,18 @@ def test_a_download_that_stalls_ends_and_the_next_try_goes_on(
         model_folder(MODEL, ONLINE)
     tries = [request for request in hub.requests if "model.safetensors" in request.path]
     assert len(tries) <= 8
+    assert held(model_folder(MODEL, ONLINE)) == set(FILES[TRANSFORMERS])
+
+
+def test_what_an_earlier_download_left_is_no_model_where_the_hub_fails(
+    hub: HubDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+    hub.add_model("org/model", files=FILES[TRANSFORMERS])
+    hf_hub_download("org/model", "config.json")
+    hub.answer("/tree/", status=503, times=8)
+    with pytest.raises(TransientError, match="org/model could not be downloaded"):
+        model_folder(MODEL, ONLINE)
     assert held(model_folder(MODEL, ONLINE)) == set(FILES[TRANSFORMERS])
 
 

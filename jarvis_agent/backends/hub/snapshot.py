@@ -383,7 +383,7 @@ def download_files(
     `names` are their paths in the repository, `size` is the number of their bytes.
 
     Raises:
-        TransientError: the call was cancelled; complete files are kept for the next attempt.
+        TransientError: the Hub failed, or the call was cancelled; complete files are kept.
         Exception: any error of huggingface_hub.
     """
     from huggingface_hub import snapshot_download
@@ -404,6 +404,9 @@ def download_files(
             while not wait([folder], timeout=_POLL_S).done:
                 if is_cancelled():
                     raise _cancelled(model)
+            # Where the Hub fails, snapshot_download returns what is in the cache, which may lack files.
+            if missing := [name for name in names if not Path(folder.result(), name).is_file()]:
+                raise TransientError(f"{model} could not be downloaded: the Hub gave no {missing[0]}")
             return Path(folder.result())
     finally:
         download.stopped = True
