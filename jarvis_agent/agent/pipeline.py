@@ -566,4 +566,4 @@ def _seconds(results: Sequence[TaskResult]) -> float:
 def _turn_of(context: RunContext, run: Run) -> ChatTurn:
     """The run as a chat turn, with the files that it was given or produced."""
     files = [resource for resource in (*context.files, *run.resources) if resource.path is not None]
-    return ChatTurn(context.request, run.answer, tuple(files), made=run.made)
+    return ChatTurn(context.request, run.answer, tuple(files), made=run.made, number=context.turn_number)

@@ -26,7 +26,8 @@ class ChatTurn:
     """An earlier turn of the chat.
 
     `blocks` are content blocks that are not stored as files yet. `made` is what its tasks made in words; None
-    if only the answer is known. What a later turn calls "it" is a result, never a report on it.
+    if only the answer is known. What a later turn calls "it" is a result, never a report on it. `number` is
+    its place in the chat, from 1 on, of which only the newest turns are remembered; 0: unknown.
     """
 
     request: str
@@ -34,6 +35,7 @@ class ChatTurn:
     resources: tuple[Resource, ...] = ()
     blocks: tuple[Mapping[str, Any], ...] = ()
     made: str | None = None
+    number: int = 0
 
     @property
     def text(self) -> str:
@@ -67,6 +69,11 @@ class RunContext:
     reserve_hosted: Callable[[str, str], None] = lambda task, model: None
     hosted_price: Callable[[str, str], float] = lambda task, model: 0.0
     preference: Preference | None = None
+
+    @property
+    def turn_number(self) -> int:
+        """The place of this turn in its chat, from 1 on."""
+        return 1 + max([len(self.turns), *(turn.number for turn in self.turns)])
 
 
 def turns_of(messages: Iterable[BaseMessage | ChatTurn]) -> tuple[ChatTurn, ...]:

@@ -52,7 +52,7 @@ class TaskCall:
     @property
     def seed(self) -> int:
         """Another number for each task, run of a task and turn of the chat; the first has the settings'."""
-        return self.settings.seed + len(self.context.turns) * _SEEDS_PER_TURN + self.task.id
+        return self.settings.seed + (self.context.turn_number - 1) * _SEEDS_PER_TURN + self.task.id
 
 
 def runs_of(
@@ -129,7 +129,7 @@ def resources_for(result: TaskResult, kind: str) -> list[Resource]:
     main = next((resource.kind for resource in result.resources), kind)
     found = result.resources_of(main if kind == "any" else kind)
     spec = TASKS.get(result.task.task)  # None: it is a tool
-    makes_several = spec is None or (spec.several and main == spec.outputs[0] and kind != "data")
+    makes_several = spec is None or (spec.several and main == spec.outputs[0])
     return found if makes_several else found[:1]
 
 

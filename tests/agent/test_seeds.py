@@ -50,6 +50,16 @@ def test_each_picture_of_a_chat_is_another_and_the_same_in_another_process(home:
     assert set(first).isdisjoint(draw(home, 70))
 
 
+def test_the_pictures_of_a_long_chat_differ_though_its_first_turns_are_forgotten(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jarvis_agent.agent.memory.MAX_TURNS", 2)
+    agent, _, _ = small_agent([ONE] * 6, {DRAW: paint})
+    with agent:
+        drawn = [agent.invoke("Another one", {"configurable": {"thread_id": "chat"}}) for _ in range(6)]
+    assert len({seed for run in drawn for seed in seeds(run)}) == 6
+
+
 @pytest.mark.parametrize("ids", [("1", "2", "3"), ("1", "2", "1")])
 def test_a_tool_that_is_called_again_in_a_chat_draws_another_picture(
     home: Path, ids: tuple[str, ...]
