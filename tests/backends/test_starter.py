@@ -1,5 +1,6 @@
 """The starter models: their table, the sources of their weights, and messages for missing ones."""
 
+import os
 import re
 import subprocess
 import sys
@@ -134,6 +135,25 @@ def test_listing_imports_neither_models_nor_their_libraries() -> None:
     imported = set(done.stdout.split())
     assert "jarvis_agent.backends.starter.backend" in imported
     assert not (LIBRARIES | CARRIERS) & imported
+
+
+@pytest.mark.starter
+def test_onnxruntime_notes_and_tells_nothing_of_this_machine(tmp_path: Path) -> None:
+    code = """if True:
+        from jarvis_agent import JarvisAgent
+        print(JarvisAgent(model="none").invoke("How similar are 'a cat' and 'a dog'?").results[0].status)
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("XDG", "ORT"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment | {"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "ok\n"
+    assert not list(tmp_path.rglob("*onnxruntime*"))
 
 
 async def test_missing_weights_are_an_obstacle_unless_they_may_be_downloaded(changed: Change) -> None:
