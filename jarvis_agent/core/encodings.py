@@ -68,10 +68,13 @@ def _guess(sample: bytes) -> tuple[str, list[str]]:
 
     is_wide = b"\0" in sample
 
+    def names(match: CharsetMatch) -> list[str]:
+        """The encodings in which the sample is the same text, the most common first."""
+        return [name for name in _COMMON if name in match.could_be_from_charset]
+
     def rank(match: CharsetMatch) -> tuple[float, bool, float, int]:
-        is_common = match.encoding in _COMMON
-        place = _COMMON.index(match.encoding) if is_common else 0
-        return round(match.chaos, 1), not is_common, -round(match.coherence, 1), place
+        place = _COMMON.index(names(match)[0]) if names(match) else len(_COMMON)
+        return round(match.chaos, 1), not names(match), -round(match.coherence, 1), place
 
     whole = sample[: len(sample) // 2 * 2] if is_wide else sample
     matches = from_bytes(whole, cp_exclusion=_EBCDIC)
@@ -79,9 +82,10 @@ def _guess(sample: bytes) -> tuple[str, list[str]]:
     best = min(plausible, key=rank, default=None)
     if best is None or not _is_plausible(str(best), is_wide):
         raise UnicodeDecodeError("text", sample[:16], 0, 1, "no known encoding fits")
-    is_windows = best.encoding.startswith(("cp125", "cp874"))
-    label = f"Windows-{best.encoding[2:]}" if is_windows else best.encoding.upper().replace("_", "-")
-    return best.encoding, [Note("the encoding {name} was assumed", name=label)]
+    encoding = next(iter(names(best)), best.encoding)
+    is_windows = encoding.startswith(("cp125", "cp874"))
+    label = f"Windows-{encoding[2:]}" if is_windows else encoding.upper().replace("_", "-")
+    return encoding, [Note("the encoding {name} was assumed", name=label)]
 
 
 def _is_plausible(text: str, is_wide: bool) -> bool:

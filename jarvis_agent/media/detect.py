@@ -190,7 +190,10 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
     if b"%PDF-" in head[:1024] and (encoding is None or b" obj" in head):
         return "text", PDF
     if encoding is not None:
-        return _of_text(head.decode(encoding, "replace"), file, path)
+        text = head.decode(encoding, "replace")
+        # MPEG audio of layer I may begin as UTF-16 does.
+        is_odd = encoding == "utf-16" and not "".join(text.split()).isprintable()
+        return (_of_recording(head, file, path) if is_odd else None) or _of_text(text, file, path)
     if head.startswith(b"\xd0\xcf\x11\xe0"):
         file.seek(0)
         is_table = "Workbook".encode("utf-16-le") in file.read(_SEARCHED_BYTES)

@@ -20,6 +20,7 @@ def test_a_certain_encoding_has_no_note(encoding: str) -> None:
     ("encoding", "name", "text"),
     [
         ("cp1252", "Windows-1252", NAMES),
+        ("cp1252", "Windows-1252", "Good morning. This is José's note from Köln: “buy bread”."),
         ("cp1251", "Windows-1251", "Имя,Город\nИван,Москва\nОльга,Казань\n"),
         ("cp1250", "Windows-1250", "Zażółć gęślą jaźń. Dziękuję bardzo."),
         ("gb18030", "GB18030", "姓名,城市\n王小明,北京\n张伟,上海\n"),

@@ -27,6 +27,9 @@ def test_the_content_decides_the_type(tmp_path: Path) -> None:
         ("a.txt", b"WEBVTT is a format\nwhich we use", "text", "text/plain"),
         ("a.csv", b"BMI,Age\n33.6,50\n", "table", "text/csv"),
         ("a.csv", b"MZ,Age\n33.6,50\n", "table", "text/csv"),
+        ("utf16.txt", "The weather is fine, 今天很好 🙂.\n".encode("utf-16"), "text", "text/plain"),
+        ("odd.txt", "A control\1 character\n".encode("utf-16"), "text", "text/plain"),
+        ("layer1.mp3", (b"\xff\xfe\xc0\xc0" + bytes(412)) * 100, "audio", "audio/mpeg"),
         ("a.txt", b"\n{\\rtf1\\ansi Hello}", "text", "application/rtf"),
         ("a.txt", b"<!-- x -->" * 400 + b"<b>no page", "text", "text/plain"),
     ]
