@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from jarvis_agent.core.errors import ConfigError
 
 _AROUND = string.whitespace + "\"'`\ufeff\u200b\u00a0\u3000“”‘’"
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _SCHEMES = ("http", "https", "socks5", "socks5h")
 
@@ -49,19 +49,24 @@ def key_of(variable: str) -> str:
 def set_up_proxies(variables: MutableMapping[str, str] = os.environ) -> None:
     """Except this machine from the proxies of the environment, for all clients of a program of ours.
 
-    "socks://", as GNOME writes it, becomes "socks5://".
+    They get the form of `proxy_url`, where they have a scheme.
     """
     proxies = {name: proxy for name, proxy in variables.items() if name.lower() in _PROXIES and proxy}
-    variables.update({name: re.sub("^socks:", "socks5:", proxy) for name, proxy in proxies.items()})
+    variables.update({name: proxy_url(proxy) for name, proxy in proxies.items() if "://" in proxy})
     name = "no_proxy" if "no_proxy" in variables else "NO_PROXY"  # the lower-case one is read first
-    known, direct = variables.get(name, ""), ",".join(_LOOPBACK)
+    known, direct = variables.get(name, ""), ",".join(LOOPBACK)
     if proxies and known != "*" and direct not in known:
         variables[name] = f"{known},{direct}" if known else direct
 
 
+def proxy_url(proxy: str) -> str:
+    """The URL of a proxy of the environment. "socks://", as GNOME writes it, is "socks5://"."""
+    return re.sub("^socks:", "socks5:", proxy) if "://" in proxy else f"http://{proxy}"
+
+
 def uses_proxies(url: str | None) -> bool:
     """Whether a client of this URL may use the proxies of the environment (`trust_env` of httpx)."""
-    return url is None or urlsplit(url).hostname not in _LOOPBACK
+    return url is None or urlsplit(url).hostname not in LOOPBACK
 
 
 def direct_clients() -> dict[str, Any]:

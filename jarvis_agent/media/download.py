@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from jarvis_agent import __version__
+from jarvis_agent.core.environment import proxy_url
 from jarvis_agent.core.errors import ForbiddenError, InputError, describe_error, redacted_cause
 from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Settings
@@ -136,9 +137,7 @@ def _proxy_of(url: httpx.URL) -> str | None:
     """The proxy that the environment sets for a URL."""
     known = getproxies()
     proxy = known.get(url.scheme) or known.get("all")
-    if not proxy or proxy_bypass(url.host):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    return proxy_url(proxy) if proxy and not proxy_bypass(url.host) else None
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from doubles.openai_server import OpenAIDouble
 
@@ -15,6 +16,7 @@ from jarvis_agent.core.environment import check_proxies, clean_key, key_of, set_
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.llm.chat_model import openai_model, served_window
+from jarvis_agent.media.download import _proxy_of
 
 DIRECT = "127.0.0.1,localhost,::1"
 
@@ -96,8 +98,16 @@ for name in [name for name in os.environ if name == "HOME" or name.startswith("X
 if sys.argv[1]:
     os.environ["HOME"] = sys.argv[1]
 from jarvis_agent import JarvisAgent, Settings
-print(JarvisAgent(model="none").invoke("How large is a.png?").answer, Settings().token)
+for _ in range(2):
+    print(JarvisAgent(model="none").invoke("How large is a.png?").answer, Settings().token)
 """
+
+
+def test_files_are_fetched_through_the_proxy_in_any_of_its_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = httpx.URL("https://example.org/a.png")
+    for proxy, used in (("socks://p:1", "socks5://p:1"), ("p:3128", "http://p:3128")):
+        monkeypatch.setenv("ALL_PROXY", proxy)
+        assert _proxy_of(url) == used
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs users of POSIX")
@@ -117,5 +127,7 @@ def test_what_needs_no_cache_works_without_a_home(
         text=True,
         check=False,
     )
-    assert "7 × 5 pixels" in ended.stdout, ended.stderr
+    assert ended.stdout.count("7 × 5 pixels") == 2, ended.stderr
     assert "None" in ended.stdout
+    assert ended.stderr.count("goes on without it") == bool(home)
+    assert len({*ended.stderr.splitlines()}) == 1

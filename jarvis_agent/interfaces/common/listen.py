@@ -17,6 +17,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from jarvis_agent.core.environment import LOOPBACK
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 _HEALTHCHECK_S = 60
 """Seconds without an answer after which a worker is replaced. Starting, or loading a model, may take some."""
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def check_extra(what: str, extra: str, *packages: str) -> None:
@@ -109,7 +108,7 @@ def accepted_hosts(host: str, named: Iterable[str] = ()) -> tuple[str, ...]:
 
     Where only the names of the settings, `named`, are accepted, those of this machine are too.
     """
-    return (*named, *_LOOPBACK, host) if named or is_loopback(host) else ("*",)
+    return (*named, *LOOPBACK, host) if named or is_loopback(host) else ("*",)
 
 
 def is_loopback(host: str) -> bool:
