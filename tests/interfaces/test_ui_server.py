@@ -40,12 +40,15 @@ def test_a_login_with_an_api_key_is_needed_where_there_are_keys(agent: JarvisAge
     with TestClient(ui_page.make_app([agent], ServerSettings(api_keys=[KEY]))) as client:
         assert client.get("/config").status_code == 401
         assert client.post("/gradio_api/upload", files={"files": b"x"}).status_code == 401
+        for path in ("heartbeat/a", "queue/status", "stream/a/1/1/playlist-file", "file=a.png"):
+            assert client.get(f"/gradio_api/{path}").status_code == 401
         for key, status in (("wrong", 400), (KEY, 200)):
             reply = client.post("/login", data={"username": "ada", "password": key})
             assert reply.status_code == status
         config = client.get("/config")
         assert config.status_code == 200
         assert KEY not in config.text
+        assert client.get("/gradio_api/queue/status").status_code == 200
 
 
 def test_the_page_names_no_path_and_loads_nothing_from_other_sites(agent: JarvisAgent) -> None:

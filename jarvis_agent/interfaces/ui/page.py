@@ -25,7 +25,7 @@ from typing import Any, get_args
 from weakref import WeakValueDictionary
 
 import gradio as gr
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, HTTPException, Request
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -114,9 +114,16 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
     def login(name: str, key: str) -> bool:
         return any(api_key.matches(key.encode()) for api_key in known)
 
+    def check_login(request: Request) -> None:
+        """Check the routes of Gradio that do not."""
+        is_unchecked = {"heartbeat", "queue", "stream"} & {*request.url.path.split("/")}
+        if is_unchecked and not any(map(request.app.tokens.get, request.cookies.values())):
+            raise HTTPException(401, "log in first")
+
     page, options = Page(agents, server).blocks, page_options(agents[0])
     if known:
         options |= {"auth": login, "auth_message": "Any name, and an API key as the password."}
+        options["app_kwargs"] = {"dependencies": [Depends(check_login)]}
     gr.mount_gradio_app(app, page, path="/", **options)
     return app
 
@@ -469,10 +476,7 @@ def _labels_of(component: Any, text: Texts) -> dict[str, Any]:
 
 
 def show_proposal(
-    visitor: Visitor | None,
-    shown: dict[str, Any] | None,
-    asked: gr.State,
-    decision: gr.State,
+    visitor: Visitor | None, shown: dict[str, Any] | None, asked: gr.State, decision: gr.State
 ) -> None:
     """Lay out a plan that waits for the visitor: a checkbox for each task, and a field for each input.
 
