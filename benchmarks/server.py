@@ -1,9 +1,10 @@
-"""200 clients that stream from the server at once, on loopback, and what it adds to bare FastAPI.
+"""Clients that stream from the server at once, on loopback, and what it adds to bare FastAPI.
 
     python benchmarks server --seconds 60
 
 Model and LLM are doubles; the LLM writes a piece of text every 0.2 s. The bare application streams the
-replies of the same double. Half of the clients use OpenAI's API, half start a run and follow its events.
+replies of the same double. Half of 200 clients use OpenAI's API, half start a run and follow its events. Then
+100 use OpenAI's API, and as many the same agent in bare FastAPI.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
@@ -31,7 +33,7 @@ from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
-CLIENTS, SECONDS = 200, 60.0
+CLIENTS, FEWER, SECONDS = 200, 100, 60.0
 TASK = "summarization"
 PLAN = json.dumps([{"task": TASK, "id": 0, "dep": [-1], "args": {"text": "a text"}}])
 ANSWER = "The text says, in short: " + "these are the words of the answer. " * 4
@@ -45,14 +47,34 @@ class _Unrecorded(list[Any]):
         """Forget it."""
 
 
-def agent_app(folder: Path) -> FastAPI:
-    """The server."""
+def make_agent(folder: Path, plan: str) -> JarvisAgent:
+    """The agent, whose language model makes this plan of each request."""
     backend, source = FakeBackend({TASK: {"summary_text": "short"}}), FakeSource([fake_candidate(TASK)])
-    llm = ScriptedLLM({"plan": PLAN, "respond": ANSWER}, delay=0.2)
+    llm = ScriptedLLM({"plan": plan, "respond": ANSWER, "chat": ANSWER}, delay=0.2)
     llm.calls, backend.calls, source.asked = _Unrecorded(), _Unrecorded(), _Unrecorded()
     settings = Settings(output_dir=folder, offline=True)
-    agent = JarvisAgent(llm, sources=[source], backends=[backend], settings=settings)
-    return create_app(agent, ServerSettings(max_concurrent_runs=CLIENTS, runs_per_minute=10**6))
+    return JarvisAgent(llm, sources=[source], backends=[backend], settings=settings)
+
+
+def agent_app(folder: Path, plan: str = PLAN) -> FastAPI:
+    """The server."""
+    limits = ServerSettings(max_concurrent_runs=CLIENTS, runs_per_minute=10**6)
+    return create_app(make_agent(folder, plan), limits)
+
+
+def plain_app(folder: Path, plan: str = PLAN) -> FastAPI:
+    """FastAPI with a route that streams what the agent answers."""
+    app, agent = FastAPI(), make_agent(folder, plan)
+
+    @app.post("/echo")
+    async def echo(body: dict[str, Any]) -> StreamingResponse:
+        async def pieces() -> AsyncIterator[str]:
+            async for chunk in agent.astream(body["input"]):
+                yield f"data: {json.dumps(chunk.answer)}\n\n"
+
+        return StreamingResponse(pieces(), media_type="text/event-stream")
+
+    return app
 
 
 def bare_app(folder: Path) -> FastAPI:
@@ -71,14 +93,20 @@ def bare_app(folder: Path) -> FastAPI:
     return app
 
 
-APPS = {"agent": agent_app, "bare": bare_app}
+APPS: dict[str, Callable[[Path], FastAPI]] = {
+    "agent": agent_app,
+    "bare": bare_app,
+    "plain": plain_app,
+    "agent without tasks": partial(agent_app, plan="[]"),
+    "plain without tasks": partial(plain_app, plan="[]"),
+}
 
 
 async def echo(client: httpx.AsyncClient) -> None:
     """Use the bare application."""
     async with client.stream("POST", "/echo", json={"input": "Shorten a text"}) as answer:
         lines = [line async for line in answer.aiter_lines()]
-    assert len(lines) > len(PLAN + ANSWER) // 8, answer.status_code
+    assert len(lines) > len(ANSWER) // 8, answer.status_code
 
 
 async def complete(client: httpx.AsyncClient) -> None:
@@ -98,7 +126,9 @@ async def follow(client: httpx.AsyncClient) -> None:
     assert json.loads(lines[-1].removeprefix("data: "))["status"] == "done", lines[-1]
 
 
-async def load(url: str, seconds: float, *kinds: Client) -> tuple[dict[str, list[float]], int]:
+async def load(
+    url: str, seconds: float, *kinds: Client, clients: int = CLIENTS
+) -> tuple[dict[str, list[float]], int]:
     """The seconds of each request by the name of its kind, and how many requests failed."""
     times: dict[str, list[float]] = {kind.__name__: [] for kind in kinds}
     failed, end = 0, perf_counter() + seconds
@@ -106,7 +136,7 @@ async def load(url: str, seconds: float, *kinds: Client) -> tuple[dict[str, list
     async def use(number: int) -> None:
         nonlocal failed
         kind = kinds[number % len(kinds)]
-        await asyncio.sleep(number / CLIENTS * 5)  # They do not start all at once.
+        await asyncio.sleep(number / clients * 5)  # They do not start all at once.
         while perf_counter() < end:
             began = perf_counter()
             try:
@@ -119,7 +149,7 @@ async def load(url: str, seconds: float, *kinds: Client) -> tuple[dict[str, list
     # A connection that is used again may just have been closed by the server.
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
-        await asyncio.gather(*map(use, range(CLIENTS)))
+        await asyncio.gather(*map(use, range(clients)))
     return times, failed
 
 
@@ -143,6 +173,17 @@ async def resident(process: int, samples: list[float]) -> None:
         await asyncio.sleep(0.5)
 
 
+async def ratio(tasks: str, seconds: float) -> float:
+    """The p95 of OpenAI's API over that of the same agent in bare FastAPI."""
+    found = []
+    for name, kind in (("agent", complete), ("plain", echo)):
+        with serving(name + tasks) as (url, _):
+            await load(url, 3, kind, clients=2)
+            times, _ = await load(url, seconds, kind, clients=FEWER)
+        found.append(quantiles(times[kind.__name__], n=20)[-1])
+    return found[0] / found[1]
+
+
 async def figures(seconds: float = SECONDS) -> list[Figure]:
     """Failed requests, memory, and the time that the server adds."""
     with serving("bare") as (url, _):
@@ -156,6 +197,7 @@ async def figures(seconds: float = SECONDS) -> list[Figure]:
     third, base = len(memory) // 3, quantiles(bare["echo"], n=20)[-1]
     added = {kind: quantiles(of_kind, n=20)[-1] - base for kind, of_kind in times.items()}
     growth = median(memory[-third:]) / median(memory[:third])
+    ratios = {tasks: await ratio(tasks, seconds / 3) for tasks in (" without tasks", "")}
     name = f"{CLIENTS} clients streaming for {seconds:g} s"
     return [
         Figure(f"{name}: failed requests of {sum(map(len, times.values())) + failed:,}", failed, 0),
@@ -163,6 +205,10 @@ async def figures(seconds: float = SECONDS) -> list[Figure]:
         Figure("p95 of a streamed reply of a bare FastAPI application", base, None, "s"),
         Figure("what OpenAI's API adds to that p95", added["complete"], None, "s"),
         Figure("what a run with stored events adds to that p95", added["follow"], None, "s"),
+        *(
+            Figure(f"p95 of {FEWER} clients over that of the agent{tasks} in bare FastAPI", value, 1.3, "×")
+            for tasks, value in ratios.items()
+        ),
     ]
 
 
