@@ -9,6 +9,7 @@ import notation
 import pytest
 from tokenizers import Tokenizer
 
+from jarvis_agent import Task
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -59,6 +60,16 @@ def test_a_plan_can_be_read_from_the_actions_that_write_it(
         if not actions or not same_plan(example.asked.plan, tasks) or len(left) != len(example.left):
             failed.append(example.asked.request)
     assert len(failed) <= len(examples) / 100, failed
+
+
+def test_a_text_that_is_too_long_to_be_read_is_copied_whole(vocabulary: sequences.Vocabulary) -> None:
+    text = " ".join(f"{number} boats" for number in range(300))
+    prompt = sequences.TokenizedRequest(vocabulary, PlanRequest.of(f"Summarise this: {text}"))
+    assert prompt.unread
+    actions = prompt.actions_of([Task(task="summarization", id=0, args={"text": text})])
+    assert actions is not None
+    assert len(actions) == 5
+    assert prompt.plan_of(actions)[0][0].args == {"text": text}
 
 
 def test_every_action_of_a_plan_is_allowed(

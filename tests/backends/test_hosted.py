@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from hosting import B64_IMAGE, LABELS, SETTINGS, call_of, candidate, run
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hosted.inference_providers import HostedBackend, Serving
+from jarvis_agent.backends.http_errors import retry_after
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -88,6 +91,12 @@ async def test_each_status_becomes_an_error_of_the_matching_kind(
     if isinstance(caught.value, RateLimitedError):
         after = headers["Retry-After"]
         assert caught.value.retry_after == (float(after) if after.isdigit() else 0.0)
+
+
+def test_a_date_says_how_long_to_wait() -> None:
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    assert 80 < (retry_after({"retry-after": soon}) or 0) <= 90
+    assert retry_after({"retry-after": "soon"}) is None
 
 
 async def test_unexpected_answers_and_lost_servers_fail_as_the_providers_fault(

@@ -393,6 +393,18 @@ def test_a_run_without_a_process_is_cancelled(
         assert asyncio.run(at_work(tmp_path)) == {}
 
 
+def seen_running(monkeypatch: pytest.MonkeyPatch, times: int) -> Iterator[str]:
+    """Let a run that is over be read as running so often; what is left of that."""
+    rows, find = iter(["running"] * times), RunRecords.find
+
+    async def late(records: RunRecords, owner: str, name: str) -> RunInfo | None:
+        info = await find(records, owner, name)
+        return info.altered("running") if info and next(rows, None) else info
+
+    monkeypatch.setattr(RunRecords, "find", late)
+    return rows
+
+
 def test_a_run_that_ends_while_it_is_looked_at_is_not_called_interrupted(
     endless: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,13 +413,20 @@ def test_a_run_that_ends_while_it_is_looked_at_is_not_called_interrupted(
     run = start(served.client, files=[served.uploaded_cat()])
     assert entered.wait(120)
     served.client.post(f"/runs/{run['id']}/cancel")
-    over, rows, find = ended(served.client, run), iter(["running"]), RunRecords.find
+    over = ended(served.client, run)
+    rows = seen_running(monkeypatch, 1)
+    assert served.get(f"/runs/{run['id']}").json() == over
+    assert next(rows, "read") == "read"
 
-    async def late(records: RunRecords, owner: str, name: str) -> RunInfo | None:
-        info = await find(records, owner, name)
-        return info.altered("running") if info and next(rows, None) else info
 
-    monkeypatch.setattr(RunRecords, "find", late)
+def test_a_run_that_ends_before_it_is_cancelled_stays_done(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.script["plan"] = "[]"
+    run = start(served.client)
+    over = ended(served.client, run)
+    rows = seen_running(monkeypatch, 2)
+    assert served.client.post(f"/runs/{run['id']}/cancel").json()["status"] == over["status"] == "done"
     assert served.get(f"/runs/{run['id']}").json() == over
     assert next(rows, "read") == "read"
 

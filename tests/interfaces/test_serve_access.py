@@ -7,6 +7,7 @@ import hmac
 import json
 import re
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from fastapi import FastAPI
 from langgraph.checkpoint.memory import InMemorySaver
 from langserve import RemoteRunnable
 from served import BASE, CAT, agent_of, endless_expert, listening, plan_for, remote
+from served_runs import served_runs
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import Mount
@@ -161,6 +163,19 @@ def test_a_route_needs_a_valid_key_and_no_page_of_another_origin(
             assert answer.json()["error"]["code"] == "invalid_api_key"
     answer = guarded.client(ADA).request(method, path, headers={"Origin": "https://evil.example"})
     assert answer.status_code == 403
+
+
+@pytest.mark.slow
+def test_a_header_without_end_is_refused(tmp_path: Path) -> None:
+    with (
+        served_runs(tmp_path) as (client, _),
+        socket.create_connection((client.base_url.host, client.base_url.port)) as connection,
+    ):
+        connection.sendall(b"GET / HTTP/1.1\r\nX: ")
+        sending = (connection.sendall(b"x" * 1_000_000) for _ in range(100))
+        with pytest.raises(ConnectionError):
+            any(sending)
+        assert client.get("/healthz").status_code == 200
 
 
 @pytest.mark.parametrize("path", [path for path in ASKING if path != FORM])

@@ -29,6 +29,8 @@ REPLIES = {
     "/large": Reply(body=b"x" * 655_000),  # arrives in pieces of 64 kB
     "/300": Reply(300),
     "/304": Reply(304),
+    "/0": Reply(body=b"here"),
+    **{f"/{n}": Reply(302, headers={"Location": f"/{n - 1}"}) for n in range(1, 7)},
     "/loop": Reply(302, headers={"Location": "/loop"}),
     "/away": Reply(302, headers={"Location": "file:///etc/passwd"}),
     "/inside": Reply(302, headers={"Location": "http://169.254.169.254/latest/meta-data"}),
@@ -78,6 +80,7 @@ async def test_a_url_becomes_a_file_or_an_error_that_leaves_none(server: str, tm
         ("/304", OPEN, InputError, "answered 304"),
         ("/gone", OPEN, InputError, "answered 404"),
         ("/loop", OPEN, InputError, "redirects more than"),
+        ("/6", OPEN, InputError, "redirects more than 5 times"),
         ("/away", OPEN, ForbiddenError, "only http"),
         ("/large", small, InputError, "larger than 100,000 bytes"),
     ]
@@ -86,6 +89,7 @@ async def test_a_url_becomes_a_file_or_an_error_that_leaves_none(server: str, tm
             await fetch(f"{server}{path}", target, settings)
         assert not target.exists(), path
     assert (await fetch(f"{server}/ok", target, OPEN)).read_bytes() == b"x" * 1000
+    assert (await fetch(f"{server}/5", target, OPEN)).read_bytes() == b"here"
 
 
 async def test_private_addresses_are_refused_and_public_ones_are_used(tmp_path: Path) -> None:

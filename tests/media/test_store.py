@@ -11,10 +11,13 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from PIL import Image
 
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media.access import AccessPolicy
+from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
 
 
@@ -546,3 +549,22 @@ def test_the_directory_is_removed_if_it_is_empty(store: ResourceStore) -> None:
     assert not store.directory.path.exists()
     store.directory.prepare()  # A thread that calls it cannot be cancelled with its run, and may come late.
     assert not store.directory.path.exists()
+
+
+def test_a_run_that_was_stopped_makes_no_directory(tmp_path: Path) -> None:
+    directory = RunDirectory(Settings(), tmp_path / "run")
+    directory.close()
+    directory.prepare()
+    assert not directory.path.exists()
+
+
+async def test_a_turn_that_is_remembered_and_sent_again_counts_once(tmp_path: Path) -> None:
+    said = [HumanMessage("Who are you?"), AIMessage("I am Jarvis."), HumanMessage("Hello"), AIMessage("Hi")]
+    request = Request.of({"input": "And now?", "chat_history": said})
+    _, turns, _ = await ResourceStore(Settings(), directory=tmp_path).open(request, [ChatTurn("Hello", "Hi")])
+    assert [turn.request for turn in turns] == ["Who are you?", "Hello"]
+
+
+def test_an_address_in_a_plan_is_no_path_of_the_working_directory() -> None:
+    with pytest.raises(ForbiddenError, match="may not read 'https://example"):
+        AccessPolicy(Settings(), for_tool=True).open("https://example.org/a.png", is_planned=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,23 @@ def test_errors_that_are_not_the_models_fault_do_not_count_and_old_ones_are_drop
     monkeypatch.setattr("jarvis_agent.selection.store._today", lambda: 10**6)
     store.record([OK._replace(model="org/b")])
     assert set(store.experience(TASK)) == {"org/b"}
+
+
+def test_a_locked_file_is_used_again_and_a_wrong_one_is_reported_once(
+    selection_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("jarvis_agent.selection.store._WAIT_S", 0.01)
+    store = SelectionStore(selection_file)
+    store.record([OK])
+    with closing(sqlite3.connect(selection_file)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        store.record([OK])
+    store.record([OK])
+    assert store.experience(TASK)["org/a"].calls == 2
+    caplog.clear()
+    wrong = SelectionStore(selection_file / "no folder" / "selection.sqlite")
+    assert [wrong.record([OK]), wrong.vectors([b""]), wrong.experience(TASK)] == [None, {}, {}]
+    assert [record.message.count("goes on without it") for record in caplog.records] == [1]
 
 
 def test_processes_write_at_the_same_time(selection_file: Path) -> None:
