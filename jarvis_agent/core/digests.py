@@ -21,6 +21,7 @@ from jarvis_agent.core.forks import fork_safe
 LARGE = 1_000_000
 """Bytes from which a digest is kept for other processes."""
 
+_FILE = "digests.json"
 _ONE_AT_A_TIME = fork_safe(threading.Lock())
 
 
@@ -52,13 +53,9 @@ def _digest(path: Path, *version: int) -> str:
     return digest
 
 
-def _store() -> Path:
-    return user_cache() / "digests.json"
-
-
 def _known() -> dict[str, list[object]]:
     with suppress(OSError, ValueError, RuntimeError):
-        rows = json.loads(_store().read_text(encoding="utf-8"))
+        rows = json.loads((user_cache() / _FILE).read_text(encoding="utf-8"))
         return rows if isinstance(rows, dict) else {}
     return {}
 
@@ -66,7 +63,7 @@ def _known() -> dict[str, list[object]]:
 def _keep(rows: dict[str, list[object]]) -> None:
     """Replace the store. Of two processes that write at once, one's digest is computed again later."""
     with suppress(OSError, RuntimeError):
-        store = _store()
+        store = user_cache() / _FILE
         store.parent.mkdir(parents=True, exist_ok=True)
         draft = store.with_suffix(f".{os.getpid()}")
         draft.write_text(json.dumps(rows), encoding="utf-8")

@@ -121,13 +121,9 @@ class SelectionStore:
 
     def vectors(self, digests: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return the embeddings that are known, by digest."""
-
-        def read(database: sqlite3.Connection) -> dict[bytes, bytes]:
-            query = "SELECT digest, vector FROM vectors WHERE digest = ?"
-            rows = (database.execute(query, (digest,)).fetchone() for digest in digests)
-            return dict(filter(None, rows))
-
-        return self._run(read) or {}
+        query = "SELECT digest, vector FROM vectors WHERE digest = ?"
+        rows = self._run(lambda database: [database.execute(query, (one,)).fetchone() for one in digests])
+        return dict(filter(None, rows or ()))
 
     def add_vectors(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep embeddings by digest."""

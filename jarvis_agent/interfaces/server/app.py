@@ -151,12 +151,7 @@ class _Batched(RunnableLambda[Any, Run]):
     """Answers a bad request of a batch with a Run that says why, unless all are bad."""
 
     async def abatch(
-        self,
-        inputs: list[Any],
-        config: Any = None,
-        *,
-        return_exceptions: bool = False,
-        **kwargs: Any,
+        self, inputs: list[Any], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
     ) -> list[Run]:
         outputs: list[Any] = await super().abatch(inputs, config, return_exceptions=True, **kwargs)
         errors = [output for output in outputs if isinstance(output, Exception)]
