@@ -232,6 +232,15 @@ def test_threads_and_runs_expire_with_the_files(
         assert "Good morning!" not in served.llm.calls[-1].prompt
 
 
+async def test_rows_expire_unless_they_are_to_stay(tmp_path: Path) -> None:
+    async with open_database(None, tmp_path, retention=0.1) as database:
+        for key, expires in (("kept", False), ("old", True)):
+            await database.put(("rows",), key, {}, expires=expires)
+        await asyncio.sleep(1.2)
+        await database.delete_expired()
+        assert [row.key for row in await database.search(("rows",))] == ["kept"]
+
+
 async def test_a_cancelled_write_is_not_overtaken_by_the_next(tmp_path: Path) -> None:
     async with open_database(None, tmp_path, 60) as one, open_database(None, tmp_path, 60) as other:
         for turns in range(1, 8):
