@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,6 +28,8 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
     convert_to_messages,
     message_chunk_to_message,
 )
@@ -52,7 +54,7 @@ from jarvis_agent.llm.chat_model import (
     transport_options,
 )
 from jarvis_agent.llm.errors import RejectedRequestError, UnavailableModelError, describe_model, explain
-from jarvis_agent.llm.replies import ThinkingFilter
+from jarvis_agent.llm.replies import ThinkingFilter, read_json
 from jarvis_agent.llm.usage import STAGE_KEY, UsageMeter
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ NO_STREAM = "nostream"
 MAX_REPLY_CHARS = 1_000_000
 """Maximum length of a reply, thinking included."""
 
+_TRIES = 2
 _WHOLE_REPLY_FACTOR = 5
 """A reply that is not streamed may take this many times `llm_timeout`."""
 
@@ -264,6 +267,34 @@ def open_client(llm: LanguageModel, settings: Settings | Mapping[str, Any] | Non
             'this chain needs a language model: pass a chat model or a name such as "openai:gpt-5-mini"'
         )
     return LLMClient(model, settings)
+
+
+async def write_json(
+    model: Runnable[LanguageModelInput, AIMessage],
+    messages: Sequence[BaseMessage],
+    check: Callable[[Any], Any],
+    config: RunnableConfig | None = None,
+) -> Any:
+    """The JSON of a reply that passes a check. Another reply goes back to the model once, with the error.
+
+    Args:
+        check: raises ValueError if the JSON does not fit.
+
+    Raises:
+        LLMError: the second reply does not fit either, or the model failed.
+    """
+    asked, problem = [*messages], ""
+    for _ in range(_TRIES):
+        reply = str((await model.ainvoke(asked, config)).text)
+        try:
+            value = read_json(reply)[-1].value
+            check(value)
+        except (IndexError, ValueError) as error:
+            problem = "it is no JSON" if isinstance(error, IndexError) else describe_error(error)
+            asked += [AIMessage(reply), HumanMessage(f"This does not fit the schema: {problem}")]
+        else:
+            return value
+    raise LLMError(f"the language model wrote no JSON that fits: {problem}")
 
 
 @dataclass(slots=True)

@@ -14,21 +14,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from pydantic import TypeAdapter
 
 from jarvis_agent.core.concurrency import run_cpu_bound
-from jarvis_agent.core.errors import ConfigError, LLMError, UnsupportedError, describe_error
+from jarvis_agent.core.errors import ConfigError, UnsupportedError, describe_error
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import run_sync
-from jarvis_agent.llm.client import LanguageModel, open_client
+from jarvis_agent.llm.client import LanguageModel, open_client, write_json
 from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
-from jarvis_agent.llm.replies import read_json
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.response.chain import ResponseChain, ResponseInput
-
-_TRIES = 2
 
 
 class ResponseFormat:
@@ -122,18 +118,7 @@ def structured_chain(
             templates.structure, {**texts, "answer": inputs.get("answer", "")}, window, schema=schema
         )
         messages = (await templates.structure.aformat_prompt(**values)).to_messages()
-        problem = ""
-        for _ in range(_TRIES):
-            reply = str((await model.ainvoke(messages, config)).text)
-            try:
-                value = read_json(reply)[-1].value
-                format_.read(value)
-            except (IndexError, ValueError) as error:
-                problem = "it is no JSON" if isinstance(error, IndexError) else describe_error(error)
-                messages += [AIMessage(reply), HumanMessage(f"This does not fit the schema: {problem}")]
-            else:
-                return value
-        raise LLMError(f"the language model wrote no structured answer that fits: {problem}")
+        return await write_json(model, messages, format_.read, config)
 
     def write_now(inputs: Any, config: RunnableConfig) -> Any:
         return run_sync(write, inputs, config)

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.chat_model import ChatModelBackend
+from jarvis_agent.backends.hosted.gradio_spaces import SpacesBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
 from jarvis_agent.core.errors import ConfigError, FallbackOn
@@ -27,6 +28,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.selection.placement import unsupported_reason
 from jarvis_agent.selection.selector import SHOWN, ModelSelector
@@ -108,8 +110,11 @@ class ModelRegistry:
         try:
             made = make_backends(settings, pool, backends)
             self.backends: dict[str, Backend] = {backend.name: backend for backend in made}
-            for chat in (backend for backend in made if isinstance(backend, ChatModelBackend)):
-                chat.own = llm
+            for backend in made:
+                if isinstance(backend, ChatModelBackend) or (
+                    isinstance(backend, SpacesBackend) and llm and not is_small(llm.model)
+                ):
+                    backend.own = llm
             self.selector = ModelSelector(self.sources, made, settings, selector, llm=llm, pins=pins)
             if llm and (local := getattr(getattr(llm.model, "bound", llm.model), "llama", None)):
                 pool.leave_room(local)

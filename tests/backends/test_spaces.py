@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,13 @@ from PIL import Image
 from jarvis_agent import Settings
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.backends.hosted.gradio_spaces import SpacesBackend
-from jarvis_agent.core.errors import TransientError, UnsupportedError
+from jarvis_agent.backends.outputs.adapters import adapt
+from jarvis_agent.core.errors import LLMError, TransientError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.media.audio import write_audio
-from jarvis_agent.testing import HubDouble
+from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 needs("gradio_client")
 
@@ -102,6 +106,7 @@ async def test_the_value_of_the_tasks_kind_is_taken(
     draw, write = "text-to-image", "text-generation"
     named = [{"token": "Ada", "class_or_confidence": "PER"}, {"token": " did", "class_or_confidence": None}]
     entity = {"word": "Ada", "entity_group": "PER", "score": None, "start": 0, "end": 3}
+    box = {"label": "cat", "score": 0.5, "box": {"xmin": 0, "ymin": 0, "xmax": 3, "ymax": 3}}
     rows: list[tuple[str, list[str], Any, Any]] = [
         (draw, ["Number", "Image"], (7, picture), None),
         (draw, ["Textbox", "Image"], (hidden, picture), None),
@@ -112,16 +117,95 @@ async def test_the_value_of_the_tasks_kind_is_taken(
         (write, ["JSON"], [{"role": "user", "content": "hi"}, chat], "the reply"),
         (write, ["JSON"], [chat | {"content": [{"type": "text", "text": "the reply"}]}], "the reply"),
         (write, ["Number"], 7, "7"),
+        (draw, ["Number", "Gallery"], (7, [{"image": picture, "caption": "red"}] * 2), None),
+        (draw, ["JSON", "Gallery"], (None, {"__type__": "update", "value": [{"image": picture}]}), None),
+        ("object-detection", ["Image", "JSON"], (picture, [box]), [box]),
         ("token-classification", ["JSON"], named, [entity]),
     ]
     for number, (task, kinds, returned, expected) in enumerate(rows):
         space.add(f"/f{number}", {"text": "Textbox"}, kinds, lambda text, value=returned: value)
         with subtests.test(task, returned=returned):
             raw = await run(call_of(task, space.url, tmp_path, {"text": "hi"}, api_name=f"/f{number}"))
+            if kinds[-1] == "Gallery":
+                raw = raw[0]["image"]
             assert getattr(raw, "size", raw) == (expected or (8, 6))
     space.add("/none", {"text": "Textbox"}, ["Image"], lambda text: None)
     with pytest.raises(UnsupportedError, match="returned nothing"):
         await run(call_of(draw, space.url, tmp_path, {"text": "hi"}, api_name="/none"))
+
+
+async def test_all_pictures_of_a_gallery_are_kept_and_other_values_are_named(
+    space: SpaceDouble, tmp_path: Path, picture: Path
+) -> None:
+    pictures = [{"image": picture, "caption": None}] * 3
+    space.add("/f", {"text": "Textbox"}, ["Gallery", "Number", "File"], lambda text: (pictures, 7, picture))
+    call = call_of("text-to-image", space.url, tmp_path, {"text": "hi"})
+    names = iter("abc")
+    call = replace(call, new_path=lambda suffix: tmp_path / f"{next(names)}{suffix}")
+    output, resources = adapt(call.spec, await run(call), call)
+    assert [one.path.name for one in resources if one.path] == ["a.png", "b.png", "c.png"]
+    assert output == {"path": str(tmp_path / "a.png"), "width": 8, "height": 6}
+    assert call.notes == ["the Space returned besides: Number: 7, File: a file"]
+
+
+async def test_a_list_stays_a_list_unless_a_text_is_wanted(space: SpaceDouble, tmp_path: Path) -> None:
+    label = {"label": "cat", "confidences": []}
+    takes = {"text": "Textbox", "labels": "CheckboxGroup"}
+    space.add("/list", takes, ["Label"], lambda **_: label)
+    space.add("/text", takes | {"labels": "Textbox"}, ["Label"], lambda **_: label)
+    given = {"text": "meow", "labels": ["cat", "dog"]}
+    for name in ("/list", "/text"):
+        await run(call_of("zero-shot-classification", space.url, tmp_path, given, api_name=name))
+    assert [values["labels"] for _, values in space.calls] == [["cat", "dog"], "cat, dog"]
+
+
+FILLED = {"prompt": "<text>, in ink", "pic": "<image>", "tags": ["new", "<text>"], "steps": 4, "mask": None}
+
+
+def own_model(*replies: Any) -> tuple[SpacesBackend, ScriptedLLM]:
+    """A backend with a language model that fills parameters."""
+    backend, llm = SpacesBackend(SETTINGS), ScriptedLLM({"expert": [json.dumps(one) for one in replies]})
+    backend.own = LLMClient(llm, SETTINGS)
+    return backend, llm
+
+
+async def test_the_language_model_fills_parameters_of_other_names(
+    space: SpaceDouble, tmp_path: Path, picture: Path
+) -> None:
+    """A reply with an unknown parameter, a wrong file or a lost input goes back to it with the reason."""
+    takes = {"prompt": "Textbox", "pic": "Image", "tags": "CheckboxGroup", "steps": "Number", "mask": "Image"}
+    space.add("/edit", takes, ["Image"], lambda **_: picture)
+    given = {"text": "a cat", "image": Resource(kind="image", path=picture)}
+    call = call_of("image-text-to-image", space.url, tmp_path, given, options={"steps": 9})
+    filled = {name: value for name, value in FILLED.items() if name != "steps"}
+    for wrong, problem in [
+        (FILLED, "'steps' was unexpected"),
+        (filled | {"pic": "/etc/passwd"}, "'/etc/passwd' is not valid"),
+        (filled | {"pic": None}, '"<image>" is missing'),
+        ([], "is not of type 'object'"),
+    ]:
+        backend, llm = own_model(wrong, filled)
+        assert (await backend.run(call)).size == (8, 6)
+        assert problem in llm.calls[1].prompt
+        sent = await asyncio.to_thread(picture.read_bytes)
+        values = {"prompt": "a cat, in ink", "pic": sent, "tags": ["new", "a cat"], "mask": None, "steps": 9}
+        assert space.calls[-1] == ("/edit", values)
+    assert '"<image>": "image: cat.png"' in llm.calls[0].prompt
+    backend, _ = own_model([], [])
+    with pytest.raises(LLMError, match="no JSON that fits"):
+        await backend.run(call)
+    assert len(space.calls) == 4
+
+
+async def test_the_language_model_is_not_asked_where_names_fit(space: SpaceDouble, tmp_path: Path) -> None:
+    space.add("/say", {"text": "Textbox"}, ["Textbox"], lambda text: text)
+    backend, llm = own_model()
+    assert await backend.run(hello(space.url, tmp_path)) == "hi"
+    with pytest.raises(UnsupportedError, match="takes text"):
+        await backend.run(
+            call_of("text-generation", space.url, tmp_path, {"text": "hi"}, inputs={"prompt": "text"})
+        )
+    assert llm.calls == []
 
 
 async def test_a_space_gets_pictures_upright(space: SpaceDouble, tmp_path: Path) -> None:
@@ -198,9 +282,9 @@ async def test_endpoints_that_do_not_fit_are_explained(
     (tmp_path / "no.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     text = {"text": "Textbox"}
     rows: list[tuple[dict[str, str], Any, dict[str, Any], str]] = [
-        ({"n": "Number"}, None, {}, "`text` is not a valid"),
-        (text, None, {"api_name": "/g"}, "`api_name`: /g"),
-        (text, None, {"options": {"z": 1}}, "`z` is not a valid"),
+        ({"n": "Number", "m": "Number"}, None, {}, "/f takes n, m.*`text` is not a valid"),
+        (text, None, {"api_name": "/g"}, "no endpoint /g; api_name may be /f"),
+        (text, None, {"options": {"z": 1}}, "/f takes text.*`z` is not a valid"),
         (text, fail, {}, "no GPU is left"),
         (text, lambda text: tmp_path / "no.png", {}, "sent a file that cannot be read"),
     ]

@@ -177,6 +177,10 @@ class SpaceDouble:
         return self.files[value["path"]] if isinstance(value, dict) else value
 
     def _sent(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._sent(part) for part in value]
+        if isinstance(value, dict):
+            return {name: self._sent(part) for name, part in value.items()}
         if not isinstance(value, Path):
             return value
         return {"path": self._stored(value.name, value.read_bytes()), "meta": {"_type": "gradio.FileData"}}

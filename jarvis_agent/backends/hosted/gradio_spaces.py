@@ -5,7 +5,8 @@
 
 `api_name` names the endpoint; it may be omitted if the Space has only one. `inputs` maps parameters of the
 endpoint to arguments of the task (default: each argument goes to the parameter of its name), `options` are
-fixed values. With `strict`, an argument that no parameter takes is an error, and not left out. The result is
+fixed values. With `strict`, an argument that no parameter takes is an error, and not left out. Without
+`inputs` that fit, the language model fills the parameters, if there is one (`space_arguments`). The result is
 the endpoint's first value of the task's kind. gradio_client blocks, so each call has its own thread.
 A Space is untrusted: only private ones get the Hugging Face token, its files are fetched as other URLs are,
 and only those are read.
@@ -17,11 +18,11 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,6 +31,7 @@ from urllib.parse import urljoin, urlsplit
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.chat_model import answer_output
 from jarvis_agent.backends.hosted.endpoint_replies import text_in
+from jarvis_agent.backends.hosted.space_arguments import component, described_parameters, fill_parameters
 from jarvis_agent.backends.http_errors import expert_error, reply_timeout
 from jarvis_agent.backends.outputs.validators import existing_file
 from jarvis_agent.core.concurrency import run_in_daemon_thread
@@ -44,11 +46,13 @@ from jarvis_agent.core.errors import (
     redacted_cause,
 )
 from jarvis_agent.core.images import open_image, to_portable
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.media.detect import SUFFIXES, detect_media_type
 from jarvis_agent.media.download import fetch
 from jarvis_agent.media.limits import check_limits
@@ -59,24 +63,32 @@ if TYPE_CHECKING:
 _SILENCE_S = 60.0
 """Timeout between two messages of a Space; a working one sends a heartbeat every 15 s."""
 
+_MAX_SHOWN, _MAX_SHOWN_CHARS = 5, 80
+"""Values of an endpoint that a note shows, and the length of each."""
+
 _POLL_S = 0.1
 """Seconds between two checks whether the call was cancelled."""
 
+Fill = Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
+"""Has the language model fill the parameters of an endpoint, less those that have a value. Blocks."""
+
 
 class SpacesBackend:
-    """Runs candidates that have a `space`."""
+    """Runs candidates that have a `space`. `own` is the agent's language model."""
 
     name: ClassVar[str] = "spaces"
     local: ClassVar[bool] = False
 
     def __init__(self, settings: Settings) -> None:
+        self.own: LLMClient | None = None
         self._settings = settings
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """Return None if the candidate is a Space that may be called, else the reason."""
         if "space" not in candidate.metadata:
             return "it is not a Space"
-        if reason := candidate.metadata.get("unfit"):
+        is_filled = self.own is not None and "api_name" in candidate.metadata
+        if (reason := candidate.metadata.get("unfit")) and not is_filled:
             return str(reason)
         if self._settings.offline and not candidate.local:
             return "offline mode is on"
@@ -91,12 +103,22 @@ class SpacesBackend:
             TransientError: it cannot be reached, is full or starting, or takes too long.
             RateLimitedError: it got too many requests.
             UnsupportedError: it has no such endpoint or parameter, or fails.
+            LLMError: the language model did not fill its parameters.
         """
-        cancelled = threading.Event()
+        cancelled, loop = threading.Event(), asyncio.get_running_loop()
         limit = reply_timeout(self._settings)
+
+        def fill(endpoint: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+            assert self.own is not None
+            written = fill_parameters(self.own, call, endpoint, options)
+            filled: dict[str, Any] = _wait(asyncio.run_coroutine_threadsafe(written, loop), cancelled)
+            return filled
+
         try:
             async with asyncio.timeout(limit):
-                return await run_in_daemon_thread(_run, call, self._settings, cancelled)
+                return await run_in_daemon_thread(
+                    _run, call, self._settings, cancelled, fill if self.own else None
+                )
         except TimeoutError as error:
             space = call.candidate.metadata["space"]
             raise TransientError(f"the Space {space} did not answer within {limit:g} s") from error
@@ -117,8 +139,12 @@ def read_endpoints(space: str, settings: Settings) -> dict[str, Any]:
     if find_spec("gradio_client") is None:
         raise MissingExtraError(f"the Space {space}", "spaces")
     with _connected(space, settings) as (client, _):
-        found = client.view_api(print_info=False, return_format="dict")
-    endpoints = found.get("named_endpoints") if isinstance(found, dict) else None
+        return _endpoints(client)
+
+
+def _endpoints(client: Client) -> dict[str, Any]:
+    described = client.view_api(print_info=False, return_format="dict")
+    endpoints = described.get("named_endpoints") if isinstance(described, dict) else None
     return {name: one for name, one in (endpoints or {}).items() if isinstance(one, dict)}
 
 
@@ -138,11 +164,13 @@ def _connected(space: str, settings: Settings) -> Iterator[tuple[Client, Path]]:
             raise _expert_error(error, space) from redacted_cause(error)
 
 
-def _run(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
+def _run(call: Call, settings: Settings, cancelled: threading.Event, fill: Fill | None) -> Any:
     """The raw output of a Space for a call. Blocks."""
     try:
         with _connected(str(call.candidate.metadata["space"]), settings) as (client, downloads):
-            value = _result(_predict(client, call, cancelled, downloads), call)
+            name, endpoint = _endpoint(client, call)
+            arguments = _arguments(call, endpoint, downloads, fill)
+            value = _result(_predict(client, name, endpoint, arguments, cancelled), endpoint, call)
             if call.spec.outputs[0] == "text" and not _has_file(value) and (text := text_in(value)):
                 return answer_output(call.spec, text)
             return _received(value, call, partial(_download, client, downloads, settings))
@@ -154,33 +182,78 @@ def _run(call: Call, settings: Settings, cancelled: threading.Event) -> Any:
         call.cleanup()
 
 
-def _predict(client: Client, call: Call, cancelled: threading.Event, folder: Path) -> Any:
-    name = call.candidate.metadata.get("api_name")
+def _endpoint(client: Client, call: Call) -> tuple[str, Mapping[str, Any]]:
+    """The endpoint that a call names, or the only one, with its name. Raises UnsupportedError."""
+    space, asked = call.candidate.metadata["space"], call.candidate.metadata.get("api_name")
+    endpoints = _endpoints(client)
+    name = f"/{str(asked).lstrip('/')}" if asked else next(iter(endpoints), "")
+    if name not in endpoints or (not asked and len(endpoints) > 1):
+        raise UnsupportedError(
+            f"the Space {space} has {'no endpoint ' + name if asked else 'not one endpoint alone'}; "
+            f"api_name may be {', '.join(endpoints) or 'nothing: it has none with a name'}"
+        )
+    return name, endpoints[name]
+
+
+def _predict(
+    client: Client,
+    name: str,
+    endpoint: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    cancelled: threading.Event,
+) -> Any:
     try:
-        job = client.submit(api_name=name and f"/{str(name).lstrip('/')}", **_arguments(call, folder))
+        job = client.submit(api_name=name, **arguments)
     except (TypeError, ValueError) as error:
-        raise UnsupportedError("the Space cannot be called so", detail=brief_text(str(error))) from error
-    while not wait([job.future], timeout=_POLL_S).done:
+        takes = [
+            f"{parameter}{' (optional)' if one.get('parameter_has_default') else ''}"
+            for parameter, one in described_parameters(endpoint).items()
+        ]
+        problem = f"the Space cannot be called so: {name} takes {', '.join(takes) or 'nothing'}"
+        raise UnsupportedError(problem, detail=brief_text(str(error))) from error
+    try:
+        return _wait(job.future, cancelled)
+    except TransientError:
+        job.cancel()
+        raise
+
+
+def _wait(future: Future[Any], cancelled: threading.Event) -> Any:
+    """The result of a future. Raises TransientError if the call is cancelled before. Blocks."""
+    while not wait([future], timeout=_POLL_S).done:
         if cancelled.is_set():
-            job.cancel()
+            future.cancel()
             raise TransientError("the call was cancelled")
-    return job.future.result()
+    return future.result()
 
 
-def _result(returned: Any, call: Call) -> Any:
-    """The first value of an endpoint that is of the task's kind, else the first that is not empty."""
+def _result(returned: Any, endpoint: Mapping[str, Any], call: Call) -> Any:
+    """The first value of an endpoint that is of the task's kind, else the first that is not empty.
+
+    A note says what the others are.
+    """
     values: list[Any] = list(returned) if isinstance(returned, tuple) else [returned]
     values = [one.get("value") if isinstance(one, Mapping) and "__type__" in one else one for one in values]
-    values = [one for one in values if one is not None and one not in ("", [])]
-    if not values:
+    labels = [one.get("label") for one in endpoint.get("returns") or () if isinstance(one, Mapping)]
+    named = list(zip_longest(labels, values)) if len(labels) == len(values) else [("", one) for one in values]
+    named = [(label, one) for label, one in named if one is not None and one not in ("", [])]
+    if not named:
         raise UnsupportedError("the Space returned nothing")
+    values = [one for _, one in named]
     wanted = [one for one in values if _has_file(one)]
     others = [one for one in values if one not in wanted]
     if call.spec.outputs[0] == "text":
         wanted = [one for one in others if text_in(one)]
     elif "data" in call.spec.outputs:
         wanted = [one for one in others if isinstance(one, Mapping | list)] or wanted
-    return (*wanted, *values)[0]
+    result = (*wanted, *values)[0]
+    if left := [f"{label or ''}: {_shown(one)}".lstrip(": ") for label, one in named if one is not result]:
+        call.notes.append(Note("the Space returned besides: {values}", values=left[:_MAX_SHOWN]))
+    return result
+
+
+def _shown(value: Any) -> str:
+    return "a file" if _has_file(value) else brief_text(str(value), _MAX_SHOWN_CHARS)
 
 
 def _has_file(value: Any) -> bool:
@@ -261,23 +334,36 @@ def _expert_error(error: Exception, space: str) -> JarvisError:
     return expert_error(error, f"the Space {space}")
 
 
-def _arguments(call: Call, folder: Path) -> dict[str, Any]:
+def _arguments(call: Call, endpoint: Mapping[str, Any], folder: Path, fill: Fill | None) -> dict[str, Any]:
     """Values of the endpoint's parameters by name. gradio_client checks them against the endpoint."""
-    metadata = call.candidate.metadata
+    metadata, parameters = call.candidate.metadata, described_parameters(endpoint)
+    options: Mapping[str, Any] = metadata.get("options") or {}
     inputs: Mapping[str, str] = metadata.get("inputs") or {name: name for name in call.inputs}
     if metadata.get("strict") and (lost := sorted({*call.inputs} - {*inputs.values()})):
         raise UnsupportedError(f"the Space {metadata['space']} takes no {', '.join(lost)}")
-    values = {parameter: call.inputs.get(argument) for parameter, argument in inputs.items()}
-    sent = {
-        parameter: _sent(value, folder, call.notes)
+    needed = {name for name, one in parameters.items() if not one.get("parameter_has_default")}
+    if (
+        fill
+        and parameters
+        and not metadata.get("inputs")
+        and not needed <= {*inputs, *options} <= parameters.keys()
+    ):
+        values = fill(endpoint, options)
+    else:
+        values = {parameter: call.inputs.get(argument) for parameter, argument in inputs.items()}
+        values = {parameter: value for parameter, value in values.items() if value is not None}
+    texts = {name for name, one in parameters.items() if component(one) == "textbox"}
+    values = {
+        parameter: ", ".join(map(str, value))
+        if parameter in texts and isinstance(value, list | tuple)
+        else value
         for parameter, value in values.items()
-        if value is not None
     }
-    return {**sent, **(metadata.get("options") or {})}
+    return {**{name: _sent(value, folder, call.notes) for name, value in values.items()}, **options}
 
 
 def _sent(value: Any, folder: Path, notes: list[str]) -> Any:
-    """An argument for gradio_client. A list of texts is sent as one text with commas."""
+    """An argument for gradio_client."""
     from gradio_client import handle_file
 
     if isinstance(value, Resource) and value.path is not None:
@@ -288,8 +374,7 @@ def _sent(value: Any, folder: Path, notes: list[str]) -> Any:
             path.write_bytes(content)
         return handle_file(str(path))
     if isinstance(value, list | tuple):
-        is_text = all(isinstance(item, str) for item in value)
-        return ", ".join(value) if is_text else [_sent(item, folder, notes) for item in value]
+        return [_sent(item, folder, notes) for item in value]
     return value
 
 

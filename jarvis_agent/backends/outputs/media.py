@@ -73,19 +73,25 @@ _COUNTED = ("frame", "channel", "page", "word", "line", "character", "row", "ent
 def picture(raw: Any, call: Call) -> Adapted:
     """An image: PIL, an array, a file, or a dict with one of those (as of depth-estimation).
 
-    {path} is an image file that the backend wrote, which keeps its format; all others become PNG.
+    {path} is an image file that the backend wrote, which keeps its format; all others become PNG. Of a list,
+    the first is the output, and the others are further files.
     """
-    value = raw[0] if isinstance(raw, list | tuple) and raw else raw
+    values = raw if isinstance(raw, list | tuple) and raw else [raw]
+    (image, saved), *others = [_saved_picture(value, call) for value in values]
+    output = {"path": str(saved.path), "width": image.width, "height": image.height}
+    summary = f"an image of {image.width} × {image.height} pixels"
+    more = f", and {quantity(len(others), 'other')}" if others else ""
+    return Adapted(output, summary + more, (saved, *(file for _, file in others)))
+
+
+def _saved_picture(value: Any, call: Call) -> tuple[Image, Resource]:
     if isinstance(value, Mapping) and "path" in value:
         saved = written_file(value, "image", call)
-        image = to_image(saved.path)
-    else:
-        if isinstance(value, Mapping):
-            value = next((value[key] for key in ("image", "depth") if key in value), None)
-        image = to_image(value)
-        saved = save_image(image, call, call.spec.name)
-    output = {"path": str(saved.path), "width": image.width, "height": image.height}
-    return Adapted(output, f"an image of {image.width} × {image.height} pixels", (saved,))
+        return to_image(saved.path), saved
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in ("image", "depth") if key in value), None)
+    image = to_image(value)
+    return image, save_image(image, call, call.spec.name)
 
 
 def file_info(raw: Any, call: Call) -> Adapted:

@@ -4,8 +4,9 @@
     await source.search(TASKS["text-to-image"], task, limit=20)
 
 Only public Spaces that run are listed. The endpoint of a Space is the first one whose parameters take the
-task's arguments by kind, all others having defaults, and whose first result is what the task makes. A Space
-without one is listed too: its backend's `unsupported_reason` says why it cannot be called.
+task's arguments by kind, all others having defaults, and that returns what the task makes. Where parameters
+are left over, the language model fills them, if there is one. A Space without such an endpoint is listed too:
+its backend's `unsupported_reason` says why it cannot be called.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from jarvis_agent.backends.hosted.gradio_spaces import read_endpoints
+from jarvis_agent.backends.hosted.space_arguments import component, described_parameters
 from jarvis_agent.backends.hub.api import FAILURE_TTL_S, HubApi, Row
 from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.errors import JarvisError
@@ -35,6 +37,7 @@ _MAX_DESCRIPTION_CHARS = 300
 
 _KINDS = {"textbox": "text", "image": "image", "audio": "audio", "video": "video"}
 """What a component of Gradio takes and gives."""
+_PICTURES = {"image", "gallery"}
 _TEXTS = {"textbox", "markdown"}
 
 _Endpoints = Mapping[str, Any]
@@ -86,10 +89,10 @@ class SpacesSource(RemoteSource):
     async def _candidate(self, row: Row, spec: TaskSpec) -> Candidate:
         space = row["id"]
         endpoints = await self._endpoints(space)
-        call = (
-            f"its endpoints are unknown: {endpoints}" if isinstance(endpoints, str) else fit(spec, endpoints)
-        )
-        more = {"unfit": call} if isinstance(call, str) else call
+        if isinstance(endpoints, str):
+            more = {"unfit": f"its endpoints are unknown: {endpoints}"}
+        else:
+            more = fit(spec, endpoints)
         about = ". ".join(str(row[name]) for name in ("title", "ai_short_description") if row.get(name))
         return Candidate(
             id=f"space:{space}",
@@ -130,47 +133,57 @@ def _output(spec: TaskSpec) -> set[str]:
         return set()
     if spec.outputs[0] == "text":
         return _TEXTS
-    if spec.outputs == ("data", "text") and "classification" in spec.name:
-        return {"label"}
+    if "data" in spec.outputs:
+        return {"json", "label"} if "classification" in spec.name else {"json"}
+    if spec.outputs == ("image",):
+        return _PICTURES
     return {name for name, kind in _KINDS.items() if spec.outputs == (kind,)}
 
 
-def fit(spec: TaskSpec, endpoints: _Endpoints) -> dict[str, Any] | str:
-    """Return the endpoint that does a task as `metadata` of a Candidate, or why there is none."""
-    for name, endpoint in endpoints.items():
-        returns = [_component(one) for one in _described(endpoint, "returns")]
-        inputs = _inputs(spec.inputs, _described(endpoint, "parameters"))
-        if inputs is not None and returns and returns[0] in _output(spec):
+def fit(spec: TaskSpec, endpoints: _Endpoints) -> dict[str, Any]:
+    """Return the endpoint that does a task as `metadata` of a Candidate.
+
+    "unfit" says why its parameters cannot be mapped by kind, or, without "api_name", why there is none.
+    """
+    made = {name: _made(spec, endpoint) for name, endpoint in endpoints.items()}
+    able = sorted((name for name, places in made.items() if places), key=lambda name: made[name][0])
+    for name in able:
+        inputs = _inputs(spec.inputs, described_parameters(endpoints[name]))
+        if inputs is not None:
             return {"api_name": name, "inputs": inputs, "strict": True}
     takes = " and ".join(_kind(arg) for arg in spec.inputs if arg.required) or "nothing"
-    return f"none of its endpoints takes {takes} and gives {spec.outputs[0]}"
+    unfit = {"unfit": f"none of its endpoints takes {takes} and gives {spec.outputs[0]}"}
+    kinds = {_kind(arg) for arg in spec.inputs if arg.required} - {"text"}
+    for name in able:
+        components = {component(one) for one in described_parameters(endpoints[name]).values()}
+        if components and ("file" in components or kinds <= {_KINDS.get(one) for one in components}):
+            return {"api_name": name, **unfit}
+    return unfit
 
 
-def _inputs(args: Iterable[Arg], parameters: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
+def _made(spec: TaskSpec, endpoint: Mapping[str, Any]) -> list[int]:
+    """Return the places of an endpoint's results that are what a task makes."""
+    returns = endpoint.get("returns")
+    rows = [one for one in returns if isinstance(one, dict)] if isinstance(returns, list) else []
+    return [place for place, one in enumerate(rows) if component(one) in _output(spec)]
+
+
+def _inputs(args: Iterable[Arg], parameters: Mapping[str, Mapping[str, Any]]) -> dict[str, str] | None:
     """Return the argument for each parameter that gets one; None if arguments or parameters are left over."""
     left = sorted(args, key=lambda arg: not arg.required)
     found: dict[str, str] = {}
-    for parameter in parameters:
+    for name, parameter in parameters.items():
         has_default = bool(parameter.get("parameter_has_default"))
-        kind = _KINDS.get(_component(parameter))
+        kind = _KINDS.get(component(parameter))
         arg = next((one for one in left if _kind(one) == kind and (one.required or has_default)), None)
         if arg is not None:
             left.remove(arg)
-            found[str(parameter.get("parameter_name"))] = arg.name
+            found[name] = arg.name
         elif not has_default:
             return None
     return None if any(arg.required for arg in left) else found
 
 
-def _described(endpoint: Mapping[str, Any], part: str) -> list[dict[str, Any]]:
-    found = endpoint.get(part)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
 def _kind(arg: Arg) -> str:
     """Return the kind of an argument as a component takes it: labels are a text with commas."""
     return "text" if arg.kind == "data" else arg.kind
-
-
-def _component(described: Mapping[str, Any]) -> str:
-    return str(described.get("component")).lower()
