@@ -55,8 +55,7 @@ def mcp_tools(commands: Sequence[str]) -> Iterator[list[BaseTool]]:
 
 def _start(command: str, portal: BlockingPortal, stack: ExitStack) -> list[BaseTool]:
     """The tools of a server that runs until the stack is closed."""
-    log = cast("TextIO", tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))  # noqa: SIM115
-    stack.callback(log.close)
+    log: Any = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))  # noqa: SIM115
     try:
         words = shlex.split(command)
         if not words:

@@ -28,8 +28,6 @@ from jarvis_agent.interfaces.common.listen import check_extra, listen
 if TYPE_CHECKING:
     from jarvis_agent.agent.agent import JarvisAgent
 
-_SHUTDOWN_S = 5
-
 _check_extra = partial(check_extra, "serving MCP clients", "mcp", "limits", "mcp", "uvicorn")
 
 
@@ -102,6 +100,5 @@ def run_http(
     _check_extra()
     from jarvis_agent.interfaces.mcp.server import make_http_app
 
-    app = partial(make_http_app, agent)
     # A client's stream for notifications stays open until one of both ends it.
-    listen(app, host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S)
+    listen(partial(make_http_app, agent), host, port, settings, insecure=insecure, shutdown_s=5)

@@ -37,7 +37,6 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
@@ -66,19 +65,18 @@ _AGENT = "jarvis"
 
 MAX_INLINE_BYTES = 700_000
 """Images and recordings of a result beyond these are resource links: clients refuse an event above 1 MiB."""
-_RESULT_OF_TASK = {
-    "type": "object",
-    "properties": {"output": {}, "model": {"type": ["string", "null"]}},
-    "required": ["output", "model"],
-}
-_RESULT_OF_RUN = {
-    "type": "object",
-    "properties": {"answer": {"type": "string"}, "ok": {"type": "boolean"}},
-    "required": ["answer", "ok"],
-}
 _MAX_LISTED = 1000
 MAX_SESSIONS = 100
 """Sessions of a key at once, for clients that open sessions."""
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    """The JSON schema of an object with these properties."""
+    return {"type": "object", "properties": properties, "required": [*properties]}
+
+
+_RESULT_OF_TASK = _object(output={}, model={"type": ["string", "null"]})
+_RESULT_OF_RUN = _object(answer={"type": "string"}, ok={"type": "boolean"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +215,7 @@ def _described(tool: BaseTool, is_open: bool) -> types.Tool:
         name=tool.name,
         title=tool.name.replace("-", " ").replace("_", " ").capitalize(),
         description=function.get("description", ""),
-        input_schema=function.get("parameters") or {"type": "object", "properties": {}},
+        input_schema=function.get("parameters") or _object(),
     )
     if isinstance(tool, HFTaskTool):
         described.annotations = types.ToolAnnotations(read_only_hint=True, open_world_hint=is_open)
@@ -368,17 +366,11 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
             )
             yield
 
-    app = Starlette(routes=[Route("/mcp", _Sessions(managers))], lifespan=lifespan)
+    async def sessions_of(request: Request) -> Any:
+        """The sessions of an API key, which can neither use nor exhaust those of others."""
+        return managers[request.state.owner].handle_request
+
+    app = Starlette(routes=[Route("/mcp", sessions_of, methods=["GET", "POST", "DELETE"])], lifespan=lifespan)
     app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
     add_middleware(app, settings)
     return app
-
-
-class _Sessions:
-    """The sessions of each owner of an API key, who can neither use nor exhaust those of others."""
-
-    def __init__(self, managers: Mapping[str, StreamableHTTPSessionManager]) -> None:
-        self._managers = managers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._managers[scope["state"]["owner"]].handle_request(scope, receive, send)
