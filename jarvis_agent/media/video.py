@@ -258,7 +258,9 @@ def _add_sound(output: Any, codec: str, source: Any) -> Any:
     return output.add_stream(codec, rate=rate, layout=source.layout.name if is_exact else mixed)
 
 
-SOUND_CODECS = {"wav": "pcm_s16le", "mp3": "libmp3lame", "flac": "flac", "ogg": "libopus", "m4a": "aac"}
+SOUND_CODECS = {
+    "wav": "pcm_s16le", "mp3": "libmp3lame", "flac": "flac", "ogg": "libopus", "m4a": "aac", "aac": "aac"
+}  # fmt: skip
 """By ending of the file's name."""
 
 

@@ -62,14 +62,9 @@ MAX_TEXTS = 2048
 _SELECTED = re.compile(rf"{AUTO}|{MODEL}|(whisper|tts|gpt|chatgpt|dall-e|text-embedding)-[\w.-]+")
 """Names that leave the choice to the selection."""
 
-_SOUNDS = {
-    "mp3": ("mp3", "audio/mpeg"),
-    "opus": ("ogg", "audio/ogg"),
-    "flac": ("flac", "audio/flac"),
-    "wav": ("wav", "audio/wav"),
-    "pcm": ("", "audio/pcm"),
-}
-"""The formats of speech: the ending of a file, and the media type."""
+SpeechFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+_SOUNDS = {"mp3": "audio/mpeg", "opus": "audio/ogg"}
+"""The media types of formats that have another name."""
 
 _PCM_RATE = 24_000
 """Hz of speech without a header, in which OpenAI sends 16-bit mono."""
@@ -85,7 +80,7 @@ class SpeechRequest(BaseModel):
 
     model: str
     input: Annotated[str, Field(min_length=1)]
-    response_format: Literal["mp3", "opus", "flac", "wav", "pcm"] = "mp3"
+    response_format: SpeechFormat = "mp3"
     stream_format: Literal["audio"] | None = None
 
 
@@ -209,9 +204,7 @@ def _segments(output: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]
     chunks = output.get("chunks") or [{"text": output["text"], "timestamp": [0.0, seconds]}]
     times = ((*chunk["timestamp"], " ".join(chunk["text"].split())) for chunk in chunks)
     parts = sorted((start or 0.0, seconds if end is None else end, text) for start, end, text in times)
-    return [
-        {"id": i, **dict(zip(("start", "end", "text"), part, strict=True))} for i, part in enumerate(parts)
-    ]
+    return [{"id": i, "start": start, "end": end, "text": text} for i, (start, end, text) in enumerate(parts)]
 
 
 def _subtitles(segments: Sequence[Mapping[str, Any]], form: str) -> str:
@@ -230,13 +223,12 @@ def _clock(seconds: float, mark: str) -> str:
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{mark}{thousandths:03}"
 
 
-def _encode_speech(speech: Resource, form: str, folder: Path) -> bytes:
-    """A recording in one of the formats of `_SOUNDS`. Blocks."""
+def _encode_speech(speech: Resource, form: SpeechFormat, folder: Path) -> bytes:
+    """A recording in a format. Blocks."""
     assert speech.path is not None
-    ending, _ = _SOUNDS[form]
-    if not ending:
+    if form == "pcm":
         return to_pcm(read_audio(speech.path, _PCM_RATE)[0])
-    target = folder / f"speech.{ending}"
+    target = folder / f"speech.{'ogg' if form == 'opus' else form}"
     with opened(speech.path, "audio") as source:
         write_sound(source, target)
     return target.read_bytes()
@@ -245,12 +237,7 @@ def _encode_speech(speech: Resource, form: str, folder: Path) -> bytes:
 def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> APIRouter:
     """Return the routes. `max_stored` is the limit of an owner's uploads in bytes."""
     router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
-    _add_sound_routes(router, workspaces, max_stored)
-    _add_other_routes(router, workspaces)
-    return router
 
-
-def _add_sound_routes(router: APIRouter, workspaces: Mapping[str, Workspace], max_stored: int) -> None:
     @router.post("/audio/transcriptions", response_model=None)
     async def transcribe(
         request: Request,
@@ -281,13 +268,10 @@ def _add_sound_routes(router: APIRouter, workspaces: Mapping[str, Workspace], ma
             folder, workspace = Path(name), workspaces[request.state.owner]
             work = run_task(workspace, "text-to-speech", body.model, [{"text": body.input}], folder)
             (result,) = await unless_disconnected(request, work)
-            content = await asyncio.to_thread(
-                _encode_speech, result.resources[0], body.response_format, folder
-            )
-        return Response(content, headers=_named(result), media_type=_SOUNDS[body.response_format][1])
+            form = body.response_format
+            content = await asyncio.to_thread(_encode_speech, result.resources[0], form, folder)
+        return Response(content, headers=_named(result), media_type=_SOUNDS.get(form, f"audio/{form}"))
 
-
-def _add_other_routes(router: APIRouter, workspaces: Mapping[str, Workspace]) -> None:
     @router.post("/embeddings", response_model=None)
     async def embed(body: EmbeddingRequest, request: Request) -> Response:
         """Turn texts into vectors, all by the same model."""
@@ -321,6 +305,8 @@ def _add_other_routes(router: APIRouter, workspaces: Mapping[str, Workspace]) ->
             contents = [await asyncio.to_thread(path.read_bytes) for path in paths]
             data = [{"b64_json": base64.b64encode(content).decode()} for content in contents]
         return _reply({"created": int(time.time()), "data": data}, results[0])
+
+    return router
 
 
 def _reply(content: dict[str, Any], result: TaskResult) -> JSONResponse:
