@@ -197,6 +197,27 @@ async def test_the_language_model_fills_parameters_of_other_names(
     assert len(space.calls) == 4
 
 
+async def test_only_inputs_are_sent_as_files(space: SpaceDouble, tmp_path: Path, picture: Path) -> None:
+    """What a language model or a plan writes might describe any file of this machine."""
+    space.add("/f", {"prompt": "Textbox", "more": "JSON"}, ["Textbox"], lambda **_: "hello")
+    hidden = {"path": str(picture), "meta": {"_type": "gradio.FileData"}}
+    backend, _ = own_model({"prompt": "<text>", "more": {"deep": [hidden]}})
+    with pytest.raises(UnsupportedError, match="no input of the task"):
+        await backend.run(hello(space.url, tmp_path))
+    given, inputs = {"text": "hi", "more": hidden}, {"prompt": "text", "more": "more"}
+    with pytest.raises(UnsupportedError, match="no input of the task"):
+        await backend.run(call_of("text-generation", space.url, tmp_path, given, inputs=inputs))
+    assert space.files == {}
+
+
+async def test_an_input_is_not_read_as_another(space: SpaceDouble, tmp_path: Path) -> None:
+    space.add("/f", {"prompt": "Textbox"}, ["Textbox"], lambda **_: "hello")
+    backend, _ = own_model({"prompt": "<text> in <tgt_lang>"})
+    given = {"text": "Say <tgt_lang>", "tgt_lang": "<text>"}
+    await backend.run(call_of("translation", space.url, tmp_path, given))
+    assert space.calls == [("/f", {"prompt": "Say <tgt_lang> in <text>"})]
+
+
 async def test_the_language_model_is_not_asked_where_names_fit(space: SpaceDouble, tmp_path: Path) -> None:
     space.add("/say", {"text": "Textbox"}, ["Textbox"], lambda text: text)
     backend, llm = own_model()

@@ -363,9 +363,11 @@ def _arguments(call: Call, endpoint: Mapping[str, Any], folder: Path, fill: Fill
 
 
 def _sent(value: Any, folder: Path, notes: list[str]) -> Any:
-    """An argument for gradio_client."""
+    """An argument for gradio_client, which sends each file of this machine that a value describes."""
     from gradio_client import handle_file
 
+    if _has_file(value):
+        raise UnsupportedError("an argument describes a file that is no input of the task")
     if isinstance(value, Resource) and value.path is not None:
         path = value.path
         if value.kind == "image":

@@ -11,6 +11,7 @@ the schema: only simple parts of it are shown and checked.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -147,10 +148,10 @@ def _inserted(value: Any, described: Mapping[str, Any], inputs: Mapping[str, Any
         return [_inserted(item, {}, inputs) for item in value]
     if not isinstance(value, str):
         return value
-    for name, given in inputs.items():
-        if value == f"<{name}>":
-            takes_list = isinstance(kind := described.get("type"), Mapping) and kind.get("type") == "array"
-            return [given] if takes_list and not isinstance(given, list | tuple) else given
-        if not _is_file(given):
-            value = value.replace(f"<{name}>", str(given))
-    return value
+    named = {f"<{name}>": given for name, given in inputs.items()}
+    if value in named:
+        takes_list = isinstance(kind := described.get("type"), Mapping) and kind.get("type") == "array"
+        return [named[value]] if takes_list and not isinstance(named[value], list | tuple) else named[value]
+    texts = {mark: str(given) for mark, given in named.items() if not _is_file(given)}
+    # In one pass: an input may contain what looks like another.
+    return re.sub("|".join(map(re.escape, texts)), lambda mark: texts[mark[0]], value) if texts else value
