@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from jarvis_agent import Settings, TaskSpec, hf_tools
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import split_kind
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
+from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer
 from jarvis_agent.tools.hf_task_tool import HFTaskTool, args_schema_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -135,6 +137,38 @@ def test_each_argument_has_one_type_that_every_api_of_tools_knows(strict: bool) 
             if kinds[0] not in (*_TYPES, _LIST) or kinds[1:] != [{"type": "null"}] * is_optional:
                 wrong.append((tool.name, name, about))
     assert wrong == []
+
+
+@pytest.mark.slow
+def test_gemini_gets_a_type_for_each_argument_and_each_item() -> None:
+    genai = pytest.importorskip("langchain_google_genai")
+    reply = {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]
+    }
+    asked: list[Any] = []
+
+    def answer(request: HubRequest) -> Reply:
+        asked.append(request.json)
+        return Reply(200, json.dumps(reply).encode(), {"Content-Type": "application/json"})
+
+    server = ReplyServer(answer)
+    try:
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        model = genai.ChatGoogleGenerativeAI(model="gemini-2.5-flash", google_api_key="any", base_url=url)
+        tools: list[Any] = hf_tools(available_only=False)
+        assert model.bind_tools(tools).invoke("Hello").text == "Hi"
+    finally:
+        server.close()
+    declared = [one for part in asked[0]["tools"] for one in part["functionDeclarations"]]
+    assert [one["name"] for one in declared] == [tool.name for tool in tools]
+    assert sum("parameters" not in function for function in declared) == sum(not tool.args for tool in tools)
+    for function in declared:
+        for name, about in function.get("parameters", {}).get("properties", {}).items():
+            assert about["type"] in ("STRING", "INTEGER", "NUMBER", "BOOLEAN", "ARRAY"), (
+                function["name"],
+                name,
+            )
+            assert about.get("items", {}).get("type") == ("STRING" if about["type"] == "ARRAY" else None)
 
 
 def test_what_models_send_instead_is_converted() -> None:
