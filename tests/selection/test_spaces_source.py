@@ -100,7 +100,8 @@ def test_the_language_model_fills_what_cannot_be_mapped_by_kind(tmp_path: Path) 
         gradio.Button().click(draw, inputs, [gradio.Number(label="Seed"), gradio.Gallery()], api_name="draw")
     app = gradio.mount_gradio_app(FastAPI(), blocks, path="")
     filled = {"wish": "<text>", "picture": None, "style": "ink", "steps": 4, "tags": ["big"]}
-    llm = ScriptedLLM({"expert": [json.dumps(filled | {"style": "oil"}), json.dumps(filled)]})
+    replies = [json.dumps(filled | {"style": "oil"}), json.dumps(filled)]
+    llm = ScriptedLLM({"expert": replies, "respond": "Done."})
     plan = Plan(tasks=[Task(task="text-to-image", id=0, args={"text": "a cat"})])
     settings = SETTINGS.model_copy(update={"output_dir": tmp_path / "out"})
     with listening(app) as url, hub_of(drawer=url):
@@ -114,7 +115,7 @@ def test_the_language_model_fills_what_cannot_be_mapped_by_kind(tmp_path: Path) 
     assert seen == [("a cat", None, "ink", 4, ["big"], 3)]
     assert [one.to_pil().size for one in result.resources] == [(8, 6), (4, 4)]
     assert "the Space returned besides: Seed: 7" in result.notes
-    assert llm.stages() == ["expert", "expert"]
+    assert llm.stages()[:2] == ["expert", "expert"]
     assert "'oil'" in llm.calls[1].prompt
 
 
