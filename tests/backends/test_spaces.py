@@ -145,7 +145,7 @@ async def test_all_pictures_of_a_gallery_are_kept_and_other_values_are_named(
     output, resources = adapt(call.spec, await run(call), call)
     assert [one.path.name for one in resources if one.path] == ["a.png", "b.png", "c.png"]
     assert output == {"path": str(tmp_path / "a.png"), "width": 8, "height": 6}
-    assert call.notes == ["the Space returned besides: Number: 7, File: a file"]
+    assert call.notes == ["the Space returned besides: Number: 7; File: a file"]
 
 
 async def test_a_list_stays_a_list_unless_a_text_is_wanted(space: SpaceDouble, tmp_path: Path) -> None:
