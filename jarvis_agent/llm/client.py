@@ -274,11 +274,14 @@ async def write_json(
     messages: Sequence[BaseMessage],
     check: Callable[[Any], Any],
     config: RunnableConfig | None = None,
+    *,
+    what: str = "JSON",
 ) -> Any:
     """The JSON of a reply that passes a check. Another reply goes back to the model once, with the error.
 
     Args:
         check: raises ValueError if the JSON does not fit.
+        what: its name in the error.
 
     Raises:
         LLMError: the second reply does not fit either, or the model failed.
@@ -294,7 +297,7 @@ async def write_json(
             asked += [AIMessage(reply), HumanMessage(f"This does not fit the schema: {problem}")]
         else:
             return value
-    raise LLMError(f"the language model wrote no JSON that fits: {problem}")
+    raise LLMError(f"the language model wrote no {what} that fits: {problem}")
 
 
 @dataclass(slots=True)

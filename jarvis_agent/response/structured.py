@@ -118,7 +118,7 @@ def structured_chain(
             templates.structure, {**texts, "answer": inputs.get("answer", "")}, window, schema=schema
         )
         messages = (await templates.structure.aformat_prompt(**values)).to_messages()
-        return await write_json(model, messages, format_.read, config)
+        return await write_json(model, messages, format_.read, config, what="structured answer")
 
     def write_now(inputs: Any, config: RunnableConfig) -> Any:
         return run_sync(write, inputs, config)
