@@ -21,7 +21,7 @@ from fnmatch import translate
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.request import url2pathname
 
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.file_mentions import (
@@ -261,7 +261,7 @@ class AccessPolicy:
     def _locate(self, name: str) -> Path:
         """The path of a name: relative to the working directory, else to an allowed directory."""
         if name.lower().startswith("file://"):
-            name = unquote(name[len("file://") :])
+            name = url2pathname(name[len("file://") :])
         path = Path(name)
         paths = list(filter(self._is_below_roots, (root / path for root in self._roots)))
         if self._is_local:  # To a client, "~bob" would tell who has an account here.

@@ -12,7 +12,6 @@ delete_expired(Path("outputs/uploads"), seconds=86_400)
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import secrets
 import shutil
@@ -20,7 +19,8 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
@@ -44,8 +44,8 @@ SWEEP_S = 60.0
 _MAX_NAME = 60
 _INLINE, _DOWNLOAD = frozenset({"image", "audio", "video"}), frozenset({"table", "3d"})
 """Kinds that a browser may display, and kinds that it may only save, sent with their media type."""
-_FILE = r"[\w-]+/[\w.-]*\w"
-"""The directory and name of a file of a run, as in `media.run_directory`."""
+_FILE = r"[\w-]+[\\/][\w.-]*\w"
+"""The directory and name of a file of a run, as in `media.run_directory`. Windows has backslashes."""
 
 
 class Upload(Frozen):
@@ -118,7 +118,8 @@ def stored_bytes(directory: Path) -> int:
 def _safe_name(name: str) -> str:
     """The last part of a client's file name, without characters that file systems or URLs reject."""
     last = re.split(r"[\\/]", name)[-1]
-    return re.sub(r"[^\w.-]+", "-", last)[-_MAX_NAME:].strip("-.") or "file"
+    safe = re.sub(r"[^\w.-]+", "-", last)[-_MAX_NAME:].strip("-.") or "file"
+    return f"file-{safe}" if PureWindowsPath(safe).is_reserved() else safe  # "con.txt" is a device
 
 
 def delete_expired(directory: Path, seconds: float) -> None:
@@ -188,7 +189,7 @@ class PublicNames:
     def __init__(self, directories: Mapping[Path, str]) -> None:
         """`directories` have the beginnings of the names of their files."""
         self._names = {
-            f"{form}{os.sep}": name
+            str(form): name
             for path, name in directories.items()
             for form in (path.absolute(), path.resolve())
         }
@@ -199,8 +200,14 @@ class PublicNames:
 
     def _of_text(self, text: str) -> str:
         for directory, name in self._names.items():
-            text = text.replace(directory, name)
+            if directory in text:
+                below = rf"{re.escape(directory)}[\\/]((?:{_FILE})?)"
+                text = re.sub(below, partial(_public, name), text)
         return text
+
+
+def _public(name: str, below: re.Match[str]) -> str:
+    return name + below[1].replace("\\", "/")
 
 
 def to_paths(value: Any, runs: Path, origin: str = "") -> Any:
@@ -232,12 +239,16 @@ class FileUrls:
     def __init__(self, runs: Path, request: Request) -> None:
         self._request = request
         self._origin = origin_of(request)
-        roots = "|".join(re.escape(f"{root}/") for root in (runs.absolute(), runs.resolve()))
-        self._paths = re.compile(rf"(?:{roots})({_FILE})")
+        roots = "|".join(re.escape(str(root)) for root in (runs.absolute(), runs.resolve()))
+        self._paths = re.compile(rf"(?:{roots})[\\/]({_FILE})")
 
     def to_urls(self, text: str) -> str:
         """Replace paths by URLs, which are signed if the server has keys."""
-        return self._paths.sub(lambda path: self._origin + sign(f"/outputs/{path[1]}", self._request), text)
+
+        def url_of(path: re.Match[str]) -> str:
+            return self._origin + sign(f"/outputs/{path[1]}".replace("\\", "/"), self._request)
+
+        return self._paths.sub(url_of, text)
 
     def markdown(self, run: Run) -> str:
         """Links to the files of a run that its answer does not show; images are displayed."""
