@@ -149,7 +149,7 @@ def make_shortlist(
             placements.append(placed)
     readers = [one for one in placements if "ocr" in one.primary.traits]
     if query.reads and readers:
-        reason = "it describes images, and their text is asked for"
+        reason = Note("it describes images, and their text is asked for")
         rejected |= {one.primary.id: reason for one in placements if one not in readers}
         placements = readers
     primaries, here = [one.primary for one in placements], [one.here for one in placements]
@@ -191,29 +191,35 @@ def _check_languages(candidate: Candidate, query: SelectionQuery) -> str | None:
     # A recording may be in another language than its planner thinks, so that this only ranks.
     if known and asked - known and not spec.arg("audio"):
         missing = ", ".join(sorted(asked - known))
-        return f"its card names the languages {', '.join(candidate.languages)}, and not {missing}"
+        known_ones = ", ".join(candidate.languages)
+        return Note(
+            "its card names the languages {known}, and not {missing}", known=known_ones, missing=missing
+        )
     texts = [str(query.task.args.get(arg.name) or "") for arg in spec.inputs if arg.kind == "text"]
     is_latin = any(detect_script(text) == "" for text in texts if not refs_in(text))
     if is_latin and not asked and known and known <= _OWN_SCRIPTS:
-        return f"it knows only {', '.join(candidate.languages)}"
+        return Note("it knows only {languages}", languages=", ".join(candidate.languages))
     return None
 
 
 def _check_direction(candidate: Candidate, query: SelectionQuery) -> str | None:
     """Check the traits of a translator with one direction ("from:en", "to:fr")."""
-    for side, argument in (("from", "src_lang"), ("to", "tgt_lang")):
+    for side, argument, why in (
+        ("from", "src_lang", "it translates from {one}, and not from {other}"),
+        ("to", "tgt_lang", "it translates to {one}, and not to {other}"),
+    ):
         asked = find_language(str(query.task.args.get(argument) or ""))
         does = next((t.partition(":")[2] for t in candidate.traits if t.startswith(f"{side}:")), None)
         if asked and does and asked.code != does:
-            return f"it translates {side} {does}, and not {side} {asked.code}"
+            return Note(why, one=does, other=asked.code)
     return None
 
 
 def _check_purpose(candidate: Candidate, query: SelectionQuery) -> str | None:
     if query.describes and "ocr" in candidate.traits and "caption" not in candidate.traits:
-        return "it only reads text, and a description is asked for"
+        return Note("it only reads text, and a description is asked for")
     if query.task.purpose and query.spec.name == "text-classification" and GENERALIST in candidate.traits:
-        return "it tells the sentiment alone, and something else is asked for"
+        return Note("it tells the sentiment alone, and something else is asked for")
     return None
 
 
@@ -223,7 +229,7 @@ def _check_for_tests(candidate: Candidate, query: SelectionQuery) -> str | None:
     owner, _, name = candidate.id.lower().rpartition("/")
     if is_asked_for or not ("tiny-random" in name or owner.endswith("internal-testing")):
         return None
-    return "it is for tests of libraries, and has learned nothing"
+    return Note("it is for tests of libraries, and has learned nothing")
 
 
 CHECKS: tuple[Callable[[Candidate, SelectionQuery], str | None], ...] = (
