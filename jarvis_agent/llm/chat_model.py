@@ -40,6 +40,7 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.llm.budget import LOCAL_WINDOW
+from jarvis_agent.llm.gguf import parameters_of
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -71,7 +72,7 @@ def model_name(model: Any) -> str:
 
 
 def is_small(model: Any) -> bool:
-    """Whether the name of a model, or this name, states less than 2 billion parameters ("-0.5b", "tiny").
+    """Whether a model, or one of this name or in this GGUF file, has less than 2 billion parameters.
 
     Such a model plans nothing, chooses nothing, and writes no answers from results.
     """
@@ -80,17 +81,23 @@ def is_small(model: Any) -> bool:
 
 
 def needs_examples(model: Any) -> bool:
-    """Whether a model's name states less than 10 billion parameters: it plans better with worked examples."""
+    """Whether a model has less than 10 billion parameters: it plans better with worked examples."""
     return _parameters(model) < _LARGE if _parameters(model) else is_small(model)
 
 
 def _parameters(model: Any) -> float:
-    """The largest number of parameters that a model's name states; 0 if it states none."""
+    """The parameters in a GGUF file, else the most that a model's name states ("-0.5b"); 0: unknown."""
+    model = getattr(model, "bound", model)
+    path = model if isinstance(model, Path) else getattr(model, "path", None)
+    if isinstance(path, Path) and (count := parameters_of(path)):
+        return count
     sizes = (float(size[:-1]) * _SIZES[size[-1].lower()] for size in _SIZE.findall(_name(model)))
     return max(sizes, default=0.0)
 
 
 def _name(model: Any) -> str:
+    if isinstance(model, Path):
+        return model.name
     return model if isinstance(model, str) else model_name(model)
 
 

@@ -52,7 +52,7 @@ class LanguageModelSource:
             "path": path,
             "size": path.stat().st_size if path else None,
         }
-        self._traits = _traits(model, is_small(name), path is not None)
+        self._traits = _traits(model, is_small(path or name), path is not None)
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
         """Return the model if it does the task."""
