@@ -137,7 +137,8 @@ class Tab:
 
     def open_menu(self) -> None:
         """Open the sidebar."""
-        self.page.get_by_role("button", name="Toggle Sidebar").click()
+        if self.page.locator("#menu:not(.open)").count():
+            self.page.get_by_role("button", name="Toggle Sidebar").click()
 
     def reload(self) -> None:
         """Load the page again, and wait until it is drawn. The connections that this ends are no errors."""

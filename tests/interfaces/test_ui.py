@@ -133,7 +133,8 @@ def test_a_result_of_each_kind_is_shown(stage: Stage, tab: Tab, tmp_path: Path) 
     tab.ask("Say it, model it, and tell the prices.", prices)
     tab.wait_until_idle()
     answer = tab.chat.locator(".bot-row")
-    expect(answer.get_by_label("Play")).to_be_visible()
+    expect(answer.locator("audio")).to_be_visible()
+    assert answer.locator("audio").evaluate("sound => sound.error") is None
     expect(answer.get_by_test_id("model3d")).to_be_attached()
     expect(answer.get_by_role("cell", name="150")).to_be_visible()
     for name in ("0-text-to-speech.wav", "1-text-to-3d.glb", "2-tabular-regression.csv"):
@@ -421,6 +422,6 @@ def test_the_page_is_in_the_language_and_the_colours_of_the_browser(stage: Stage
         tab.wait_until_idle()
         expect(tab.task(0)).to_contain_text("完成")
         tab.task(0).click()
-        expect(tab.details).to_contain_text("只有这个模型能做这件事; 它在这台机器上")
+        expect(tab.details).to_contain_text("只有这个模型能做这件事；它在这台机器上")
         brightness = "() => Math.max(...getComputedStyle(document.body).backgroundColor.match(/\\d+/g))"
         assert tab.page.evaluate(brightness) < 60

@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.settings import Policy, ServerSettings
 from jarvis_agent.interfaces.common.access import ApiKey, add_host_checks
 from jarvis_agent.interfaces.common.progress import shorten
@@ -64,7 +65,7 @@ _NAMES = {str(_translated(name)): name for name in TEXTS["en"]}
 """The names of texts by what stands for them in a component."""
 _COOKIE = "jarvis-language"
 _READ_KEYS = "() => [localStorage.getItem('jarvis-key'), sessionStorage.getItem('jarvis-chat')]"
-_READ_THEME = "() => jarvisTheme(localStorage.getItem('jarvis-theme') || 'system')"
+_READ_THEME = "() => (jarvisMenu(), jarvisTheme(localStorage.getItem('jarvis-theme') || 'system'))"
 _KEEP_LANGUAGE = f"""language => {{
     document.cookie = `{_COOKIE}=${{language}}; max-age=31536000; SameSite=Strict`; location.reload()
 }}"""
@@ -164,14 +165,16 @@ class Page:
             self._visitor = gr.State(None, time_to_live=self._kept)
             self._key, self._name = gr.Textbox(visible="hidden"), gr.Textbox(visible="hidden")
             self._proposal, self._decision = gr.State(None), gr.State(None)
-            with gr.Sidebar(open=False, elem_id="menu"):
+            with gr.Sidebar(open=False, width=280, elem_id="menu"):
                 self._new = gr.Button(_translated("new_chat"), variant="primary")
                 self._chats = gr.Radio(
                     label=_translated("chats"), visible=False, interactive=True, elem_id="chats"
                 )
                 with gr.Row(visible=False) as self._stored:
                     self._save = gr.Button(_translated("save_chat"), size="sm", min_width=80)
-                    self._delete = gr.Button(_translated("delete_chat"), size="sm", min_width=80)
+                    self._delete = gr.Button(
+                        _translated("delete_chat"), size="sm", min_width=80, elem_id="delete"
+                    )
                 self._saved = gr.DownloadButton(visible="hidden", elem_id="saved")
                 self._lay_out_settings()
             self._head = gr.HTML(elem_id="head", apply_default_css=False)
@@ -320,7 +323,8 @@ class Page:
             {"text": text(name), "files": [self._publish(file)] if file else []}
             for name, file in self._examples.items()
         ]
-        welcome = f"# {text('welcome')}\n{text('welcome_more')}"
+        more = text("welcome_more") if self._agents[0].model_name else text("welcome_no_model")
+        welcome = f"# {text('welcome')}\n{more}"
         for turn in visitor.turns:
             turn.messages = None  # They may be in another language.
         messages, *others = self._draw(visitor, request)
@@ -491,6 +495,9 @@ def show_proposal(
     text = texts_for(shown["language"])
     gr.Markdown(text("proposal"))
     gr.Markdown(text("proposal_help"))
+    translated = phrases(text("plan")).translated
+    for note in [note for turn in visitor.turns[-1:] for note in turn.progress.notes]:
+        gr.Markdown(f"ⓘ {escape(visitor.clean(translated(note)))}")
     if problem := shown.get("problem"):
         gr.Markdown(f"⚠️ {escape(visitor.clean(problem))}")
     tasks = shown.get("given", shown["plan"])  # A plan that cannot run is shown as the visitor changed it.

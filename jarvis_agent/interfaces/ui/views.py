@@ -169,7 +169,9 @@ class PlanView:
         yield self._fact("input", self._values(row.task))
         if row.selection is not None:
             chosen = row.selection
-            why = "; ".join(map(self._translate, filter(None, [chosen.reason, chosen.placement])))
+            why = self._translated("; ").join(
+                map(self._translate, filter(None, [chosen.reason, chosen.placement]))
+            )
             yield self._fact("why", f"<code>{self._escape(chosen.model)}</code> {why}")
         result = row.result
         if result is None:
@@ -272,16 +274,15 @@ class ChatView:
             messages.append(self._progress(turn))
         answer = turn.run.answer if turn.run is not None else turn.progress.answer
         results = turn.run.results if turn.run else []
-        texts = [escape(to_markdown(self._clean(answer), results))]
-        attachments = [attachment for result in results for attachment in self._files(result)]
-        texts += [text for text, _ in attachments]
+        said, viewers = self._with_files(escape(to_markdown(self._clean(answer), results)), results)
+        texts = [said]
         if turn.proposal is not None:
             texts.append(self._text("waits"))
         if turn.is_stopped:
             texts.append(self._text("was_stopped"))
         if turn.trouble is not None:
             texts.append(self._trouble(turn.trouble))
-        content = ["\n\n".join(filter(None, texts)), *(file for _, file in attachments if file)]
+        content = ["\n\n".join(filter(None, texts)), *viewers]
         return [*messages, {"role": "assistant", "content": content}] if any(content) else messages
 
     def _progress(self, turn: PageTurn) -> Message:
@@ -305,20 +306,27 @@ class ChatView:
             metadata["log"] = self._text("tokens", number=f"{tokens:,}") if tokens else ""
         return {"role": "assistant", "content": "\n\n".join(lines) or "…", "metadata": metadata}
 
-    def _files(self, result: TaskResult) -> Iterable[tuple[str, Message | None]]:
-        """A link to each file that a task made, and the file itself; a table is below its link."""
-        for file in result.resources:
-            if file.path is None or not file.path.is_file():
-                continue
-            title = f"{result.task.id} {result.task.task}"
-            content = self._file(file.path, title, file.mime)
-            # Gradio has a button to download only the first file of a message.
-            link = f"gradio_api/file={quote(content['file']['path'])}"
-            text = f"**{escape(title)}**: [{escape(file.path.name)}]({link})"
-            if file.kind == "table":
-                yield f"{text}\n\n{self._clean(to_html(file.path, 'table', mime=file.mime))}", None
-            else:
-                yield text, content
+    def _with_files(self, said: str, results: Sequence[TaskResult]) -> tuple[str, list[Message]]:
+        """An answer with links to the files of its results and what they show; and viewers of 3D models."""
+        links, pictures, players, viewers = list[str](), list[str](), list[str](), list[Message]()
+        for result in results:
+            title = escape(f"{result.task.id} {result.task.task}")
+            for file in result.resources:
+                if file.path is None or not file.path.is_file():
+                    continue
+                name, url = escape(file.path.name), f"gradio_api/file={quote(self._publish(file.path))}"
+                link = f"[{name}]({url})".replace("\\", r"\\")
+                said, number = re.subn(rf"(?<![\w./\[(`-]){re.escape(name)}(?![\w-])", link, said, count=1)
+                links += [] if number else [f"**{title}**: {link}"]
+                if file.kind == "image":
+                    pictures.append(f"[![{title}]({url})]({url})")
+                elif file.kind in ("audio", "video"):
+                    players.append(f'<{file.kind} controls src="{url}"></{file.kind}>')
+                elif file.kind == "table":
+                    players.append(self._clean(to_html(file.path, "table", mime=file.mime)))
+                elif file.kind == "3d":
+                    viewers.append(self._file(file.path, title, file.mime))
+        return "\n\n".join(filter(None, [said, *links, " ".join(pictures), *players])), viewers
 
     def _file(self, path: Path, title: str, mime: str | None = None) -> Message:
         mime = mime or mimetypes.guess_type(path.name)[0]

@@ -15,3 +15,12 @@ addEventListener("drop", (event) => {
   input.files = event.dataTransfer.files;
   input.dispatchEvent(new Event("change", { bubbles: true }));
 });
+
+// The menu is open where there is room for it.
+window.jarvisMenu = () => innerWidth < 1200 || document.querySelector("#menu:not(.open) .toggle-button")?.click();
+
+// A chat is deleted when its visitor says so twice.
+addEventListener("click", (event) => {
+  const button = event.target.closest("#delete");
+  if (button && !confirm(`${button.textContent.trim()}?`)) event.stopImmediatePropagation();
+}, true);
