@@ -8,14 +8,13 @@ to `MAX_MARKUP` bytes, whatever sizes the archive states.
 
 from __future__ import annotations
 
-import csv
 import html
 import io
 import posixpath
 import re
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -33,7 +32,7 @@ from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import clean
 from jarvis_agent.media import detect
 from jarvis_agent.media.detect import detect_media_type
-from jarvis_agent.media.tables import read_table
+from jarvis_agent.media.tables import read_table, to_csv
 
 MAX_CHARS = 5_000_000
 """Maximum length of a text; a long novel has 3 million characters."""
@@ -150,21 +149,32 @@ def render_pages(path: Path, target: Path, limit: int, only: int | None = None) 
     """
     from pypdfium2 import PdfiumError
 
-    pages, pixels = list[Any](), 0.0
+    pages, pixels = dict[int, Any](), 0.0
     with _opened_pdf(path) as document:
-        count = len(document) if only is None else 1
-        for number in range(count) if only is None else [only - 1]:
+        numbers = range(1, len(document) + 1) if only is None else [only]
+        for number in numbers:
             check_cancelled()
-            with suppress(PdfiumError), closing(document[number]) as page:
+            with suppress(PdfiumError), closing(document[number - 1]) as page:
                 pixels += page.get_width() * page.get_height() * (_DPI / 72) ** 2
                 if pixels > limit:
                     raise InputError(f"{path.name} has more than {limit:,} pixels; give a part of it")
-                pages.append(page.render(scale=_DPI / 72).to_pil())
-    if not pages:
+                pages[number] = page.render(scale=_DPI / 72).to_pil()
+    notes = _damage(path, len(numbers), [number for number in numbers if number not in pages])
+    first, *others = pages.values()
+    first.save(target, save_all=True, append_images=others, compression="tiff_deflate")
+    return notes
+
+
+def _damage(path: Path, count: int, damaged: Sequence[int]) -> list[str]:
+    """A note on damaged pages. Raises InputError: there are no others."""
+    if len(damaged) == count:
         raise InputError(f"{path.name} cannot be read as a PDF file: every page is damaged")
-    pages[0].save(target, save_all=True, append_images=pages[1:], compression="tiff_deflate")
-    lost = count - len(pages)
-    return [Note("left out of {count} pages: {places} (damaged)", count=count, places=lost)] if lost else []
+    return _note_pages("left out of {count} pages: {places} (damaged)", damaged, count)
+
+
+def _note_pages(form: str, numbers: Sequence[int], count: int) -> list[str]:
+    places = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
+    return [Note(form, count=count, places=places)] if numbers else []
 
 
 def _plain(path: Path, notes: list[str]) -> Iterator[str]:
@@ -173,15 +183,6 @@ def _plain(path: Path, notes: list[str]) -> Iterator[str]:
         text, assumed = decode_text(file.read(4 * MAX_CHARS + 1))
     notes += assumed
     yield text
-
-
-def _page_text(document: Any, number: int) -> str | None:
-    """The text of a page; None if it shows something, but has no text. PdfiumError: it is damaged."""
-    with closing(document[number - 1]) as page, closing(page.get_textpage()) as content:
-        # PDFium marks a hyphen that only the line break needs.
-        text = re.sub("[\x02\ufffe]\\s*", "", content.get_text_range())
-        text = clean(text.replace("\r\n", "\n")).strip()
-        return None if not text and any(page.get_objects()) else text
 
 
 def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
@@ -193,23 +194,19 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
         count = len(document)
         for number in range(1, count + 1):
             try:
-                text = _page_text(document, number)
+                with closing(document[number - 1]) as page, closing(page.get_textpage()) as content:
+                    # PDFium marks a hyphen that only the line break needs.
+                    text = re.sub("[\x02\ufffe]\\s*", "", content.get_text_range())
+                    text = clean(text.replace("\r\n", "\n")).strip()
+                    is_scan = not text and any(page.get_objects())
             except PdfiumError:
                 damaged.append(number)
-                continue
-            yield scans.setdefault(number, "") if text is None else text
-    if len(damaged) == count:
-        raise InputError(f"{path.name} cannot be read as a PDF file: every page is damaged")
-    for form, numbers in (
-        ("left out of {count} pages: {places} (damaged)", damaged),
-        (
-            "left out of {count} pages: {places} (without text, as in a scan)",
-            [n for n in scans if not scans[n]],
-        ),
-        ("scanned pages were read: {places}", [n for n in scans if scans[n]]),
-    ):
-        places = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
-        notes += [Note(form, count=count, places=places)] if numbers else []
+            else:
+                yield scans.setdefault(number, "") if is_scan else text
+    notes += _damage(path, count, damaged)
+    without_text = "left out of {count} pages: {places} (without text, as in a scan)"
+    notes += _note_pages(without_text, [number for number, read in scans.items() if not read], count)
+    notes += _note_pages("scanned pages were read: {places}", [n for n in scans if scans[n]], count)
 
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
@@ -247,11 +244,7 @@ def _workbook(path: Path, notes: list[str]) -> Iterator[str]:
     """The first sheet as CSV."""
     table = read_table(path)
     notes += table.notes
-    written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows(
-        [table.cells, *zip(*table.cells.values(), strict=True)]
-    )
-    yield written.getvalue()
+    yield to_csv(table.cells)
 
 
 def _rtf(path: Path, notes: list[str]) -> Iterator[str]:
@@ -266,7 +259,7 @@ def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
 
     (text,) = _plain(path, notes)
     page = MarkdownIt("commonmark").enable("table").render(text).replace("<pre>", "\n<pre>")
-    yield _text_of(page.encode(), "", "utf-8")
+    yield _text_of(page, "")
 
 
 def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
@@ -308,15 +301,15 @@ class _PageText(HTMLParser):
         self.handle_data(data.removeprefix("CDATA["))
 
 
-def _text_of(page: bytes, between: str = " ", encoding: str | None = None) -> str:
+def _text_of(page: str | bytes, between: str = " ") -> str:
     """The text of HTML. With nothing `between` elements, the words of paragraphs on one line are joined."""
     from bs4.dammit import UnicodeDammit
 
+    text = page if isinstance(page, str) else UnicodeDammit(page, is_html=True).unicode_markup or ""
     # Tags that never end take the parser a time that grows with the square of their number.
-    end = page.rfind(b">") + 1
-    whole = page[:end] + page[end:].partition(b"<")[0]
+    end = text.rfind(">") + 1
     parser = _PageText(between)
-    parser.feed(UnicodeDammit(whole, [encoding] if encoding else [], is_html=True).unicode_markup or "")
+    parser.feed(text[:end] + text[end:].partition("<")[0])
     parser.close()
     return parser.text.getvalue()
 

@@ -110,15 +110,16 @@ def table_shape(path: Path) -> tuple[int, list[str], list[str]]:
     return len(next(iter(cells.values()), [])) + rest, [*cells], notes
 
 
-def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
-    """Write columns as CSV: UTF-8, commas, a header line, and empty cells for None. Raises OSError.
+def to_csv(columns: Mapping[str, Sequence[Cell]]) -> str:
+    """Columns, of equal length, as CSV: commas, a header line, and empty cells for None."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
+    return text.getvalue()
 
-    Columns of different length are a ValueError.
-    """
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+
+def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
+    """Write columns as `to_csv`, in UTF-8. Raises OSError."""
+    path.write_text(to_csv(columns), encoding="utf-8", newline="")
 
 
 def _read(path: Path) -> tuple[dict[str, list[str]], int, str, list[str]]:
