@@ -111,7 +111,9 @@ def decode_audio(path: Path) -> tuple[NDArray[np.float32], int, list[str]]:
     Returns:
         Samples in [-1, 1], float32, shape (samples, channels); their rate in Hz; and notes.
     """
-    notes: list[str] = []
+    import numpy as np
+
+    samples, notes = None, list[str]()
     try:
         samples, rate = _decode_by_av(path, notes)
     except (BadInputError, MissingExtraError):
@@ -121,15 +123,8 @@ def decode_audio(path: Path) -> tuple[NDArray[np.float32], int, list[str]]:
             known = soundfile.info(path)
             _check_samples(path, known.frames * known.channels)
             samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-            return _numbers(path, samples, notes), int(rate), notes
-        raise
-    return _numbers(path, samples, notes), rate, notes
-
-
-def _numbers(path: Path, samples: NDArray[np.float32], notes: list[str]) -> NDArray[np.float32]:
-    """The samples, with silence in place of NaN and infinity."""
-    import numpy as np
-
+        if samples is None:
+            raise
     is_number = np.isfinite(samples)
     if not is_number.any():
         why = "its samples are not numbers" if len(samples) else "0 samples"
@@ -141,7 +136,7 @@ def _numbers(path: Path, samples: NDArray[np.float32], notes: list[str]) -> NDAr
     if (peak := np.abs(samples).max()) > _LOUDEST:
         notes.append(Note("the samples reach {peak:.3g} instead of 1, and were scaled", peak=float(peak)))
         samples = samples / peak
-    return samples
+    return samples, rate, notes
 
 
 def _check_samples(path: Path, count: int) -> None:

@@ -40,13 +40,11 @@ OLE = "application/x-ole-storage"
 """Container of old Office files, and of encrypted ones."""
 
 _HEAD_BYTES, _TAIL_BYTES, _SEARCHED_BYTES = 8192, 1_000_000, 50_000_000
-_SIGNATURES: tuple[tuple[bytes, Modality, str], ...] = (
-    (b"glTF\1\0", "3d", "model/gltf-binary"),
-    (b"glTF\2\0", "3d", "model/gltf-binary"),
-    (b"ply\nformat ", "3d", "model/ply"),
-    (b"ply\r\nformat ", "3d", "model/ply"),
-    (b"{\\rtf", "text", RTF),
-    (b"%!PS", "file", "application/postscript"),
+_SIGNATURES: tuple[tuple[tuple[bytes, ...], Modality, str], ...] = (
+    ((b"glTF\1\0", b"glTF\2\0"), "3d", "model/gltf-binary"),
+    ((b"ply\nformat ", b"ply\r\nformat "), "3d", "model/ply"),
+    ((b"{\\rtf",), "text", RTF),
+    ((b"%!PS",), "file", "application/postscript"),
 )
 """Of formats that are text, or that no library here tells."""
 
@@ -182,8 +180,8 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
     head = file.read(_HEAD_BYTES)
     if not head:
         raise InputError(f"{path.name} is empty (0 bytes)")
-    for signature, kind, mime in _SIGNATURES:
-        if head.lstrip(b"\r\n\t \x04").startswith(signature):
+    for signatures, kind, mime in _SIGNATURES:
+        if head.lstrip(b"\r\n\t \x04").startswith(signatures):
             return kind, mime
     encoding = certain_encoding(head)
     # A PDF file may begin with other bytes, and may be text.

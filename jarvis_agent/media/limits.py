@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,11 @@ from jarvis_agent.media.video import measure_packets, opened
 
 Measure = Literal["characters", "texts", "images", "pixels", "seconds", "rows"]
 
+_IMAGE_TASKS = (task for task, spec in TASKS.items() if any(arg.kind == "image" for arg in spec.inputs))
+
 _TASK_LIMITS: tuple[tuple[str, dict[Measure, int]], ...] = (
+    # Several copies of the whole image are in memory before a model's size is reached.
+    (" ".join(_IMAGE_TASKS), {"pixels": 64_000_000}),
     # A model reads these texts whole, or piece by piece within the time of a task.
     ("text-classification token-classification fill-mask question-answering", {"characters": 100_000}),
     ("translation summarization text-generation feature-extraction", {"characters": 100_000}),
@@ -50,15 +55,7 @@ _TASK_LIMITS: tuple[tuple[str, dict[Measure, int]], ...] = (
     ("tabular-classification tabular-regression time-series-forecasting", {"rows": 100_000}),
 )
 
-TASK_LIMITS: dict[str, dict[Measure, int]] = {
-    # Several copies of the whole image are in memory before a model's size is reached.
-    **{
-        task: {"pixels": 64_000_000}
-        for task, spec in TASKS.items()
-        if "image" in (a.kind for a in spec.inputs)
-    },
-    **{task: limits for tasks, limits in _TASK_LIMITS for task in tasks.split()},
-}
+TASK_LIMITS = {task: limits for tasks, limits in _TASK_LIMITS for task in tasks.split()}
 """What a model on this machine takes at most, by task: more needs many gigabytes or much time.
 
 `characters` are those of all texts, `texts` and `images` the items of a list. Settings limit files further.
@@ -129,23 +126,18 @@ def check_task_limits(task: str, inputs: Mapping[str, Any]) -> None:
 
 def _amounts(measure: Measure, inputs: Mapping[str, Any]) -> Iterator[float]:
     """What inputs have of a measure. Where it is unknown, the model's own error says more."""
+    lists = [value if isinstance(value, list) else [value] for value in inputs.values()]
+    values = [*chain.from_iterable(lists)]
     if measure == "characters":
-        yield sum(len(value) for value in _values(inputs) if isinstance(value, str))
+        yield sum(len(value) for value in values if isinstance(value, str))
     elif measure in ("texts", "images"):
-        yield from (len(value) for value in inputs.values() if isinstance(value, list))
-    for file in _files(inputs):
+        yield max(map(len, lists), default=0)
+    for file in values:
         with suppress(InputError, BadInputError):
+            if not isinstance(file, Resource):
+                continue
             if measure == "rows" and file.kind == "table" and file.path is not None:
                 yield table_shape(file.path)[0]
             elif (measure, file.kind) in (("pixels", "image"), ("seconds", "audio")):
                 width, height, seconds = _extent(file)
                 yield width * height or seconds
-
-
-def _values(inputs: Mapping[str, Any]) -> Iterator[Any]:
-    for value in inputs.values():
-        yield from value if isinstance(value, list) else [value]
-
-
-def _files(inputs: Mapping[str, Any]) -> Iterator[Resource]:
-    return (value for value in _values(inputs) if isinstance(value, Resource))

@@ -43,19 +43,12 @@ class RunDirectory:
 
         Files of an interrupted run are kept, and their names are not reused.
         """
-        try:
-            with self._lock:
-                # The run may have been stopped meanwhile; a directory created now would stay behind.
-                if not (self._is_prepared or self._is_closed):
-                    self.path.mkdir(parents=True, exist_ok=True)
-                    self._taken.update(path.name for path in self.path.iterdir())
-                    self._is_prepared = True
-        except OSError as error:
-            raise InputError(
-                "the output directory cannot be created",
-                detail=f"{self.path}: {error.strerror or error}",
-                advice="choose another one with --out or JARVIS_OUTPUT_DIR",
-            ) from error
+        with disk_errors("the output directory"), self._lock:
+            # The run may have been stopped meanwhile; a directory created now would stay behind.
+            if not (self._is_prepared or self._is_closed):
+                self.path.mkdir(parents=True, exist_ok=True)
+                self._taken.update(path.name for path in self.path.iterdir())
+                self._is_prepared = True
 
     def new_path(self, suffix: str, stem: str = "file") -> Path:
         """An unused path; `suffix` starts with a dot, as in ".png"."""
@@ -138,5 +131,5 @@ def disk_errors(what: str) -> Iterator[None]:
         raise InputError(
             f"{what} cannot be written",
             detail=error,
-            advice="check the output directory (JARVIS_OUTPUT_DIR) and the space on its disk",
+            advice="check the directory of --out or JARVIS_OUTPUT_DIR, and the space on its disk",
         ) from error

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -77,7 +78,11 @@ def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[An
         with open_container(path) as file:
             if not any(stream.codec_context for stream in getattr(file.streams, kind)[:1]):
                 raise BadInputError(f"{path.name} has no {content} that can be decoded")
-            _limit_frame_size(file)
+            for stream in file.streams.video:
+                # Each frame may have another size than the header, which is all that media.limits checks.
+                if codec := stream.codec_context:
+                    most = (stream.width + 128) * (stream.height + 128)  # decoders count whole blocks
+                    codec.options = {**codec.options, "max_pixels": str(max(most, _MIN_FRAME_LIMIT))}
             yield file
     # PyAV raises a ValueError if the number of channels changes within a stream.
     except (av.FFmpegError, OSError, ValueError) as error:
@@ -101,18 +106,6 @@ def decoded(container: Any, kind: Literal["video", "audio"], notes: list[str] | 
         raise damage or BadInputError(f"{Path(container.name).name} has no frames that can be decoded")
     if damage is not None and notes is not None:
         notes.append(Note("damaged parts of the {kind} were left out", kind=kind))
-
-
-def _limit_frame_size(video: Any) -> None:
-    """Make the decoder refuse frames much larger than the header states.
-
-    media.limits checks the size in the header only, and each frame may have another one.
-    """
-    for stream in video.streams.video:
-        if codec := stream.codec_context:
-            # Decoders count whole blocks.
-            most = max((stream.width + 128) * (stream.height + 128), _MIN_FRAME_LIMIT)
-            codec.options = {**codec.options, "max_pixels": str(most)}
 
 
 def probe_video(path: Path) -> VideoFacts:
@@ -205,38 +198,26 @@ def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
             video = _add_h264(output, first.width, first.height, rate)
             video.codec_context.time_base = source.time_base
             packets = _encoded(chain([first], frames), video)
-        if sound is not None:
-            audio = _add_sound(output, "aac", sound.streams.audio[0])
+        heard = _sound(output, "aac", sound) if sound is not None else ()
         for packet in packets:
             packet.stream = video
             output.mux(packet)
-        if sound is not None:
-            _encode_sound(sound, output, audio)
-
-
-_TURNS = {
-    (False, True, False): "FLIP_LEFT_RIGHT",
-    (False, False, True): "FLIP_TOP_BOTTOM",
-    (False, True, True): "ROTATE_180",
-    (True, False, False): "TRANSPOSE",
-    (True, False, True): "ROTATE_270",
-    (True, True, False): "ROTATE_90",
-    (True, True, True): "TRANSVERSE",
-}
-"""What a display matrix means: whether it swaps the axes, and whether it turns either of them round."""
+        output.mux(heard)
 
 
 def _upright(frame: Any) -> Any:
     """A frame whose pixels are turned and mirrored as its display matrix says."""
     if (matrix := frame.side_data.get("DISPLAYMATRIX")) is None:
         return frame
-    a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
-    turn = _TURNS.get((a == d == 0, (a or b) < 0, (d or c) < 0))
-    if turn is None:
-        return frame
-    from PIL.Image import Transpose
+    from PIL.Image import Image, Transpose
 
-    upright = type(frame).from_image(frame.to_image().transpose(Transpose[turn]))
+    a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
+    turns = [Transpose.TRANSPOSE] if a == d == 0 else []
+    turns += [Transpose.FLIP_LEFT_RIGHT] if (a or c) < 0 else []
+    turns += [Transpose.FLIP_TOP_BOTTOM] if (d or b) < 0 else []
+    if not turns:
+        return frame
+    upright = type(frame).from_image(reduce(Image.transpose, turns, frame.to_image()))
     upright.pts, upright.time_base = frame.pts, frame.time_base
     return upright
 
@@ -249,13 +230,23 @@ def is_mp4(video: Any) -> bool:
     return is_container and pictures.name == "h264" and pictures.pix_fmt == "yuv420p"
 
 
-def _add_sound(output: Any, codec: str, source: Any) -> Any:
-    """A stream with the rate and channels of the source; if the codec compresses, of at most two channels."""
-    rates = _load_av().Codec(codec, "w").audio_rates
+def _sound(output: Any, codec: str, file: Any, notes: list[str] | None = None) -> Iterator[Any]:
+    """Add a stream to an output, and return its packets: the first audio stream of an opened file, encoded.
+
+    It has the rate and channels of the source, but at most two channels if the codec compresses.
+    """
+    source, rates = file.streams.audio[0], _load_av().Codec(codec, "w").audio_rates
     rate = source.rate if rates is None or source.rate in rates else 48_000
     is_exact = codec in ("pcm_s16le", "flac")
     mixed = "mono" if source.layout.nb_channels == 1 else "stereo"
-    return output.add_stream(codec, rate=rate, layout=source.layout.name if is_exact else mixed)
+    stream = output.add_stream(codec, rate=rate, layout=source.layout.name if is_exact else mixed)
+
+    def unstamped() -> Iterator[Any]:
+        for frame in decoded(file, "audio", notes):
+            frame.pts = None
+            yield frame
+
+    return _encoded(unstamped(), stream)
 
 
 SOUND_CODECS = {
@@ -274,19 +265,7 @@ def write_sound(source: Any, target: Path, notes: list[str] | None = None) -> No
     """Write the first audio stream of an opened file, in the format of the target's ending."""
     suffix = target.suffix[1:]
     with _load_av().open(target, "w", options=_FASTSTART if suffix == "m4a" else {}) as output:
-        stream = _add_sound(output, SOUND_CODECS[suffix], source.streams.audio[0])
-        _encode_sound(source, output, stream, notes)
-
-
-def _encode_sound(source: Any, output: Any, stream: Any, notes: list[str] | None = None) -> None:
-    """Encode the first audio stream of an opened file into a stream of an output."""
-
-    def unstamped() -> Iterator[Any]:
-        for frame in decoded(source, "audio", notes):
-            frame.pts = None
-            yield frame
-
-    output.mux(_encoded(unstamped(), stream))
+        output.mux(_sound(output, SOUND_CODECS[suffix], source, notes))
 
 
 def _encoded(frames: Iterable[Any], stream: Any) -> Iterator[Any]:

@@ -309,7 +309,7 @@ def test_a_full_disk_is_reported_with_the_setting_to_change(monkeypatch: pytest.
 def test_an_output_directory_that_cannot_be_created_is_reported_before_any_work() -> None:
     Path("taken").write_text("a file")
     agent, llm, backend = small_agent(settings=Settings(output_dir=Path("taken/outputs")))
-    message = r"cannot be created: .*taken/outputs.*--out or JARVIS_OUTPUT_DIR"
+    message = r"cannot be written: .*taken/outputs.*--out or JARVIS_OUTPUT_DIR"
     with agent, pytest.raises(InputError, match=message):
         agent.invoke("Describe a.jpg")
     assert (llm.calls, backend.calls) == ([], [])

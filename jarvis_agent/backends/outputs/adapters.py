@@ -38,10 +38,11 @@ from jarvis_agent.backends.outputs.validators import (
     to_list,
     vector,
 )
-from jarvis_agent.core.errors import InputError, UnsupportedError
+from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media.run_directory import disk_errors
 from jarvis_agent.media.tables import read_table, write_table
 
 SHOWN = 5
@@ -72,17 +73,12 @@ def adapt(spec: TaskSpec, raw: Any, call: Call) -> Result:
         return raw
     adapter = ADAPTERS.get(spec.name) or _BY_KIND[spec.outputs[0]]
     try:
-        adapted = adapter(raw, call)
+        with disk_errors(f"the result of {spec.name}"):
+            adapted = adapter(raw, call)
     except UnexpectedError as error:
         model, value = call.candidate.id, describe_value(raw)
         raise UnsupportedError(
             f"{model} did not return what {spec.name} makes", detail=f"{value}; expected was {error}"
-        ) from error
-    except OSError as error:
-        raise InputError(
-            f"the result of {spec.name} cannot be written",
-            detail=error,
-            advice="check the output directory (JARVIS_OUTPUT_DIR) and its disk space",
         ) from error
     return Result(adapted.output, _resources(spec, adapted))
 
