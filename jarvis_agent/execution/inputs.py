@@ -184,9 +184,9 @@ class _Binder:
         if isinstance(part, str) and self.kind == "text":
             read = self.store.text_of if whole else self.store.with_contents
             return await read(part, self.given, self.notes)
-        if self.is_text and isinstance(part, str) and whole:
-            part = await self.store.text_in(part, self.notes)
-        return await self.store.path_of(part) if isinstance(part, str) and whole else part
+        if isinstance(part, str) and whole:
+            return await self.store.path_of(part, or_text=self.is_text, notes=self.notes)
+        return part
 
     async def _referenced(self, task_id: int, place: int) -> Any:
         """The value of a reference in an argument that is not a file."""

@@ -131,10 +131,9 @@ class AccessPolicy:
         files = {file.path or id(file): file for file in alike}
         return files.popitem()[1] if len(files) == 1 else None
 
-    def named_in(self, text: str) -> dict[str, Resource]:
-        """The allowed files that a text names, by the names that it has for them."""
-        names = {text[start:end] for start, end in self._allowed_in(text)}
-        return {name: file for name in names if (file := self.find(name))}
+    def names_in(self, text: str) -> set[str]:
+        """The names in a text that may be those of allowed files, as the text has them."""
+        return {text[start:end] for start, end in self._allowed_in(text)}
 
     def _allowed_in(self, text: str) -> Iterator[tuple[int, int]]:
         folded = FoldedText(text, loose=True)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -90,16 +91,14 @@ class ResourceStore:
         known = {(turn.request, turn.answer) for turn in turns}
         given = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known]
         opened = [await self._open_turn(turn) for turn in (*given, *turns)]
-        folders = [await self.grant_folder(name) for name in request.files]
-        names = [name for name, folder in zip(request.files, folders, strict=True) if folder is None]
-        files = await gather_limited(self.grant, names)
+        notes = list[str]()
+        given_files = partial(self._grant_all, self.grant, notes)
+        files = [*chain.from_iterable(await gather_limited(given_files, request.files))]
         files += await gather_limited(self.grant_block, request.blocks)
-        named, notes = await self.grant_mentions(request.text)
+        named = await self.grant_mentions(request.text, notes)
         called = {file.path: file for file in reversed(named)}
         files = [called.pop(file.path, file) for file in files]
         files += [file for file in named if file not in files]
-        for inside, more in filter(None, folders):
-            files, notes = [*files, *(file for file in inside if file not in files)], [*notes, *more]
         if len(files) > (most := max(count, MAX_FILES)):
             used = "the first {number} of {total} files are used"
             notes.append(Note(used, number=most, total=len(files)))
@@ -107,7 +106,7 @@ class ResourceStore:
 
     async def _open_turn(self, turn: ChatTurn) -> ChatTurn:
         """An earlier turn with its files: those that are known, else its attachments and what it made."""
-        await self.grant_mentions(turn.request)
+        await self.grant_mentions(turn.request, [])
         self.grant_resources(turn.resources)
         if turn.resources:
             return turn
@@ -170,32 +169,32 @@ class ResourceStore:
         self._mentioned.setdefault(name, asyncio.Lock())
         return Resource(kind=kind, name=name, error=why)
 
-    async def grant_mentions(self, text: str) -> tuple[list[Resource], list[str]]:
-        """Allow what a text names: files, URLs, and at most `MAX_FILES` of folders and patterns."""
-        files, notes = list[Resource](), list[str]()
-        for name in await asyncio.to_thread(mentions, text, self.access.known_names):
-            inside = await self.grant_folder(name)
-            files += [await self.grant_mention(name)] if inside is None else inside[0]
-            notes += inside[1] if inside else []
-        return files, notes
+    async def grant_mentions(self, text: str, notes: list[str]) -> list[Resource]:
+        """Allow what a text names: files, URLs, and at most `MAX_FILES` of each folder and pattern.
 
-    async def grant_folder(self, name: str) -> tuple[list[Resource], list[str]] | None:
-        """Allow at most `MAX_FILES` of a folder, or of those that fit a pattern such as "scans/*.jpg".
-
-        A note says that others are not used. None: there are no files.
+        Notes say which others are not used.
         """
-        names = await asyncio.to_thread(self.access.files_in, name)
+        names = await asyncio.to_thread(mentions, text, self.access.known_names)
+        named = [await self._grant_all(self.grant_mention, notes, name) for name in names]
+        return [*chain.from_iterable(named)]
+
+    async def _grant_all(
+        self, grant: Callable[[str], Awaitable[Resource]], notes: list[str], name: str
+    ) -> list[Resource]:
+        """Allow the files of a folder, or those that fit a pattern such as "scans/*.jpg"; else, `grant`."""
+        if not (names := await asyncio.to_thread(self.access.files_in, name)):
+            return [await grant(name)]
         files: list[Resource] = []
         for each in names:
             with suppress(InputError):
                 files += [await self.grant(each)] if len(files) < MAX_FILES else []
-        if len(files) == len(names):
-            return (files, []) if names else None
-        why = Note("the others cannot be read")
-        if len(files) == MAX_FILES:
-            why = Note("a request has at most {number}", number=MAX_FILES)
-        used = "{count} of the {number} files of {folder} are used; {why}"
-        return files, [Note(used, count=len(files), number=len(names), folder=f"“{name}”", why=why)]
+        if len(files) < len(names):
+            why = Note("the others cannot be read")
+            if len(files) == MAX_FILES:
+                why = Note("a request has at most {number}", number=MAX_FILES)
+            used = "{count} of the {number} files of {folder} are used; {why}"
+            notes += [Note(used, count=len(files), number=len(names), folder=f"“{name}”", why=why)]
+        return files
 
     def grant_resources(self, resources: Iterable[Resource]) -> None:
         """Allow files that this chat has produced or received, by path and by name."""
@@ -274,7 +273,7 @@ class ResourceStore:
         A value that is only a name may be that of any readable file. In a longer text, those of allowed files
         count that the task is not `given` in other arguments. What was assumed is added to `notes`.
         """
-        file = value if isinstance(value, Resource) else await self._find_text(value.strip())
+        file = value if isinstance(value, Resource) else await self._find(value.strip())
         if file is not None and file.path is not None and file.text is None and file.kind in _TEXTS:
             text, read = await self._load(file.path)
             if notes is not None:
@@ -306,10 +305,11 @@ class ResourceStore:
         """A text in which the names of allowed text files are replaced by their contents. As `text_of`."""
         others = [self.access.find(name.strip()) for name in given]
         paths = {file.path for file in others if file is not None} | {None}
+        named = {name: self.access.find(name) for name in self.access.names_in(text)}
         files = {
             name: file
-            for name, file in self.access.named_in(text).items()
-            if file.kind in _TEXTS - {"file"} and file.path not in paths
+            for name, file in named.items()
+            if file and file.kind in _TEXTS - {"file"} and file.path not in paths
         }
         parts = split_names(text, files)
         contents = {name: await self.text_of(files[name], notes=notes) for name in {*parts[1::2]}}
@@ -320,26 +320,27 @@ class ResourceStore:
             )
         return "".join(parts)
 
-    async def text_in(self, value: str, notes: list[str] | None = None) -> str:
-        """The text of the allowed text file that a value names; else the value."""
-        file = self.access.find(value.strip())
-        return value if file is None or file.kind != "text" else await self.text_of(file, notes=notes)
-
-    async def path_of(self, value: str) -> str:
+    async def path_of(self, value: str, *, or_text: bool = False, notes: list[str] | None = None) -> str:
         """The path of the allowed file that a value names, for tools that open files; else the value.
 
-        The planner may have shortened the name, and an attachment has only a generated one.
+        The planner may have shortened the name, and an attachment has only a generated one. With `or_text`,
+        a text file stands for its text.
         """
         file = self.access.find(value.strip())
+        if file is not None and file.kind == "text" and or_text:
+            return await self.text_of(file, notes=notes)
         if file is None or file.path is None or await asyncio.to_thread(os.path.exists, value):
             return value
         return str(file.path)
 
-    async def _find_text(self, name: str) -> Resource | None:
-        if name in self._mentioned:
-            return await self._lookup(name)
+    async def _find(self, name: str) -> Resource | None:
+        """The file that a name means, fetched if the request mentions it; None: this run may read no such."""
         if pages := await self._pages_of(name):
             return pages
+        mention = name if name in self._mentioned else name.strip(QUOTES)
+        if mention in self._mentioned:
+            async with self._mentioned[mention]:
+                return self.access.find(mention) or await self.grant(mention)
         return self.access.find(name) or await asyncio.to_thread(self.access.find_planned, name)
 
     async def _pages_of(self, name: str) -> Resource | None:
@@ -347,7 +348,7 @@ class ResourceStore:
         whole, pages = split_pages(name.strip(QUOTES))
         if pages is None or self.access.find(name):
             return None
-        file = await self._find_text(whole)
+        file = await self._find(whole)
         if file is None and name in self._mentioned:  # a URL
             file = await self.grant(whole)
         if file is None:
@@ -361,17 +362,12 @@ class ResourceStore:
         return part
 
     async def _lookup(self, name: str) -> Resource:
-        if pages := await self._pages_of(name):
-            return pages
-        mention = name if name in self._mentioned else name.strip(QUOTES)
-        if self.access.for_tool and _URL.match(mention):
-            self._mentioned.setdefault(mention, asyncio.Lock())
-        if is_data_url(mention):  # it is no permission to read anything
-            return await self._decode(mention, "")
-        if mention in self._mentioned:
-            async with self._mentioned[mention]:
-                return self.access.find(mention) or await self.grant(mention)
-        if file := self.access.find(name):
+        url = name.strip(QUOTES)
+        if is_data_url(url):  # it is no permission to read anything
+            return await self._decode(url, "")
+        if self.access.for_tool and _URL.match(url):
+            self._mentioned.setdefault(url, asyncio.Lock())
+        if file := await self._find(name):
             return file
         with name_errors(self.access.shown(name)):
             return await asyncio.to_thread(partial(self.access.open, name, is_planned=True))
