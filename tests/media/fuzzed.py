@@ -27,6 +27,7 @@ from jarvis_agent.media.video import probe_video, spread_frames
 
 av, soundfile, trimesh = needs("av"), needs("soundfile"), needs("trimesh")
 
+RATE = 16_000
 KINDS = {
     **dict.fromkeys(("png", "jpg", "gif", "webp", "bmp", "tif", "avif", "ico", "jp2"), "image"),
     **dict.fromkeys(("wav", "flac", "ogg", "mp3", "aac", "m4a"), "audio"),
@@ -47,34 +48,48 @@ def valid_files(folder: Path) -> dict[str, bytes]:
         if kind == "image":
             image.save(path)
         elif suffix in ("aac", "m4a"):
-            _write_aac(path, "ipod" if suffix == "m4a" else "adts", noise)
+            record(path, "aac", [noise.astype(np.float32)], "ipod" if suffix == "m4a" else "adts")
         elif kind == "audio":
-            soundfile.write(path, noise, 16_000)
+            soundfile.write(path, noise, RATE)
         elif kind == "video":
-            _write_video(path, "libvpx" if suffix == "webm" else "libx264", image)
+            write_film(path, image, "libvpx" if suffix == "webm" else "libx264")
     (folder / "good.glb").write_bytes(trimesh.creation.box().export(file_type="glb"))
     (folder / "good.csv").write_text("month,sales\n" + "1,2.5\n" * 20)
     (folder / "good.txt").write_text("où est le chat ?\n" * 10, encoding="utf-8")
     return {suffix: (folder / f"good.{suffix}").read_bytes() for suffix in KINDS}
 
 
-def _write_aac(path: Path, form: str, noise: np.ndarray) -> None:
+def record(
+    path: Path, codec: str, channels: Any, form: str | None = None, options: dict[str, str] | None = None
+) -> Path:
+    """A recording of these channels, each float32, shape (samples,), in `RATE` Hz."""
+    layout = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}[len(channels)]
+    rate = {"libopus": 48_000, "wmav2": 44_100}.get(codec, RATE)
+    with av.open(path, "w", format=form, options=options) as made:
+        stream = made.add_stream(codec, rate=rate, layout=layout)
+        stream.bit_rate = 96_000
+        packed = np.stack(channels, axis=1).reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(packed, format="flt", layout=layout)
+        frame.rate = RATE
+        resampler = av.AudioResampler(stream.format, layout, stream.rate)
+        for part in [*resampler.resample(frame), *resampler.resample(None), None]:
+            made.mux(stream.encode(part))
+    return path
+
+
+def write_film(
+    path: Path, image: Image.Image, codec: str = "mpeg4", form: str | None = None, turn: int = 0
+) -> Path:
+    """A video of four such images, eight a second, which players turn by so many degrees."""
     with av.open(path, "w", format=form) as made:
-        stream = made.add_stream("aac", rate=16_000, layout="mono")
-        samples = noise[None, :2048].astype(np.float32)
-        frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout="mono")
-        frame.rate = 16_000
-        made.mux(stream.encode(frame))
-        made.mux(stream.encode(None))
-
-
-def _write_video(path: Path, codec: str, image: Image.Image) -> None:
-    with av.open(path, "w") as made:
         stream = made.add_stream(codec, rate=8)
         stream.width, stream.height, stream.pix_fmt = *image.size, "yuv420p"
+        if turn:
+            stream.set_display_rotation(turn)
         for _ in range(4):
             made.mux(stream.encode(av.VideoFrame.from_image(image)))
         made.mux(stream.encode(None))
+    return path
 
 
 def damaged(content: bytes) -> Iterator[tuple[str, bytes]]:

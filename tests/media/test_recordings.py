@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzzed import RATE, record, write_film
 from PIL import Image
+from result_bench import a_film
 
 from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.settings import Settings
@@ -20,27 +22,8 @@ av, soundfile = pytest.importorskip("av"), pytest.importorskip("soundfile")
 
 from jarvis_agent.media.video import probe_video, spread_frames, to_mp4  # noqa: E402
 
-RATE = 16_000
 TONE = (0.3 * np.sin(np.arange(RATE) * 0.2)).astype(np.float32)
 OTHER = np.random.default_rng(0).normal(0, 0.1, RATE).astype(np.float32)
-
-
-def record(path: Path, codec: str, channels: Any, form: str | None = None, cover: bool = False) -> Path:
-    """A recording of these channels, each shape (samples,)."""
-    layout = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}[len(channels)]
-    with av.open(path, "w", format=form) as made:
-        stream = made.add_stream(
-            codec, rate={"libopus": 48_000, "wmav2": 44_100}.get(codec, RATE), layout=layout
-        )
-        stream.bit_rate = 96_000
-        packed = np.stack(channels, axis=1).reshape(1, -1)
-        frame = av.AudioFrame.from_ndarray(packed, format="flt", layout=layout)
-        frame.rate = RATE
-        resampler = av.AudioResampler(stream.format, layout, stream.rate)
-        for part in [*resampler.resample(frame), *resampler.resample(None)]:
-            made.mux(stream.encode(part))
-        made.mux(stream.encode(None))
-    return path
 
 
 @pytest.mark.parametrize(
@@ -72,12 +55,9 @@ def test_a_container_without_pictures_is_sound(
 @pytest.mark.parametrize("name", ["a.ogv", "a.avi", "a.ts", "a.mkv", "a.mov", "a.bin"])
 def test_a_container_with_pictures_is_a_video(name: str, tmp_path: Path) -> None:
     form = {"a.ogv": "ogg", "a.ts": "mpegts", "a.mov": "mov", "a.bin": "mp4"}.get(name)
-    with av.open(tmp_path / name, "w", format=form) as made:
-        stream = made.add_stream("libvpx" if form == "ogg" else "mpeg4", rate=8)
-        stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv420p"
-        for _ in range(4):
-            made.mux(stream.encode(av.VideoFrame.from_image(Image.new("RGB", (32, 24), "red"))))
-        made.mux(stream.encode(None))
+    write_film(
+        tmp_path / name, Image.new("RGB", (32, 24), "red"), "libvpx" if form == "ogg" else "mpeg4", form
+    )
     assert detect_media_type(tmp_path / name)[0] == "video"
 
 
@@ -160,13 +140,8 @@ def test_a_recording_that_is_cut_off_is_read_with_a_note(
     tmp_path: Path, suffix: str, codec: str, options: dict[str, str], share: float
 ) -> None:
     whole = tmp_path / f"whole.{suffix}"
-    wave = (np.sin(np.arange(48_000 * 4) ** 1.5 / 900) * 9000).astype(np.int16)
-    with av.open(whole, "w", options=options) as made:
-        stream = made.add_stream(codec, rate=48_000, layout="mono")
-        frame = av.AudioFrame.from_ndarray(wave[None], format="s16", layout="mono")
-        frame.sample_rate = 48_000
-        for piece in (frame, None):
-            made.mux(stream.encode(piece))
+    wave = np.sin(np.arange(RATE * 4) ** 1.5 / 900).astype(np.float32) / 4
+    record(whole, codec, [wave], options=options)
     cut = tmp_path / f"cut.{suffix}"
     cut.write_bytes(whole.read_bytes()[: int(share * whole.stat().st_size)])
     assert read_audio(whole, RATE)[1] == []
@@ -187,20 +162,12 @@ def test_a_recording_that_was_written_to_a_pipe_is_whole(tmp_path: Path) -> None
 async def test_a_video_is_its_sound_where_that_is_needed(tmp_path: Path, film: Path) -> None:
     """So that a hosted model, too, gets no pictures."""
     store = ResourceStore(Settings(output_dir=tmp_path / "out"))
-    video = tmp_path / "talk.mp4"
-    with av.open(video, "w") as made:
-        pictures, sound = made.add_stream("mpeg4", rate=8), made.add_stream("aac", rate=RATE, layout="mono")
-        pictures.width, pictures.height, pictures.pix_fmt = 32, 16, "yuv420p"
-        made.mux(pictures.encode(av.VideoFrame.from_image(Image.new("RGB", (32, 16)))))
-        frame = av.AudioFrame.from_ndarray(np.full((1, RATE), 0.5, np.float32), format="fltp", layout="mono")
-        frame.sample_rate = RATE
-        for stream, last in ((sound, frame), (pictures, None), (sound, None)):
-            made.mux(stream.encode(last))
+    video = a_film(tmp_path / "talk.mp4", sound=True)
     resource = await store.resolve(await store.grant(str(video)), "audio")
     assert (resource.kind, resource.mime, resource.name) == ("audio", "audio/flac", str(video))
     assert resource.path is not None
     assert detect_media_type(resource.path) == ("audio", "audio/flac")
-    assert probe_audio(resource.path).duration == pytest.approx(1, abs=0.1)
+    assert probe_audio(resource.path).duration == pytest.approx(0.5, abs=0.05)
     with pytest.raises(BadInputError, match=r"film\.mp4 has no sound"):
         await store.resolve(await store.grant(str(film)), "audio")
 
@@ -210,15 +177,7 @@ def film(tmp_path: Path) -> Path:
     """A film whose left half is red, stored in 32 × 16 and to be turned by 90 degrees."""
     image = Image.new("RGB", (32, 16), "blue")
     image.paste("red", (0, 0, 16, 16))
-    path = tmp_path / "film.mp4"
-    with av.open(path, "w") as made:
-        stream = made.add_stream("mpeg4", rate=8)
-        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv420p"
-        stream.set_display_rotation(90)
-        for _ in range(4):
-            made.mux(stream.encode(av.VideoFrame.from_image(image)))
-        made.mux(stream.encode(None))
-    return path
+    return write_film(tmp_path / "film.mp4", image, turn=90)
 
 
 def test_a_turned_video_is_upright_everywhere(film: Path, tmp_path: Path) -> None:
@@ -251,12 +210,7 @@ def test_a_mirrored_or_turned_video_is_shown_as_players_do(
     """The corner at the top left is the one at (0, 0) without a matrix."""
     image = Image.new("RGB", (32, 16), "blue")
     image.paste("red", (0, 0, 16, 8))
-    path = tmp_path / "film.mp4"
-    with av.open(path, "w") as made:
-        stream = made.add_stream("mpeg4", rate=8)
-        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv420p"
-        for frame in (av.VideoFrame.from_image(image), None):
-            made.mux(stream.encode(frame))
+    path = write_film(tmp_path / "film.mp4", image)
     content = bytearray(path.read_bytes())
     a, b, c, d = (part << 16 for part in matrix)
     struct.pack_into(">5i", content, content.index(b"tkhd") + 44, a, b, 0, c, d)

@@ -27,10 +27,9 @@ def read(folder: Path, content: str | bytes) -> Table:
     """The table in a file; its shape must be the same."""
     path = written(folder, content)
     table = read_table(path)
-    assert {len(cells) for cells in [*table.columns.values(), *table.cells.values()]} == {
-        table_shape(path)[0]
-    }
-    assert list(table.columns) == list(table.cells) == table_shape(path)[1]
+    rows, names, _ = table_shape(path)
+    assert {len(cells) for cells in [*table.columns.values(), *table.cells.values()]} == {rows}
+    assert list(table.columns) == list(table.cells) == names
     return table
 
 
@@ -56,14 +55,8 @@ def test_cells_are_numbers_texts_or_missing(tmp_path: Path) -> None:
         'a\n""\n5\n-\n': {"a": [None, 5, None]},
         "a,b\n%,1\n5,2\n": {"a": ["%", "5"], "b": [1, 2]},
     }
-    for text in (
-        "1_000",
-        "1e999",
-        "inf",
-        "0x10",
-        "१",
-        "1" + " 000" * 1500,
-    ):  # numbers to Python alone, or infinite
+    # Numbers to Python alone, or infinite.
+    for text in ("1_000", "1e999", "inf", "0x10", "१", "1" + " 000" * 1500):
         cases[f"a\n{text}\n"] = {"a": [text]}
     assert not any(read_all(tmp_path, cases))
 
@@ -288,9 +281,8 @@ def test_a_written_table_is_read_back(tmp_path: Path) -> None:
 def test_a_long_table_is_counted_as_it_is_read(tmp_path: Path) -> None:
     rows = [[f"2026-01-{place % 28 + 1:02}", place, f"text {place}"] for place in range(5000)]
     with (tmp_path / "long.csv").open("w", newline="") as file:
-        csv.writer(file).writerows(
-            [["A title"], [], ["day", "n", "text"], *rows, ["Total", 7, ""], ["Source"]]
-        )
+        lines = [["A title"], [], ["day", "n", "text"], *rows, ["Total", 7, ""], ["Source"]]
+        csv.writer(file).writerows(lines)
     table = read_table(tmp_path / "long.csv")
     assert table_shape(tmp_path / "long.csv")[:2] == (5000, ["day", "n", "text"])
     assert table.columns["n"] == list(range(5000))
@@ -347,11 +339,8 @@ def test_the_first_sheet_with_cells_is_read(tmp_path: Path) -> None:
     rows = [["Report"], [None], ["day", "zip", "n"], [(46023,), "01234", 5], [(46024,), "00501", 6.5]]
     path = workbook(tmp_path / "book.xlsx", [], rows, [["other"], [1]])
     table = read_table(path)
-    assert table.columns == {
-        "day": ["2026-01-01", "2026-01-02"],
-        "zip": ["01234", "00501"],
-        "n": [5.0, 6.5],
-    }
+    days = ["2026-01-01", "2026-01-02"]
+    assert table.columns == {"day": days, "zip": ["01234", "00501"], "n": [5.0, 6.5]}
     assert table.cells["n"] == ["5", "6.5"]
     assert table.notes == ["the sheet S2 was read, the first of 2", "left out of the table: Report"]
     assert table_shape(path)[:2] == (2, ["day", "zip", "n"])
