@@ -248,13 +248,15 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
 
 def _by_name(header: Row, rows: list[Row], notes: list[str]) -> dict[str, list[str]]:
     """The cells of the columns by unique names, without columns that have neither name nor cells."""
-    columns: dict[str, list[str]] = {}
+    columns, copies = dict[str, list[str]](), Counter[str]()
     for number, (written, *cells) in enumerate(zip_longest(header, *rows, fillvalue=""), 1):
         if written or any(map(str.strip, cells)):
-            name, count = written if number <= len(header) else f"column {number}", 2
+            stem = written or f"column {number}"
+            name, is_noted = written if number <= len(header) else stem, stem in copies
             while name in columns:
-                name, count = f"{written} {count}" if written else f"column {number}", count + 1
-            if written and name != written:
+                copies[stem] += 1
+                name = f"{stem} {copies[stem]}" if copies[stem] > 1 else stem
+            if written and name != written and not is_noted:
                 twice = "the column {name} occurs twice; the second is called {unique}"
                 notes.append(Note(twice, name=written, unique=name))
             columns[name] = cells

@@ -179,13 +179,18 @@ def test_rows_of_other_lengths_are_read(tmp_path: Path) -> None:
         "a,b\n1,2\n3,4,5\n": {"a": [1, 3], "b": [2, 4], "column 3": [None, 5]},
         '"x","y"\n"r1",5,6\n"r2",7,8\n': {"": ["r1", "r2"], "x": [5, 7], "y": [6, 8]},
         "a,a,b\n1,2,3\n": {"a": [1], "a 2": [2], "b": [3]},
+        "column 3,a\n1,2\n3,4,5\n": {"column 3": [1, 3], "a": [2, 4], "column 3 2": [None, 5]},
     }
     assert read_all(tmp_path, cases) == [
         ["rows with fewer cells than the header, which were filled: 2"],
         ["rows with more cells than the header: 1"],
         ["the header has one cell fewer than the rows; the first column has no name"],
         ["the column a occurs twice; the second is called a 2"],
+        ["rows with more cells than the header: 1"],
     ]
+    many = read(tmp_path, "a," * 2000 + "a\n" + "1," * 2000 + "1\n")
+    assert [*many.columns][::1000] == ["a", "a 1001", "a 2001"]
+    assert many.notes == ["the column a occurs twice; the second is called a 2"]
 
 
 def test_a_table_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
