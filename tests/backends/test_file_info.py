@@ -17,7 +17,7 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.text import count_words
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.media import documents, tables
+from jarvis_agent.media import tables
 from jarvis_agent.media.audio import write_audio
 from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.media.store import ResourceStore
@@ -102,7 +102,7 @@ def test_sound_alone_in_a_container_of_videos_is_a_recording(tmp_path: Path) -> 
 
 
 def test_a_pdf_has_pages_and_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pypdfium2 import PdfDocument
+    from pypdfium2 import PdfDocument, PdfTextPage
 
     document = PdfDocument.new()
     for _ in range(3):
@@ -111,11 +111,11 @@ def test_a_pdf_has_pages_and_words(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     info, (note,) = info_of(tmp_path / "scan.pdf")
     assert info == {"format": "PDF", "pages": 3}
     assert "holds no text" in note
-    monkeypatch.setattr(documents, "_page_text", lambda _, number: "two words" if number == 1 else "")
-    assert info_of(tmp_path / "scan.pdf") == (
-        {"format": "PDF", "pages": 3, "words": 2, "lines": 1, "characters": 9},
-        [],
-    )
+    texts = iter(["two words", "", ""])
+    monkeypatch.setattr(PdfTextPage, "get_text_range", lambda page: next(texts))
+    info, notes = info_of(tmp_path / "scan.pdf")
+    assert info == {"format": "PDF", "pages": 3, "words": 2, "lines": 1, "characters": 9}
+    assert notes == []
 
 
 async def test_a_file_whose_facts_are_read_may_be_longer_than_what_is_decoded(
