@@ -30,7 +30,7 @@ from pydantic import Field, TypeAdapter
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import ConfigError, log_error
-from jarvis_agent.core.notes import Note, task_title
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.text import brief_text
@@ -329,9 +329,7 @@ def _decided(
         return Approved(plan=Plan(notes=[REJECTED]))
     kept = [task for task in plan.tasks if task.id not in dropped]
     left_out = [task for task in plan.tasks if task.id in dropped]
-    notes = [
-        Note(LEFT_OUT, task=task_title(task.id, task.task), reason=dropped[task.id]) for task in left_out
-    ]
+    notes = [Note(LEFT_OUT, task=task.title, reason=dropped[task.id]) for task in left_out]
     changes = {"tasks": kept, "notes": [*plan.notes, *notes], "removed": [*plan.removed, *notes]}
     return Approved(plan=plan.model_copy(update=changes), answers=answers)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jarvis_agent.core.notes import write
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import detect_script
 
 _ANSWER = "The answer is: {text}"
@@ -173,7 +173,7 @@ class Phrases:
 
     def translated(self, text: str) -> str:
         """A note, reason or advice in this language; words of a library or of the user stay as they are."""
-        return write(text, self.sentences)
+        return Note.of(text).write(self.sentences)
 
 
 ENGLISH = Phrases()

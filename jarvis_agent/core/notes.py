@@ -60,6 +60,11 @@ class Note(str):
         note.template, note.values, note.detail, note.advice = template, known, detail, advice
         return note
 
+    @classmethod
+    def of(cls, text: str) -> Note:
+        """A text as a note, if it is none."""
+        return text if isinstance(text, Note) else cls(text)
+
     @property
     def message(self) -> Note:
         """The note without its advice."""
@@ -75,44 +80,19 @@ class Note(str):
         return _sentence(words, self.template, self.values, self.detail, self.advice)
 
 
-def task_title(number: int, task: str) -> Note:
-    """What notes call a task of a plan."""
-    return Note("task {number} ({task})", number=number, task=task)
-
-
 def limit_of(setting: str) -> Note:
     """The advice after a limit was reached: the setting with it."""
     return Note("{setting} sets this limit", setting=setting)
 
 
+def template_of(text: str) -> str:
+    """What a note says, whatever its values; another text as it is."""
+    return Note.of(text).template
+
+
 def as_public(model: ModelT) -> ModelT:
     """A model whose notes are those that clients may see."""
     return type(model).model_validate(model.model_dump(context=PUBLIC))
-
-
-def write(text: str, words: Mapping[str, str]) -> str:
-    """A note, or another text, by the templates of another language."""
-    return text.write(words) if isinstance(text, Note) else words.get(text, text)
-
-
-def template_of(text: str) -> str:
-    """What a note says, whatever its values; another text as it is."""
-    return text.template if isinstance(text, Note) else text
-
-
-def advice_of(text: str) -> tuple[str, ...]:
-    """The advice of a note; none for another text."""
-    return text.advice if isinstance(text, Note) else ()
-
-
-def message_of(text: str) -> str:
-    """A note without its advice; another text as it is."""
-    return text.message if isinstance(text, Note) else text
-
-
-def public_of(text: str) -> str:
-    """A note as clients of a server may see it; another text as it is."""
-    return text.public if isinstance(text, Note) else text
 
 
 def _without_advice(note: Note, *, detail: bool) -> Note:
@@ -159,7 +139,7 @@ def _written(value: Any, words: Mapping[str, str]) -> Any:
     if isinstance(value, Note):  # whose advice stands at the end of the whole
         return _sentence(words, value.template, value.values, value.detail, ())
     if isinstance(value, str):
-        return write(value, words)
+        return words.get(value, value)
     if isinstance(value, Sequence):
         return words.get("; ", "; ").join(_written(item, words) for item in value)
     return value
@@ -189,13 +169,13 @@ def _validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 def _serialize(value: str, handler: Any, info: SerializationInfo) -> Any:
     form = (info.context or {}).get("notes")
     if form == "public":
-        return public_of(value)
+        return Note.of(value).public
     return _stored(value) if form == "stored" else value
 
 
 def write_notes(notes: Iterable[str]) -> list[Any]:
     """Notes as JSON for a client, which `read_notes` reads."""
-    return [_stored(public_of(note)) for note in notes]
+    return [_stored(Note.of(note).public) for note in notes]
 
 
 def read_notes(data: Iterable[Any]) -> list[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter, model_validator
 
 from jarvis_agent.core.errors import BadInputError
-from jarvis_agent.core.notes import AnyNote
+from jarvis_agent.core.notes import AnyNote, Note
 from jarvis_agent.core.tasks.spec import Modality, split_kind
 from jarvis_agent.core.text import replace_surrogates_in
 
@@ -71,6 +71,11 @@ class Task(Frozen):
     def deps(self) -> tuple[int, ...]:
         """The ids in `dep` without the paper's -1."""
         return tuple(i for i in self.dep if i >= 0)
+
+    @property
+    def title(self) -> Note:
+        """What notes call it."""
+        return Note("task {number} ({task})", number=self.id, task=self.task)
 
 
 class Resource(Frozen):

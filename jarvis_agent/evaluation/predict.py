@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from pydantic import ValidationError
 
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, describe_error
 from jarvis_agent.core.file_mentions import mentions
@@ -68,11 +67,6 @@ def read_records(path: Path, key: str = "id") -> list[dict[str, Any]]:
                 raise InputError(f"{path}, line {number}, is not an object with an `{key}`")
             records.append(record)
     return records
-
-
-def invalid_fields(error: ValidationError) -> str:
-    """Return what is wrong with a record on one line."""
-    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
 
 
 def named_files(request: str) -> list[Resource]:

@@ -35,12 +35,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from jarvis_agent.backends.languages import find_language
 from jarvis_agent.core.context import ChatTurn
-from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.errors import InputError, words_of
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg
 from jarvis_agent.core.types import Frozen, Resource, Task
-from jarvis_agent.evaluation.predict import Prediction, invalid_fields, named_files, read_records
+from jarvis_agent.evaluation.predict import Prediction, named_files, read_records
 from jarvis_agent.evaluation.report import EvaluationReport, Ratios, Score, f1, graph_of, report_on, score
 
 Half = Literal["dev", "test"]
@@ -122,7 +122,7 @@ def read_requests(half: Half | Literal["all"] = "all", path: Path | None = None)
         try:
             request = OwnRequest.model_validate(record)
         except ValidationError as error:
-            raise InputError(f"{path}, the request {record['id']}: {invalid_fields(error)}") from error
+            raise InputError(f"{path}, the request {record['id']}: {words_of(error)}") from error
         if request.id in read:
             raise InputError(f"{path} has two requests with the id {request.id}")
         read[request.id] = request

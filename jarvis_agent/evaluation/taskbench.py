@@ -20,11 +20,11 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.errors import InputError, words_of
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec, split_kind
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.evaluation.predict import Prediction, invalid_fields, named_files, read_records
+from jarvis_agent.evaluation.predict import Prediction, named_files, read_records
 from jarvis_agent.evaluation.report import (
     EvaluationReport,
     GraphNode,
@@ -95,7 +95,7 @@ def read_folder(folder: Path) -> Bench:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     except ValidationError as error:
-        raise InputError(f"{path} does not describe tools: {invalid_fields(error)}") from error
+        raise InputError(f"{path} does not describe tools: {words_of(error)}") from error
     gold = read_records(folder / GOLD) if (folder / GOLD).is_file() else []
     asked = read_records(folder / REQUESTS) if (folder / REQUESTS).is_file() else gold
     if not asked:

@@ -30,7 +30,7 @@ from jarvis_agent.core.errors import (
     describe_error,
     log_error,
 )
-from jarvis_agent.core.notes import Note, limit_of, task_title
+from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -249,7 +249,7 @@ class Executor:
             if failed := _all_failed(needed):
                 has_failed = failed.status == "failed"
                 why = "it needs {task}, which failed" if has_failed else "it needs {task}, which was skipped"
-                return state.result("skipped", Note(why, task=task_title(failed.task.id, failed.task.task)))
+                return state.result("skipped", Note(why, task=failed.task.title))
             await selecting
             self._start_runs(state, needed)
             async with self._slots:
@@ -316,12 +316,11 @@ class Executor:
     def _start_runs(self, state: _TaskState, needed: Mapping[int, Sequence[TaskResult]]) -> None:
         """Make the task the first of its runs, and add the others."""
         task = state.task
-        for i, results in needed.items():
+        for results in needed.values():
             if failed := sum(result.status != "ok" for result in results):
-                name = results[0].task.task
                 runs = "{failed} of the {all} runs of {task} failed"
-                title = task_title(i, name)
-                state.notes.append(Note(runs, failed=failed, all=len(results), task=title))
+                first = results[0].task
+                state.notes.append(Note(runs, failed=failed, all=len(results), task=first.title))
         tasks, is_cut = runs_of(task, self._runner(task).spec, needed)
         if not tasks:
             raise InputError(f"no results of {' and '.join(f'task {i}' for i in needed)} belong together")
@@ -339,9 +338,8 @@ class Executor:
         if others:
             changed = [value for name, value in task.args.items() if value != state.task.args[name]]
             sources = " and ".join(f"task {i}" for i in refs_in(changed))
-            title = task_title(task.id, task.task)
             often = "{task} was run {times} times, once for each result of {sources}"
-            self.notes.append(Note(often, task=title, times=len(others) + 1, sources=sources))
+            self.notes.append(Note(often, task=task.title, times=len(others) + 1, sources=sources))
 
     async def _call(self, state: _TaskState, needed: Mapping[int, Sequence[TaskResult]]) -> TaskResult:
         task = state.task

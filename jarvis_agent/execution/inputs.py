@@ -15,7 +15,6 @@ from typing import Any
 
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.notes import task_title
 from jarvis_agent.core.references import ref, refs_in, split_refs
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -200,8 +199,7 @@ class _Binder:
             return resource.data
         if self.kind == "text":
             if not (text := await self.store.text_of(resource, notes=self.notes)):
-                title = task_title(task_id, result.task.task)
-                raise InputError("{task} found no text, which is needed here", task=title)
+                raise InputError("{task} found no text, which is needed here", task=result.task.title)
             return text
         return str(resource.path) if resource.path is not None else resource.as_text()
 
@@ -211,7 +209,6 @@ class _Binder:
         if place > len(found) or not found:
             kinds = ", ".join(r.kind for r in result.resources) or "nothing"
             wanted = f"{self.kind} number {place}" if found else self.kind
-            title = task_title(result.task.id, result.task.task)
             made = "{task} produced {made}; its {kind} is needed here"
-            raise InputError(made, task=title, made=kinds, kind=wanted)
+            raise InputError(made, task=result.task.title, made=kinds, kind=wanted)
         return found[max(0, place - 1)]

@@ -10,9 +10,7 @@ table of those conditions; the first matching row is used.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -51,67 +49,32 @@ class Advice(NamedTuple):
 
 _INVALID_REQUEST = 400
 ADVICE = (
-    Advice(
-        "{llm} refused the key",
-        "set {key} to a key that it accepts",
-        ("ModelAuthenticationError", 401),
-        lasts=True,
-    ),
-    Advice(
-        "{llm} does not allow this",
-        "check the permissions of {key}, and your plan with the provider",
-        ("ModelPermissionDeniedError", 402, 403),
-        lasts=True,
-    ),
-    Advice(
-        "{llm} was not found there",
-        "set JARVIS_MODEL to a model that the server lists under /models; "
-        'JARVIS_BASE_URL includes the path, such as "http://localhost:8000/v1"',
-        ("ModelNotFoundError", 404),
-        lasts=True,
-    ),
-    Advice(
-        "the request is too long for {llm}",
-        "shorten the request, or use a model with a longer context",
-        ("ContextOverflowError", "exceed_context_size_error", 413),
-    ),
-    Advice(
-        "{llm} has had too many requests",
-        "wait a while, or check your quota with the provider",
-        ("ModelRateLimitError", 429),
-    ),
-    Advice(
-        "{llm} was silent for too long ({seconds:g} s)",
-        "try again, or raise JARVIS_LLM_TIMEOUT",
-        ("ModelTimeoutError", "APITimeoutError", "TimeoutError", "TimeoutException", 408, 504),
-    ),
-    Advice(
-        "{llm} does not take this request",
-        "use another model",
-        ("ModelInvalidRequestError", 400, 422),
-    ),
-    Advice(
-        "{llm} refused",
-        "ask in another way, or use another model",
-        ("ContentFilterFinishReasonError",),
-    ),
-    Advice(
-        "{llm} sent a reply that cannot be read",
-        "check that JARVIS_BASE_URL leads to an OpenAI-compatible server",
-        ("UnicodeDecodeError", "JSONDecodeError", "APIResponseValidationError"),
-    ),
-    Advice(
-        "{llm} could not be reached, or dropped the connection",
-        "check the network; if you set JARVIS_BASE_URL, check that address and that the server runs",
-        ("ModelConnectionError", "APIConnectionError", "ConnectionError", "TransportError"),
-        lasts=True,
-    ),
-    Advice(
-        "{llm} failed on its side",
-        "try again later, or use another model",
-        ("ModelAPIError", *range(500, 600)),
-    ),
-)
+    Advice("{llm} refused the key", "set {key} to a key that it accepts",
+           ("ModelAuthenticationError", 401), lasts=True),
+    Advice("{llm} does not allow this", "check the permissions of {key}, and your plan with the provider",
+           ("ModelPermissionDeniedError", 402, 403), lasts=True),
+    Advice("{llm} was not found there", "set JARVIS_MODEL to a model that the server lists under /models; "
+           'JARVIS_BASE_URL includes the path, such as "http://localhost:8000/v1"',
+           ("ModelNotFoundError", 404), lasts=True),
+    Advice("the request is too long for {llm}", "shorten the request, or use a model with a longer context",
+           ("ContextOverflowError", "exceed_context_size_error", 413)),
+    Advice("{llm} has had too many requests", "wait a while, or check your quota with the provider",
+           ("ModelRateLimitError", 429)),
+    Advice("{llm} was silent for too long ({seconds:g} s)", "try again, or raise JARVIS_LLM_TIMEOUT",
+           ("ModelTimeoutError", "APITimeoutError", "TimeoutError", "TimeoutException", 408, 504)),
+    Advice("{llm} does not take this request", "use another model",
+           ("ModelInvalidRequestError", 400, 422)),
+    Advice("{llm} refused", "ask in another way, or use another model",
+           ("ContentFilterFinishReasonError",)),
+    Advice("{llm} sent a reply that cannot be read",
+           "check that JARVIS_BASE_URL leads to an OpenAI-compatible server",
+           ("UnicodeDecodeError", "JSONDecodeError", "APIResponseValidationError")),
+    Advice("{llm} could not be reached, or dropped the connection",
+           "check the network; if you set JARVIS_BASE_URL, check that address and that the server runs",
+           ("ModelConnectionError", "APIConnectionError", "ConnectionError", "TransportError"), lasts=True),
+    Advice("{llm} failed on its side", "try again later, or use another model",
+           ("ModelAPIError", *range(500, 600))),
+)  # fmt: skip
 _DEFAULT_ADVICE = Advice("{llm} failed", "try again, or use another model", ())
 
 _KEY_NAMES = {"api.openai.com": "OPENAI_API_KEY", "router.huggingface.co": "HF_TOKEN"}
@@ -123,7 +86,7 @@ def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
     conditions.add(getattr(error, "type", None))  # of the body of an answer
     advice = next((row for row in ADVICE if conditions.intersection(row.when)), _DEFAULT_ADVICE)
     words = {"llm": describe_model(model), "key": _key_name(model, settings), "seconds": settings.llm_timeout}
-    detail = redact_keys(" ".join(str(error).split()), model, settings)[:_MAX_DETAIL_CHARS]
+    detail = _without_keys(" ".join(str(error).split()), model)[:_MAX_DETAIL_CHARS]
     rejected = RejectedRequestError if _INVALID_REQUEST in advice.when else LLMError
     kind = UnavailableModelError if advice.lasts else rejected
     return kind(advice.what, detail=detail.rstrip("."), advice=advice.do.format_map(words), **words)
@@ -152,18 +115,12 @@ def base_url_of(model: Any) -> str | None:
     return urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/")
 
 
-def redact_keys(text: str, model: Any, settings: Settings) -> str:
-    """`text` without known keys, and without anything that looks like a key."""
-    for secret in _secrets(model, settings):
-        register_secret(secret)
-        text = text.replace(secret, "(key)")
-    return redact(_KEY_LIKE.sub("(key)", text))
-
-
-def _secrets(model: Any, settings: Settings) -> Iterator[str]:
-    fields = [*vars(getattr(model, "bound", model)).values(), settings.api_key, settings.hf_token]
-    known = [field.get_secret_value() for field in fields if isinstance(field, SecretStr)]
-    return (secret for secret in [*known, os.environ.get("OPENAI_API_KEY", "")] if len(secret) > 5)
+def _without_keys(text: str, model: Any) -> str:
+    """`text` without known keys, those of the model included, and without anything that looks like a key."""
+    for field in vars(getattr(model, "bound", model)).values():
+        if isinstance(field, SecretStr):
+            register_secret(field.get_secret_value())
+    return _KEY_LIKE.sub("(key)", redact(text))
 
 
 def _key_name(model: Any, settings: Settings) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.file_mentions import LONGEST_PATH, is_name
-from jarvis_agent.core.notes import Note, task_title
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import listed_refs, ref, refs_in, substitute
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, split_kind
 from jarvis_agent.core.text import SENTENCE_SEPARATORS, SEPARATORS, split_list
@@ -359,7 +359,7 @@ class PendingTask:
     def title(self) -> Note:
         """Its number and its task type."""
         if self.draft:
-            return task_title(self.id, self.draft.spec.name)
+            return Task(id=self.id, task=self.draft.spec.name).title
         if self.id == self.label:
             return Note("task {number}", number=self.id)
         return Note("task number {number}", number=self.index + 1)

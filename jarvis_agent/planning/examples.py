@@ -22,7 +22,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import ValidationError
 
 from jarvis_agent.core.context import ChatTurn, turns_of
-from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.errors import ConfigError, words_of
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -65,11 +65,10 @@ class Example:
             tasks = [Task.model_validate(task).model_dump() for task in plan]
             text = _text(value["input"])
             chat = turns_of(map(_turn, value.get("chat_history", ())))
-        except ValidationError as error:
-            wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-            raise ConfigError(_explained(wrong)) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(_explained(repr(error))) from error
+            form = '{"input": "…", "plan": [{"task": "…", "id": 0, "dep": [-1], "args": {…}}]}'
+            wrong = words_of(error) if isinstance(error, ValidationError) else repr(error)
+            raise ConfigError(f"an example is {form}: {wrong}") from error
         files = tuple(Resource(kind=kind_by_name(name), name=name) for name in mentions(text))
         return cls(text, tasks, chat, files)
 
@@ -159,11 +158,6 @@ def open_selector(examples: Any) -> BaseExampleSelector:
     raise ConfigError(
         f'examples are "paper", "default", a list of examples, or a BaseExampleSelector, not {examples!r}'
     )
-
-
-def _explained(wrong: str) -> str:
-    form = '{"input": "…", "plan": [{"task": "…", "id": 0, "dep": [-1], "args": {…}}]}'
-    return f"an example is {form}: {wrong}"
 
 
 def _turn(turn: Any) -> ChatTurn | BaseMessage:

@@ -17,18 +17,11 @@ from langchain_core.prompts import BasePromptTemplate
 
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.file_mentions import split_names
-from jarvis_agent.core.notes import public_of
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.llm.budget import (
-    clip,
-    clip_rows,
-    count_tokens,
-    prompt_budget,
-    to_json_line,
-    truncate_json,
-)
+from jarvis_agent.llm.budget import clip, clip_rows, count_tokens, prompt_budget, to_json_line, truncate_json
 from jarvis_agent.llm.prompts import fill, format_chat_history, uses
 from jarvis_agent.llm.usage import STAGE_KEY
 from jarvis_agent.planning.examples import Example
@@ -139,7 +132,7 @@ def list_files(files: Iterable[Resource]) -> str:
     """One line for each file: its kind and name, and why it cannot be read."""
 
     def line(file: Resource) -> str:
-        why = "" if file.path or "://" in name_of(file) else f" ({public_of(file.error) or 'missing'})"
+        why = "" if file.path or "://" in name_of(file) else f" ({Note.of(file.error).public or 'missing'})"
         return f"- {file.kind}: {to_json_line(name_of(file))}{why}"
 
     return "\n".join(map(line, files))

@@ -16,11 +16,11 @@ The paper's table 3 has one name for all control maps, and its question answerin
 from __future__ import annotations
 
 import difflib
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
@@ -29,6 +29,7 @@ from jarvis_agent.core.references import is_nameless, normalise_references, refs
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
 from jarvis_agent.core.tasks.table import EXTRA_TASKS, NOT_CALLABLE
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.llm.replies import read_json
 from jarvis_agent.planning.inputs import FileNames
 
@@ -149,7 +150,7 @@ def read_draft(raw: Mapping[str, Any], names: TaskNames, files: FileNames | None
     if len({i for i, _ in mentions}) > MAX_TASKS:
         raise PlanError(f"it refers to more tasks than the {MAX_TASKS} that a plan may have")
     purpose = _field(raw, ("purpose",)) if spec.needs_model and not spec.arg("purpose") else None
-    purpose = shorten(purpose, _MAX_PURPOSE_CHARS) if isinstance(purpose, str) else ""
+    purpose = brief_text(purpose, _MAX_PURPOSE_CHARS) if isinstance(purpose, str) else ""
     return TaskDraft(spec, deps, args, unassigned, tuple(dict.fromkeys(mentions)), tuple(notes), purpose)
 
 
@@ -186,9 +187,9 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
         hint = f"; similar ones are {', '.join(near)}" if near else ""
         if find_task(name):
             hint += f"; {WHAT_IT_NEEDS}"
-        raise PlanError(f'"{shorten(name)}" is not an available task{hint}')
+        raise PlanError(f'"{brief_text(name, 80)}" is not an available task{hint}')
     if name != spec.name and canonical(name) not in map(canonical, (spec.name, *spec.aliases)):
-        notes.append(f'"{shorten(name)}" was taken as {spec.name}')
+        notes.append(f'"{brief_text(name, 80)}" was taken as {spec.name}')
     return spec
 
 
@@ -289,13 +290,7 @@ def _is_empty(value: Any) -> bool:
 
 def listing(values: Iterable[Any]) -> str:
     """Values for a note, shortened."""
-    return shorten(", ".join(f'"{shorten(value, 40)}"' for value in itertools.islice(values, 10)), 120)
-
-
-def shorten(value: Any, width: int = 80) -> str:
-    """The beginning of a text on one line."""
-    text = " ".join(str(value)[: 4 * width].split())
-    return text if len(text) <= width else text[: width - 1] + "…"
+    return brief_text(", ".join(f'"{brief_text(str(value), 40)}"' for value in islice(values, 10)), 120)
 
 
 _CONTROLNET = re.compile(r"(?:sd-?)?control-?net(?:-?sd)?")

@@ -25,18 +25,12 @@ from typing import Any
 
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import PREFERENCES, Preference, Task
 from jarvis_agent.llm.replies import JsonPart, JsonReader, read_json
 from jarvis_agent.planning.binding import PendingTask, bind
 from jarvis_agent.planning.inputs import FileNames
-from jarvis_agent.planning.normalise import (
-    MAX_TASKS,
-    TaskNames,
-    in_a_plan,
-    is_task,
-    shorten,
-    written_id,
-)
+from jarvis_agent.planning.normalise import MAX_TASKS, TaskNames, in_a_plan, is_task, written_id
 
 _FIRST_FRESH_ID = 100
 LEFT_OUT, _ABOUT_TASK = "{task} was left out: {reason}", "{task}: {text}"
@@ -160,7 +154,7 @@ class StreamingPlanParser:
         if self._reader.note:
             closing.append(self._reader.note)
         if self._other_object and self._pending:
-            text = shorten(self._other_object)
+            text = brief_text(str(self._other_object), 80)
             closing.append(Note("this is not a task and was left out: {text}", text=text))
         return list(dict.fromkeys([*self._notes, *closing, *self._removed, *self._removals()]))
 
@@ -175,7 +169,7 @@ class StreamingPlanParser:
             yield Note(dropped, number=self._dropped, most=MAX_TASKS)
         if self._is_blank:
             written = self._other_object or self._reader.excerpt
-            text = f"“{shorten(written)}”" if written else "(no text)"
+            text = f"“{brief_text(str(written), 80)}”" if written else "(no text)"
             yield Note("the reply contains no plan: {text}", text=text)
         for task in self._new:
             if task.error:

@@ -34,7 +34,7 @@ from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.errors import ForbiddenError, InputError, JarvisError, LLMError, describe_error
 from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.messages import Phrases, phrases
-from jarvis_agent.core.notes import advice_of, message_of, public_of, template_of
+from jarvis_agent.core.notes import Note, template_of
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import TASKS, canonical
@@ -294,9 +294,9 @@ def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> 
         error: why the writer failed.
     """
     words, plan = phrases(inputs["input"]), _plan(inputs)
-    error = public_of(error) if inputs.get("restricted") else error
+    error = Note.of(error).public if inputs.get("restricted") else error
     # The same error often ended the planning too.
-    notes = [note for note in plan.notes if message_of(error) not in note]
+    notes = [note for note in plan.notes if Note.of(error).message not in note]
     inputs = {**inputs, "plan": plan.model_copy(update={"notes": notes})}
     if begun:
         yield f"\n\n{words.broke_off.format(error=error)}\n\n"
@@ -381,6 +381,6 @@ def _names_task(answer: str, task: str) -> bool:
 def _reason(result: TaskResult, words: Phrases) -> str:
     """Why a task failed, and the first advice; clients of a server have no advice."""
     error = result.error or ""
-    reason = brief_text(message_of(error).rstrip("."), _MAX_REASON_CHARS)
-    helps = (words.helps.format(advice=words.translated(advice)) for advice in advice_of(error)[:1])
+    reason = brief_text(Note.of(error).message.rstrip("."), _MAX_REASON_CHARS)
+    helps = (words.helps.format(advice=words.translated(advice)) for advice in Note.of(error).advice[:1])
     return ". ".join([reason, *helps])

@@ -14,7 +14,7 @@ from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.outputs.validators import plural
 from jarvis_agent.backends.starter.images import imagenet_classes
 from jarvis_agent.core.messages import CHINESE, Phrases, phrases
-from jarvis_agent.core.notes import Note, advice_of, message_of, template_of
+from jarvis_agent.core.notes import Note, template_of
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
@@ -71,8 +71,8 @@ def _describe_empty(
     title = words.not_understood if is_unclear else words.unavailable
     title = words.nothing if is_unclear == is_unavailable(plan) else title
     if not asks_nothing(plan):
-        reasons = _list(title, [words.translated(message_of(note)) for note in plan.notes]) or title
-        own = (text for note in plan.notes for text in advice_of(note))
+        reasons = _list(title, [words.translated(Note.of(note).message) for note in plan.notes]) or title
+        own = (text for note in plan.notes for text in Note.of(note).advice)
         yield _with_helps(reasons, [*own, *advice], words)
     if not is_unavailable(plan):
         yield _list(words.examples[0], words.examples[1:])
@@ -113,8 +113,8 @@ def describe_failures(plan: plans.Plan, results: Sequence[TaskResult], words: Ph
         groups.setdefault(cause, ([], []))[bool(failed)].append(title)
     lines, helps, known = list[str](), list[str](), set[str]()
     for (state, error), (titles, waiting) in groups.items():
-        helps += advice_of(error)
-        reason = message_of(error)
+        helps += Note.of(error).advice
+        reason = Note.of(error).message
         if isinstance(reason, Note) and reason.template == NO_CANDIDATE:
             new = [one for one in reason.values["reasons"] if one not in known]
             known.update(new)
@@ -126,8 +126,8 @@ def describe_failures(plan: plans.Plan, results: Sequence[TaskResult], words: Ph
             line + ("\n" + words.skipped_too.format(tasks=words.comma.join(waiting)) if waiting else "")
         )
     for note in plan.removed:
-        helps += advice_of(note)
-        lines.append(words.translated(message_of(note)))
+        helps += Note.of(note).advice
+        lines.append(words.translated(Note.of(note).message))
     return _with_helps(_list(words.troubles, lines), helps, words)
 
 

@@ -16,7 +16,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 
 from jarvis_agent.core.errors import NoCandidateError
-from jarvis_agent.core.notes import Note, advice_of
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.selection.sources.hub import HubSource
@@ -57,7 +57,7 @@ def no_candidate_error(
 
 def advice(settings: Settings, rejected: Mapping[str, str]) -> list[str]:
     """Return what would make more models available, given why models and sources were rejected."""
-    commands = (text for reason in rejected.values() for text in advice_of(reason))
+    commands = (text for reason in rejected.values() for text in Note.of(reason).advice)
     found = [text for text in dict.fromkeys(commands) if text.startswith("pip install")]
     if _INSTALL_LOCAL not in found and (find_spec("torch") is None or find_spec("transformers") is None):
         found.append(Note("{command} runs models of the Hub on this machine", command=_INSTALL_LOCAL))

@@ -31,13 +31,7 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hub import model_card
 from jarvis_agent.core.concurrency import MAX_PARALLEL, run_with_timeout
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.errors import (
-    ConfigError,
-    JarvisError,
-    NoCandidateError,
-    describe_error,
-    log_error,
-)
+from jarvis_agent.core.errors import ConfigError, JarvisError, NoCandidateError, describe_error, log_error
 from jarvis_agent.core.notes import Note, limit_of
 from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
@@ -246,11 +240,7 @@ class ModelSelector:
         return _selection(chosen, shortlist, choice.reason or f"the {by} chose it", by, query)
 
     async def _ask_chain(
-        self,
-        chain: Runnable[Any, Any],
-        query: SelectionQuery,
-        shortlist: Shortlist,
-        context: RunContext,
+        self, chain: Runnable[Any, Any], query: SelectionQuery, shortlist: Shortlist, context: RunContext
     ) -> ModelChoice:
         top = [
             one.model_copy(update={"metadata": {**one.metadata, **shortlist.facts[one.id]}})

@@ -36,12 +36,7 @@ class FakeBackend:
     local: ClassVar[bool] = True
 
     def __init__(
-        self,
-        results: Mapping[str, Any],
-        name: str = "fake",
-        *,
-        local: bool = True,
-        delay: float = 0.0,
+        self, results: Mapping[str, Any], name: str = "fake", *, local: bool = True, delay: float = 0.0
     ) -> None:
         self.name = name  # type: ignore[misc]
         self.local = local  # type: ignore[misc]

@@ -131,9 +131,7 @@ class ScriptedLLM(BaseChatModel):
         return [call.stage for call in self.calls]
 
     def bind_tools(
-        self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
-        **kwargs: Any,
+        self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """The same script; the tools are recorded in the calls."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)

@@ -20,7 +20,7 @@ from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
 from jarvis_agent import JarvisAgent, Settings, hf_tools
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.errors import DeadlineError, InputError
-from jarvis_agent.core.notes import message_of
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection
 from jarvis_agent.media.run_directory import RunDirectory
@@ -166,7 +166,7 @@ async def test_the_time_limit_includes_what_precedes_planning(
     async with agent:
         if way == "budget":
             run = await agent.ainvoke(request)
-            assert run.answer.startswith(f"I could not do this.\n- {message_of(run.plan.notes[0])}")
+            assert run.answer.startswith(f"I could not do this.\n- {Note.of(run.plan.notes[0]).message}")
             assert "within 3 s" in run.answer
             assert "JARVIS_BUDGET" in str(run.plan.notes)
             assert (run.results, llm.calls) == ([], [])

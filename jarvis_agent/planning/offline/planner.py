@@ -25,11 +25,10 @@ from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.text import detect_script, map_texts
+from jarvis_agent.core.text import brief_text, detect_script, map_texts
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.planning.examples import adapted_args
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
-from jarvis_agent.planning.normalise import shorten
 from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
 from jarvis_agent.planning.offline.rows import repeat_tasks, shorten_rows
 from jarvis_agent.planning.offline.sequences import lacks_file
@@ -145,7 +144,7 @@ def plan_request(
         request = replace(request, text=rest)
     asked, pasted = _without_pasted_texts(request)
     asked, rows = shorten_rows(asked)
-    said = f"“{shorten(request.text.strip(' .,;!?'), _MOST_QUOTED)}”"
+    said = f"“{brief_text(request.text.strip(' .,;!?'), _MOST_QUOTED)}”"
     draft = NetworkPlan([], [], [], 1.0)
     if request.text or not steps:
         draft = network.write(asked, performers)
@@ -196,7 +195,7 @@ def _doubt(draft: NetworkPlan) -> Note:
         return Note("{task} may be the wrong task", task=task.task)
     value = substitute(task.args[name], lambda maker: f"the result of {draft.tasks[maker].task}")
     listed = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    value = f"“{shorten(listed, _MOST_DOUBTED)}”"
+    value = f"“{brief_text(listed, _MOST_DOUBTED)}”"
     return Note("{value} may be wrong as {name} of {task}", value=value, name=name, task=task.task)
 
 

@@ -136,11 +136,7 @@ def _words(name: str) -> str:
 
 
 def _arguments(
-    spec: TaskSpec,
-    step: str,
-    files: Sequence[Resource],
-    tasks: Sequence[Task],
-    specs: Mapping[str, TaskSpec],
+    spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequence[Task], specs: Mapping[str, TaskSpec]
 ) -> dict[str, Any]:
     """The required arguments of a tool.
 
