@@ -93,25 +93,21 @@ async def predict(
     """
 
     async def plan(record: str) -> Prediction:
-        return await _predict(record, requests[record], planner)
+        meter, started, plan, failure = UsageMeter(), perf_counter(), Plan(), None
+        try:
+            plan = await planner.ainvoke(requests[record], {"callbacks": [meter]})
+        except (ConfigError, InputError):
+            raise
+        except JarvisError as error:
+            failure = describe_error(error)
+        return Prediction(
+            id=record,
+            plan=tuple(plan.tasks),
+            seconds=round(perf_counter() - started, 4),
+            usage=meter.total,
+            error=failure,
+        )
 
     config: RunnableConfig = {"max_concurrency": concurrency}
     async for _, prediction in RunnableLambda(plan).abatch_as_completed(list(requests), config):
         yield prediction
-
-
-async def _predict(record: str, fields: dict[str, Any], planner: Planner) -> Prediction:
-    meter, started, plan, failure = UsageMeter(), perf_counter(), Plan(), None
-    try:
-        plan = await planner.ainvoke(fields, {"callbacks": [meter]})
-    except (ConfigError, InputError):
-        raise
-    except JarvisError as error:
-        failure = describe_error(error)
-    return Prediction(
-        id=record,
-        plan=tuple(plan.tasks),
-        seconds=round(perf_counter() - started, 4),
-        usage=meter.total,
-        error=failure,
-    )

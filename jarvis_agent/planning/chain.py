@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -201,24 +202,17 @@ def planning_chain(
     return PlanningChain(client, templates, task_specs(tools), open_selector(examples), settings)
 
 
+@dataclass(eq=False, repr=False)
 class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
     """See `planning_chain`."""
 
     name = "plan"
 
-    def __init__(
-        self,
-        client: LLMClient,
-        prompts: Prompts,
-        specs: Mapping[str, TaskSpec],
-        selector: BaseExampleSelector,
-        settings: Settings,
-    ) -> None:
-        self.client = client
-        self.prompts = prompts
-        self.specs = specs
-        self.selector = selector
-        self.settings = settings
+    client: LLMClient
+    prompts: Prompts
+    specs: Mapping[str, TaskSpec]
+    selector: BaseExampleSelector
+    settings: Settings
 
     async def astream(
         self,

@@ -5,12 +5,8 @@
 
 References are bound later (`jarvis_agent.planning.binding`), when the tasks that they point to are known.
 
-Repairs of tasks whose written name or arguments are those of another form of the task.
-
-    controlnet_name("Controlnet-sd", {"image": "a.jpg", "text": "canny"})     # "canny-control"
-    split_question("Who wrote Hamlet? Shakespeare did.")     # ("Who wrote Hamlet?", "Shakespeare did.")
-
-The paper's table 3 has one name for all control maps, and its question answering takes only a text.
+The paper's table 3 has one name for all control maps, and its question answering takes only a text. So
+"ControlNet" with the text "canny" is taken as canny-control, and a text as a question and its context.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -143,7 +139,7 @@ def read_draft(raw: Mapping[str, Any], names: TaskNames, files: FileNames | None
     args, unassigned = _args(raw, spec, notes)
     if not deps:
         written = canonical(str(_field(raw, _NAME_KEYS)))
-        spec = repair_call(written, spec, args, bool(unassigned), names.find, files, notes)
+        spec = _repaired(written, spec, args, bool(unassigned), names, files, notes)
     mentions: list[tuple[int, str]] = [(i, "any") for i in deps]
     mentions += [(i, kind_of(name, spec)) for name, value in args.items() for i in refs_in(value)]
     mentions += [(i, "any") for _, value in unassigned for i in refs_in(value)]
@@ -179,7 +175,7 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
         raise PlanError('it names no task: "task" is missing')
     written = _field(raw, _ARG_KEYS)
     args = written if isinstance(written, dict) else {}
-    spec = names.find(name) or names.find(controlnet_name(canonical(name), args))
+    spec = names.find(name) or names.find(_controlnet_name(canonical(name), args))
     if spec is None and (reason := NOT_CALLABLE.get(canonical(name))):
         raise PlanError(f'"{canonical(name)}" cannot be run: {reason}')
     if spec is None:
@@ -309,15 +305,10 @@ _READERS = frozenset({"ocr", "optical-character-recognition"})
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
-def controlnet_name(name: str, args: Mapping[str, Any]) -> str:
-    """The task that a ControlNet's name and arguments mean; other names are returned unchanged.
+def _controlnet_name(name: str, args: Mapping[str, Any]) -> str:
+    """The task that a name such as "sd-controlnet-canny" or one of its arguments means; others are unchanged.
 
-    Args:
-        name: in lower case with dashes, such as "controlnet-sd" or "sd-controlnet-canny".
-        args: as written. One of them may name the control map.
-
-    Raises:
-        PlanError: they name no control map, or several.
+    Raises PlanError if they name no control map, or several.
     """
     if not _CONTROLNET.search(name):
         return name
@@ -337,23 +328,18 @@ def _maps_in(text: str) -> set[str]:
     return {_MAPS[word] for word in re.findall("[a-z]+", text.lower()) if word in _MAPS}
 
 
-def repair_call(
+def _repaired(
     written: str,
     spec: TaskSpec,
     args: dict[str, Any],
     has_more: bool,
-    find: Callable[[str], TaskSpec | None],
+    names: TaskNames,
     files: FileNames | None,
     notes: list[str],
 ) -> TaskSpec:
-    """Complete the arguments of a task, or return another task that they fit. Repairs are noted.
+    """The task, or another one that its arguments fit. What is missing is added to `args`, and noted.
 
-    Args:
-        written: the name that the planner wrote, in lower case with dashes.
-        args: by canonical name; what is missing is added.
-        has_more: whether there are values without a known name.
-        find: returns an available task type by name, or None.
-        files: the files that the plan may name.
+    `written` is the name that the planner wrote, and `has_more` says that some values have no known name.
     """
     if written in _READERS and "text" not in args:
         args["text"] = "read"
@@ -364,19 +350,14 @@ def repair_call(
     if not isinstance(text, str) or refs_in(text) or has_more:
         return spec
     if spec.name == "question-answering" and "context" not in args:
-        question, rest = split_question(text)
+        parts = [part.strip() for part in _END_OF_SENTENCE.split(text) if part.strip()]
+        question = " ".join(part for part in parts if part.endswith(("?", "？")))
+        rest = " ".join(part for part in parts if not part.endswith(("?", "？")))
         found = files.only("text") if files else None
         if found or (question and rest):
             args["text"], args["context"] = (text, found) if found else (question, rest)
             notes.append(f'its missing "context" was taken from {found or "its text"}')
-        elif fitting := find("text-generation"):
+        elif fitting := names.find("text-generation"):
             notes.append(f"{spec.name} was taken as {fitting.name}, which fits its arguments")
             return fitting
     return spec
-
-
-def split_question(text: str) -> tuple[str, str]:
-    """The questions of a text, and its other sentences."""
-    parts = [part.strip() for part in _END_OF_SENTENCE.split(text) if part.strip()]
-    questions = [part for part in parts if part.endswith(("?", "？"))]
-    return " ".join(questions), " ".join(part for part in parts if part not in questions)

@@ -10,7 +10,8 @@ The chain is prompt template | chat model | `ModelChoiceParser`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.output_parsers import BaseOutputParser
@@ -106,15 +107,15 @@ def decision_selector(model: BaseDecisionModel) -> Runnable[dict[str, Any], Mode
     return RunnableLambda(choose, name="select")
 
 
+@dataclass(eq=False, repr=False)
 class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
     """See `selection_chain`."""
 
     name = "select"
-    InputType: Any = SelectionInput
+    InputType: ClassVar[Any] = SelectionInput  # type: ignore[misc]
 
-    def __init__(self, client: LLMClient, template: BasePromptTemplate[Any]) -> None:
-        self.client = client
-        self.template = template
+    client: LLMClient
+    template: BasePromptTemplate[Any]
 
     async def astream(
         self,
@@ -128,7 +129,9 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
         except ValidationError as error:
             raise InputError(f"the selection chain cannot use its input: {describe_error(error)}") from error
         window = await self.client.window()
-        values = fill(self.template, _texts(given, window), window, task_description=_description(given.task))
+        spec = find_task(given.task.task)
+        about = spec.description if spec else ""
+        values = fill(self.template, _texts(given, window), window, task_description=about)
         yield await self._chain(given.candidates).ainvoke(values, config)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
@@ -153,11 +156,6 @@ def _texts(given: SelectionInput, window: int) -> dict[str, str]:
         "task": to_json_line(asked),
         "input": str(given.input or ""),
     }
-
-
-def _description(task: Task) -> str:
-    spec = find_task(task.task)
-    return spec.description if spec else ""
 
 
 def _rows(candidates: Sequence[Candidate], limit: int) -> list[dict[str, Any]]:

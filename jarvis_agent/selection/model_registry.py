@@ -104,7 +104,8 @@ class ModelRegistry:
         self._closed = False
         self._clock = clock
         self._available: tuple[Sequence[TaskSpec], float, Mapping[str, TaskSpec]] | None = None
-        given = _sources(settings, llm) if sources is None else sources
+        own = [] if llm is None else [LanguageModelSource(llm.model)]
+        given = [*own, *default_sources(settings)] if sources is None else sources
         self.sources: Sequence[ModelSource] = [check_plugin(one, ModelSource, "a source") for one in given]
         pool = _lease_pool(settings)
         try:
@@ -185,12 +186,6 @@ class ModelRegistry:
         pool = _return_pool()
         if pool is not None:
             await pool.close()
-
-
-def _sources(settings: Settings, llm: LLMClient | None) -> list[ModelSource]:
-    """The default sources, and before them the language model, unless it may not do tasks."""
-    own = [LanguageModelSource(llm.model)] if llm is not None else []
-    return [*own, *default_sources(settings)]
 
 
 async def _estimate(source: RemoteSource, spec: TaskSpec) -> list[Candidate]:
