@@ -69,10 +69,11 @@ def bind(
         task.error = wrong.note
         return []
     if len(rows) > limit:
-        task.cut = f"its lists make more than {limit} tasks; only the first {limit} were kept"
+        task.cut = Note("its lists make more than {n} tasks; only the first {n} were kept", n=limit)
     ids = [task.id, *(fresh_id() for _ in rows[1:limit])]
     if len(ids) > 1:
-        binding.notes.append(f"its lists made {len(ids)} tasks of it: {', '.join(map(str, ids))}")
+        made, numbers = "its lists made {count} tasks of it: {numbers}", ", ".join(map(str, ids))
+        binding.notes.append(Note(made, count=len(ids), numbers=numbers))
     deps = binding.other_deps(set(refs_in(rows[:limit])))
     purpose = task.draft.purpose if task.draft else ""
     task.tasks = tuple(
@@ -107,7 +108,8 @@ class _Binding:
             if found := self._resolve(i, "any"):
                 self._deps[i] = found
             else:
-                self.notes.append(f"its dependency on {i} was left out: it {self._reason(i)}")
+                lost = "its dependency on {number} was left out: it {reason}"
+                self.notes.append(Note(lost, number=i, reason=self._reason(i)))
         for name, value in self._draft.args.items():
             for i in refs_in(value):
                 self._well_typed(i, kind_of(name, self.spec))
@@ -155,7 +157,8 @@ class _Binding:
             return value
         found = self._files.find(value, arg.kind)
         if found != value:
-            self.notes.append(f'"{value}" was taken as its {arg.name} "{found}"')
+            meant = '"{value}" was taken as its {name} "{file}"'
+            self.notes.append(Note(meant, value=value, name=arg.name, file=found))
         return found
 
     def _values(self, value: Any, arg: Arg) -> list[Any]:
@@ -210,11 +213,13 @@ class _Binding:
         """The task that a reference means. Raises PlanError if neither it nor an ancestor makes the kind."""
         if known := self._well_typed(n, kind) or self._replaced.get((n, kind)):
             return known
-        wrong = f"makes no {kind}" if self._resolve(n, kind) else self._reason(n)
+        wrong = Note("makes no {kind}", kind=kind) if self._resolve(n, kind) else self._reason(n)
+        values = {"reference": ref(n), "kind": kind, "reason": wrong}
         nearest = self._nearest(kind)
         if nearest is None:
-            raise PlanError(f"{ref(n)} cannot be its {kind}: it {wrong}")
-        self.notes.append(f"{ref(n)} {wrong}; the {kind} of {nearest} was taken instead")
+            raise PlanError("{reference} cannot be its {kind}: it {reason}", **values)
+        instead = "{reference} {reason}; the {kind} of {task} was taken instead"
+        self.notes.append(Note(instead, task=nearest.title, **values))
         self._replaced[n, kind] = nearest
         return nearest
 
@@ -254,11 +259,12 @@ class _Binding:
             ]
             if target := min(fitting, key=lambda arg: not arg.required, default=None):
                 args[target.name] = self._values(value, target)
-                self.notes.append(f'{listing([name or value])} was taken as its "{target.name}"')
+                taken = '{value} was taken as its "{name}"'
+                self.notes.append(Note(taken, value=listing([name or value]), name=target.name))
             else:
                 left_out.append(name or value)
         if left_out:
-            self.notes.append(f"unknown arguments were left out: {listing(left_out)}")
+            self.notes.append(Note("unknown arguments were left out: {names}", names=listing(left_out)))
 
     def _kinds(self, value: Any) -> frozenset[str]:
         if isinstance(value, list) and value:
@@ -280,7 +286,8 @@ class _Binding:
         if len(makers) != 1:
             raise PlanError("its argument {name} is missing", name=f'"{arg.name}"')
         self._targets[makers[0], arg.kind] = self._deps[makers[0]]
-        self.notes.append(f'its missing "{arg.name}" was taken from {self._deps[makers[0]]}')
+        found = 'its missing "{name}" was taken from {source}'
+        self.notes.append(Note(found, name=arg.name, source=self._deps[makers[0]].title))
         return ref(makers[0])
 
     def _resolve(self, n: int, kind: str) -> PendingTask | None:
@@ -288,12 +295,14 @@ class _Binding:
         target = self._task.target(self._labelled.get(n, ()), kind)
         return target if target and target.tasks else None
 
-    def _reason(self, n: int) -> str:
+    def _reason(self, n: int) -> Note:
         """Why an id means no final task."""
         target = self._task.target(self._labelled.get(n, ()), "any")
+        if target is None:
+            return Note("means no task of the plan")
         if target is self._task:
-            return "means the task itself"
-        return f"means {target}, which depends on this task" if target else "means no task of the plan"
+            return Note("means the task itself")
+        return Note("means {task}, which depends on this task", task=target.title)
 
 
 def _listed(text: str, arg: Arg) -> list[str]:
@@ -310,7 +319,7 @@ def _as_text(value: Any) -> str:
     """JSON for a value where text is required. Raises PlanError if a key of it is a reference."""
     text = json.dumps(value, ensure_ascii=False)
     if unbound := set(refs_in(text)) - set(refs_in(value)):
-        raise PlanError(f"{ref(min(unbound))} is used as a key of an object")
+        raise PlanError("{reference} is used as a key of an object", reference=ref(min(unbound)))
     return text
 
 
@@ -363,9 +372,6 @@ class PendingTask:
         if self.id == self.label:
             return Note("task {number}", number=self.id)
         return Note("task number {number}", number=self.index + 1)
-
-    def __str__(self) -> str:
-        return self.title
 
     def read(
         self, raw: dict[str, Any], names: TaskNames, files: FileNames | None = None, error: str = ""

@@ -21,6 +21,7 @@ from typing import Any
 
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.forks import cached_property
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import is_nameless, normalise_references, refs_in
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
@@ -144,9 +145,9 @@ def read_draft(raw: Mapping[str, Any], names: TaskNames, files: FileNames | None
     mentions += [(i, kind_of(name, spec)) for name, value in args.items() for i in refs_in(value)]
     mentions += [(i, "any") for _, value in unassigned for i in refs_in(value)]
     if len({i for i, _ in mentions}) > MAX_TASKS:
-        raise PlanError(f"it refers to more tasks than the {MAX_TASKS} that a plan may have")
+        raise PlanError("it refers to more tasks than the {number} that a plan may have", number=MAX_TASKS)
     purpose = _field(raw, ("purpose",)) if spec.needs_model and not spec.arg("purpose") else None
-    purpose = brief_text(purpose, _MAX_PURPOSE_CHARS) if isinstance(purpose, str) else ""
+    purpose = brief_text(purpose, _MAX_PURPOSE_CHARS - len(" …")) if isinstance(purpose, str) else ""
     return TaskDraft(spec, deps, args, unassigned, tuple(dict.fromkeys(mentions)), tuple(notes), purpose)
 
 
@@ -177,7 +178,7 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
     args = written if isinstance(written, dict) else {}
     spec = names.find(name) or names.find(_controlnet_name(canonical(name), args))
     if spec is None and (reason := NOT_CALLABLE.get(canonical(name))):
-        raise PlanError(f'"{canonical(name)}" cannot be run: {reason}')
+        raise PlanError('"{name}" cannot be run: {reason}', name=canonical(name), reason=reason)
     if spec is None:
         near = names.resembling(name)
         hint = f"; similar ones are {', '.join(near)}" if near else ""
@@ -185,7 +186,7 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
             hint += f"; {WHAT_IT_NEEDS}"
         raise PlanError(f'"{brief_text(name, 80)}" is not an available task{hint}')
     if name != spec.name and canonical(name) not in map(canonical, (spec.name, *spec.aliases)):
-        notes.append(f'"{brief_text(name, 80)}" was taken as {spec.name}')
+        notes.append(Note('"{name}" was taken as {task}', name=brief_text(name, 80), task=spec.name))
     return spec
 
 
@@ -209,7 +210,7 @@ def _deps(value: Any, notes: list[str]) -> tuple[int, ...]:
         if not numbers and str(item).strip().lower() not in _NO_DEP:
             unread.append(item)
     if unread:
-        notes.append(f"invalid dependencies were left out: {listing(unread)}")
+        notes.append(Note("invalid dependencies were left out: {values}", values=listing(unread)))
     return tuple(found)
 
 
@@ -241,7 +242,8 @@ def _args(
         else:
             args[target] = values if len(values) > 1 else values[0]
     if unassigned and spec.is_open:
-        notes.append(f"values without a name were left out: {listing(value for _, value in unassigned)}")
+        nameless = listing(value for _, value in unassigned)
+        notes.append(Note("values without a name were left out: {values}", values=nameless))
         unassigned = []
     return args, tuple(unassigned)
 
@@ -345,7 +347,7 @@ def _repaired(
         args["text"] = "read"
     if "table" in spec.required and "table" not in args and files and (found := files.only("table")):
         args["table"] = found
-        notes.append(f'its missing "table" was taken to be {found}')
+        notes.append(Note('its missing "{name}" was taken from {source}', name="table", source=found))
     text = args.get("text")
     if not isinstance(text, str) or refs_in(text) or has_more:
         return spec
@@ -356,8 +358,10 @@ def _repaired(
         found = files.only("text") if files else None
         if found or (question and rest):
             args["text"], args["context"] = (text, found) if found else (question, rest)
-            notes.append(f'its missing "context" was taken from {found or "its text"}')
+            source = found or Note("its text")
+            notes.append(Note('its missing "{name}" was taken from {source}', name="context", source=source))
         elif fitting := names.find("text-generation"):
-            notes.append(f"{spec.name} was taken as {fitting.name}, which fits its arguments")
+            fits = "{name} was taken as {task}, which fits its arguments"
+            notes.append(Note(fits, name=spec.name, task=fitting.name))
             return fitting
     return spec

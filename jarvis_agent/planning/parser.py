@@ -206,7 +206,7 @@ class StreamingPlanParser:
             elif isinstance(value, dict) and is_task(value):
                 has_key = path and written_id(value) is None and _ID_KEY.fullmatch(path[-1])
                 raw = {"id": path[-1], **value} if has_key else value
-                self._add(raw, "" if is_complete else "the text ends in the middle of it")
+                self._add(raw, "" if is_complete else Note("the text ends in the middle of it"))
             elif isinstance(value, dict) and not (
                 self._pending and (self._other_object or _is_wrapper(value))
             ):
@@ -233,8 +233,12 @@ class StreamingPlanParser:
         self._pending.append(task)
         self._by_label.setdefault(label, []).append(task)
         if task.id != written and not task.error:
-            reason = "it had no id" if written is None else f"its id {written} was taken"
-            self.note(Note(_ABOUT_TASK, task=task.title, text=f"{reason} and it got {task.id}"))
+            got = (
+                "it had no id and it got {id}"
+                if written is None
+                else "its id {taken} was taken and it got {id}"
+            )
+            self.note(Note(_ABOUT_TASK, task=task.title, text=Note(got, id=task.id, taken=written or 0)))
         self._bind_if_ready(task)
 
     def _replace(self, values: Iterable[dict[str, Any]]) -> None:
@@ -251,7 +255,7 @@ class StreamingPlanParser:
                 unmatched.append(raw)
         for task, raw in [*pairs, *zip(broken, unmatched, strict=False)]:
             task.read(raw, self._names, self._files)
-            self.note(Note(_ABOUT_TASK, task=task.title, text="it was repaired by its planner"))
+            self.note(Note(_ABOUT_TASK, task=task.title, text=Note("it was repaired by its planner")))
 
     def _targets(self, task: PendingTask) -> list[PendingTask | None]:
         """The tasks that a task refers to; None for ids without one."""

@@ -112,7 +112,7 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
     """See `selection_chain`."""
 
     name = "select"
-    InputType: ClassVar[Any] = SelectionInput  # type: ignore[misc]
+    InputType: ClassVar[Any] = SelectionInput
 
     client: LLMClient
     template: BasePromptTemplate[Any]
