@@ -26,7 +26,7 @@ from jarvis_agent.llm.content import messages_for
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.inputs import PlanRequest, task_specs
 from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.retrieval import TextSimilarity, tool_scores
+from jarvis_agent.planning.retrieval import tool_scores
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 from jarvis_agent.tools.toolkit import hf_tools
 
@@ -67,7 +67,7 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._experts = {tool.name: tool for tool in tools}
         self._specs = task_specs(tools)
         self._count = count
-        self._planner, self._similarity = OfflinePlanner(), TextSimilarity()
+        self._planner = OfflinePlanner()
         self._likely = lru_cache(maxsize=256)(self._rank)
         search = StructuredTool.from_function(
             self._search,
@@ -130,7 +130,7 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         files += [Resource(kind=cast("Any", kind), name=kind) for kind in kinds if kind in _KINDS]
         request = PlanRequest.of({"input": text, "files": files}, self._specs)
         planned = self._planner.invoke({"input": text, "files": files, "tools": self._specs})
-        scores = tool_scores(request, self._similarity)
+        scores = tool_scores(request)
         likely = sorted(self._experts, key=lambda name: -scores[name])
         return list(dict.fromkeys([*(task.task for task in planned.tasks), *likely]))[: self._count]
 

@@ -1,12 +1,11 @@
 """Retrieval: which task types are similar to a request.
 
-    similarity = TextSimilarity(OpenAIEmbeddings())      # or TextSimilarity(): MiniLM if installed
-    similarity.scores("Count the sheep in meadow.jpg", ["How many cars are in e1.jpg?", "Read this out"])
+    text_scores("Count the sheep in meadow.jpg", ["How many cars are in e1.jpg?", "Read this out"])
     # [0.55, 0.08]
-    tool_scores(request, similarity)                     # {"object-detection": 0.61, …}
+    tool_scores(request)     # {"object-detection": 0.61, …}
 
-Without embeddings, runs of letters are compared by BM25, and so are texts in Chinese, Japanese and Korean by
-default, since MiniLM knows English only.
+By MiniLM of the starter package; nothing is downloaded. Without it, runs of letters are compared by BM25, and
+so are texts in Chinese, Japanese and Korean, since MiniLM knows English only.
 """
 
 from __future__ import annotations
@@ -18,10 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from langchain_core.embeddings import Embeddings
-
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical
 from jarvis_agent.llm.budget import clip
@@ -42,51 +38,33 @@ WORD = re.compile(r"[^\W_]+")
 _COMMON = frozenset(
     ("a", "an", "the", "of", "in", "on", "to", "and", "or", "is", "are", "it", "me", "my", "i", "please")
 )
-_STARTER_VECTORS: dict[str, NDArray[np.float32]] = {}
+_VECTORS: dict[str, NDArray[np.float32]] = {}
 
 
-class TextSimilarity:
-    """Compares texts. Embeddings are loaded at the first comparison; nothing is downloaded."""
+def text_scores(text: str, others: Sequence[str]) -> list[float]:
+    """The similarity of each other text, at most 1. File names count as their kinds.
 
-    def __init__(self, embeddings: Embeddings | None = None, settings: Settings | None = None) -> None:
-        """Compare by `embeddings`.
+    The vectors of `others` are kept for the process; they should be a fixed set.
+    """
+    from jarvis_agent.backends.starter.embeddings import installed_embedder
 
-        Args:
-            embeddings: None: MiniLM if its weights are installed, or else shared words.
-            settings: where the weights of MiniLM are searched.
-        """
-        self._given = embeddings
-        self._settings = settings or Settings()
-        self._vectors: dict[str, NDArray[np.float32]] = _STARTER_VECTORS if embeddings is None else {}
-
-    def scores(self, text: str, others: Sequence[str]) -> list[float]:
-        """The similarity of each other text, at most 1. File names count as their kinds.
-
-        The vectors of `others` are cached for the process; they should be a fixed set.
-        """
-        text = clip(without_names(text), _MAX_TOKENS)
-        others = [_cached_without_names(other) for other in others]
-        knows_english_only = self._given is None
-        if self._embeddings is None or (knows_english_only and CJK.search(text)):
-            scores = bm25(letter_grams(text), list(map(cached_grams, others)))
-            best = max(scores, default=0.0) or 1.0
-            return [score / best for score in scores]
-        if new := [other for other in dict.fromkeys(others) if other not in self._vectors]:
-            self._vectors.update(zip(new, map(_unit, self._embeddings.embed_documents(new)), strict=True))
-        query = _unit(self._embeddings.embed_query(text))
-        return [float(self._vectors[other] @ query) for other in others]
-
-    @cached_property
-    def _embeddings(self) -> Embeddings | None:
-        from jarvis_agent.backends.starter.embeddings import installed_embedder
-
-        return self._given or installed_embedder(self._settings)
+    text = clip(without_names(text), _MAX_TOKENS)
+    others = [_cached_without_names(other) for other in others]
+    embedder = None if CJK.search(text) else installed_embedder(Settings())
+    if embedder is None:
+        scores = bm25(letter_grams(text), list(map(cached_grams, others)))
+        best = max(scores, default=0.0) or 1.0
+        return [score / best for score in scores]
+    if new := [other for other in dict.fromkeys(others) if other not in _VECTORS]:
+        _VECTORS.update(zip(new, embedder.encode(new), strict=True))
+    query = embedder.encode([text])[0]
+    return [float(_VECTORS[other] @ query) for other in others]
 
 
-def tool_scores(request: PlanRequest, similarity: TextSimilarity) -> dict[str, float]:
+def tool_scores(request: PlanRequest) -> dict[str, float]:
     """How likely each task type is: by its description, the files, and its name."""
     phrases = [spec.description or name for name, spec in request.specs.items()]
-    scores = dict(zip(request.specs, similarity.scores(request.text, phrases), strict=True))
+    scores = dict(zip(request.specs, text_scores(request.text, phrases), strict=True))
     text = canonical(request.text)
     kinds = {kind for file in request.files for kind in (file.kind, "file")}
     for name, spec in request.specs.items():
@@ -101,13 +79,6 @@ def without_names(text: str) -> str:
     for name in sorted(mentions(text), key=len, reverse=True):  # "a.jpg" is in "aa.jpg" too.
         text = text.replace(name, f"the {kind_by_name(name)}")
     return text
-
-
-def _unit(vector: Sequence[float]) -> NDArray[np.float32]:
-    import numpy as np
-
-    array = np.asarray(vector, np.float32)
-    return array / max(float(np.linalg.norm(array)), 1e-9)
 
 
 def letter_grams(text: str, left_out: Collection[str] = _COMMON) -> Mapping[str, int]:

@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from small_agents import DESCRIBE, small_agent
 
 from jarvis_agent import JarvisAgent
-from jarvis_agent.planning.retrieval import TextSimilarity
+from jarvis_agent.backends.starter import embeddings
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -70,12 +70,12 @@ def cached() -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("embeddings", [pytest.param(True, marks=pytest.mark.starter), False])
+@pytest.mark.parametrize("has_embedder", [pytest.param(True, marks=pytest.mark.starter), False])
 async def test_finished_runs_leave_nothing_in_memory(
-    embeddings: bool, monkeypatch: pytest.MonkeyPatch
+    has_embedder: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not embeddings:
-        monkeypatch.setattr(TextSimilarity, "_embeddings", None)
+    if not has_embedder:
+        monkeypatch.setattr(embeddings, "installed_embedder", lambda settings: None)
     agent, llm, backend = small_agent(repeating)
     records: list[list[Any]] = [llm.calls, backend.calls]
     async with agent:
