@@ -116,7 +116,7 @@ def read_requests(half: Half | Literal["all"] = "all", path: Path | None = None)
     Raises:
         InputError: the file cannot be read, holds no request, or an invalid one.
     """
-    path = path or data_file("requests.jsonl")
+    path = path or Path(str(files("jarvis_agent.evaluation") / "data" / "requests.jsonl"))
     read: dict[str, OwnRequest] = {}
     for record in read_records(path):
         try:
@@ -130,11 +130,6 @@ def read_requests(half: Half | Literal["all"] = "all", path: Path | None = None)
     if not requests:
         raise InputError(f"{path} holds no requests" + ("" if half == "all" else f" of the half {half}"))
     return requests
-
-
-def data_file(name: str) -> Path:
-    """Return the path of a data file of this package."""
-    return Path(str(files("jarvis_agent.evaluation") / "data" / name))
 
 
 @dataclass(frozen=True, slots=True)

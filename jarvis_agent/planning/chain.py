@@ -139,7 +139,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             except LLMError as error:
                 parser.note(Note("the language model could not repair its plan: {error}", error=error.note))
         if parser.errors and not parser.tasks:
-            is_weak = any(WHAT_IT_NEEDS not in one.error for one in parser.errors)
+            is_weak = any(WHAT_IT_NEEDS not in Note.of(one.error).advice for one in parser.errors)
             raise LLMError("{notes}", notes=parser.notes, advice=_LARGER_MODEL if is_weak else ())
         yield Plan(tasks=more, notes=parser.notes, removed=parser.removed)
 

@@ -181,10 +181,11 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
         raise PlanError('"{name}" cannot be run: {reason}', name=canonical(name), reason=reason)
     if spec is None:
         near = names.resembling(name)
-        hint = f"; similar ones are {', '.join(near)}" if near else ""
-        if find_task(name):
-            hint += f"; {WHAT_IT_NEEDS}"
-        raise PlanError(f'"{brief_text(name, 80)}" is not an available task{hint}')
+        unknown = '"{name}" is not an available task'
+        if near:
+            unknown = '"{name}" is not an available task; similar ones are {names}'
+        helps = WHAT_IT_NEEDS if find_task(name) else ()
+        raise PlanError(unknown, name=brief_text(name, 80), names=", ".join(near), advice=helps)
     if name != spec.name and canonical(name) not in map(canonical, (spec.name, *spec.aliases)):
         notes.append(Note('"{name}" was taken as {task}', name=brief_text(name, 80), task=spec.name))
     return spec

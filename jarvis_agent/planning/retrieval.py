@@ -1,7 +1,7 @@
 """Retrieval: which task types are similar to a request.
 
     text_scores("Count the sheep in meadow.jpg", ["How many cars are in e1.jpg?", "Read this out"])
-    # [0.55, 0.08]
+    # [0.38, 0.18]
     tool_scores(request)     # {"object-detection": 0.61, …}
 
 By MiniLM of the starter package; nothing is downloaded. Without it, runs of letters are compared by BM25, and

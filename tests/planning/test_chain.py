@@ -276,7 +276,9 @@ class TestRepair:
 
     def test_a_plan_of_tasks_that_are_not_available_does_not_call_for_a_larger_model(self) -> None:
         llm = ScriptedLLM({"plan": f"[{DEPTH}]", "repair": f"[{DEPTH}]"})
-        with pytest.raises(LLMError, match=r"not an available task;.* `jarvis tasks` says what it needs$"):
+        with pytest.raises(
+            LLMError, match=r"not an available task.*What helps: `jarvis tasks` says what it needs$"
+        ):
             planning_chain(llm, tools=["image-to-text"]).invoke(ASK)
 
     def test_the_parser_works_with_any_model_and_may_have_no_repair(self) -> None:
