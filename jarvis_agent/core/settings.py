@@ -56,6 +56,13 @@ class EnvironmentSettings(BaseSettings):
             except ValidationError as error:
                 raise ConfigError(_fault(error, values, type(self).model_fields)) from None
 
+    def model_post_init(self, context: Any) -> None:
+        """Register the keys as secrets."""
+        for _, value in self:
+            for key in value if isinstance(value, tuple) else (value,):
+                if isinstance(key, SecretStr):
+                    register_secret(key.get_secret_value())
+
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Fields for `repr`, without secrets in URLs."""
         for name, value in super().__repr_args__():
@@ -244,12 +251,6 @@ class Settings(EnvironmentSettings):
             return parts
         return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parts)}
 
-    def model_post_init(self, context: Any) -> None:
-        """Register the keys as secrets."""
-        for key in (self.api_key, self.hf_token, self.experts_key):
-            if key is not None:
-                register_secret(key.get_secret_value())
-
     def policy_for(self, task: str) -> Policy:
         """The policy for a task, else the general one."""
         return self.policies.get(task, self.policy)
@@ -322,11 +323,6 @@ class ServerSettings(EnvironmentSettings):
     def run_retention(self, settings: Settings) -> float:
         """Seconds for which files of runs are kept: at least as long as a run of an agent may take."""
         return max(self.retention, settings.run_timeout)
-
-    def model_post_init(self, context: Any) -> None:
-        """Register the keys as secrets."""
-        for key in self.api_keys:
-            register_secret(key.get_secret_value())
 
 
 def _parts(text: str, separator: str) -> list[str]:

@@ -33,7 +33,7 @@ from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.selection.placement import unsupported_reason
 from jarvis_agent.selection.selector import SHOWN, ModelSelector
 from jarvis_agent.selection.sources import default_sources
-from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
+from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, list_candidates
 from jarvis_agent.selection.sources.language_model import LanguageModelSource
 
 logger = logging.getLogger(__name__)
@@ -164,9 +164,10 @@ class ModelRegistry:
         return await asyncio.to_thread(names), failed is None  # backends look for weights on the disk
 
     async def _list(self, source: ModelSource, spec: TaskSpec) -> list[Candidate]:
-        if isinstance(source, RemoteSource):
-            return await ask_source(source, _estimate(source, spec), self.settings)
-        return await list_candidates(source, spec, SHOWN, self.settings)
+        if not isinstance(source, RemoteSource):
+            return await list_candidates(source, spec, SHOWN, self.settings)
+        shared = source.estimate(TASKS[spec.models_of]) if spec.models_of else []
+        return [*source.estimate(spec), *shared]
 
     def _any_runs(self, spec: TaskSpec, listed: Sequence[Candidate]) -> bool:
         return any(
@@ -186,9 +187,3 @@ class ModelRegistry:
         pool = _return_pool()
         if pool is not None:
             await pool.close()
-
-
-async def _estimate(source: RemoteSource, spec: TaskSpec) -> list[Candidate]:
-    """Return the estimate for a task and for the task whose models it shares."""
-    shared = source.estimate(TASKS[spec.models_of]) if spec.models_of else []
-    return [*source.estimate(spec), *shared]
