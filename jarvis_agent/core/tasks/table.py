@@ -181,33 +181,19 @@ _MAPPED_BY = {
 
 def _control(name: str, what: str, *aliases: str) -> tuple[TaskSpec, TaskSpec]:
     """The tasks image → map and map + text → image for one kind of control map."""
+    also = tuple(f"{alias}{end}" for alias in aliases for end in ("-control", "-detection"))
+    also_image = tuple(f"{alias}{end}" for alias in aliases for end in ("-text-to-image", "-to-image"))
     return (
-        TaskSpec(
-            f"{name}-control",
-            "control",
-            f"Make the {what} of an image.",
-            (IMAGE,),
-            ("image",),
-            (
-                f"control-{name}",
-                f"{name}-detection",
-                f"image-to-{name}",
-                *(f"{a}-control" for a in aliases),
-                *(f"{a}-detection" for a in aliases),
-            ),
-            needs_model=name in _MAPPED_BY,
-            models_of=_MAPPED_BY.get(name, ""),
-        ),
-        TaskSpec(
-            f"{name}-text-to-image",
-            "control",
-            f"Make a new image from a text and the {what} of another image.",
-            (TEXT, Arg("image", "image", description=f"the {what}")),
-            ("image",),
-            (f"{name}-to-image", *(f"{a}{end}" for a in aliases for end in ("-text-to-image", "-to-image"))),
-            listing=(("filter", "controlnet"), ("search", name)),
-        ),
-    )
+        TaskSpec(f"{name}-control", "control", f"Make the {what} of an image.",
+                 inputs=(IMAGE,), outputs=("image",),
+                 aliases=(f"control-{name}", f"{name}-detection", f"image-to-{name}", *also),
+                 needs_model=name in _MAPPED_BY, models_of=_MAPPED_BY.get(name, "")),
+        TaskSpec(f"{name}-text-to-image", "control",
+                 f"Make a new image from a text and the {what} of another image.",
+                 inputs=(TEXT, Arg("image", "image", description=f"the {what}")), outputs=("image",),
+                 aliases=(f"{name}-to-image", *also_image),
+                 listing=(("filter", "controlnet"), ("search", name))),
+    )  # fmt: skip
 
 
 EXTRA_TASKS: tuple[TaskSpec, ...] = (
