@@ -238,7 +238,7 @@ async def test_without_a_model_the_error_says_why_and_what_helps() -> None:
         ({"models": [model(f"m{n}") for n in range(9)], "backends": unable}, "and 5 more", "m8"),
         (detections, "with HF_TOKEN set", "with a network"),
         (detections, "Spaces (JARVIS_SPACES=search) need none", "with a network"),
-        ({"models": [failing]}, "with a network", "HF_TOKEN"),
+        ({"models": [failing]}, "no route", "HF_TOKEN"),
         ({**detections, "offline": True}, "HF_HUB_OFFLINE", "HF_TOKEN"),
         ({"models": THREE, "backends": [NeedsExtra({})]}, "What helps: pip install", "pip install pip"),
     ]

@@ -18,7 +18,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     FiniteFloat,
-    StringConstraints,
+    InstanceOf,
     TypeAdapter,
     ValidationError,
     create_model,
@@ -70,7 +70,8 @@ Number = Annotated[FiniteFloat, BeforeValidator(to_list)]
 Score = Annotated[Number, AfterValidator(lambda value: round(value, 4))]
 Seconds = Annotated[Number, AfterValidator(lambda value: round(value, 3))]
 Index = Annotated[int, BeforeValidator(to_list)]
-Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True)]
+Text = Annotated[InstanceOf[str], AfterValidator(str.strip)]
+"""A str, which may have surrogates: pydantic's own type takes none."""
 Data = Annotated[Any, BeforeValidator(to_builtin)]
 """Plain JSON."""
 
