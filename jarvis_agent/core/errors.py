@@ -111,9 +111,10 @@ class MissingExtraError(ConfigError):
 
 
 def install_command(extras: str) -> str:
-    """The command that installs extras. In a clone the starter's weights stand beside the package."""
-    if "starter" in extras.split(",") and (Path(__file__).parents[2] / "weights").is_dir():
-        return f'pip install ./weights -e ".[{extras}]"'
+    """The command that installs extras. In a clone, the package and the starter's weights are there."""
+    if (Path(__file__).parents[2] / "pyproject.toml").is_file():
+        weights = "./weights " if "starter" in extras.split(",") else ""
+        return f'pip install {weights}-e ".[{extras}]"'
     return f'pip install "langchain-hugginggpt[{extras}]"'
 
 

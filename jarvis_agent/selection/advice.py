@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 
-from jarvis_agent.core.errors import NoCandidateError
+from jarvis_agent.core.errors import NoCandidateError, install_command
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -27,7 +27,7 @@ LISTS_ALL = "`jarvis models {task}` lists all"
 """Advice outside that command."""
 
 _MAX_REASONS = 4
-_INSTALL_LOCAL = 'pip install "langchain-hugginggpt[local]"'
+_INSTALL_LOCAL = install_command("local")
 
 
 def no_candidate_error(

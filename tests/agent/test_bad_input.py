@@ -23,7 +23,7 @@ from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
 from stages import FakeStage, saying
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, TaskSpec
-from jarvis_agent.core.errors import InputError, MissingExtraError
+from jarvis_agent.core.errors import InputError, MissingExtraError, install_command
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.audio import write_audio
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
@@ -249,7 +249,7 @@ def test_without_any_model_a_plan_says_which_extras_are_missing() -> None:
         run = agent.invoke("Describe a.jpg")
     assert [result.status for result in run.results] == ["failed"]
     assert 'org/m needs the extra "local"' in run.answer
-    assert 'What helps: pip install "langchain-hugginggpt[local]"' in run.answer
+    assert f"What helps: {install_command('local')}" in run.answer
     assert "larger model" not in run.answer
 
 

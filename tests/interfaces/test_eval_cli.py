@@ -92,14 +92,18 @@ def test_failures_are_counted_and_all_failures_exit_1(folder: Path, monkeypatch:
 def test_own_requests_are_scored_with_calls_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["plans", "--half", "dev", "--limit", 2]
     assert found(*words)["reports"][0]["requests"] == 2
-    assert "single" in called(*words).stdout
+    done = called(*words)
+    assert "single" in done.stdout
+    assert "has learned" in done.stderr
     asked = read_requests("dev")[0]
     words = ["plans", "--half", "dev", "--limit", 1, "--failures"]
     scripted(monkeypatch, plan=Plan(tasks=asked.plan).to_json())
     report = found(*words, model="scripted")["reports"][0]
     assert (figures(report)["exact plan"], report["usage"]["calls"]) == (1.0, 1)
     scripted(monkeypatch, plan=["[]"] * 2)
-    shown = called(*words, model="scripted").stdout
+    done = called(*words, model="scripted")
+    shown = done.stdout
+    assert "has learned" not in done.stderr
     assert asked.id in shown
     assert re.search(rf"expected +0 {asked.plan[0].task}", shown)
     (failure,) = found(*words, model="scripted")["failures"]

@@ -12,7 +12,7 @@ import pytest
 from command_line import jarvis
 from fake_agent import drawn
 
-from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
+from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError, install_command
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -80,7 +80,7 @@ TRANSLATOR = fake_candidate("translation", "org/mt")
         ([TRANSLATOR], ["translation"], True, "fake", "org/mt"),
         ([TRANSLATOR], [], True, "", "translation"),
         ([], [], False, "", "no backend here runs it"),
-        ([], WithoutExtra({}), False, "", 'pip install "langchain-hugginggpt[local]"'),
+        ([], WithoutExtra({}), False, "", install_command("local")),
     ],
 )
 async def test_a_task_names_what_runs_it_or_why_nothing_does(

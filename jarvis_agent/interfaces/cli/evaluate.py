@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from jarvis_agent.evaluation.predict import Prediction
     from jarvis_agent.evaluation.report import EvaluationReport, Figure
 
+NO_LLM = "no model"
+
 eval_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Score planning.")
 
 Folder = Annotated[
@@ -67,6 +69,10 @@ def plans(
     name, predictions = _plan_all(model, {request.id: request.inputs for request in asked})
     reports, judged = score_requests(asked, predictions)
     wrong = [verdict.as_failure() for verdict in judged if failures and not verdict.exact]
+    if name == NO_LLM and requests is None and half != "test":
+        typer.echo(
+            "The offline planner has learned the half dev: `--half test` scores unseen requests.", err=True
+        )
     _print_table(f"plans of {name}, half {half}", reports, wrong, as_json)
     _exit_if_all_failed(predictions)
 
@@ -83,7 +89,7 @@ def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tupl
 
     settings = load_settings()
     chat = resolve_model(model, settings)
-    name = describe_model(chat) if chat is not None else "no model"
+    name = describe_model(chat) if chat is not None else NO_LLM
     planner = make_planner(chat, settings)
     concurrency = 1 if chat is None else 4  # Offline plans would only compete for the CPU.
 
