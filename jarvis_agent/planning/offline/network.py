@@ -58,8 +58,8 @@ PLANNER = StarterModel(
     package="jarvis_agent_weights",
     folder="",
     # The training prints the digest and the size.
-    files={"planner.npz": "fffea8708a1bdfee07e88e20ca5ecc3f11f50476c6fe774cda3b49425f94a8c4"},
-    size=24_381_611,
+    files={"planner.npz": "c93ca24bfa8c48c03a61fd5aafbd4448ebc23dd38066c51fca5cbc5b0b434b8f"},
+    size=24_416_203,
     needs=("numpy", "threadpoolctl", "tokenizers"),
 )
 
