@@ -15,6 +15,7 @@ from jarvis_agent.backends import registry as backend_registry
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import ConfigError, NoCandidateError
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Task
@@ -208,5 +209,6 @@ async def test_the_model_to_start_with_knows_the_language(
             await registry.selector.select(
                 Task(task=task, id=0, args=args), TASKS[task], RunContext(request="")
             )
-    proposed = [note.values["model"] for note in caught.value.note.advice if "start with" in note]
+    notes = [Note.of(text) for text in caught.value.note.advice]
+    proposed = [note.values["model"] for note in notes if "start with" in note]
     assert proposed == ([model] if model else [])
