@@ -322,7 +322,7 @@ class JarvisAgent(Runnable[Any, Run]):
         self,
         *,
         settings: Mapping[str, Any] | None = None,
-        restricted_to: Iterable[Path] | None = None,
+        restricted_to: str | Path | Iterable[str | Path] | None = None,
         plan: Plan | None = None,
         models: Mapping[str, str] | None = None,
         history: Iterable[ChatTurn | BaseMessage] | None = None,
@@ -339,8 +339,8 @@ class JarvisAgent(Runnable[Any, Run]):
             settings: other limits of runs, policies or directories. Settings of the language model and of
                 the backends stay.
             restricted_to: for untrusted requests, e.g. behind a server: local paths in a request, also in
-                its `files`, are read below these directories alone; bytes, images and URLs are read too.
-                `Settings.allowed_dirs` are for the owner of this machine.
+                its `files`, are read below this directory, or these, alone; bytes, images and URLs are
+                read too. `Settings.allowed_dirs` are for the owner of this machine.
             plan: the plan of every request.
             models: further pinned models, by task.
             history: turns or messages with which its chats begin, e.g. those of a stored chat.
@@ -354,7 +354,8 @@ class JarvisAgent(Runnable[Any, Run]):
         """
         changed = dict(settings or {})
         if restricted_to is not None:
-            changed |= {"allow_request_paths": False, "allowed_dirs": tuple(restricted_to)}
+            dirs = [restricted_to] if isinstance(restricted_to, str | Path) else restricted_to
+            changed |= {"allow_request_paths": False, "allowed_dirs": tuple(dirs)}
         stages, parts = self.stages, dict[str, Any]()
         if changed:
             checked = Settings(**changed)

@@ -94,6 +94,7 @@ class ResourceStore:
         notes = list[str]()
         given_files = partial(self._grant_all, self.grant, notes)
         files = [*chain.from_iterable(await gather_limited(given_files, request.files))]
+        files = [file for place, file in enumerate(files) if file not in files[:place]]
         files += await gather_limited(self.grant_block, request.blocks)
         named = await self.grant_mentions(request.text, notes)
         called = {file.path: file for file in reversed(named)}

@@ -77,10 +77,11 @@ def test_a_saved_plan_runs_on_other_files_without_a_language_model() -> None:
     assert CAPTION in run.answer
 
 
-def test_only_the_files_of_the_run_are_read() -> None:
+@pytest.mark.parametrize("below", [[], "uploads", Path("uploads")])
+def test_only_the_files_of_the_run_are_read(below: Any) -> None:
     agent, _, backend = small_agent()
     with (
-        agent.copy(restricted_to=[]) as safe,
+        agent.copy(restricted_to=below) as safe,
         pytest.raises(InputError, match="files of this machine are not read"),
     ):
         safe.run_plan(Plan.parse(READ_ALOUD))

@@ -97,6 +97,7 @@ ADAPTED: list[tuple[str, Any, Any, str]] = [
     ("image-classification", SURE, SURE, "cat (1.00)"),
     ("image-classification", SURE[1:], SURE[1:], "dog (0.00)"),
     ("token-classification", [{**ENTITY, "score": F32(0.99), "start": I64(0)}], [ENTITY], "Ada (PER)"),
+    ("token-classification", [{**ENTITY, "entity_group": None, "entity": "PER"}], [ENTITY], "Ada (PER)"),
     ("token-classification", [], [], "no names"),
     ("question-answering", ANSWERS, SORTED_ANSWERS, "yes"),
     ("document-question-answering", FITTING, [{**row, "score": None} for row in FITTING], "a total\nb"),

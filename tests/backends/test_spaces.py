@@ -207,7 +207,24 @@ async def test_only_inputs_are_sent_as_files(space: SpaceDouble, tmp_path: Path,
     given, inputs = {"text": "hi", "more": hidden}, {"prompt": "text", "more": "more"}
     with pytest.raises(UnsupportedError, match="no input of the task"):
         await backend.run(call_of("text-generation", space.url, tmp_path, given, inputs=inputs))
+    space.add(
+        "/f",
+        {"prompt": "Textbox", "more": "JSON"},
+        ["Textbox"],
+        lambda **_: "hello",
+        more={**hidden, "url": "/x"},
+    )
+    backend, _ = own_model({"prompt": "<text>"})
+    with pytest.raises(UnsupportedError, match="a default of the Space"):
+        await backend.run(hello(space.url, tmp_path))
     assert space.files == {}
+
+
+async def test_inputs_stand_in_objects_too(space: SpaceDouble, tmp_path: Path) -> None:
+    space.add("/f", {"message": "JSON"}, ["Textbox"], lambda **_: "hello")
+    backend, _ = own_model({"message": {"text": "<text>"}})
+    await backend.run(hello(space.url, tmp_path))
+    assert space.calls == [("/f", {"message": {"text": "hi"}})]
 
 
 async def test_an_input_is_not_read_as_another(space: SpaceDouble, tmp_path: Path) -> None:

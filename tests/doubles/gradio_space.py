@@ -26,16 +26,21 @@ class _Function:
     takes: Mapping[str, str]
     gives: Sequence[str]
     answer: Callable[..., Any]
+    defaults: Mapping[str, Any]
 
     def description(self) -> dict[str, Any]:
         """The endpoint as Gradio describes it."""
         python = {"python_type": {"type": "Any", "description": ""}}
         parameters = [
-            {"parameter_name": name, "label": name, "component": component, **python}
+            {"parameter_name": name, "label": name, "component": component, **python, **self._default(name)}
             for name, component in self.takes.items()
         ]
         returns = [{"label": component, "component": component, **python} for component in self.gives]
         return {"parameters": parameters, "returns": returns, "show_api": True}
+
+    def _default(self, name: str) -> dict[str, Any]:
+        default = {"parameter_has_default": True, "parameter_default": self.defaults.get(name)}
+        return default if name in self.defaults else {}
 
 
 @dataclass(slots=True)
@@ -63,14 +68,19 @@ class SpaceDouble:
     _server: ReplyServer | None = None
 
     def add(
-        self, api_name: str, takes: Mapping[str, str], gives: Sequence[str], answer: Callable[..., Any]
+        self,
+        api_name: str,
+        takes: Mapping[str, str],
+        gives: Sequence[str],
+        answer: Callable[..., Any],
+        **defaults: Any,
     ) -> None:
-        """Add an endpoint with the components of its parameters and results.
+        """Add an endpoint with the components of its parameters and results, and values of some parameters.
 
         `answer` gets the values by name; it returns the result, or a tuple of several. A Path is a file; an
         exception that it raises is the Space's error.
         """
-        self.functions[api_name] = _Function(takes, gives, answer)
+        self.functions[api_name] = _Function(takes, gives, answer, defaults)
 
     @property
     def url(self) -> str:
@@ -174,7 +184,7 @@ class SpaceDouble:
         return path
 
     def _received(self, value: Any) -> Any:
-        return self.files[value["path"]] if isinstance(value, dict) else value
+        return self.files[value["path"]] if isinstance(value, dict) and "path" in value else value
 
     def _sent(self, value: Any) -> Any:
         if isinstance(value, list):

@@ -42,6 +42,7 @@ def test_a_login_with_an_api_key_is_needed_where_there_are_keys(agent: JarvisAge
         assert client.post("/gradio_api/upload", files={"files": b"x"}).status_code == 401
         for path in ("heartbeat/a", "queue/status", "stream/a/1/1/playlist-file", "file=a.png"):
             assert client.get(f"/gradio_api/{path}").status_code == 401
+        assert client.post("/gradio_api/cancel", json={}).status_code == 401
         for key, status in (("wrong", 400), (KEY, 200)):
             reply = client.post("/login", data={"username": "ada", "password": key})
             assert reply.status_code == status

@@ -49,12 +49,36 @@ def test_the_size_of_a_model_is_that_of_its_file_and_not_of_its_name(
     assert (is_small(file), needs_examples(file)) == (small, examples)
 
 
-@pytest.mark.parametrize("content", [b"", b"GGUF", gguf((8, 8))[:-30], gguf((8, 8))[:60]])
+HEADER = b"GGUF" + struct.pack("<IQQ", 3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"GGUF",
+        gguf((8, 8))[:-30],
+        gguf((8, 8))[:60],
+        gguf((8, 8)).replace(b"GGUF", b"GGML"),
+        HEADER + struct.pack("<Q", 2**63),
+        HEADER + struct.pack("<Q", 2**50),
+        HEADER + text("list") + struct.pack("<IIQ", 9, 8, 2**63),
+        HEADER + text("list") + struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 9, 1) * 5000,
+        gguf((1,) * 9),
+    ],
+)
 def test_a_broken_header_leaves_the_name(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "model-0.5b.gguf"
     file.write_bytes(content)
     assert parameters_of(file) == 0
     assert is_small(file)
+
+
+def test_a_part_of_a_model_leaves_the_name(tmp_path: Path) -> None:
+    file = tmp_path / "model-3b-00001-of-00003.gguf"
+    file.write_bytes(gguf((8, 8)))
+    assert parameters_of(file) == 0
+    assert not is_small(file)
 
 
 @pytest.mark.skipif(WEIGHTS is None, reason=INSTALL)

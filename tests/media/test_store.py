@@ -490,7 +490,7 @@ async def test_a_folder_or_a_pattern_stands_for_its_files(
     }.items():
         assert list(await named(store, text)) == names, text
     for name in ("in", str(folder / "in")):
-        files, _, _ = await store.open(Request(input="describe them", files=[name]))
+        files, _, _ = await store.open(Request(input="describe them", files=[name, f"{name}/b.png"]))
         assert [file.name for file in files] == [f"{name}/{Path(file).name}" for file in inside]
     monkeypatch.setattr("jarvis_agent.media.store.MAX_FILES", 2)
     notes: list[str] = []

@@ -110,6 +110,8 @@ class SpacesBackend:
 
         def fill(endpoint: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
             assert self.own is not None
+            if cancelled.is_set():
+                raise TransientError("the call was cancelled")
             written = fill_parameters(self.own, call, endpoint, options)
             filled: dict[str, Any] = _wait(asyncio.run_coroutine_threadsafe(written, loop), cancelled)
             return filled
@@ -247,7 +249,9 @@ def _result(returned: Any, endpoint: Mapping[str, Any], call: Call) -> Any:
     elif "data" in call.spec.outputs:
         wanted = [one for one in others if isinstance(one, Mapping | list)] or wanted
     result = (*wanted, *values)[0]
-    if left := [f"{label or ''}: {_shown(one)}".lstrip(": ") for label, one in named if one is not result]:
+    if left := [
+        f"{_shown(label or '')}: {_shown(one)}".lstrip(": ") for label, one in named if one is not result
+    ]:
         call.notes.append(Note("the Space returned besides: {values}", values=left[:_MAX_SHOWN]))
     return result
 
@@ -359,6 +363,10 @@ def _arguments(call: Call, endpoint: Mapping[str, Any], folder: Path, fill: Fill
         else value
         for parameter, value in values.items()
     }
+    rows = [one for one in endpoint.get("parameters") or () if isinstance(one, Mapping)]
+    left = [one for one in rows if one.get("parameter_name") not in {*values, *options}]
+    if any(_has_file(one.get("parameter_default")) for one in left):  # gradio_client would send it
+        raise UnsupportedError("a default of the Space describes a file that is no input of the task")
     return {**{name: _sent(value, folder, call.notes) for name, value in values.items()}, **options}
 
 
@@ -377,6 +385,8 @@ def _sent(value: Any, folder: Path, notes: list[str]) -> Any:
         return handle_file(str(path))
     if isinstance(value, list | tuple):
         return [_sent(item, folder, notes) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _sent(item, folder, notes) for name, item in value.items()}
     return value
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, FiniteFloat, conlist
+from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, conlist
 
 from jarvis_agent.backends.base import Call, sentences_of
 from jarvis_agent.backends.outputs import media
@@ -131,9 +131,12 @@ def _scored_rows(rows: list[dict[str, Any]], name: str, measure: str = "score") 
 
 def entities(raw: Any, call: Call) -> Adapted:
     """[{entity_group, score or None, word, start, end}], in the order of the text."""
-    group = Annotated[Text, Field(validation_alias=AliasChoices("entity_group", "entity"))]
-    fields = {"entity_group": group, "word": Text, "score": Score | None}
-    rows = read_rows(raw, fields, {"start": Index, "end": Index})
+    optional = {"entity_group": Text, "entity": Text, "start": Index, "end": Index}
+    rows = read_rows(raw, {"word": Text, "score": Score | None}, optional)
+    rows = [{"entity_group": row.pop("entity_group", row.get("entity")), **row} for row in rows]
+    for row in rows:
+        row.pop("entity", None)
+        check(Text, row["entity_group"], "the group of an entity")
     return Adapted(rows, ", ".join(f"{row['word']} ({row['entity_group']})" for row in rows) or "no names")
 
 

@@ -193,7 +193,8 @@ def sound(raw: Any, call: Call) -> Adapted:
     """
     if isinstance(raw, str | Path) or (isinstance(raw, Mapping) and "path" in raw):
         return _sound_file(written_file(raw, "audio", call), call)
-    rows = read_rows(raw, {"audio": Any, "sampling_rate": Index}, {"label": str})
+    labels = {"label": Annotated[str, BeforeValidator(str)]}
+    rows = read_rows(raw, {"audio": Any, "sampling_rate": Index}, labels)
     if not rows:
         raise UnexpectedError("{audio, sampling_rate}")
     sounds: list[dict[str, Any]] = []

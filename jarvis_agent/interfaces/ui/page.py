@@ -117,7 +117,7 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
 
     def check_login(request: Request) -> None:
         """Check the routes of Gradio that do not."""
-        is_unchecked = {"heartbeat", "queue", "stream"} & {*request.url.path.split("/")}
+        is_unchecked = {"cancel", "heartbeat", "queue", "reset", "stream"} & {*request.url.path.split("/")}
         if is_unchecked and not any(map(request.app.tokens.get, request.cookies.values())):
             raise HTTPException(401, "log in first")
 
