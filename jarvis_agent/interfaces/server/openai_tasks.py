@@ -252,14 +252,7 @@ def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> 
         if stream:
             return EventSourceResponse(_transcript_events(await start_stream(request, work)), sep="\n")
         result, seconds = await unless_disconnected(request, work)
-        output, segments = result.output, _segments(result.output, seconds)
-        if response_format in _TEXTS:
-            text = output["text"] if response_format == "text" else _subtitles(segments, response_format)
-            return Response(f"{text}\n", headers=_named(result), media_type=_TEXTS[response_format])
-        content = {"text": output["text"]}
-        if response_format == "verbose_json":
-            content |= {"task": "transcribe", "language": language, "duration": seconds, "segments": segments}
-        return _reply(content, result)
+        return _transcript(result, seconds, response_format, language)
 
     @router.post("/audio/speech", response_model=None)
     async def speak(body: SpeechRequest, request: Request) -> Response:
@@ -280,15 +273,7 @@ def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> 
         results = await unless_disconnected(request, work)
         if len(models := {result.model for result in results}) > 1:
             raise HTTPException(503, f"a model failed for some texts; name one of {sorted(map(str, models))}")
-        vectors = [result.output for result in results]
-        if body.dimensions not in (None, len(vectors[0])):
-            raise HTTPException(400, f"dimensions: vectors of {results[0].model} have {len(vectors[0])}")
-        if body.encoding_format == "base64":
-            packed = [struct.pack(f"<{len(vector)}f", *vector) for vector in vectors]
-            vectors = [base64.b64encode(vector).decode() for vector in packed]
-        data = [{"object": "embedding", "index": i, "embedding": one} for i, one in enumerate(vectors)]
-        usage = {"prompt_tokens": 0, "total_tokens": 0}  # experts do not count them
-        return _reply({"object": "list", "data": data, "usage": usage}, results[0])
+        return _embeddings(results, body)
 
     @router.post("/images/generations", response_model=None)
     async def draw(body: ImageRequest, request: Request) -> Response:
@@ -307,6 +292,31 @@ def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> 
         return _reply({"created": int(time.time()), "data": data}, results[0])
 
     return router
+
+
+def _transcript(result: TaskResult, seconds: float, form: str, language: str) -> Response:
+    """What is said in a recording that lasts so many seconds."""
+    output, segments = result.output, _segments(result.output, seconds)
+    if form in _TEXTS:
+        text = output["text"] if form == "text" else _subtitles(segments, form)
+        return Response(f"{text}\n", headers=_named(result), media_type=_TEXTS[form])
+    content = {"text": output["text"]}
+    if form == "verbose_json":
+        content |= {"task": "transcribe", "language": language, "duration": seconds, "segments": segments}
+    return _reply(content, result)
+
+
+def _embeddings(results: Sequence[TaskResult], body: EmbeddingRequest) -> Response:
+    """The vectors of texts. Raises HTTPException: they have another number of dimensions."""
+    vectors = [result.output for result in results]
+    if body.dimensions not in (None, len(vectors[0])):
+        raise HTTPException(400, f"dimensions: vectors of {results[0].model} have {len(vectors[0])}")
+    if body.encoding_format == "base64":
+        packed = [struct.pack(f"<{len(vector)}f", *vector) for vector in vectors]
+        vectors = [base64.b64encode(vector).decode() for vector in packed]
+    data = [{"object": "embedding", "index": i, "embedding": one} for i, one in enumerate(vectors)]
+    usage = {"prompt_tokens": 0, "total_tokens": 0}  # experts do not count them
+    return _reply({"object": "list", "data": data, "usage": usage}, results[0])
 
 
 def _reply(content: dict[str, Any], result: TaskResult) -> JSONResponse:
