@@ -570,7 +570,7 @@ class DiffusersBackend(FileBackend):
     """Runs the tasks of PIPELINES."""
 
     name = "diffusers"
-    needs = ("torch", "diffusers")
+    needs = ("torch", "transformers", "diffusers")
     library = "diffusers"
     libraries = (None, "diffusers")
     tasks = PIPELINES

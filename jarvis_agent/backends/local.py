@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -22,11 +24,15 @@ from jarvis_agent.backends.hub.snapshot import refusal
 from jarvis_agent.backends.jobs import Loading, Notify, listed
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import JarvisError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.limits import check_task_limits
+
+_IMPORTING = fork_safe(threading.Lock())
+"""Held for imports: transformers replaces its module, and a second thread would import from the old one."""
 
 CALL_OPTIONS = {"options", "providers"}
 """Metadata of a candidate that changes its calls, and not the model that is loaded."""
@@ -157,6 +163,9 @@ class FileBackend(LocalBackend):
         if missing := self.lacking(candidate):
             raise missing
         try:
+            with _IMPORTING:
+                for module in self.needs:
+                    import_module(module)
             return self.load_files(spec, candidate, settings)
         except JarvisError:
             raise

@@ -110,7 +110,7 @@ class SentenceTransformersBackend(FileBackend):
     """Runs embedding models and cross-encoders."""
 
     name = "sentence-transformers"
-    needs = ("torch", "sentence_transformers")
+    needs = ("torch", "transformers", "sentence_transformers")
     library = "sentence-transformers"
     libraries = (None, "sentence-transformers", "transformers")
     tasks = EMBEDDING_TASKS

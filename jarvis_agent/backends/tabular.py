@@ -221,7 +221,7 @@ class ChronosBackend(FileBackend):
     """Runs Chronos models."""
 
     name = "chronos"
-    needs = ("torch", "chronos", "pandas")
+    needs = ("torch", "transformers", "chronos", "pandas")
     extra = "tabular"
     library = "Chronos"
     libraries = ("chronos-forecasting", "chronos")

@@ -6,8 +6,11 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -31,6 +34,7 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.testing import HubDouble
 
@@ -173,6 +177,31 @@ def test_without_its_library_a_backend_names_the_extra(
         assert install_command("local") in str(reason)
         with pytest.raises(MissingExtraError, match=re.escape(install_command("local"))):
             kind(OFFLINE, pool).load(TASKS[task], candidate, OFFLINE)
+
+
+def test_threads_that_import_a_library_at_once_all_get_it(
+    pool: ModelPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+        import sys, time, types
+        time.sleep(0.3)
+        sys.modules[__name__] = types.SimpleNamespace(Model="loaded", __spec__=__spec__)  # like transformers
+    """
+    (tmp_path / "lazy_library.py").write_text(dedent(code))
+    monkeypatch.syspath_prepend(tmp_path)
+
+    class Backend(TransformersBackend):
+        needs = ("lazy_library",)
+
+        def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Any:
+            from lazy_library import Model
+
+            return Model
+
+    load = partial(Backend(OFFLINE, pool).load, TASKS[TEXT_TASK], Candidate(id="org/model", task=TEXT_TASK))
+    with ThreadPoolExecutor(8) as threads:
+        loading = [threads.submit(load, OFFLINE) for _ in range(8)]
+    assert [thread.result() for thread in loading] == ["loaded"] * 8
 
 
 def test_a_model_is_measured_and_loaded_once_for_each_folder_and_dtype(
