@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -60,11 +61,14 @@ def check_resumed(client: httpx.Client, run: dict[str, Any], folder: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("ending", "workers"), [(signal.SIGTERM, 1), (signal.SIGKILL, 1), (signal.SIGKILL, 2)]
+)
 def test_a_server_that_is_ended_during_a_run_loses_no_finished_task(
-    tmp_path: Path, ending: signal.Signals
+    tmp_path: Path, ending: signal.Signals, workers: int
 ) -> None:
-    with served_runs(tmp_path) as (client, process):
+    """The workers of a killed server end too, or they would hold the run and the port."""
+    with served_runs(tmp_path, workers=workers) as (client, process):
         run = start_and_wait(client, tmp_path)
         process.send_signal(ending)
         assert process.wait(60) == (0 if ending == signal.SIGTERM else -ending)
@@ -80,7 +84,13 @@ def test_a_worker_that_is_killed_leaves_its_runs_to_the_others(tmp_path: Path, p
             with httpx.Client(base_url=client.base_url, timeout=60) as other:  # A connection is one worker's.
                 assert other.get(f"/runs/{run['id']}").json()["status"] == "running"
                 assert other.post("/runs", json=REQUEST | {"thread": "one"}).status_code == 409
-        os.kill(started(tmp_path)[-1][1], signal.SIGKILL)
+        worker = started(tmp_path)[-1][1]
+        os.kill(worker, signal.SIGSTOP)
+        time.sleep(1)  # The server waits for a sign of life of the worker when that dies.
+        os.kill(worker, signal.SIGKILL)
+        killed = time.monotonic()
+        wait_until(lambda: not Path(f"/proc/{worker}").exists())  # The server has noticed it.
+        assert time.monotonic() - killed < 30
         with httpx.Client(base_url=client.base_url, timeout=60) as other:
             check_resumed(other, run, tmp_path)
 

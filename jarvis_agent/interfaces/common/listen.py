@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -74,20 +76,39 @@ def listen(
     # httptools would keep a header without end in memory, before any key is checked.
     options |= {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s, "http": "h11"}
     if workers > 1:
-        app: Any = make
+        app: Any = partial(_make_in_worker, make)
         options |= {"workers": workers, "factory": True, "timeout_worker_healthcheck": _HEALTHCHECK_S}
     else:
         app = make()
     import uvicorn.supervisors
+
+    class Workers(uvicorn.supervisors.Multiprocess):
+        """Notices at once that a worker dies while it is asked for a sign of life: its pipe then ends."""
+
+        def keep_subprocess_alive(self) -> None:
+            for worker in self.processes:
+                worker.child_conn.close()  # The worker has its own.
+            super().keep_subprocess_alive()
 
     config = uvicorn.Config(app, **options)
     if warning:
         logging.getLogger("uvicorn.error").warning("%s: any client may use this server", warning)
     with _unwinding():
         if workers > 1:
-            uvicorn.supervisors.Multiprocess(config, sockets=[config.bind_socket()]).run()
+            Workers(config, sockets=[config.bind_socket()]).run()
         else:
             uvicorn.Server(config).run()
+
+
+def _make_in_worker(make_app: Callable[[], ASGIApp]) -> ASGIApp:
+    """Make the application of a worker, which ends after its parent, however that ended."""
+
+    def end_with(parent: Any) -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_with, args=[multiprocessing.parent_process()], daemon=True).start()
+    return make_app()
 
 
 @contextmanager
