@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
 from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
@@ -32,8 +31,7 @@ _SETTINGS = """\
 
 After this page you set any limit, place or key. Each setting is an environment variable and a field of
 `jarvis_agent.Settings`: `JARVIS_TASK_TIMEOUT=60` is `Settings(task_timeout=60)`. Times are in seconds, sizes
-in bytes. Lists in the environment are written as in a shell (`JARVIS_LICENSES=mit,apache-2.0`,
-`JARVIS_ALLOWED_DIRS=/data:/photos`) or as JSON. `jarvis` suggests the right name for a misspelt variable.
+in bytes. Lists in variables are JSON, or `JARVIS_LICENSES=mit,apache-2.0`, `JARVIS_ALLOWED_DIRS=/a:/b`.
 
 `python docs/write_pages.py` writes this page.
 """
@@ -65,13 +63,12 @@ After this page you know what a plan can do, and what runs it. `jarvis tasks` sh
 | chat-model | your language model, one on a server, or in a GGUF file; media if it takes them | – |
 | spaces | any task in a Gradio Space that you name or that a search finds | extra `spaces` |
 
-A task is written with its arguments, optional ones in brackets, and its outputs. Its model is an example with
-licence and known size, which selection does not prefer. The default settings accept weights up to 2 GB
-(`JARVIS_MAX_DOWNLOAD`) in safetensors (`JARVIS_ALLOW_PICKLE`). Most models that generate images, videos or 3D
-models are larger.
+Optional arguments stand in brackets. The model is an example, which selection does not prefer; its licence is
+apache-2.0 if no other is named. By default, weights have at most 2 GB (`JARVIS_MAX_DOWNLOAD`) and are
+safetensors (`JARVIS_ALLOW_PICKLE`); most models that generate images, videos or 3D models are larger.
 
 The tests run starter models, algorithms, and tiny models with random weights for all other tasks. The
-examples below, hosted models and Spaces were not run.
+examples, hosted models and Spaces were not run.
 
 `python docs/write_pages.py` writes this page.
 """
@@ -84,31 +81,29 @@ _TASKS_HEAD = """
 _CONTROLS = """
 ## Control maps and ControlNets
 
-`canny-control(image)` makes the map of an image. `canny-text-to-image(text, image)` makes a new image from a
-text and the map of another image, with diffusers and a ControlNet. So do the others:
+`canny-control(image)` draws the map of an image. `canny-text-to-image(text, image)` generates an image from a
+text and the map of another image, with diffusers and {controlnets}.
+The names in this table take the place of `canny`:
 
-| name | map | backends | model of the map | ControlNet |
-|---|---|---|---|---|
+| name | map | backends | model of the map |
+|---|---|---|---|
 """
 
 _TYPES = """
 ## Types of outputs
 
 `result.output` is plain JSON. `result.output_as(form)` reads it as a type of huggingface_hub, or as any other
-type that pydantic reads. Answers to questions need a type of yours: not every model knows their score.
-Other outputs are files and vectors, which `result.resources` has.
+type that pydantic reads:
 
-| task | `form` |
-|---|---|
+- `list[ImageClassificationOutputElement]` for `image-classification`, and likewise for the other
+  classifications, object detection and `fill-mask`;
+- `TranslationOutput` for `translation`, and likewise for `summarization`, `text-generation`, `image-to-text`
+  and `automatic-speech-recognition`;
+- `TableQuestionAnsweringOutputElement` for `table-question-answering`. Other answers to questions need a type
+  of yours: not every model knows their score.
+
+Files and vectors are in `result.resources`.
 """
-
-_TYPED = (
-    "text-classification zero-shot-classification token-classification fill-mask "
-    "table-question-answering translation summarization text-generation image-classification "
-    "zero-shot-image-classification object-detection zero-shot-object-detection video-classification "
-    "image-to-text automatic-speech-recognition "
-    "audio-classification"
-)
 
 _TASKS_END = """
 ## Unsupported task types
@@ -155,8 +150,8 @@ def tasks_page() -> str:
     for category, title in _CATEGORIES.items():
         rows = [_task_row(spec) for spec in TASKS.values() if spec.category == category]
         parts += [f"\n## {title}\n{_TASKS_HEAD}", *(f"{row}\n" for row in rows)]
-    parts += [_CONTROLS, *map(_control_row, _CONTROL_MAPS)]
-    parts += [_TYPES, *map(_type_row, _TYPED.split())]
+    controlnet = _suggested(TASKS["canny-text-to-image"])
+    parts += [_CONTROLS.format(controlnets=controlnet), *map(_control_row, _CONTROL_MAPS), _TYPES]
     return "".join([*parts, _TASKS_END, ", ".join(f"`{task}`" for task in NOT_CALLABLE), ".\n"])
 
 
@@ -185,35 +180,27 @@ def _task_row(spec: TaskSpec) -> str:
 
 
 def _control_row(name: str) -> str:
-    """Both tasks of a kind of control map."""
-    control, controlnet = TASKS[f"{name}-control"], TASKS[f"{name}-text-to-image"]
+    """What makes a kind of control map."""
+    control = TASKS[f"{name}-control"]
     shown = control.description.removeprefix("Make the ").removesuffix(" of an image.")
-    cells = [f"`{name}`", shown, _backends(control), _suggested(control), _suggested(controlnet)]
-    return f"| {' | '.join(cells)} |\n"
+    return f"| `{name}` | {shown} | {_backends(control)} | {_suggested(control)} |\n"
 
 
 def _backends(spec: TaskSpec) -> str:
     return ", ".join(backend for backend, tasks in _RUN_BY.items() if spec.name in tasks)
 
 
-def _type_row(task: str) -> str:
-    name = "".join(map(str.capitalize, task.split("-")))
-    is_list = hasattr(huggingface_hub, f"{name}OutputElement") and task != "table-question-answering"
-    element = f"{name}Output{'Element' * hasattr(huggingface_hub, f'{name}OutputElement')}"
-    return f"| `{task}` | `{f'list[{element}]' if is_list else element}` |\n"
-
-
 def _suggested(spec: TaskSpec) -> str:
-    """A model with its licence, and its size if it is known."""
+    """A model with its size, if it is known, and its licence, unless that is the usual one."""
     model = recommended(spec)
     if model is None:
         return "–"
-    facts = [model.license]
+    facts = [model.license] if model.license != "apache-2.0" else []
     if model.size:
         facts.append(f"{model.size / 1e6:,.0f} MB")
     if model.safetensors is False:
         facts.append("no safetensors")
-    return f"[{model.id}](https://huggingface.co/{model.id}) ({', '.join(facts)})"
+    return f"[{model.id}](https://huggingface.co/{model.id})" + (f" ({', '.join(facts)})" if facts else "")
 
 
 def security_page() -> str:

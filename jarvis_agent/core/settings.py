@@ -148,24 +148,23 @@ class Settings(EnvironmentSettings):
     context_window: int | None = Field(
         None,
         ge=1024,
-        description="tokens that the LLM can read; None: what its profile or its server says, else 32768",
+        description="tokens that the LLM reads; None: by its profile or server, else 32768 (GGUF file: 8192)",
     )
 
     # Selection.
     selection: Literal["llm", "rank"] = Field(
-        "llm", description="who picks the model of a task: the LLM, unless it is small, or the ranking"
+        "llm", description='who picks models: "llm", unless it is small, or "rank", the ranking'
     )
-    policy: Policy = Field("local-first", description="where models run")
+    policy: Policy = Field(
+        "local-first", description="where models run: local-first, hosted-first, local-only or hosted-only"
+    )
     policies: Annotated[dict[str, Policy], NoDecode] = Field(
-        {}, description="other policies by task, `text-to-image=hosted-first,translation=local-only`"
+        {}, description="policies of single tasks, `text-to-image=hosted-first,translation=local-only`"
     )
-    models_file: Path | None = Field(
-        None, description="YAML file of your own models, which are offered besides all others"
-    )
+    models_file: Path | None = Field(None, description="YAML file of your own models, beside all others")
     spaces: Literal["registered", "search"] = Field(
         "registered",
-        description="Gradio Spaces that may be called: those that you register, or also public ones that the "
-        "Hub finds for a task",
+        description='Gradio Spaces that may be called: yours; "search": also public ones that the Hub finds',
     )
     licenses: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="allowed licences, as the Hub spells them; empty: all"
@@ -195,31 +194,28 @@ class Settings(EnvironmentSettings):
         None,
         ge=0,
         description="bytes of weights kept loaded in RAM and on each GPU, and of the largest model; "
-        "0: none is kept in RAM; None: half of RAM, four fifths of a GPU",
+        "0: none stays in RAM; None: half of RAM, four fifths of a GPU",
     )
     experts: str | None = Field(
         None,
-        description='URL of an expert server that runs local models; "none": this process; None: the one of '
-        "`jarvis experts --background`, if it runs, else this process",
+        description='URL of an expert server that runs local models; "none": this process; None: that of '
+        "`jarvis experts --background`, else this process",
     )
     experts_key: Key | None = Field(None, description="API key of the expert server")
     device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
     dtype: str = Field(
         "auto", description='data type of local models: "auto", "float32", "bfloat16", "float16"'
     )
-    seed: int = Field(
-        0, description="seed of models that draw at random; each task and turn of a chat has one after it"
-    )
+    seed: int = Field(0, description="seed of random numbers; each task and turn of a chat has one after it")
 
     # Files.
-    output_dir: Path = Field(Path("outputs"), description="where each run makes its directory")
+    output_dir: Path = Field(Path("outputs"), description="holds a directory for each run")
     allowed_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
-        (), description="directories that requests and tools may read; over HTTP only uploads are read"
+        (), description="directories that requests and tools may read; not over HTTP"
     )
     allow_request_paths: bool = Field(
         True,
-        description="local files that a request names, in its text or as `files`, may be read; a server sets "
-        "this False",
+        description="read local files that a request names, in its text or as `files`; False on a server",
     )
     allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
     max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch, in bytes")
@@ -287,26 +283,26 @@ class ServerSettings(EnvironmentSettings):
 
     api_keys: Annotated[tuple[Key, ...], NoDecode] = Field(
         (),
-        description="keys of clients, each with its own files, threads and limits; empty: none is asked for",
+        description="keys of clients, each with its own files, threads and limits; empty: none is needed",
     )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="host names that clients may use; empty: any, or on loopback only this machine's"
     )
     allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="origins of other web pages that may use the server (CORS), `https://chat.example`"
+        (), description="other web pages that may use the server (CORS), `https://chat.example`"
     )
     max_concurrent_runs: int = Field(16, ge=1, description="runs at once, for each key and server process")
     runs_per_minute: int = Field(
         120, ge=1, description="runs started within a minute, for each key and server process"
     )
     max_upload_bytes: int = Field(
-        10_000_000_000, gt=0, description="bytes of uploads of each key that are kept at once"
+        10_000_000_000, gt=0, description="bytes of uploads that each key keeps at once"
     )
     checkpoints: str | None = Field(
-        None, description="where threads are kept: a path, or a URL of PostgreSQL; None: in `output_dir`"
+        None, description="holds threads and runs: a path, or a URL of PostgreSQL; None: in `output_dir`"
     )
     retention: float = Field(
-        86_400.0, gt=0, description="how long uploads, outputs and threads are kept, in seconds"
+        86_400.0, gt=0, description="seconds for which uploads, outputs and threads are kept"
     )
 
     @field_validator("api_keys", "allowed_hosts", "allowed_origins", mode="before")
