@@ -23,7 +23,6 @@ from jarvis_agent.backends.transformers import backend as transformers_tasks
 from jarvis_agent.core.settings import EnvironmentSettings, ServerSettings
 from jarvis_agent.core.tasks.table import NOT_CALLABLE
 from jarvis_agent.planning.offline.network import PLANNER
-from jarvis_agent.selection.advice import recommended
 from jarvis_agent.tools import TASKS, TaskSpec
 
 _SETTINGS = """\
@@ -63,30 +62,30 @@ After this page you know what a plan can do, and what runs it. `jarvis tasks` sh
 | chat-model | your language model, one on a server, or in a GGUF file; media if it takes them | – |
 | spaces | any task in a Gradio Space that you name or that a search finds | extra `spaces` |
 
-Optional arguments stand in brackets. The model is an example, which selection does not prefer; its licence is
-apache-2.0 if no other is named. By default, weights have at most 2 GB (`JARVIS_MAX_DOWNLOAD`) and are
+Optional arguments stand in brackets. By default, weights have at most 2 GB (`JARVIS_MAX_DOWNLOAD`) and are
 safetensors (`JARVIS_ALLOW_PICKLE`); most models that generate images, videos or 3D models are larger.
+`jarvis models TASK` lists models; advice proposes the small ones in `jarvis_agent/selection/recommended.csv`,
+which has their licences.
 
-The tests run starter models, algorithms, and tiny models with random weights for all other tasks. The
-examples, hosted models and Spaces were not run.
+The tests run starter models, algorithms, and tiny models with random weights for all other tasks. The models
+that advice proposes, hosted models and Spaces were not run.
 
 `python docs/write_pages.py` writes this page.
 """
 
 _TASKS_HEAD = """
-| task | description | backends | model |
-|---|---|---|---|
+| task | description | backends |
+|---|---|---|
 """
 
 _CONTROLS = """
 ## Control maps and ControlNets
 
 `canny-control(image)` draws the map of an image. `canny-text-to-image(text, image)` generates an image from a
-text and the map of another image, with diffusers and {controlnets}.
-The names in this table take the place of `canny`:
+text and the map of another image, with diffusers and a ControlNet. These names take the place of `canny`:
 
-| name | map | backends | model of the map |
-|---|---|---|---|
+| name | map | backends |
+|---|---|---|
 """
 
 _TYPES = """
@@ -150,8 +149,7 @@ def tasks_page() -> str:
     for category, title in _CATEGORIES.items():
         rows = [_task_row(spec) for spec in TASKS.values() if spec.category == category]
         parts += [f"\n## {title}\n{_TASKS_HEAD}", *(f"{row}\n" for row in rows)]
-    controlnet = _suggested(TASKS["canny-text-to-image"])
-    parts += [_CONTROLS.format(controlnets=controlnet), *map(_control_row, _CONTROL_MAPS), _TYPES]
+    parts += [_CONTROLS, *map(_control_row, _CONTROL_MAPS), _TYPES]
     return "".join([*parts, _TASKS_END, ", ".join(f"`{task}`" for task in NOT_CALLABLE), ".\n"])
 
 
@@ -176,37 +174,24 @@ def _value(default: Any) -> str:
 def _task_row(spec: TaskSpec) -> str:
     takes = ", ".join(arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs)
     call = f"`{spec.name}({takes})` → {', '.join(spec.outputs)}"
-    return f"| {call} | {spec.description} | {_backends(spec)} | {_suggested(spec)} |"
+    return f"| {call} | {spec.description} | {_backends(spec)} |"
 
 
 def _control_row(name: str) -> str:
     """What makes a kind of control map."""
     control = TASKS[f"{name}-control"]
     shown = control.description.removeprefix("Make the ").removesuffix(" of an image.")
-    return f"| `{name}` | {shown} | {_backends(control)} | {_suggested(control)} |\n"
+    return f"| `{name}` | {shown} | {_backends(control)} |\n"
 
 
 def _backends(spec: TaskSpec) -> str:
     return ", ".join(backend for backend, tasks in _RUN_BY.items() if spec.name in tasks)
 
 
-def _suggested(spec: TaskSpec) -> str:
-    """A model with its size, if it is known, and its licence, unless that is the usual one."""
-    model = recommended(spec)
-    if model is None:
-        return "–"
-    facts = [model.license] if model.license != "apache-2.0" else []
-    if model.size:
-        facts.append(f"{model.size / 1e6:,.0f} MB")
-    if model.safetensors is False:
-        facts.append("no safetensors")
-    return f"[{model.id}](https://huggingface.co/{model.id})" + (f" ({', '.join(facts)})" if facts else "")
-
-
 def security_page() -> str:
     """The page as it stands, with the table of the starter models made anew."""
     page = (Path(__file__).parent / "security.md").read_text(encoding="utf-8")
-    titles = ("model", "author, licence", "package", "commit on the Hub")
+    titles = ("model", "author, licence", "package")
     head = f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n"
     before, _, after = page.partition(head)
     _, end, after = after.partition("\n\n")
@@ -215,9 +200,7 @@ def security_page() -> str:
 
 def _weight_rows() -> Iterator[str]:
     for model in (*STARTERS.values(), PLANNER):
-        commit = f"`{model.revision[:12]}`" if model.revision else "–"
-        made_by = f"{model.author}; {model.license}"
-        yield f"| [{model.id}]({model.source}) | {made_by} | `{model.package}` | {commit} |"
+        yield f"| [{model.id}]({model.source}) | {model.author}; {model.license} | `{model.package}` |"
 
 
 PAGES = {
