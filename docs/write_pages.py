@@ -82,10 +82,9 @@ _CONTROLS = """
 ## Control maps and ControlNets
 
 `canny-control(image)` draws the map of an image. `canny-text-to-image(text, image)` generates an image from a
-text and the map of another image, with diffusers and a ControlNet. These names take the place of `canny`:
-
-| name | map | backends |
-|---|---|---|
+text and the map of another image, with diffusers and a ControlNet. Other maps in place of `canny`: `hed`
+(soft edges), `mlsd` (straight lines) and `scribble`, by algorithms; `depth`, `normal`, `openpose` and `seg`
+(segments), by transformers.
 """
 
 _TYPES = """
@@ -119,7 +118,6 @@ _CATEGORIES = {
     "media": "Media tools",
 }
 
-_CONTROL_MAPS = [name.removesuffix("-control") for name in TASKS if name.endswith("-control")]
 _STARTED = {task for model in STARTERS.values() for task in model.tasks}
 _RUN_BY: dict[str, Iterable[str]] = {
     "starter": _STARTED,
@@ -149,8 +147,9 @@ def tasks_page() -> str:
     for category, title in _CATEGORIES.items():
         rows = [_task_row(spec) for spec in TASKS.values() if spec.category == category]
         parts += [f"\n## {title}\n{_TASKS_HEAD}", *(f"{row}\n" for row in rows)]
-    parts += [_CONTROLS, *map(_control_row, _CONTROL_MAPS), _TYPES]
-    return "".join([*parts, _TASKS_END, ", ".join(f"`{task}`" for task in NOT_CALLABLE), ".\n"])
+    return "".join(
+        [*parts, _CONTROLS, _TYPES, _TASKS_END, ", ".join(f"`{task}`" for task in NOT_CALLABLE), ".\n"]
+    )
 
 
 def _setting_rows(settings: type[EnvironmentSettings]) -> Iterator[str]:
@@ -175,13 +174,6 @@ def _task_row(spec: TaskSpec) -> str:
     takes = ", ".join(arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs)
     call = f"`{spec.name}({takes})` → {', '.join(spec.outputs)}"
     return f"| {call} | {spec.description} | {_backends(spec)} |"
-
-
-def _control_row(name: str) -> str:
-    """What makes a kind of control map."""
-    control = TASKS[f"{name}-control"]
-    shown = control.description.removeprefix("Make the ").removesuffix(" of an image.")
-    return f"| `{name}` | {shown} | {_backends(control)} |\n"
 
 
 def _backends(spec: TaskSpec) -> str:
