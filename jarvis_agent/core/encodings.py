@@ -20,17 +20,16 @@ MARKS = (
 """Byte order marks; that of UTF-32 begins with one of UTF-16."""
 
 _COMMON = (  # noqa: SIM905
-    "cp1252 gb18030 cp932 shift_jis big5 cp949 euc_jp cp1251 cp1250 cp1253 cp1254 cp1255 cp1256 cp1257 cp874 "
-    "koi8_r mac_roman utf_16_le utf_16_be cp866 iso8859_5 mac_cyrillic iso8859_2 iso8859_7 cp855"
+    "UTF-16-LE UTF-16-BE ISO-2022-JP ISO-2022-KR Windows-1252 GB18030 CP932 Big5 CP949 EUC-JP Windows-1251 "
+    "Windows-1250 Windows-1253 Windows-1254 Windows-1255 Windows-1256 Windows-1257 Windows-1258 CP874 KOI8-R "
+    "KOI8-U MacRoman IBM866 CP852 ISO-8859-2 ISO-8859-5 ISO-8859-6 ISO-8859-7 ISO-8859-8"
 ).split()
-"""Encodings without a mark, by Python's name; of equally plausible ones the first is assumed."""
+"""Encodings without a mark; of nearly equally plausible ones, the first is assumed."""
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
-_EBCDIC = ["cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140"]
-"""Encodings of mainframes, in which any bytes are letters."""
-
 _SHORTEST = 8  # fewest characters of a text in UTF-16 without a mark: a few bytes may be anything
+_NEARLY = 0.85  # of the best confidence
 _SAMPLE = 65_536  # bytes from which an encoding is guessed
 
 
@@ -64,28 +63,14 @@ def certain_encoding(content: bytes) -> str | None:
 
 
 def _guess(sample: bytes) -> tuple[str, list[str]]:
-    from charset_normalizer import CharsetMatch, from_bytes
+    import chardet
 
-    is_wide = b"\0" in sample
-
-    def names(match: CharsetMatch) -> list[str]:
-        """The encodings in which the sample is the same text, the most common first."""
-        return [name for name in _COMMON if name in match.could_be_from_charset]
-
-    def rank(match: CharsetMatch) -> tuple[float, bool, float, int]:
-        place = _COMMON.index(names(match)[0]) if names(match) else len(_COMMON)
-        return round(match.chaos, 1), not names(match), -round(match.coherence, 1), place
-
-    whole = sample[: len(sample) // 2 * 2] if is_wide else sample
-    matches = from_bytes(whole, cp_exclusion=_EBCDIC)
-    plausible = [match for match in matches if match.encoding.startswith("utf") == is_wide]
-    best = min(plausible, key=rank, default=None)
-    if best is None or not _is_plausible(str(best), is_wide):
+    guesses = chardet.detect_all(sample, include_encodings=_COMMON)
+    share = {str(guess["encoding"]).upper(): guess["confidence"] for guess in guesses}
+    likely = [name for name in _COMMON if share.get(name.upper(), 0.0) >= _NEARLY * max(share.values())]
+    if not likely or not _is_plausible(sample.decode(likely[0], "replace"), b"\0" in sample):
         raise UnicodeDecodeError("text", sample[:16], 0, 1, "no known encoding fits")
-    encoding = next(iter(names(best)), best.encoding)
-    is_windows = encoding.startswith(("cp125", "cp874"))
-    label = f"Windows-{encoding[2:]}" if is_windows else encoding.upper().replace("_", "-")
-    return encoding, [Note("the encoding {name} was assumed", name=label)]
+    return likely[0], [Note("the encoding {name} was assumed", name=likely[0])]
 
 
 def _is_plausible(text: str, is_wide: bool) -> bool:
