@@ -348,6 +348,7 @@ def test_pictures_made_from_photos_are_jpeg_files_unless_parts_are_transparent(
     photo = Resource(kind="image", path=tmp_path / "photo.jpg", mime="image/jpeg")
     for task, raw, form in (
         ("resize-image", Image.new("RGB", (8, 8)), "JPEG"),
+        ("edit-image", Image.new("L", (8, 8)), "JPEG"),
         ("crop-image", Image.new("RGBA", (8, 8)), "PNG"),
         ("canny-control", Image.new("RGB", (8, 8)), "PNG"),
         ("object-detection", [], "JPEG"),

@@ -382,7 +382,8 @@ def save_image(image: Image, call: Call, name: str) -> Resource:
     origin["seed"] = str(call.settings.seed)
     given = call.inputs.get("image")
     is_photo = isinstance(given, Resource) and given.mime in PHOTOS and call.spec.category != "control"
-    if is_photo and image.mode == "RGB":
+    is_grey_photo = image.mode == "L" and call.spec.category == "media"  # other tasks' grey images are masks
+    if is_photo and (image.mode == "RGB" or is_grey_photo):
         path = call.new_path(".jpg")
         image.save(path, format="JPEG", quality=_QUALITY, comment=json.dumps(origin).encode())
         return Resource(kind="image", path=path, mime="image/jpeg", name=name)
