@@ -18,6 +18,6 @@ if __name__ == "__main__":
         saved = Plan.load(Path("plan.json").read_text(encoding="utf-8"))
         print("reads:", *(Path(name).name for name in saved.inputs))
         for name in ("cat.jpg", "street.jpg"):
-            run = agent.run_plan(saved, files=[str(HERE / name)])
+            run = agent.invoke(saved.with_inputs([str(HERE / name)]))
             animal = run.results[0].output[0]["label"]
             print(name, "→", animal, f"({len(run.usage)} calls of a language model)")

@@ -40,11 +40,10 @@ from jarvis_agent.llm.client import NO_STREAM
 from jarvis_agent.llm.content import ContentForm, message_content
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.usage import Price
-from jarvis_agent.planning.plan import Plan, PlanFiles
+from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import template_responder
 from jarvis_agent.response.structured import last_fitting_output
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.selection.store import open_store
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -53,13 +52,13 @@ if TYPE_CHECKING:
     from jarvis_agent.agent.graph import JarvisGraph, StoredRuns
 
 Input = str | dict[str, Any] | Request
-"""What the agent takes; also a message, a list of messages, or a PromptValue."""
+"""What the agent takes; also a message, a list of messages, a PromptValue, or a Plan to be run."""
 
 Observer = Callable[[AsyncGenerator[Event, None]], AsyncGenerator[Event, None]]
 """Passes on the events of a run."""
 
 REPLAY_REQUEST = "Run the plan."
-"""The request of a run of a saved plan."""
+"""The request of a run of a given plan."""
 
 _TOOL_DESCRIPTION = (
     "Works on images, audio, video and text with expert models: describe, detect, read, transcribe, speak, "
@@ -147,7 +146,6 @@ class JarvisAgent(Runnable[Any, Run]):
         self._observer: Observer | None = None
 
     InputType: Any = Input
-    OutputType = Run
 
     def __repr__(self) -> str:
         count = len(TASKS if self.stages.tools is None else self.stages.tools)
@@ -203,6 +201,12 @@ class JarvisAgent(Runnable[Any, Run]):
         Closing the generator (`contextlib.aclosing`) cancels the run. With a checkpointer, `request` may be
         None or a `Command`, and a run that stops for approval ends without "done".
         """
+        if isinstance(request, Plan):
+            replayed = {"input": REPLAY_REQUEST, "files": request.inputs}
+            async with aclosing(self._replaying(request).aevents(replayed, config)) as events:
+                async for event in events:
+                    yield event
+            return
         request, history = await read_history(request)
         config = ensure_config(config)
         if self.checkpointer is not None or self.approve:
@@ -225,8 +229,9 @@ class JarvisAgent(Runnable[Any, Run]):
 
         Args:
             input: a text, a Request, a dict with "input" (and "files", "chat_history") or "messages",
-                messages, or the value of a prompt template. With a checkpointer also None, to resume, or a
-                `Command(resume=…)`, to approve.
+                messages, or the value of a prompt template. A Plan, such as a saved or approved one, is run
+                as it is, without any language model: the answer is a report, no one is asked, and nothing is
+                stored. With a checkpointer also None, to resume, or a `Command(resume=…)`, to approve.
             config: LangChain's. A `thread_id` names a chat.
 
         Returns:
@@ -377,68 +382,13 @@ class JarvisAgent(Runnable[Any, Run]):
             parts["_observer"] = observer
         return self._copy(stages=stages, **parts)
 
-    def run_plan(
-        self,
-        plan: Plan,
-        files: PlanFiles | None = None,
-        config: RunnableConfig | None = None,
-    ) -> Run:
-        """Run a plan, such as a saved or approved one, without any language model: the answer is a report.
-
-        `agent.run_plan(Plan.load(Path("plan.json").read_text()), files=["new.jpg"])`. No one is asked, and
-        nothing is stored.
-
-        Args:
-            plan: the plan.
-            files: other files in place of `plan.inputs`, as `Plan.with_inputs` takes them; None: the same.
-            config: LangChain's.
-
-        Raises:
-            InputError: the files do not fit the plan, or one of them cannot be used.
-        """
-        return run_sync(self.arun_plan, plan, files, config)
-
-    async def arun_plan(
-        self,
-        plan: Plan,
-        files: PlanFiles | None = None,
-        config: RunnableConfig | None = None,
-    ) -> Run:
-        """As `run_plan`."""
-        plan = plan if files is None else plan.with_inputs(files)
+    def _replaying(self, plan: Plan) -> Self:
+        """Return this agent for a plan that is run as it is: no model and no person is asked."""
         agent = self.copy(settings={"selection": "rank"}, plan=plan, checkpointer=False)
         form = agent.stages.response_format
         structure = last_fitting_output(form) if form else None
         stages = replace(agent.stages, responder=template_responder(), structure=structure)
-        request = {"input": REPLAY_REQUEST, "files": plan.inputs}
-        return await agent._copy(model=None, stages=stages).ainvoke(request, config)
-
-    def rate(self, run: Run, task_id: int | None = None, *, good: bool = True, owner: str = "") -> None:
-        """Rate the results of a run, in place of an earlier rating of them by the same owner.
-
-        Ratings count when a model is selected for such a task.
-
-        Args:
-            task_id: of the task whose result is rated; None: those of all models that succeeded.
-            owner: who rates, for a server with several users.
-
-        Raises:
-            InputError: no model made such a result, or ratings cannot be kept.
-        """
-        done = [one for one in run.results if one.status == "ok" or one.task.id == task_id]
-        rated = [
-            # When it was made tells a result from others, and nothing of the request.
-            (one.model, one.selection.task, f"{one.task.id} {one.started} {one.ended}")
-            for one in done
-            if one.selection and one.model and task_id in (None, one.task.id)
-        ]
-        if not rated:
-            where = "any task" if task_id is None else f"task {task_id}"
-            raise InputError(f"no model made a result for {where} of this run")
-        store = open_store()
-        for model, task, result in rated:
-            if not store.rate(model, task, good, owner, result):
-                raise InputError("ratings are not kept: the cache directory of this user cannot be used")
+        return agent._copy(model=None, stages=stages)
 
     def _copy(self, **changes: Any) -> Self:
         """Return a copy with these attributes, and a chat memory and a graph of its own."""

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage
 from pydantic import Field
 
 from jarvis_agent.core.context import MADE
+from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.notes import AnyNote
 from jarvis_agent.core.references import ref, split_refs
 from jarvis_agent.core.tasks.registry import TASKS
@@ -19,6 +20,7 @@ from jarvis_agent.core.types import Frozen, Resource, Selection, Task, TaskResul
 from jarvis_agent.execution.inputs import resources_for
 from jarvis_agent.llm.content import PROVIDER, ContentForm, message_content
 from jarvis_agent.planning.plan import Plan
+from jarvis_agent.selection.store import open_store
 
 
 class Run(Frozen):
@@ -153,6 +155,34 @@ class Run(Frozen):
             return task.model_copy(update={"args": args, "dep": dep})
 
         return Plan(tasks=[repeated(task) for task in tasks.values()], preference=self.plan.preference)
+
+    def rate(self, task_id: int | None = None, *, good: bool = True, owner: str = "") -> None:
+        """Rate the results, in place of an earlier rating of them by the same owner.
+
+        Ratings count when a model is selected for such a task.
+
+        Args:
+            task_id: of the task whose result is rated; None: those of all models that succeeded.
+            good: whether they are good.
+            owner: who rates, for a server with several users.
+
+        Raises:
+            InputError: no model made such a result, or ratings cannot be kept.
+        """
+        rated = [
+            # When it was made tells a result from others, and nothing of the request.
+            (result.model, result.selection.task, f"{result.task.id} {result.started} {result.ended}")
+            for result in self.results
+            if result.selection and result.model
+            if (result.status == "ok" if task_id is None else result.task.id == task_id)
+        ]
+        if not rated:
+            where = "any task" if task_id is None else f"task {task_id}"
+            raise InputError(f"no model made a result for {where} of this run")
+        store = open_store()
+        for model, task, result in rated:
+            if not store.rate(model, task, good, owner, result):
+                raise InputError("ratings are not kept: the cache directory of this user cannot be used")
 
     def _repr_html_(self) -> str:
         """The answer, a table of the tasks, the notes of the plan, and the files."""

@@ -34,12 +34,8 @@ def describing(clip: Path, folder: Path, caption: Any, *rows: Any) -> JarvisAgen
         "sentence-similarity": lambda call: [0.5 for _ in call.inputs["sentences"]],
         "summarization": lambda call: call.inputs["text"],
     }
-    agent, _, _ = small_agent(
-        plan(take, say, *rows),
-        experts,
-        settings=Settings(output_dir=folder / "out", selection="rank"),
-    )
-    return agent
+    settings = Settings(output_dir=folder / "out", selection="rank")
+    return small_agent(plan(take, say, *rows), experts, settings=settings)[0]
 
 
 def brightness(call: Any) -> str:
@@ -78,7 +74,7 @@ async def test_each_frame_of_a_video_is_described(media: dict[str, Path], tmp_pa
 
     again = Plan.load(run.model_dump_json())
     assert again.inputs == [str(media["clip"])]
-    repeated = await agent.arun_plan(again)
+    repeated = await agent.ainvoke(again)
     assert texts(repeated, "translation") == texts(run, "translation")
     part = run.repeating(2002)
     assert part.task(2002).args["image"] == str(run.results[0].resources[2].path)

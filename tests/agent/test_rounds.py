@@ -12,6 +12,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from small_agents import CAPTION, plan, small_agent
+from waiting import until
 
 from jarvis_agent import JarvisAgent, OfflinePlanner, Plan, Run, Settings
 from jarvis_agent.core.errors import UnsupportedError
@@ -67,12 +68,6 @@ def test_a_step_that_depends_on_a_result_is_planned_when_it_is_known() -> None:
         assert part in second
 
 
-def test_where_nothing_depends_on_results_there_is_no_further_call() -> None:
-    run, llm = run_of("A cat.")
-    assert run.answer == "A cat."
-    assert llm.stages() == ["plan", "respond"]
-
-
 def test_failed_tasks_are_done_in_another_way() -> None:
     written = plan(
         ("image-to-text", [], {"image": "a.jpg"}), ("text-to-speech", [0], {"text": "<resource>-0"})
@@ -115,22 +110,25 @@ def test_a_small_model_the_papers_prompts_a_saved_plan_and_another_planner_have_
     assert (len(run.plan.tasks), llm.stages().count("respond")) == (1, 1)
     agent, llm, _ = small_agent(LOOK, respond=[SPEAK])
     with agent:
-        saved = agent.run_plan(agent.plan(REQUEST))
+        saved = agent.invoke(agent.plan(REQUEST))
         assert len(saved.plan.tasks) == 1
 
 
 def test_instructions_in_an_image_read_no_file_and_fetch_no_url(tmp_path: Any) -> None:
-    """A model that obeys them can name only files of the request and of the run."""
-    secret = tmp_path / "secret.png"
-    secret.write_bytes(b"the launch code is plum")
-    evil = tasks(
-        *({"task": "object-detection", "id": n, "args": {"image": image}}
-          for n, image in enumerate((str(secret), "http://evil.example/x.png", f"file://{secret}"), 1))
-    )  # fmt: skip
-    run, llm = run_of([evil, "Done."])
+    """A model that obeys them can name only files of the request and of the run, and no allowed directory."""
+    (secret := tmp_path / "secret.txt").write_text("the launch code is plum")
+    images = [str(secret), "http://evil.example/x.png", f"file://{secret}"]
+    looks = [
+        {"task": "object-detection", "id": n, "args": {"image": name}} for n, name in enumerate(images, 1)
+    ]
+    settings = Settings(allowed_dirs=(tmp_path,))
+    run, llm = run_of([tasks(*looks), "Done."], settings=settings)
     assert outcome(run) == {0: ("image-to-text", "ok")}
     assert llm.stages() == ["plan", "respond", "respond"]
     assert "there is no file" in str(run.plan.removed)
+    for text in (str(secret), f"Read {secret}"):
+        run, _ = run_of([tasks(speak(1, text)), "Done."], settings=settings)
+        assert "plum" not in run.model_dump_json()
 
 
 async def test_with_a_checkpointer_each_round_is_stored() -> None:
@@ -139,8 +137,7 @@ async def test_with_a_checkpointer_each_round_is_stored() -> None:
     agent, llm, backend = small_agent(LOOK, respond=replies, checkpointer=InMemorySaver())
     async with agent:
         stopped = asyncio.create_task(agent.ainvoke(REQUEST, THREAD))
-        while len(llm.calls) < 3:  # noqa: ASYNC110 - a scripted model tells nobody that it is called
-            await asyncio.sleep(0.01)
+        await until(lambda: len(llm.calls) == 3)
         stopped.cancel()
         await asyncio.wait([stopped])
         run = await agent.ainvoke(None, THREAD)
@@ -185,14 +182,6 @@ async def test_tools_may_be_called_like_steps_of_a_run() -> None:
         run = await agent.ainvoke(Command(resume=True), THREAD)
     assert [result.output for result in run.results] == ["a!", "a!?"]
     assert run.answer == "Done."
-
-
-def test_a_further_task_reads_no_other_file_of_the_allowed_directories(tmp_path: Any) -> None:
-    (tmp_path / "secret.txt").write_text("the launch code is plum")
-    settings = Settings(allowed_dirs=(tmp_path,))
-    for text in (str(tmp_path / "secret.txt"), f"Read {tmp_path / 'secret.txt'}"):
-        run, _ = run_of([tasks(speak(1, text)), "Done."], settings=settings)
-        assert "plum" not in run.model_dump_json()
 
 
 @pytest.mark.parametrize("second", [True, False])

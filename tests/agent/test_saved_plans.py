@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,12 +71,16 @@ def test_a_saved_plan_runs_on_other_files_without_a_language_model() -> None:
     Path("notes.txt").write_text("good day")
     picture(Path("other.jpg"))
     with agent:
-        run = agent.run_plan(Plan.parse(READ_ALOUD), ["other.jpg", "notes.txt"])
+        saved = Plan.parse(READ_ALOUD).with_inputs(["other.jpg", "notes.txt"])
+        run = agent.invoke(saved)
+        *_, streamed = itertools.accumulate(agent.stream(saved), operator.add)
     assert [result.error for result in run.results] == [None] * 4
     images = {call.inputs["image"].path.name for call in backend.calls if "image" in call.inputs}
     assert images == {"other.jpg"}
     assert (llm.calls, run.usage) == ([], {})
-    assert CAPTION in run.answer
+    assert (streamed.plan, len(streamed.results)) == (run.plan, 4)
+    for made in (run, streamed):
+        assert CAPTION in made.answer
 
 
 @pytest.mark.parametrize("below", [[], "uploads", Path("uploads")])
@@ -84,7 +90,7 @@ def test_only_the_files_of_the_run_are_read(below: Any) -> None:
         agent.copy(restricted_to=below) as safe,
         pytest.raises(InputError, match="files of this machine are not read"),
     ):
-        safe.run_plan(Plan.parse(READ_ALOUD))
+        safe.invoke(Plan.parse(READ_ALOUD))
     assert backend.calls == []
 
 

@@ -86,11 +86,9 @@ class TestStructuredResponse:
         source = FakeSource(fake_candidate(task) for task in ("image-to-text", "object-detection"))
         for form, expected in ((list[dict[str, Any]], []), (dict[str, str], {"generated_text": "a cat"})):
             parts: dict[str, Any] = {"sources": [source], "backends": [backend], "response_format": form}
-            run = JarvisAgent("none", **parts).run_plan(written)
+            run = JarvisAgent("none", **parts).invoke(written)
             assert (run.structured_response or []) == (expected or []), form
-        run = JarvisAgent("none", sources=[source], backends=[backend], response_format=Seen).run_plan(
-            written
-        )
+        run = JarvisAgent("none", **parts | {"response_format": Seen}).invoke(written)
         assert run.structured_response is None
         assert any("no result has the form" in note for note in run.plan.notes)
 

@@ -35,7 +35,7 @@ def agent(**results: Any) -> JarvisAgent:
 
 
 def summarize(by: JarvisAgent) -> Run:
-    return by.run_plan(PLAN)
+    return by.invoke(PLAN)
 
 
 def test_three_failures_change_the_choice_also_after_a_restart(selection_file: Path) -> None:
@@ -74,10 +74,7 @@ def test_the_language_model_sees_experience_and_price(selection_file: Path) -> N
     assert [one.id for one in chosen.candidates] == ["org/cheap", "org/dear"]
     assert chosen.factors["org/dear"]["machine"] == -5
     shown = next(call.prompt for call in llm.calls if call.stage == "select")
-    for part in (
-        '"experience": "3 calls, 100 % ok, 1.0 s"',
-        '"price_per_call": 0.25',
-    ):
+    for part in ('"experience": "3 calls, 100 % ok, 1.0 s"', '"price_per_call": 0.25'):
         assert part in shown
     assert "xsum" not in shown, "both have it"
     assert "price_per_call" not in str(chosen.candidates[0].metadata), "a model is not loaded again for it"
@@ -88,18 +85,18 @@ def test_a_result_is_rated_and_the_list_of_models_shows_it(selection_file: Path)
         run = summarize(by)
         store = SelectionStore(selection_file)
         for good in (True, False):  # the second one replaces the first one
-            by.rate(run, 0, good=good)
+            run.rate(0, good=good)
         assert store.experience(TASK)["org/first"][-2:] == (0, 1)
-        by.rate(run, 0, good=False, owner="someone else")
+        run.rate(0, good=False, owner="someone else")
         assert store.experience(TASK)["org/first"].bad == 2
         assert summarize(by).results[0].model == "org/second"
         with pytest.raises(InputError, match="task 7"):
-            by.rate(run, 7)
+            run.rate(7)
 
 
 def test_without_a_cache_no_rating_is_kept() -> None:
     with agent(first=[{"summary_text": "x"}]) as by, pytest.raises(InputError, match="are not kept"):
-        by.rate(summarize(by), 0)
+        summarize(by).rate(0)
 
 
 async def test_models_are_listed_with_their_experience(selection_file: Path) -> None:
@@ -157,10 +154,13 @@ def test_a_locked_file_is_used_again_and_a_wrong_one_is_reported_once(
         store.record([OK])
     store.record([OK])
     assert store.experience(TASK)["org/a"].calls == 2
-    caplog.clear()
-    wrong = SelectionStore(selection_file / "no folder" / "selection.sqlite")
-    assert [wrong.record([OK]), wrong.vectors([b""]), wrong.experience(TASK)] == [None, {}, {}]
-    assert [record.message.count("goes on without it") for record in caplog.records] == [1]
+    (broken := tmp_path / "broken.sqlite").write_text("no database")
+    for path in (selection_file / "no folder" / "selection.sqlite", broken):
+        caplog.clear()
+        wrong = SelectionStore(path)
+        wrong.add_vectors([(b"a", b"b")])
+        assert [wrong.record([OK]), wrong.vectors([b"a"]), wrong.experience(TASK)] == [None, {}, {}]
+        assert [record.message.count("goes on without it") for record in caplog.records] == [1]
 
 
 def test_processes_write_at_the_same_time(selection_file: Path) -> None:

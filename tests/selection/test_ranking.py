@@ -252,15 +252,3 @@ def test_cards_are_embedded_once_also_for_another_process(tmp_path: Path) -> Non
     assert best == pytest.approx((first[0] + first[1]) / 2, abs=1e-3)
     assert whole == pytest.approx(first[0], abs=1e-3)
     assert other.similarities("肺炎", [["a"]]) == [0.0]
-
-
-def test_a_file_that_cannot_be_used_is_reported_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    broken = tmp_path / "s.sqlite"
-    broken.write_text("no database")
-    for path in (broken, tmp_path / "s.sqlite" / "below"):
-        store = SelectionStore(path)
-        store.add_vectors([(b"a", b"b")])
-        assert store.vectors([b"a"]) == {}
-    assert len(caplog.messages) == 2

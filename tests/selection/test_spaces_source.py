@@ -71,7 +71,7 @@ def test_a_gradio_space_that_a_search_finds_does_a_task(tmp_path: Path) -> None:
                 None, sources=[SpacesSource(settings)], backends=[SpacesBackend(settings)], settings=settings
             )
         )
-        run = agent.run_plan(Plan(tasks=[Task(task="image-text-to-image", id=0, args=args)]))
+        run = agent.invoke(Plan(tasks=[Task(task="image-text-to-image", id=0, args=args)]))
     (result,) = run.results
     assert result.model == "space:org/ukiyo", result.error
     assert result.resources[0].to_pil().size == (6, 8)
@@ -108,7 +108,7 @@ def test_the_language_model_fills_what_cannot_be_mapped_by_kind(tmp_path: Path) 
         for model in (None, llm):
             sources, backends = [SpacesSource(settings)], [SpacesBackend(settings)]
             with JarvisAgent(model, sources=sources, backends=backends, settings=settings) as agent:
-                (result,) = agent.run_plan(plan).results
+                (result,) = agent.invoke(plan).results
             if model is None:
                 assert "none of its endpoints takes text" in str(result.error)
                 assert seen == []
@@ -198,7 +198,7 @@ async def test_an_argument_that_a_found_space_does_not_take_leads_to_the_next_mo
 
             async def models(**args: str) -> list[str]:
                 tasks = [Task(task="translation", id=0, args={"text": "hello", **args})]
-                run = await agent.arun_plan(Plan(tasks=tasks))
+                run = await agent.ainvoke(Plan(tasks=tasks))
                 return [attempt.model for attempt in run.results[0].attempts]
 
             async with agent:

@@ -401,8 +401,7 @@ class StartedRuns:
         if info.status != "done":
             raise HTTPException(409, f"the run is not done, but {info.status}")
         done = Run.model_validate(orjson.loads(await self.records.to_json(info))["run"])
-        agent = self._workspaces[owner].agent
-        await asyncio.to_thread(agent.rate, done, task, good=good, owner=owner)
+        await asyncio.to_thread(done.rate, task, good=good, owner=owner)
 
     async def events(self, owner: str, run: str, after: int = 0) -> AsyncIterator[tuple[int, str, str]]:
         """The number, kind and JSON of each event from the one after `after` on, until the run stops.

@@ -249,7 +249,7 @@ class Visitor:
             InputError: they made nothing, or ratings are not kept.
         """
         turn = self.turns[self._number_of(message)]
-        turn.agent.rate(turn.run or turn.progress.run, good=good, owner=self.directory.name.split("-")[0])
+        (turn.run or turn.progress.run).rate(good=good, owner=self.directory.name.split("-")[0])
 
     def _number_of(self, message: int) -> int:
         """The number of the turn with this message of the chat."""
