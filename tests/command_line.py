@@ -11,6 +11,9 @@ import sys
 from dataclasses import dataclass
 from unittest.mock import patch
 
+import pytest
+import typer
+
 from jarvis_agent.interfaces.cli.app import main
 
 
@@ -43,3 +46,20 @@ def jarvis(*words: str, stdin: str = "") -> Printed:
             code = end.code or 0
     printed = [stream.buffer.getvalue().decode() for stream in (out, err)]
     return Printed(int(code), *printed)
+
+
+def type_in(patched: pytest.MonkeyPatch, *inputs: str | type[BaseException]) -> None:
+    """Let a person type lines at prompts, or press Ctrl-C (KeyboardInterrupt), and at last Ctrl-D."""
+    keys = iter([*inputs, EOFError])
+
+    def read(prompt: str = "") -> str:
+        key = next(keys)
+        if isinstance(key, str):
+            return key
+        raise key
+
+    stdin = io.StringIO()
+    stdin.isatty = lambda: True  # type: ignore[method-assign]
+    patched.setattr("sys.stdin", stdin)
+    patched.setattr("builtins.input", read)
+    patched.setattr(f"{typer.prompt.__module__}.visible_prompt_func", read)

@@ -6,8 +6,7 @@ import asyncio
 import signal
 import socket
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 from small_agents import DESCRIBE, small_agent
 from threads import running_threads
+from waiting import wait_until
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
@@ -43,15 +43,6 @@ def open_files() -> set[str]:
 
 
 needs_proc = pytest.mark.skipif(not OPEN.is_dir(), reason="needs /proc")
-
-
-def until(true: Callable[[], bool]) -> bool:
-    """Wait up to a minute for another thread."""
-    for _ in range(6_000):
-        if true():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 @dataclass
@@ -117,7 +108,7 @@ async def test_a_run_can_be_cancelled_at_every_stage(
     await agent.aclose()
     assert stuck.left.is_set()
     assert asyncio.all_tasks() == tasks
-    assert until(lambda: running_threads() <= threads)
+    wait_until(lambda: running_threads() <= threads)
     assert open_files() <= files
     assert not list((tmp_path / "outputs").rglob("*.*"))
 
@@ -216,6 +207,6 @@ async def test_a_run_cancelled_twice_leaves_no_empty_directory(tmp_path: Path) -
                     task.cancel()
                 await asyncio.sleep(0.05)
             await asyncio.wait([running])
-            assert until(lambda: not list(out.iterdir()))
+            wait_until(lambda: not list(out.iterdir()))
         finally:
             let_go.set()

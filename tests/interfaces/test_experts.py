@@ -9,12 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import pytest
@@ -33,6 +31,7 @@ from expert_servers import (
 from pydantic import SecretStr
 from small_agents import picture, plan
 from starlette.testclient import TestClient
+from waiting import until, wait_until
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.backends import background
@@ -94,11 +93,6 @@ def process(port: int, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 @pytest.fixture
 def server(process: subprocess.Popen[bytes], port: int) -> ExpertServer:
     return ExpertServer(f"http://127.0.0.1:{port}", KEY)
-
-
-async def until(happened: Callable[[], Any]) -> None:
-    while not happened():  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
 
 
 async def test_a_call_runs_in_the_server_and_says_so(
@@ -300,8 +294,7 @@ def test_an_address_of_another_form_is_refused(address: str) -> None:
 
 async def test_an_agent_runs_its_tasks_on_the_server(server: ExpertServer, tmp_path: Path) -> None:
     two = plan(
-        ("text-generation", [], {"text": "echo one"}),
-        ("text-generation", [0], {"text": "echo <resource>-0"}),
+        ("text-generation", [], {"text": "echo one"}), ("text-generation", [0], {"text": "echo <resource>-0"})
     )
     agent = JarvisAgent(
         ScriptedLLM({"plan": two, "respond": "done"}),
@@ -401,8 +394,7 @@ def test_an_idle_server_interrupts_itself(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(app_module, "IDLE_CHECK_S", 0.01)
     app = create_experts_app(Settings(experts="none"), ServerSettings(), idle_s=0.05)
     with TestClient(app):
-        while not raised:
-            time.sleep(0.01)
+        wait_until(lambda: raised)
     assert set(raised) == {signal.SIGINT}
 
 

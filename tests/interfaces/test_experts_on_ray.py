@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import yaml
 from expert_servers import command_backend, command_call, environment, free_port, said, with_retries
 from postgres import INSTALLED
 from small_agents import picture
+from waiting import until
 
 from jarvis_agent.backends.remote import ExpertServer, RemoteBackend
 from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, TransientError
@@ -77,11 +78,6 @@ def names(folder: Path) -> list[str]:
     return [file.name for file in folder.iterdir()]
 
 
-async def until(happened: Callable[[], Any]) -> None:
-    while not happened():  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
-
-
 async def test_calls_run_on_both_nodes_and_say_where(backend: RemoteBackend, tmp_path: Path) -> None:
     calls = [command_call(f"hold {tmp_path}") for _ in range(12)]
     running = [asyncio.create_task(said(backend, call)) for call in calls]
@@ -105,9 +101,7 @@ async def test_an_error_of_a_model_keeps_its_class(backend: RemoteBackend) -> No
         await backend.run(command_call("fail BadInputError not like this"))
 
 
-async def test_a_model_too_large_for_every_class_fails_at_once_and_names_them(
-    backend: RemoteBackend,
-) -> None:
+async def test_a_model_too_large_for_every_class_fails_at_once_and_names_them(backend: RemoteBackend) -> None:
     with pytest.raises(OutOfMemoryError, match=r"needs 10\.0 GB.*classes of 2 GB, 4 GB"):
         await backend.run(command_call("echo", "org/large"))
 

@@ -68,7 +68,10 @@ async def test_of_several_that_open_a_thread_at_once_one_does(opened: Any) -> No
             working = [asyncio.create_task(work(threads, name, end)) for threads in (one, other, one, other)]
             await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
             assert await one.is_held(name)
-            await asyncio.sleep(0.5)
+            for _ in range(50):
+                await asyncio.sleep(0.02)
+                if sum(task.done() for task in working) == 3:
+                    break
             end.set()
             assert sorted(await asyncio.gather(*working)) == [False, False, False, True]
             assert not await other.is_held(name)

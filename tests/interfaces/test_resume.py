@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
-from command_line import jarvis
+from command_line import jarvis, type_in
 from durable_agents import ONE_BY_ONE, counting_agent
 from rich.console import Console
 
@@ -195,21 +194,6 @@ async def test_only_named_runs_need_the_sqlite_checkpointer(
 SHOWN = {"request": "count", "plan": [{"task": "count", "id": 0, "dep": [-1], "args": {"text": "one"}}]}
 
 
-def type_in(monkeypatch: pytest.MonkeyPatch, *answers: str | BaseException) -> None:
-    keys = iter(answers)
-
-    def read(prompt: str = "") -> str:
-        answer = next(keys)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    stdin = io.StringIO()
-    stdin.isatty = lambda: True  # type: ignore[method-assign]
-    monkeypatch.setattr("sys.stdin", stdin)
-    monkeypatch.setattr(f"{typer.prompt.__module__}.visible_prompt_func", read)
-
-
 @pytest.mark.parametrize(
     ("answers", "edits", "decision"),
     [(["y"], [], "y"), ([""], [], "y"), (["no"], [], "no"), (["e"], ["[]"], "[]"), (["e", "n"], [None], "n")],
@@ -232,7 +216,7 @@ def test_the_plan_is_shown_and_the_answer_returned(
 
 
 def test_ctrl_c_at_the_question_interrupts(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    type_in(monkeypatch, KeyboardInterrupt())
+    type_in(monkeypatch, KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         ask_for_approval({**SHOWN, "problem": "it is \x1b[1mempty"})
     assert "That cannot be used: it is empty" in capsys.readouterr().err
