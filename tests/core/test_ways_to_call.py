@@ -109,29 +109,30 @@ def graph() -> Subject:
     )
 
 
-def tool_set() -> Subject:
-    from jarvis_agent import hf_tools
+def parts() -> Subject:
+    """Tools, and the planner without a language model, one after the other in each call."""
+    from jarvis_agent import JarvisToolkit, OfflinePlanner, hf_tools
 
-    [tool, _] = hf_tools(tasks=["sentence-similarity", "media-info"])
-    return runnable(tool, lambda: ({"text": "cancel my order", "sentences": ["refund", "weather"]},))
-
-
-def toolkit() -> Subject:
-    from jarvis_agent import JarvisToolkit
-
-    [tool] = JarvisToolkit(tasks=["media-info"]).get_tools()
+    [similar, _] = hf_tools(tasks=["sentence-similarity", "media-info"])
+    [info] = JarvisToolkit(tasks=["media-info"]).get_tools()
     Path("a.txt").write_text("hello")
-    return runnable(tool, lambda: ({"file": "a.txt"},))
+    plans, asked = OfflinePlanner(), {"input": "Describe cat.jpg and say it"}
+    called = [
+        runnable(plans, lambda: (asked,), lambda plan: str(plan.to_json())),
+        runnable(similar, lambda: ({"text": "cancel my order", "sentences": ["refund", "weather"]},)),
+        runnable(info, lambda: ({"file": "a.txt"},)),
+    ]
 
+    async def acall() -> str:
+        return str([await part.acall() for part in called])
 
-def planner() -> Subject:
-    from jarvis_agent import OfflinePlanner
+    async def aiterate() -> AsyncIterator[Any]:
+        yield [await anext(part.aiterate()) for part in called]  # type: ignore[misc]
 
-    return runnable(
-        OfflinePlanner(),
-        lambda: ({"input": "Describe cat.jpg and say it"},),
-        lambda plan: str(plan.to_json()),
-    )
+    def iterate() -> Iterator[Any]:
+        return zip(*(part.iterate() for part in called), strict=False)  # type: ignore[misc]
+
+    return Subject(lambda: str([part.call() for part in called]), acall, iterate, aiterate)
 
 
 def pool() -> Subject:
@@ -195,9 +196,7 @@ SUBJECTS = [
     agent,
     pytest.param(agent_with_a_served_model, marks=pytest.mark.slow),
     graph,
-    tool_set,
-    toolkit,
-    planner,
+    parts,
     pool,
     server,
     pytest.param(torch_model, marks=pytest.mark.slow),
@@ -256,12 +255,14 @@ def everything(subject: Subject) -> list[str]:
     return [subject.call(), *asyncio.run(together(subject)), *in_threads(lambda: [subject.call()], 2)]
 
 
-def one_loop_after_another(subject: Subject) -> list[str]:
-    return [*asyncio.run(together(subject)), *asyncio.run(together(subject)), anyio.run(subject.acall)]
-
-
-def loops_in_threads(subject: Subject) -> list[str]:
-    return in_threads(lambda: asyncio.run(together(subject)), 4)
+def in_loops_of_threads_and_one_after_another(subject: Subject) -> list[str]:
+    answers = in_threads(lambda: asyncio.run(together(subject)), 4)
+    return [
+        *answers,
+        *asyncio.run(together(subject)),
+        *asyncio.run(together(subject)),
+        anyio.run(subject.acall),
+    ]
 
 
 def sync_in_threads(subject: Subject) -> list[str]:
@@ -324,8 +325,8 @@ def in_a_new_interpreter(subject: Subject) -> list[str]:
     return [*everything(subject), *in_processes("spawn", 1), *everything(subject)]
 
 
-def after_unfinished_iterators(subject: Subject) -> list[str]:
-    async def leave() -> None:
+def after_unfinished_iterators_and_cancelled_calls(subject: Subject) -> list[str]:
+    async def iterate() -> None:
         if subject.aiterate:
             await anext(aiter(subject.aiterate()))
 
@@ -337,12 +338,9 @@ def after_unfinished_iterators(subject: Subject) -> list[str]:
         iterators = [subject.iterate()] if subject.iterate else []
         for iterator in iterators:
             next(iterator)
-        asyncio.run(leave())
+        asyncio.run(iterate())
         asyncio.run(collect(iterators))
-    return everything(subject)
 
-
-def after_cancelled_calls(subject: Subject) -> list[str]:
     async def cancel(seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(together(subject), seconds)
@@ -370,8 +368,7 @@ def at_the_end_of_the_process(subject: Subject) -> list[str]:
 
 
 WAYS = [
-    one_loop_after_another,
-    loops_in_threads,
+    in_loops_of_threads_and_one_after_another,
     sync_in_threads,
     in_a_running_loop,
     in_children_after_use,
@@ -379,8 +376,7 @@ WAYS = [
     in_children_during_use,
     in_a_child_of_a_running_loop,
     pytest.param(in_a_new_interpreter, marks=pytest.mark.slow),
-    after_unfinished_iterators,
-    after_cancelled_calls,
+    after_unfinished_iterators_and_cancelled_calls,
     at_the_end_of_the_process,
 ]
 
