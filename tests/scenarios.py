@@ -154,10 +154,7 @@ SCENARIOS: dict[str, Scenario] = {
         printed="""[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "example.jpg"}},
             {"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<resource-1>"}}]""",
         # The paper's plan does not say that the text is wanted, so that the picture is described.
-        received={
-            "image-to-text": {"image": "example.jpg"},
-            "text-to-speech": {"text": CAPTION},
-        },
+        received={"image-to-text": {"image": "example.jpg"}, "text-to-speech": {"text": CAPTION}},
     ),
     "zebras": Scenario(
         request=(
@@ -236,11 +233,7 @@ def _detected(call: Call) -> list[dict[str, Any]]:
     count = ZEBRAS.get(call.inputs["image"].name)
     labels = ["zebra"] * count if count else ["girl", "book"]
     return [
-        {
-            "label": label,
-            "score": 0.91 - n / 10,
-            "box": {"xmin": n, "ymin": 1, "xmax": 20, "ymax": 20},
-        }
+        {"label": label, "score": 0.91 - n / 10, "box": {"xmin": n, "ymin": 1, "xmax": 20, "ymax": 20}}
         for n, label in enumerate(labels)
     ]
 

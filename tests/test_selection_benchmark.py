@@ -97,9 +97,5 @@ def test_figures_agree_with_hand_computed_ones() -> None:
         ranked("z", *"abcdefgh", domain=GAMES),
     ]
     report = selection_report("ours", items)
-    assert {one.name: one.value for one in report.figures} == {
-        "first": 0.25,
-        "among 5": 0.5,
-        "among 8": 0.75,
-    }
+    assert {one.name: one.value for one in report.figures} == {"first": 0.25, "among 5": 0.5, "among 8": 0.75}
     assert report.seconds == (0.1, 0.1)

@@ -35,6 +35,7 @@ def test_a_task_that_needs_a_rejected_one_is_left_out(needs: dict[str, Any]) -> 
     alone = Task(task="image-to-text", id=2, args={"image": "b.jpg"})
     approved = decide(Plan(tasks=[DESCRIBE, speak, alone]), {"decisions": [NO, YES, YES]})
     assert approved.plan.tasks == [alone]
+    assert [note.split(": ", 1)[1] for note in approved.plan.notes] == ["it was rejected", "it needs task 0"]
 
 
 def test_an_edited_plan_keeps_its_preference() -> None:
@@ -47,7 +48,28 @@ def test_a_plan_of_which_every_task_is_rejected_is_rejected() -> None:
     assert decide(Plan(tasks=[DESCRIBE]), {"decisions": [NO]}).plan == Plan(notes=[REJECTED])
 
 
-@pytest.mark.parametrize("decisions", [None, 5, "a", {"0": YES}, [], [YES, YES], [[YES]]])
+EDITS: list[Any] = [None, [], "count", {"name": "count", "args": [1]}, {"name": "count", "args": "a"}]
+
+
+@pytest.mark.parametrize(
+    "decisions",
+    [
+        *(
+            None,
+            5,
+            "a",
+            {"0": YES},
+            [],
+            [YES, YES],
+            [[YES]],
+            [None],
+            ["edit"],
+            [["approve"]],
+            [{"type": "edit"}],
+        ),
+        *([{"type": "edit", "edited_action": edit}] for edit in EDITS),
+    ],
+)
 def test_decisions_of_another_form_are_asked_for_again(decisions: Any) -> None:
     approved = decide(Plan(tasks=[DESCRIBE]), {"decisions": decisions})
     assert (approved.plan.tasks, approved.asked) == ([DESCRIBE], 2)

@@ -22,10 +22,7 @@ from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
 
-TWICE = plan(
-    ("image-to-text", [], {"image": "a.jpg"}),
-    ("text-to-speech", [0], {"text": "<resource>-0"}),
-)
+TWICE = plan(("image-to-text", [], {"image": "a.jpg"}), ("text-to-speech", [0], {"text": "<resource>-0"}))
 
 
 def agent_with(budget: Any, *, here: bool = False, **options: Any) -> tuple[JarvisAgent, Any, FakeBackend]:
@@ -64,14 +61,8 @@ def test_what_a_run_spends_is_counted() -> None:
 @pytest.mark.parametrize(
     ("budget", "said"),
     [
-        (
-            {"hosted_calls": 1},
-            "hosted_calls=1, and this call would make it 2",
-        ),
-        (
-            {"money": 0.4},
-            "money=0.4, and this call would make it 0.5",
-        ),
+        ({"hosted_calls": 1}, "hosted_calls=1, and this call would make it 2"),
+        ({"money": 0.4}, "money=0.4, and this call would make it 0.5"),
     ],
 )
 def test_a_hosted_call_that_would_exceed_the_budget_is_not_made(budget: Any, said: str) -> None:
@@ -130,11 +121,7 @@ def test_approval_shows_the_seconds_that_a_model_has_needed(selection_file: Path
     model, task = "image-to-text/only", "image-to-text"
     for seconds, error in ((2.0, None), (3.0, None), (50.0, "ExpertError")):
         kept.record([Outcome(model, task, "fake", None, error, seconds)])
-    agent, _, _ = small_agent(
-        TWICE,
-        checkpointer=InMemorySaver(),
-        approve=True,
-    )
+    agent, _, _ = small_agent(TWICE, checkpointer=InMemorySaver(), approve=True)
     (interrupt,) = agent.graph.invoke({"input": "Describe a.jpg aloud"}, THREAD)["__interrupt__"]
     described = [action["description"] for action in interrupt.value["action_requests"]]
     assert described == [

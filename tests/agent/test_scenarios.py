@@ -14,16 +14,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
-from scenarios import (
-    EXPERTS,
-    SCENARIOS,
-    Of,
-    Scenario,
-    graph,
-    make_experts,
-    make_files,
-    written,
-)
+from scenarios import EXPERTS, SCENARIOS, Of, Scenario, graph, make_experts, make_files, written
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings
 from jarvis_agent.backends.base import Call
@@ -72,9 +63,7 @@ def expected_graph(scenario: Scenario, plan: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("prompts", "respond"),
-    [("default", tells_all), ("paper", DEAD)],
-    ids=["answered", "reported"],
+    ("prompts", "respond"), [("default", tells_all), ("paper", DEAD)], ids=["answered", "reported"]
 )
 @pytest.mark.parametrize(("scenario", "plan"), INTENDED_AND_PRINTED)
 def test_a_case_study_is_planned_run_and_answered(

@@ -59,10 +59,7 @@ TEXT_KEYS = {
     "any-to-any": "generated_text",
 }
 LABELLED = ("zero-shot-classification", "zero-shot-image-classification")
-CLASSES = [
-    {"label": "tabby cat", "score": F32(0.1137)},
-    {"label": "Egyptian cat", "score": F32(0.72439)},
-]
+CLASSES = [{"label": "tabby cat", "score": F32(0.1137)}, {"label": "Egyptian cat", "score": F32(0.72439)}]
 SORTED_CLASSES = [{"label": "Egyptian cat", "score": 0.7244}, {"label": "tabby cat", "score": 0.1137}]
 SURE = [{"label": "cat", "score": 0.997}, {"label": "dog", "score": 0.003}]
 ANSWERS = [{"answer": " no ", "score": 0.2}, {"answer": "yes", "score": F32(0.8), "start": 0, "end": 3}]

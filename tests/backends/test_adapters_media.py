@@ -147,12 +147,7 @@ def test_pictures_name_their_origin_without_the_keys_in_a_prompt(adapting: Adapt
 
 
 @pytest.mark.parametrize(
-    "samples",
-    [
-        np.full(8000, 0.5, np.float32),
-        np.full((8000, 2), 0.5),
-        np.full((2, 8000), 16384, np.int16),
-    ],
+    "samples", [np.full(8000, 0.5, np.float32), np.full((8000, 2), 0.5), np.full((2, 8000), 16384, np.int16)]
 )
 def test_sound_is_written_as_16_bit_mono_wav(adapting: Adapting, samples: Any) -> None:
     raw = {"audio": samples, "sampling_rate": np.int64(16_000)}

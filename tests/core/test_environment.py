@@ -51,10 +51,7 @@ def test_this_machine_is_excepted_from_proxies() -> None:
     for before, after in (
         ({"HTTP_PROXY": "http://p"}, {"HTTP_PROXY": "http://p", "NO_PROXY": DIRECT}),
         ({"all_proxy": "socks://p:1"}, {"all_proxy": "socks5://p:1", "NO_PROXY": DIRECT}),
-        (
-            {"ALL_PROXY": "p", "no_proxy": "a.b, ::1"},
-            {"ALL_PROXY": "p", "no_proxy": f"a.b, ::1,{DIRECT}"},
-        ),
+        ({"ALL_PROXY": "p", "no_proxy": "a.b, ::1"}, {"ALL_PROXY": "p", "no_proxy": f"a.b, ::1,{DIRECT}"}),
         ({"ALL_PROXY": "p", "NO_PROXY": "*"}, {"ALL_PROXY": "p", "NO_PROXY": "*"}),
         ({"ALL_PROXY": ""}, {"ALL_PROXY": ""}),
     ):

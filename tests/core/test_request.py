@@ -139,6 +139,7 @@ ODD: list[Any] = [
     {"role": "tool", "content": [{"type": "text", "text": "x"}]},
     {"role": "function", "name": None, "content": None},
     {"role": "user", "content": [None, 3, "x", {"type": "image_url", "image_url": None}]},
+    {"role": "user", "content": [{"type": "input_text", "text": "x"}, {"type": "image_url"}]},
     {"role": "user", "content": []},
     {"role": "user"},
     {"role": "critic", "content": "x"},

@@ -195,22 +195,15 @@ def test_the_output_directory_must_be_writable(tmp_path: Path) -> None:
 
 def test_the_report_marks_each_check_and_gives_its_advice() -> None:
     evil = "[red]x[/red]\x1b[2J\x07"
-    report = Report(
-        ready=False,
-        checks=[
-            Check(name="Python", state="ok", found="3.11"),
-            Check(name="token", state="note", found="none", advice="set HF_TOKEN"),
-            Check(name="experts", state="problem", found=evil, advice=evil),
-        ],
-    )
-    assert [row.rstrip() for row in drawn(doctor.report_text(report)).splitlines()] == [
-        "Fix the checks marked ✗ to run requests.",
-        "✓ Python  3.11",
-        "– token   none",
-        "          → set HF_TOKEN",
-        "✗ experts [red]x[/red]",
-        "          → [red]x[/red]",
+    checks = [
+        Check(name="Python", state="ok", found="3.11"),
+        Check(name="token", state="note", found="none", advice="set HF_TOKEN"),
+        Check(name="experts", state="problem", found=evil, advice=evil),
     ]
+    shown = drawn(doctor.report_text(Report(ready=False, checks=checks)))
+    for part in ("✓ Python", "3.11", "– token", "→ set HF_TOKEN", "✗ experts", "→ [red]x[/red]"):
+        assert part in shown
+    assert not {"\x1b", "\x07"} & set(shown)
 
 
 @pytest.mark.usefixtures("no_starters")

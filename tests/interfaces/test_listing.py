@@ -214,29 +214,29 @@ def test_tasks_that_run_have_a_row_and_the_others_follow_by_reason() -> None:
         task_line("fill-mask", "text", str(MissingExtraError("a model", "local")), ""),
     ]
     rows = drawn(task_table(TaskList(tasks=lines, notes=["the Hub is down"]))).splitlines()
-    assert [row.split() for row in rows[:2]] == [
-        ["task", "where", "model"],
-        ["translation", "cache", "org/mt"],
-    ]
-    assert rows[2].startswith("1 of 4 task types can be run here.")
-    assert rows[3] == "Not here (no model): text-to-video, text-to-3d"
-    assert rows[4].startswith('Not here (a model needs the extra "local". What helps: pip install ')
-    assert rows[5] == "the Hub is down"
+    assert ["translation", "cache", "org/mt"] in [row.split() for row in rows]
+    shown = "\n".join(rows)
+    for part in ("1 of 4 task types", "(no model): text-to-video, text-to-3d", '"local"', "the Hub is down"):
+        assert part in shown
 
 
 def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> None:
+    first, second = model_line("org/first", 1_500_000_000), model_line("org/second", None)
     listing = ModelList(
         task="translation",
-        models=[model_line("org/first", 1_500_000_000), model_line("org/second", None)],
+        models=[first, second.model_copy(update={"experience": "12 calls, 92 % ok"})],
         rejected={"org/third": "it is gated"},
         notes=["the Hub did not answer"],
     )
-    listing.models[1] = listing.models[1].model_copy(update={"experience": "12 calls, 92 % ok"})
-    lines = drawn(model_table(listing)).splitlines()
-    assert all(word in lines[2] for word in ("1", "org/first", "1.5 GB"))
-    assert "size unknown" in lines[3]
-    assert any("org/third" in line and "it is gated" in line for line in lines[4:])
-    assert lines[-2:] == ["org/second: 12 calls, 92 % ok.", "the Hub did not answer"]
+    rows = drawn(model_table(listing)).splitlines()
+    for words in (
+        ("1", "org/first", "1.5 GB"),
+        ("2", "org/second", "size unknown"),
+        ("org/third", "it is gated"),
+        ("org/second: 12 calls, 92 % ok",),
+        ("the Hub did not answer",),
+    ):
+        assert any(all(word in row for word in words) for row in rows), words
 
 
 def test_tables_do_not_interpret_markup_or_control_characters() -> None:

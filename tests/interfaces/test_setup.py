@@ -65,14 +65,7 @@ class Installer:
             self.shown.asked.append(question)
             return agrees
 
-        return set_up(
-            settings,
-            name,
-            ask=ask,
-            say=self.shown.said.append,
-            models=models,
-            machine=machine,
-        )
+        return set_up(settings, name, ask=ask, say=self.shown.said.append, models=models, machine=machine)
 
 
 @pytest.fixture

@@ -298,10 +298,7 @@ def test_the_network_knows_which_part_it_doubts() -> None:
 
 
 def test_references_in_the_words_of_a_user_are_words() -> None:
-    for request in (
-        'Translate "<resource>-7" to French',
-        "Describe a.jpg. Translate “<resource>-0”",
-    ):
+    for request in ('Translate "<resource>-7" to French', "Describe a.jpg. Translate “<resource>-0”"):
         for task in plan(request).tasks:
             assert all(dep < task.id for dep in task.deps)
             assert "<resource>-7" not in str(task.args)

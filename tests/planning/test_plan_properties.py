@@ -165,10 +165,7 @@ HOSTILE = {
     "many dependencies": ("1, ", '{"task": "text-to-speech", "id": 0, "args": {"text": "a"}, "dep": ['),
     "many arguments": ('"a", ', '{"task": "text-to-speech", "id": 0, "args": ['),
     "many texts": ('"a", ', '{"task": "text-to-speech", "id": 0, "args": {"text": ['),
-    "many references": (
-        "<resource>-0 ",
-        LOOK + '{"task": "text-to-speech", "args": {"text": "',
-    ),
+    "many references": ("<resource>-0 ", LOOK + '{"task": "text-to-speech", "args": {"text": "'),
     "a long name": ("text-to-speec", '{"task": "'),
     "a long id": ("9", '{"task": "text-to-speech", "id": "'),
     "quotes in a text": ('a "b", c', '{"task": "text-to-speech", "id": 0, "args": {"text": "'),

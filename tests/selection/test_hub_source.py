@@ -278,11 +278,7 @@ async def test_published_results_and_example_inputs_are_known(hub: HubDouble, ma
     shown = [{"text": "a zebra", "src": "https://x/y"}, 7]
     rows = [
         {"id": "a", "model-index": [{"results": [result, other, result, "odd"]}]},
-        {
-            "id": "b",
-            "evalResults": [{"value": 1}],
-            "widgetData": shown,
-        },
+        {"id": "b", "evalResults": [{"value": 1}], "widgetData": shown},
         {"id": "c", "model-index": "odd", "widgetData": "odd", "evalResults": 3},
     ]
     hub.answer("/api/models", body=rows)

@@ -242,11 +242,7 @@ def test_for_pictures_a_model_on_this_machine_is_preferred(tmp_path: Path) -> No
     backends = [FakeBackend({"org/here": [{"answer": "a circle", "score": 1.0}]}), *by_default()]
     for others, chosen in (([here], "org/here"), ([], "scripted")):
         by = agent(
-            llm,
-            tmp_path,
-            task,
-            sources=[LanguageModelSource(llm), FakeSource(others)],
-            backends=backends,
+            llm, tmp_path, task, sources=[LanguageModelSource(llm), FakeSource(others)], backends=backends
         )
         with by:
             run = by.invoke(f"What is in {tmp_path / 'a.png'}?")

@@ -156,11 +156,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch, kind: str, target: str) -> list[Any
 def test_packages_add_sources_and_backends(monkeypatch: pytest.MonkeyPatch, kind: str, part: type) -> None:
     found = plugins(monkeypatch, kind, part.__name__)[-1]
     assert (type(found), found.name) == (part, "plugin")
-    for target, message in {
-        "broken": "no licence key",
-        "nothing": "`name`",
-        "gone": "be loaded",
-    }.items():
+    for target, message in {"broken": "no licence key", "nothing": "`name`", "gone": "be loaded"}.items():
         with pytest.raises(ConfigError, match=f"the {kind} 'mine'") as caught:
             plugins(monkeypatch, kind, target)
         assert message in str(caught.value)

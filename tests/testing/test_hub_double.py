@@ -7,11 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from huggingface_hub import HfApi, hf_hub_download
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
 
 from jarvis_agent.testing import HubDouble
 
