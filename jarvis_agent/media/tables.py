@@ -165,7 +165,8 @@ def _lines_of_text(text: str, name: str) -> tuple[Iterator[Row], str]:
         lines.readline()
     delimiter = stated[1] if stated else _find_delimiter(text[:MAX_LINE])
     escape = "\\" if re.search(r'[^\\]\\"[^,;\t|\r\n"]', text[:MAX_LINE]) else None  # as databases write
-    reader = csv.reader(lines, delimiter=delimiter, escapechar=escape)
+    is_spaced = f'{delimiter} "' in text[:MAX_LINE]  # a, "b, c"
+    reader = csv.reader(lines, delimiter=delimiter, escapechar=escape, skipinitialspace=is_spaced)
     return _rows(reader, name, text.count('"') % 2 == 1), delimiter
 
 

@@ -80,6 +80,7 @@ def test_separators_and_encodings_are_detected(tmp_path: Path) -> None:
         "note\nx\ty\nz\n1;2\nw\n": {"note": ["x\ty", "z", "1;2", "w"]},
         "sales\n3\n4\n": {"sales": [3, 4]},
         'a,b\n"two\nlines",1\n\n': {"a": ["two\nlines"], "b": [1]},
+        'a, b\n1, "Doe, J."\n2, "Roe, K."\n': {"a": [1, 2], "b": ["Doe, J.", "Roe, K."]},
         'a,b\n"say \\"hi\\", Ann",1\n': {"a": ['say "hi", Ann'], "b": [1]},
         'a,b\n"C:\\dir\\",1\n': {"a": ["C:\\dir\\"], "b": [1]},
         "| a | b |\n|---|---|\n| 1 | x |\n": {"a": [1], "b": ["x"]},
