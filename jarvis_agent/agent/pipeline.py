@@ -92,6 +92,7 @@ class RunPipeline:
         config: RunnableConfig | None = None,
         *,
         turns: Sequence[ChatTurn] = (),
+        asked: int = 1,
         steps: CheckpointedSteps | None = None,
         ask: Ask | None = None,
         policy: ApprovalPolicy = True,
@@ -100,9 +101,9 @@ class RunPipeline:
     ) -> None:
         """Prepare a run.
 
-        `turns` are earlier turns of the chat. `steps` stores the results of steps. `ask` shows the plan and
-        returns the decision on it, if the `policy` wants one. `remember` gets the run as a chat turn when it
-        has ended. `language` is that of the answer, if it is not the request's.
+        `turns` are earlier turns of the chat; `asked` is that of `RunContext`. `steps` stores the results of
+        steps. `ask` shows the plan and returns the decision on it, if the `policy` wants one. `remember` gets
+        the run as a chat turn when it has ended. `language` is that of the answer, if not the request's.
         """
         self._stages = stages
         self._settings = stages.settings
@@ -111,6 +112,7 @@ class RunPipeline:
         self._config = merge_configs(config, {"callbacks": [self._steps.meter]})
         self._config.pop("run_id", None)
         self._turns = turns
+        self._requests = asked
         self._ask = ask
         self._policy = policy
         self._began = perf_counter()
@@ -259,6 +261,7 @@ class RunPipeline:
     def _context(self, request: Request, **opened: Any) -> RunContext:
         return RunContext(
             request=request.text,
+            asked=self._requests,
             config=self._config,
             restricted=not self._settings.allow_request_paths,
             reserve_hosted=self._steps.meter.reserve_hosted,

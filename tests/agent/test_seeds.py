@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from PIL import Image
 from small_agents import plan, small_agent
 
@@ -57,6 +57,21 @@ def test_the_pictures_of_a_long_chat_differ_though_its_first_turns_are_forgotten
     agent, _, _ = small_agent([ONE] * 6, {DRAW: paint})
     with agent:
         drawn = [agent.invoke("Another one", {"configurable": {"thread_id": "chat"}}) for _ in range(6)]
+    assert len({seed for run in drawn for seed in seeds(run)}) == 6
+
+
+async def test_the_pictures_of_a_long_chat_in_messages_alone_differ(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jarvis_agent.agent.graph.MAX_TURNS", 2)
+    agent, _, _ = small_agent([ONE] * 6, {DRAW: paint})
+    messages: list[BaseMessage] = []
+    drawn: list[Run] = []
+    async with agent:
+        for _ in range(6):
+            state = await agent.graph.ainvoke({"messages": [*messages, HumanMessage("Another one")]})
+            messages = [*messages, HumanMessage("Another one"), AIMessage("Here it is.")]
+            drawn.append(Run.model_validate(state["run"]))
     assert len({seed for run in drawn for seed in seeds(run)}) == 6
 
 
