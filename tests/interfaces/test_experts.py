@@ -369,7 +369,7 @@ def test_a_background_server_is_found_shown_and_stopped(
 
     assert doctor.check_experts(Settings()).found.startswith("none")
     start = [sys.executable, "-m", "jarvis_agent", "experts", "--background"]
-    starting = [subprocess.Popen(start, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    starting = [subprocess.Popen(start, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     shown = {process.communicate()[0] for process in starting}  # the first starts one, the others find it
     found = background.find_server(Settings())
     assert found is not None

@@ -300,16 +300,17 @@ def test_a_client_configures_nothing(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch, endpoint: str
 ) -> None:
     """The server sets the owner and the thread, whatever a request says."""
-    seen: list[dict[str, Any]] = []
+    seen: list[tuple[JarvisAgent, dict[str, Any]]] = []
     events = JarvisAgent.aevents
 
     def recorded(self: JarvisAgent, request: Any, config: Any = None) -> Any:
-        seen.append(config["configurable"])
+        seen.append((self, config["configurable"]))
         return events(self, request, config)
 
     monkeypatch.setattr(JarvisAgent, "aevents", recorded)
     wanted = {
         "owner": "local",
+        "agent": "mine",
         "thread_id": "x/one",
         "checkpoint_ns": "n",
         "checkpoint_id": "1",
@@ -319,10 +320,10 @@ def test_a_client_configures_nothing(
     body = {"input": "Hello", "inputs": ["Hello"], "config": config}
     answer = guarded.client(ADA, **{"X-Thread-Id": "one"}).post(f"/agent/{endpoint}", json=body)
     assert answer.status_code == 200
-    (configurable,) = seen
+    ((agent, configurable),) = seen
     owner = configurable["owner"]
     assert owner not in ("local", ADA)
-    assert configurable == {"owner": owner, "thread_id": f"{owner}/one"}
+    assert configurable == {"owner": owner, "thread_id": f"{owner}/one", "agent": agent}
 
 
 def reply_of(guarded: Guarded, key: str, question: str, *, stream: bool = False) -> str:

@@ -218,6 +218,26 @@ async def test_processes_may_open_a_new_database_at_the_same_time(
         assert len(await opened.search(("rows",), limit=2)) == 2
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_thread_is_opened_as_soon_as_it_is_free(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """A run is told to be over a moment before its thread is free."""
+    url = request.getfixturevalue("postgres") if kind == "postgres" else None
+    async with open_database(url, tmp_path, 60) as one, open_database(url, tmp_path, 60) as other:
+
+        async def open_it() -> None:
+            async with other.threads.open("a"):
+                pass
+
+        async with one.threads.open("a"):
+            with pytest.raises(locks.BusyError):
+                await open_it()
+            opening = asyncio.create_task(open_it())
+            await asyncio.sleep(0.1)
+        await opening
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_threads_and_runs_expire_with_the_files(

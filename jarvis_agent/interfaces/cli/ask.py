@@ -21,7 +21,7 @@ import sys
 import threading
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,13 +34,14 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from jarvis_agent.backends.jobs import activities
-from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError
+from jarvis_agent.core.errors import ConfigError, JarvisError
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.cli import INTERRUPTED
+from jarvis_agent.interfaces.common.listen import check_extra
 from jarvis_agent.interfaces.common.locks import BusyError, FileThreads
 from jarvis_agent.interfaces.common.progress import (
     RunProgress,
@@ -51,7 +52,6 @@ from jarvis_agent.interfaces.common.progress import (
     make_console,
     plan_tree,
 )
-from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.markdown import to_markdown
 
@@ -266,10 +266,11 @@ async def run_stored(
             process works on it.
         MissingExtraError: the run has a name, and the checkpointer for SQLite is not installed.
     """
+    from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 
     thread: Any = {"configurable": {"thread_id": name or "unnamed"}}
-    async with open_run(agent.settings, name) as saver:
+    async with open_run(agent.settings, name) if name else nullcontext(InMemorySaver()) as saver:
         durable = agent.copy(checkpointer=saver, approve=decide is not None)
         state = await durable.aget_state(thread)
         start: Any = _start(durable, state, thread["configurable"]["thread_id"], request)
@@ -312,24 +313,14 @@ def _start(durable: JarvisAgent, state: ThreadState, name: str, request: dict[st
 
 
 @asynccontextmanager
-async def open_run(settings: Settings, name: str | None) -> AsyncIterator[BaseCheckpointSaver[Any]]:
-    """Yield the checkpointer for the run `name`, which is locked meanwhile; one in memory without a name.
+async def open_run(settings: Settings, name: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+    """Yield the checkpointer for the run `name`, which is locked meanwhile.
 
     Raises:
-        ConfigError: another process works on the run, or its file cannot be read or written.
-        InputError: the output directory cannot be made.
+        ConfigError: another process works on the run, or its file cannot be made, read or written.
         MissingExtraError: the checkpointer for SQLite is not installed.
     """
-    if name is None:
-        from langgraph.checkpoint.memory import InMemorySaver
-
-        yield InMemorySaver()
-        return
-    try:
-        import langgraph.checkpoint.sqlite.aio  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("--resume", "durable") from error
-    await asyncio.to_thread(RunDirectory(settings, settings.output_dir).prepare)
+    check_extra("--resume", "durable", "langgraph.checkpoint.sqlite")
     threads = FileThreads(settings.output_dir / FOLDER)
     try:
         async with threads.open(name) as saver:

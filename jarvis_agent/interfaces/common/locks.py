@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 WAIT_S = 5.0
 """Longest wait for another writer of a file of SQLite."""
 
-_LOOK_S = 0.3
-"""Longest wait for a lock: who looks whether it is held takes it for a moment."""
+LOOK_S = 0.3
+"""Longest wait for a lock: work that has just ended frees it a moment later, and a look takes it."""
 
 
 class BusyError(Exception):
@@ -36,18 +36,16 @@ class BusyError(Exception):
 
 
 @asynccontextmanager
-async def hold(path: Path, wait_s: float = _LOOK_S) -> AsyncIterator[None]:
+async def hold(path: Path, wait_s: float = LOOK_S) -> AsyncIterator[None]:
     """Hold the lock of a file within the block. Raises BusyError, or OSError if it cannot be written."""
     # A soft lock would outlive its process. In the loop's own thread, since the executor may be busy.
     lock = AsyncFileLock(path, fallback_to_soft=False, run_in_executor=False)
     try:
-        await lock.acquire(timeout=wait_s)
+        held = await lock.acquire(timeout=wait_s)
     except Timeout as error:
         raise BusyError(path.name) from error
-    try:
+    async with held:
         yield
-    finally:
-        await lock.release()
 
 
 def digest(name: str) -> str:

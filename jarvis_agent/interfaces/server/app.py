@@ -95,7 +95,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, prefix: str = "") -> Fa
     app.add_middleware(BodyLimit, max_file_bytes=settings.max_file_bytes)
     add_middleware(app, server, open_paths=_OPEN_PATHS)
     app.add_middleware(RequestMetrics)
-    app.include_router(_agent_routes(app, workspaces, limits))
+    app.include_router(_agent_routes(workspaces, limits))
     app.include_router(runs_router)
     app.include_router(_file_routes(workspaces, settings.max_file_bytes, server.max_upload_bytes))
     stateless = [tool_routes(workspaces), openai_task_routes(workspaces, server.max_upload_bytes)]
@@ -166,15 +166,11 @@ def _refused(error: InputError) -> Run:
     return Run(answer=why, plan=Plan(notes=[why], removed=[why]))
 
 
-def _agent_routes(app: FastAPI, workspaces: Mapping[str, Workspace], limits: RunLimits) -> APIRouter:
+def _agent_routes(workspaces: Mapping[str, Workspace], limits: RunLimits) -> APIRouter:
     def of_owner(_: Any, config: RunnableConfig) -> Any:
-        """The agent of a request's owner; it stores its threads, if the request names one."""
+        """The agent of a request's thread, which stores it, or that of its owner."""
         configurable = config["configurable"]
-        agent = workspaces[configurable["owner"]].agent
-        if "thread_id" not in configurable:
-            return _ending_whole(agent)
-        runs: StartedRuns = app.state.runs
-        return _ending_whole(runs.agent(configurable["thread_id"]))
+        return _ending_whole(configurable["agent"] or workspaces[configurable["owner"]].agent)
 
     router = APIRouter(
         route_class=ErrorReportingRoute, dependencies=[Depends(limits.check), Depends(claim_thread)]

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from langgraph.store.sqlite.aio import AsyncSqliteStore
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
-from jarvis_agent.interfaces.common.locks import WAIT_S, BusyError, FileThreads, digest, hold
+from jarvis_agent.interfaces.common.locks import LOOK_S, WAIT_S, BusyError, FileThreads, digest, hold
 
 FILE = "server.sqlite"
 """The database in the output directory, unless another one is set."""
@@ -51,23 +51,19 @@ with suppress(ImportError):
 
 Namespace = tuple[str, ...]
 
-_MAX_CONNECTIONS = 4
-"""Those of a process for rows: one for each store, and two for looks at locks."""
-
 _CHECK: Namespace = ("check",)
 _ALL = 1_000_000
 """Rows of a namespace. Those of events are not searched."""
-
-_SETUP_LOCK = 0x6A617276
 
 KEEPALIVE: Mapping[str, int] = {
     "tcp_keepalives_idle": 5,
     "tcp_keepalives_interval": 2,
     "tcp_keepalives_count": 3,
     "tcp_user_timeout": 10_000,
+    "lock_timeout": round(1_000 * LOOK_S),
 }
 """Settings of PostgreSQL for a connection that holds a lock: a machine that is cut off loses it after about
-11 s. By default, that takes two hours."""
+11 s, by default after two hours; and how long one waits for work that has just ended."""
 
 
 class PostgresThreads:
@@ -83,17 +79,18 @@ class PostgresThreads:
     async def open(self, name: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
         """As `FileThreads.open`."""
         from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-        from psycopg import AsyncConnection, Error
 
-        async with await AsyncConnection.connect(self._url, **self._options) as connection:
+        async with await psycopg.AsyncConnection.connect(self._url, **self._options) as connection:
             for setting, value in KEEPALIVE.items():
                 await connection.execute("SELECT set_config(%s, %s, false)", [setting, str(value)])
-            if not await _is_locked(connection, _key(name)):
-                raise BusyError(name)
+            try:
+                await connection.execute("SELECT pg_advisory_lock(%s)", [_key(name)])
+            except psycopg.errors.LockNotAvailable as error:
+                raise BusyError(name) from error
             try:
                 yield AsyncPostgresSaver(connection)
             finally:
-                with suppress(Error):  # PostgreSQL notices the end of the connection a little later.
+                with suppress(psycopg.Error):  # PostgreSQL notices the end of the connection a little later.
                     await connection.execute("SELECT pg_advisory_unlock(%s)", [_key(name)])
 
     async def is_held(self, name: str) -> bool:
@@ -115,7 +112,7 @@ class PostgresThreads:
 
 
 def _key(name: str) -> int:
-    """The number of a thread's advisory lock."""
+    """The number of an advisory lock, such as that of a thread."""
     return int(digest(name)[:16], 16) - 2**63
 
 
@@ -126,7 +123,6 @@ async def _is_locked(connection: Any, key: int) -> bool:
 
 
 Threads = FileThreads | PostgresThreads
-Parts = tuple[Threads, BaseStore, BaseStore, Callable[[], None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ class Database:
         """Return the time by the database's clock. Raises one of DATABASE_ERRORS if it cannot be written."""
         await self.put(_CHECK, "time", {})
         written = await self.get(_CHECK, "time")
-        return written.updated_at if written else datetime.now()
+        return written.updated_at if written else datetime.now(UTC)
 
     async def get(self, namespace: Namespace, key: str) -> Item | None:
         """Return a row."""
@@ -197,8 +193,10 @@ async def open_database(address: str | None, directory: Path, retention: float) 
     place = address or str(directory / FILE)
     async with AsyncExitStack() as opened:
         try:
-            parts = _open_postgres(place) if is_postgres else _open_sqlite(Path(place))
-            database = Database(*await opened.enter_async_context(parts), retention)
+            opening = (
+                _open_postgres(place, retention) if is_postgres else _open_sqlite(Path(place), retention)
+            )
+            database = await opened.enter_async_context(opening)
         except _OPENING_ERRORS as error:
             raise ConfigError(
                 f"the database {place} (JARVIS_CHECKPOINTS) cannot be opened: {error}"
@@ -226,7 +224,7 @@ def _check_file(path: Path, opened: os.stat_result) -> None:
 
 
 @asynccontextmanager
-async def _open_sqlite(path: Path) -> AsyncIterator[Parts]:
+async def _open_sqlite(path: Path, retention: float) -> AsyncIterator[Database]:
     path.parent.mkdir(parents=True, exist_ok=True)
     async with (
         aiosqlite.connect(path, timeout=WAIT_S, isolation_level=None) as reads,
@@ -248,15 +246,14 @@ async def _open_sqlite(path: Path) -> AsyncIterator[Parts]:
                     await reader.setup()
         opened = await asyncio.to_thread(path.stat)
         threads = FileThreads(path.with_name(f"{path.stem}-threads"))
-        yield threads, reader, writer, partial(_check_file, path, opened)
+        yield Database(threads, reader, writer, partial(_check_file, path, opened), retention)
 
 
 @asynccontextmanager
-async def _open_postgres(url: str) -> AsyncIterator[Parts]:
+async def _open_postgres(url: str, retention: float) -> AsyncIterator[Database]:
     try:
         from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
         from langgraph.store.postgres.aio import AsyncPostgresStore
-        from psycopg import AsyncConnection
         from psycopg.rows import dict_row
         from psycopg_pool import AsyncConnectionPool
     except ImportError as error:
@@ -268,16 +265,16 @@ async def _open_postgres(url: str) -> AsyncIterator[Parts]:
         "connect_timeout": round(WAIT_S),
         "tcp_user_timeout": round(2_000 * WAIT_S),  # milliseconds until a silent server counts as gone
     }
-    async with await AsyncConnection.connect(url, **options) as connection:
+    async with await psycopg.AsyncConnection.connect(url, **options) as connection:
         # Waiting inside PostgreSQL would be a deadlock with another process's CREATE INDEX CONCURRENTLY.
-        while not await _is_locked(connection, _SETUP_LOCK):  # noqa: ASYNC110 - it is another process's
+        while not await _is_locked(connection, _key("setup")):  # noqa: ASYNC110 - it is another process's
             await asyncio.sleep(0.1)
         await AsyncPostgresSaver(connection).setup()
         await AsyncPostgresStore(connection).setup()
     pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
         url,
         min_size=1,
-        max_size=_MAX_CONNECTIONS,
+        max_size=4,  # one for each store, and two for looks at locks
         kwargs=options,
         check=AsyncConnectionPool.check_connection,
         timeout=WAIT_S,
@@ -286,4 +283,4 @@ async def _open_postgres(url: str) -> AsyncIterator[Parts]:
     )
     async with pool:
         threads = PostgresThreads(url, options, pool)
-        yield threads, AsyncPostgresStore(pool), AsyncPostgresStore(pool), lambda: None
+        yield Database(threads, AsyncPostgresStore(pool), AsyncPostgresStore(pool), lambda: None, retention)

@@ -132,9 +132,6 @@ class RunRecords:
         self._names = names or PublicNames({})
         self._serializer = RunSerializer(self._names)
 
-    def _to_json(self, value: Event | Run) -> str:
-        return self._serializer.dumps(value).decode()
-
     async def save(self, owner: str, info: RunInfo) -> None:
         """Store a run, without its Run."""
         await self._database.put(("runs", owner), info.id, {"json": info.model_dump_json(exclude={"run"})})
@@ -162,18 +159,18 @@ class RunRecords:
         self, run: str, events: AsyncGenerator[Event, None], on_stored: Callable[[], None]
     ) -> Run | None:
         """Store the events of a run as they come, and its Run, which is returned."""
-        place, result = 0, None
+        place, result, to_json = 0, None, self._serializer.dumps
         while earlier := await self.events(run, place):
             place += len(earlier)
         async with aclosing(batches(events, _BATCH_S)) as gathered:
             async for batch in gathered:
-                if rows := [[event.kind, self._to_json(event)] for event in batch if event.run is None]:
+                if rows := [[one.kind, to_json(one).decode()] for one in batch if one.run is None]:
                     await self._database.put(("events", run), str(place), {"events": rows})
                     place += len(rows)
                     on_stored()
                 result = batch[-1].run if batch else result
         if result is not None:
-            await self._database.put(_RESULTS, run, {"json": self._to_json(result)})
+            await self._database.put(_RESULTS, run, {"json": to_json(result).decode()})
         return result
 
     async def events(self, run: str, place: int) -> list[tuple[str, str]]:
@@ -182,24 +179,15 @@ class RunRecords:
         return [(kind, text) for kind, text in row.value["events"]] if row else []
 
     async def claim(self, owner: str, thread: str, run: str | None) -> None:
-        """Note that a thread, which is locked, belongs to a run from now on.
-
-        Raises:
-            HTTPException: 409, it belongs to another run, which is not over.
-        """
-        key = digest(thread)
-        row = await self._database.get(_THREADS, key)
-        before = row and row.value.get("run")
-        if (
-            before
-            and before != run
-            and (other := await self.find(owner, before))
-            and other.status not in OVER
-        ):
+        """Note that a locked thread belongs to a run from now on. HTTPException 409: another is not over."""
+        row = await self._database.get(_THREADS, digest(thread))
+        before = row.value["run"] if row else None
+        other = await self.find(owner, before) if before not in (None, run) else None
+        if other is not None and other.status not in OVER:
             raise HTTPException(
                 409, f"the run {before} of this thread is not over: wait for it, or cancel it"
             )
-        await self._database.put(_THREADS, key, {"thread": thread, "run": run}, expires=False)
+        await self._database.put(_THREADS, digest(thread), {"thread": thread, "run": run}, expires=False)
 
     async def delete_expired(self) -> None:
         """Delete what was unused for the time of retention: threads, runs and their events."""
@@ -259,17 +247,15 @@ class StartedRuns:
         self.records = RunRecords(database, public_names(workspaces))
         self._hold = hold
         self._workspaces = workspaces
-        self._agents: dict[str, JarvisAgent] = {}
         self._background = AsyncExitStack()
         self._tasks: dict[str, _Task] = {}
         self._looks: dict[str, int] = {}
 
     async def __aenter__(self) -> Self:
-        for work, seconds, name in (
-            (self._watch, BEAT_S, "the look at runs"),
-            (self.records.delete_expired, SWEEP_S, "the deletion of threads"),
-        ):
-            await self._background.enter_async_context(repeating(work, seconds, name))
+        watching = repeating(self._watch, BEAT_S, "the look at runs")
+        deleting = repeating(self.records.delete_expired, SWEEP_S, "the deletion of threads")
+        for work in (watching, deleting):
+            await self._background.enter_async_context(work)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -279,15 +265,11 @@ class StartedRuns:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
 
-    def agent(self, thread: str) -> JarvisAgent:
-        """The agent that works on a claimed thread, and stores it."""
-        return self._agents[thread]
-
     @asynccontextmanager
     async def claim(
         self, owner: str, thread: str, run: str | None = None, *, approve: bool | None = None
     ) -> AsyncIterator[JarvisAgent]:
-        """Work on a thread with its agent.
+        """Work on a thread with an agent that stores it.
 
         Args:
             run: id of the run that does.
@@ -305,10 +287,8 @@ class StartedRuns:
                     409, "another request works on this thread; wait for its end, or use another thread"
                 ) from error
             await self.records.claim(owner, name, run)
-            asks = bool(agent.approve) if approve is None else approve
-            self._agents[name] = agent.copy(checkpointer=saver, approve=asks and (agent.approve or True))
-            held.callback(self._agents.pop, name)
-            yield self._agents[name]
+            asks = agent.approve if approve is None else approve and (agent.approve or True)
+            yield agent.copy(checkpointer=saver, approve=asks)
 
     async def find(self, owner: str, run: str) -> RunInfo:
         """A run as it is now.
@@ -332,16 +312,15 @@ class StartedRuns:
             InputError: the text is too long, or a file cannot be read.
             HTTPException: 409, its thread is busy; 429, the owner has too many runs.
         """
-        settings = self._workspaces[owner].agent.settings
+        agent = self._workspaces[owner].agent
         Request(input=request.input).check_length()
-        policy = AccessPolicy(settings)
+        policy = AccessPolicy(agent.settings)
         for name in request.files:
             if not (name.startswith(("http:", "https:")) or is_data_url(name)):
                 with name_errors(policy.shown(name)):
                     await asyncio.to_thread(policy.open, name)
-        asks = bool(self._workspaces[owner].agent.approve)
-        values = {"approve": asks, **request.model_dump(exclude_none=True)}
-        info = RunInfo.model_validate(values)
+        given = request.model_dump(exclude_none=True)
+        info = RunInfo.model_validate({"approve": bool(agent.approve), **given})
         async with AsyncExitStack() as held:
             await self._begin(owner, info, await self._claim(held, owner, info), held)
         return info
@@ -429,9 +408,8 @@ class StartedRuns:
                     await stored.wait()
 
     async def _as_it_is(self, owner: str, info: RunInfo) -> RunInfo:
-        if info.status not in ACTIVE or info.id in self._tasks:
-            return info
-        if await self._database.threads.is_held(thread_of(owner, info.thread)):
+        name = thread_of(owner, info.thread)
+        if info.status not in ACTIVE or info.id in self._tasks or await self._database.threads.is_held(name):
             return info
         info = await self.records.find(owner, info.id) or info  # It may have ended before the look.
         return info.altered("interrupted") if info.status in ACTIVE else info
@@ -478,8 +456,8 @@ class StartedRuns:
 
     async def _ask(self, agent: JarvisAgent, owner: str, info: RunInfo, decision: Any) -> RunInfo:
         """Run the agent to its end, or until it waits for approval."""
-        thread: Any = {"thread_id": thread_of(owner, info.thread)}
-        config: RunnableConfig = {"configurable": thread, "metadata": {"run": info.id}}
+        thread = {"thread_id": thread_of(owner, info.thread)}
+        config = RunnableConfig(configurable=thread, metadata={"run": info.id})
         value: Any = Command(resume=decision)
         if decision is None:
             # Its thread may still hold an earlier run, which was cancelled.

@@ -71,7 +71,7 @@ async def claim_thread(request: Request) -> AsyncIterator[None]:
     if request.method != "POST" or not thread:
         yield
         return
-    async with _runs(request).claim(_owner(request), thread):
+    async with _runs(request).claim(_owner(request), thread) as request.state.agent:
         yield
 
 

@@ -29,7 +29,7 @@ class Workspace:
     Attributes:
         uploads: directory of the uploads.
         runs: directory of the runs, whose files have the URLs `/outputs/{run}/{name}`.
-        agent: reads uploads alone. It stores no threads; `StartedRuns.agent` does.
+        agent: reads uploads alone. It stores no threads; the agent of `StartedRuns.claim` does.
         stateless: the agent for requests without a thread, which may name files of earlier runs.
     """
 
@@ -69,7 +69,7 @@ def public_names(workspaces: Mapping[str, Workspace]) -> PublicNames:
 
 def for_owner(config: dict[str, Any], request: Request) -> dict[str, Any]:
     """Return the config of a request's run. Nothing of it is the client's, but the id of the thread."""
-    configurable = {"owner": request.state.owner}
+    configurable = {"owner": request.state.owner, "agent": getattr(request.state, "agent", None)}
     if thread := request.headers.get(THREAD_HEADER):
         configurable["thread_id"] = thread_of(request.state.owner, thread)
     return {"configurable": configurable}

@@ -414,9 +414,9 @@ class Page:
     def _end(self, visitor: Visitor, request: gr.Request) -> tuple[Any, ...]:
         """Free the box. A request that failed returns to it."""
         box = _box(busy=False)
-        if lost := visitor.failed_request:
-            files = [self._publish(file) for file in lost["files"]]
-            box = _box(busy=False, value={"text": lost["text"], "files": files})
+        if visitor.turns and (lost := visitor.turns[-1]).trouble is not None:
+            files = [self._publish(file) for file in lost.files]
+            box = _box(busy=False, value={"text": lost.request, "files": files})
         return box, *self._listed(visitor), *self._draw(visitor, request)
 
     def _add_picture(self, picture: str | None, asked: dict[str, Any]) -> tuple[Any, Any]:

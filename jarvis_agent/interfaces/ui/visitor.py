@@ -9,12 +9,14 @@ import logging
 import re
 import shutil
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 from pydantic import ValidationError
 
 from jarvis_agent.agent.agent import JarvisAgent
@@ -158,7 +160,7 @@ class Visitor:
         self._file = self.directory / CHAT_FILE
         self.turns = [turn.restored(agents[0]) for turn in stored_turns(self._file)]
         self._config = RunnableConfig(configurable={"thread_id": self.directory.name})
-        pins = agents[0].stages.registry.selector.pins.values() if agents else ()
+        pins = agents[0].stages.registry.selector.pins.values()
         pinned = (pin.path.parent for pin in pins if pin.path)
         self._names = PublicNames(dict.fromkeys([self._uploads, *pinned], ""))
         self._run_folder = re.compile(rf"{re.escape(str(self._runs))}[/\\][\w-]+[/\\]")
@@ -189,19 +191,16 @@ class Visitor:
         self._uploads.mkdir(parents=True, exist_ok=True)
         self._uploads.touch()  # The files of a chat are kept while it is used.
         kept = [self._keep(file) for file in files]
-        agent = self._agents[choices.agent]
-        agent = agent.copy(
-            settings={"policy": choices.policy or agent.settings.policy, "output_dir": self._runs},
+        chosen = self._agents[choices.agent]
+        agent = chosen.copy(
+            settings={"policy": choices.policy or chosen.settings.policy, "output_dir": self._runs},
             restricted_to=[self._uploads],
             plan=plan,
             models=models,
             history=[turn.memory for turn in self.turns if turn.memory is not None],
-            checkpointer=False,
+            checkpointer=InMemorySaver() if choices.ask_first else False,
+            approve=choices.ask_first,
         )
-        if choices.ask_first:
-            from langgraph.checkpoint.memory import InMemorySaver
-
-            agent = agent.copy(checkpointer=InMemorySaver(), approve=True)
         for waiting in self.turns[-1:]:
             waiting.is_stopped = waiting.is_stopped or waiting.proposal is not None
             waiting.proposal = None
@@ -213,14 +212,6 @@ class Visitor:
         """The turn that is not over and does not wait for a decision."""
         last = self.turns[-1] if self.turns else None
         return None if last is None or last.is_over or last.proposal is not None else last
-
-    @property
-    def failed_request(self) -> dict[str, Any] | None:
-        """The last request, as gr.MultimodalTextbox takes it, if nothing came of it."""
-        last = self.turns[-1] if self.turns else None
-        if last is None or last.trouble is None:
-            return None
-        return {"text": last.request, "files": last.files}
 
     def repeat(self, number: int, task: int, model: str, choices: Choices) -> None:
         """Add a turn that runs a task of an earlier turn again, with another model that was a candidate.
@@ -266,47 +257,37 @@ class Visitor:
 
         With a decision, True, False or another plan as a list, go on with the turn whose plan waits.
         """
-        from langgraph.types import Command
-
         turn = self.running if decision is None else self.turns[-1]
         if turn is None or (turn.is_begun if decision is None else turn.proposal is None):
             return  # Two tabs may show one chat.
         asked: Any = {"input": turn.request, "files": [file.name for file in turn.files]}
         turn.is_begun, turn.proposal = True, None
         request = asked if decision is None else Command(resume=decision)
-        try:
-            async with hold(self.directory / "chat.lock"), aclosing(self._run(turn, request)) as steps:
-                async for _ in steps:
-                    yield
-        except BusyError:
-            turn.trouble = InputError("another process works on this chat; open it again in a moment")
-            yield
-
-    async def _run(self, turn: PageTurn, request: Any) -> AsyncGenerator[None, None]:
         activities.set(turn.progress.activities)  # for the task that runs the agent
-        try:
-            async with aclosing(
-                batches(turn.agent.aevents(request, self._config), _PAUSE_S, _TICK_S)
-            ) as gathered:
-                async for events in gathered:
+        async with AsyncExitStack() as held:
+            try:
+                await held.enter_async_context(hold(self.directory / "chat.lock"))
+                held.callback(self._save)
+                batched = batches(turn.agent.aevents(request, self._config), _PAUSE_S, _TICK_S)
+                async for events in await held.enter_async_context(aclosing(batched)):
                     for event in events:
                         turn.progress.update(event)
                         turn.run = event.run or turn.run
                     yield
                     if turn.is_stopped:
                         return
-            state = await turn.agent.aget_state(self._config)
-            turn.proposal = state.waiting
-            turn.memory = state.turns[-1] if turn.run is not None else None
-        except (asyncio.CancelledError, GeneratorExit):
-            turn.is_stopped = True
-            raise
-        except Exception as error:
-            if not isinstance(error, JarvisError):
-                logger.error("a run of the page failed: %s", format_traceback(error))
-            turn.trouble = error
-        finally:
-            self._save()
+                state = await turn.agent.aget_state(self._config)
+                turn.proposal = state.waiting
+                turn.memory = state.turns[-1] if turn.run is not None else None
+            except (asyncio.CancelledError, GeneratorExit):
+                turn.is_stopped = True
+                raise
+            except BusyError:
+                turn.trouble = InputError("another process works on this chat; open it again in a moment")
+            except Exception as error:
+                if not isinstance(error, JarvisError):
+                    logger.error("a run of the page failed: %s", format_traceback(error))
+                turn.trouble = error
         yield
 
     def _save(self) -> None:
