@@ -220,6 +220,24 @@ async def test_only_inputs_are_sent_as_files(space: SpaceDouble, tmp_path: Path,
     assert space.files == {}
 
 
+async def test_a_message_has_a_text_and_files(space: SpaceDouble, tmp_path: Path, picture: Path) -> None:
+    """Its form is that of Gradio's MultimodalTextbox; `options` are sent as they are."""
+    space.add("/chat", {"message": "Multimodaltextbox"}, ["Textbox"], lambda **_: "a cat")
+    image = Resource(kind="image", path=picture)
+    sent = await asyncio.to_thread(picture.read_bytes)
+    given = {"text": "What?", "image": image}
+    hello = {"text": "hello", "files": []}
+    rows: list[tuple[dict[str, Any], dict[str, Any], Any]] = [
+        (given, {"inputs": {"message": ["text", "image"]}}, {"text": "What?", "files": [sent]}),
+        ({"image": [image, image]}, {"inputs": {"message": "image"}}, {"text": "", "files": [sent, sent]}),
+        ({"text": "What?"}, {"inputs": {"message": "text"}}, {"text": "What?", "files": []}),
+        ({}, {"options": {"message": hello}}, hello),
+    ]
+    for given, metadata, expected in rows:
+        await run(call_of("visual-question-answering", space.url, tmp_path, given, **metadata))
+        assert space.calls[-1] == ("/chat", {"message": expected})
+
+
 async def test_inputs_stand_in_objects_too(space: SpaceDouble, tmp_path: Path) -> None:
     space.add("/f", {"message": "JSON"}, ["Textbox"], lambda **_: "hello")
     backend, _ = own_model({"message": {"text": "<text>"}})

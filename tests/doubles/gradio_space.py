@@ -184,7 +184,13 @@ class SpaceDouble:
         return path
 
     def _received(self, value: Any) -> Any:
-        return self.files[value["path"]] if isinstance(value, dict) and "path" in value else value
+        if isinstance(value, list):
+            return [self._received(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        if "path" in value:
+            return self.files[value["path"]]
+        return {name: self._received(part) for name, part in value.items()}
 
     def _sent(self, value: Any) -> Any:
         if isinstance(value, list):

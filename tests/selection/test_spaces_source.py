@@ -119,6 +119,39 @@ def test_the_language_model_fills_what_cannot_be_mapped_by_kind(tmp_path: Path) 
     assert "'oil'" in llm.calls[1].prompt
 
 
+@pytest.mark.parametrize("has_system_prompt", [False, True])
+def test_the_message_of_a_chat_takes_the_text_and_the_files(tmp_path: Path, has_system_prompt: bool) -> None:
+    """A real ChatInterface of Gradio; where it demands more, the language model fills the parameters."""
+    gradio = pytest.importorskip("gradio")
+    seen: list[Any] = []
+
+    def chat(message: Any, history: Any, *more: str) -> str:
+        sizes = [Image.open(file).size for file in message["files"]]
+        seen.append((message["text"], sizes, *more))
+        return "a red picture"
+
+    more = [gradio.Textbox(label="System prompt")] if has_system_prompt else []
+    with gradio.Blocks(analytics_enabled=False) as blocks:
+        gradio.ChatInterface(chat, multimodal=True, additional_inputs=more, api_name="chat")
+    filled = {"message": {"text": "<text>", "files": ["<image>"]}, "param_2": "Be brief."}
+    wrong = filled | {"message": {"text": "<text>", "files": ["/etc/passwd"]}}
+    llm = ScriptedLLM({"expert": [json.dumps(wrong), json.dumps(filled)], "respond": "Done."})
+    Image.new("RGB", (8, 6), "red").save(tmp_path / "red.png")
+    args = {"image": str(tmp_path / "red.png"), "text": "What is it?"}
+    plan = Plan(tasks=[Task(task="visual-question-answering", id=0, args=args)])
+    settings = SETTINGS.model_copy(update={"output_dir": tmp_path / "out", "allowed_dirs": (tmp_path,)})
+    app = gradio.mount_gradio_app(FastAPI(), blocks, path="")
+    with listening(app) as url, hub_of(talker=url):
+        sources, backends = [SpacesSource(settings)], [SpacesBackend(settings)]
+        with JarvisAgent(llm, sources=sources, backends=backends, settings=settings) as agent:
+            (result,) = agent.invoke(plan).results
+    assert result.error is None
+    assert result.output[0]["answer"] == "a red picture"
+    assert seen == [("What is it?", [(8, 6)], *(["Be brief."] if has_system_prompt else []))]
+    asked = [call.prompt for call in llm.calls if call.stage == "expert"]
+    assert ["'/etc/passwd'" in prompt for prompt in asked] == ([False, True] if has_system_prompt else [])
+
+
 def endpoint(*takes: tuple[str, bool], gives: str = "Image") -> dict[str, Any]:
     parameters = [
         {"parameter_name": f"p{number}", "component": component, "parameter_has_default": has_default}
@@ -128,6 +161,7 @@ def endpoint(*takes: tuple[str, bool], gives: str = "Image") -> dict[str, Any]:
 
 
 TEXT, PICTURE, STEPS, NOTE = ("Textbox", False), ("Image", False), ("Slider", True), ("Textbox", True)
+CHAT = ("Multimodaltextbox", True)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +175,11 @@ TEXT, PICTURE, STEPS, NOTE = ("Textbox", False), ("Image", False), ("Slider", Tr
         ("zero-shot-image-classification", endpoint(PICTURE, TEXT, gives="Label"),
          {"p0": "image", "p1": "labels"}),
         ("image-to-text", endpoint(PICTURE, NOTE, gives="Textbox"), {"p0": "image", "p1": "text"}),
+        ("image-to-text", endpoint(CHAT, gives="JSON"), {"p0": ["text", "image"]}),
+        ("visual-question-answering", endpoint(PICTURE, CHAT, gives="Textbox"),
+         {"p0": "image", "p1": ["text"]}),
+        ("zero-shot-image-classification", endpoint(CHAT, gives="JSON"), None),
+        ("image-to-text", endpoint(PICTURE, gives="JSON"), None),
         ("text-to-image", endpoint(TEXT, ("Slider", False)), None),
         ("text-to-image", endpoint(TEXT, gives="Textbox"), None),
         ("text-to-image", endpoint(TEXT, TEXT), None),
@@ -151,7 +190,7 @@ TEXT, PICTURE, STEPS, NOTE = ("Textbox", False), ("Image", False), ("Slider", Tr
     ],
 )  # fmt: skip
 def test_inputs_are_mapped_by_kind(
-    task: str, described: dict[str, Any], inputs: dict[str, str] | None
+    task: str, described: dict[str, Any], inputs: dict[str, Any] | None
 ) -> None:
     found = fit(TASKS[task], {"/first": endpoint(gives="HTML"), "/f": described})
     if inputs is None:

@@ -4,10 +4,11 @@
                       "metadata": {"inputs": {"prompt": "text"}, "options": {"steps": 4}}})
 
 `api_name` names the endpoint; it may be omitted if the Space has only one. `inputs` maps parameters of the
-endpoint to arguments of the task (default: each argument goes to the parameter of its name), `options` are
-fixed values. With `strict`, an argument that no parameter takes is an error, and not left out. Without
-`inputs` that fit, the language model fills the parameters, if there is one (`space_arguments`). The result is
-the endpoint's first value of the task's kind. gradio_client blocks, so each call has its own thread.
+endpoint to arguments of the task, or to lists of them, as a chat's message takes a text and files (default:
+each argument goes to the parameter of its name). `options` are fixed values. With `strict`, an argument that
+no parameter takes is an error, and not left out. Without `inputs` that fit, the language model fills the
+parameters, if there is one (`space_arguments`). The result is the endpoint's first value of the task's kind.
+gradio_client blocks, so each call has its own thread.
 A Space is untrusted: only private ones get the Hugging Face token, its files are fetched as other URLs are,
 and only those are read.
 """
@@ -22,7 +23,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
-from itertools import accumulate, zip_longest
+from itertools import accumulate, chain, zip_longest
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -31,7 +32,12 @@ from urllib.parse import urljoin, urlsplit
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.chat_model import answer_output
 from jarvis_agent.backends.hosted.endpoint_replies import text_in
-from jarvis_agent.backends.hosted.space_arguments import component, described_parameters, fill_parameters
+from jarvis_agent.backends.hosted.space_arguments import (
+    MESSAGE,
+    component,
+    described_parameters,
+    fill_parameters,
+)
 from jarvis_agent.backends.http_errors import expert_error, reply_timeout
 from jarvis_agent.backends.outputs.validators import existing_file
 from jarvis_agent.core.concurrency import run_in_daemon_thread
@@ -132,7 +138,9 @@ class SpacesBackend:
 
 
 def read_endpoints(space: str, settings: Settings) -> dict[str, Any]:
-    """Return the endpoints of a Space by name, as Gradio describes them. Blocks.
+    """Return the endpoints of a Space by name, as `view_api(return_format="dict")` describes them. Blocks.
+
+    That is /info of Gradio. Tests read it from applications of Gradio 6; what has another form is skipped.
 
     Raises:
         MissingExtraError: gradio_client is not installed.
@@ -342,8 +350,9 @@ def _arguments(call: Call, endpoint: Mapping[str, Any], folder: Path, fill: Fill
     """Values of the endpoint's parameters by name. gradio_client checks them against the endpoint."""
     metadata, parameters = call.candidate.metadata, described_parameters(endpoint)
     options: Mapping[str, Any] = metadata.get("options") or {}
-    inputs: Mapping[str, str] = metadata.get("inputs") or {name: name for name in call.inputs}
-    if metadata.get("strict") and (lost := sorted({*call.inputs} - {*inputs.values()})):
+    inputs: Mapping[str, str | list[str]] = metadata.get("inputs") or {name: name for name in call.inputs}
+    taken = chain.from_iterable([names] if isinstance(names, str) else names for names in inputs.values())
+    if metadata.get("strict") and (lost := sorted({*call.inputs} - {*taken})):
         raise UnsupportedError(f"the Space {metadata['space']} takes no {', '.join(lost)}")
     needed = {name for name, one in parameters.items() if not one.get("parameter_has_default")}
     if (
@@ -354,20 +363,32 @@ def _arguments(call: Call, endpoint: Mapping[str, Any], folder: Path, fill: Fill
     ):
         values = fill(endpoint, options)
     else:
-        values = {parameter: call.inputs.get(argument) for parameter, argument in inputs.items()}
-        values = {parameter: value for parameter, value in values.items() if value is not None}
-    texts = {name for name, one in parameters.items() if component(one) == "textbox"}
-    values = {
-        parameter: ", ".join(map(str, value))
-        if parameter in texts and isinstance(value, list | tuple)
-        else value
-        for parameter, value in values.items()
-    }
+        values = {parameter: _taken(names, call.inputs) for parameter, names in inputs.items()}
+        values = {parameter: value for parameter, value in values.items() if value not in (None, [])}
+    values = {name: _shaped(value, component(parameters.get(name, {}))) for name, value in values.items()}
     rows = [one for one in endpoint.get("parameters") or () if isinstance(one, Mapping)]
     left = [one for one in rows if one.get("parameter_name") not in {*values, *options}]
     if any(_has_file(one.get("parameter_default")) for one in left):  # gradio_client would send it
         raise UnsupportedError("a default of the Space describes a file that is no input of the task")
     return {**{name: _sent(value, folder, call.notes) for name, value in values.items()}, **options}
+
+
+def _taken(names: str | list[str], inputs: Mapping[str, Any]) -> Any:
+    """The argument of a name, or those of several that the call has."""
+    if isinstance(names, str):
+        return inputs.get(names)
+    return [inputs[name] for name in names if inputs.get(name) is not None]
+
+
+def _shaped(value: Any, kind: str) -> Any:
+    """A value in the form that a component takes: a text, or a message of a text and files."""
+    is_list = isinstance(value, list | tuple)
+    if kind == MESSAGE:
+        parts = value.values() if isinstance(value, Mapping) else value if is_list else [value]
+        items = [item for part in parts for item in (part if isinstance(part, list | tuple) else [part])]
+        files = [item for item in items if isinstance(item, Resource)]
+        return {"text": ", ".join(str(item) for item in items if item not in files), "files": files}
+    return ", ".join(map(str, value)) if kind == "textbox" and is_list else value
 
 
 def _sent(value: Any, folder: Path, notes: list[str]) -> Any:

@@ -27,6 +27,8 @@ from jarvis_agent.llm.usage import STAGE_KEY
 
 FILES = {"image", "audio", "video", "file"}
 """The components that take one file, or a list of files."""
+MESSAGE = "multimodaltextbox"
+"""The component of a chat's message: {"text": …, "files": […]}."""
 
 _TYPES = {"string", "number", "integer", "boolean", "array", "object", "null"}
 _MAX_CHARS = 500
@@ -104,12 +106,19 @@ def _schema(parameters: Mapping[str, Mapping[str, Any]], inputs: Mapping[str, An
         is_file = component(described) in FILES or "FileData" in str(described.get("type"))
         named = {"enum": files if is_file else texts}
         kinds: list[dict[str, Any]] = [named] if is_file else [_simple(described.get("type")), named]
+        if component(described) == MESSAGE:
+            message = {"text": {"type": "string"}, "files": {"type": "array", "items": named}}
+            kinds = [_object(message, ["text"])]
         properties[name] = {"title": brief_text(str(described.get("label"))), "anyOf": kinds}
         if not described.get("parameter_has_default"):
             kinds.append({"type": "null"})
         elif not is_file and len(repr(described.get("parameter_default"))) <= _MAX_CHARS:
             properties[name]["default"] = described.get("parameter_default")
     required = [name for name, one in parameters.items() if not one.get("parameter_has_default")]
+    return _object(properties, required)
+
+
+def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,

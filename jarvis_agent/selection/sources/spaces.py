@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from jarvis_agent.backends.hosted.gradio_spaces import read_endpoints
-from jarvis_agent.backends.hosted.space_arguments import component, described_parameters
+from jarvis_agent.backends.hosted.space_arguments import FILES, MESSAGE, component, described_parameters
 from jarvis_agent.backends.hub.api import FAILURE_TTL_S, HubApi, Row
 from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.errors import JarvisError
@@ -156,7 +156,9 @@ def fit(spec: TaskSpec, endpoints: _Endpoints) -> dict[str, Any]:
     kinds = {_kind(arg) for arg in spec.inputs if arg.required} - {"text"}
     for name in able:
         components = {component(one) for one in described_parameters(endpoints[name]).values()}
-        if components and ("file" in components or kinds <= {_KINDS.get(one) for one in components}):
+        if components and (
+            components & {"file", MESSAGE} or kinds <= {_KINDS.get(one) for one in components}
+        ):
             return {"api_name": name, **unfit}
     return unfit
 
@@ -165,23 +167,37 @@ def _made(spec: TaskSpec, endpoint: Mapping[str, Any]) -> list[int]:
     """Return the places of an endpoint's results that are what a task makes."""
     returns = endpoint.get("returns")
     rows = [one for one in returns if isinstance(one, dict)] if isinstance(returns, list) else []
-    return [place for place, one in enumerate(rows) if component(one) in _output(spec)]
+    kinds = _output(spec)
+    if kinds == _TEXTS and any(component(one) == MESSAGE for one in described_parameters(endpoint).values()):
+        kinds = kinds | {"json"}  # what a chat replies
+    return [place for place, one in enumerate(rows) if component(one) in kinds]
 
 
-def _inputs(args: Iterable[Arg], parameters: Mapping[str, Mapping[str, Any]]) -> dict[str, str] | None:
-    """Return the argument for each parameter that gets one; None if arguments or parameters are left over."""
+def _inputs(
+    args: Iterable[Arg], parameters: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str | list[str]] | None:
+    """Return what each parameter that gets something gets; None if arguments or parameters are left over."""
     left = sorted(args, key=lambda arg: not arg.required)
-    found: dict[str, str] = {}
+    found: dict[str, str | list[str]] = {}
     for name, parameter in parameters.items():
-        has_default = bool(parameter.get("parameter_has_default"))
-        kind = _KINDS.get(component(parameter))
-        arg = next((one for one in left if _kind(one) == kind and (one.required or has_default)), None)
-        if arg is not None:
-            left.remove(arg)
-            found[name] = arg.name
+        has_default, kind = bool(parameter.get("parameter_has_default")), component(parameter)
+        if kind == MESSAGE:
+            taken = _of_message(left)
+        else:
+            usable = (arg for arg in left if arg.required or has_default)
+            taken = [arg for arg in usable if _kind(arg) == _KINDS.get(kind)][:1]
+        left = [arg for arg in left if arg not in taken]
+        if taken:
+            found[name] = [arg.name for arg in taken] if kind == MESSAGE else taken[0].name
         elif not has_default:
             return None
     return None if any(arg.required for arg in left) else found
+
+
+def _of_message(args: Iterable[Arg]) -> list[Arg]:
+    """Return the arguments that go into the message of a chat: one text, and the required files."""
+    texts = [arg for arg in args if arg.kind == "text"][:1]
+    return texts + [arg for arg in args if arg.required and arg.kind in FILES]
 
 
 def _kind(arg: Arg) -> str:
