@@ -84,7 +84,7 @@ upgrade:
 	@$(subst constraints.txt,$(NEXT)/held.txt,$(PIP:$(BIN)/%=$(NEXT)/bin/%)) --editable ./weights --editable ".[dev,ray]"
 	@{ grep '^#' constraints.txt; $(NEXT)/bin/python -m pip freeze --all --exclude-editable | grep -v '^pip=' | sed 's/+cpu$$//'; } \
 		>$(NEXT)/constraints.txt
-	@diff --unified=0 constraints.txt $(NEXT)/constraints.txt || true
+	@diff --unified=0 constraints.txt $(NEXT)/constraints.txt && echo "Nothing is newer." || true
 	@$(PYTEST:$(BIN)/%=$(NEXT)/bin/%) -m "not slow and not starter and not cluster"
 	@cp $(NEXT)/constraints.txt constraints.txt
 
