@@ -297,6 +297,24 @@ def test_the_network_knows_which_part_it_doubts() -> None:
     assert not name or name in made.tasks[number].args
 
 
+@pytest.mark.parametrize(
+    ("words", "preference"),
+    [
+        ("As quickly as possible.", "fastest"),
+        ("Use the cheapest model.", "cheapest"),
+        ("Spend as little as possible.", "cheapest"),
+        ("Take the most accurate model you have.", "best"),
+        ("Only use local models.", "local"),
+        ("Is this the best cat?", None),
+        ("The cat is cheap.", None),
+    ],
+)
+def test_a_preference_that_is_unlikely_is_left_out(words: str, preference: str | None) -> None:
+    """Then the plan is a guess; models are not chosen by the opposite of what was asked."""
+    made = plan(f"What animal is in cat.jpg? {words}", files=[image("cat.jpg")])
+    assert made.preference in (None, preference)
+
+
 def test_references_in_the_words_of_a_user_are_words() -> None:
     for request in ('Translate "<resource>-7" to French', "Describe a.jpg. Translate “<resource>-0”"):
         for task in plan(request).tasks:

@@ -64,6 +64,8 @@ PLANNER = StarterModel(
 )
 
 SIZE, LAYERS, HEADS, DECODER_LAYERS, DECODER_HEADS = 384, 6, 12, 3, 6
+LIKELY = math.log(0.5)
+"""A preference below this is left out, and the plan is noted as a guess."""
 SMOOTHED = 0.05
 """Share of the probability that training gives to other actions than the right one. A sure action lacks as
 much, which must not make long plans unsure."""
@@ -216,6 +218,7 @@ class PointerNetwork:
             symbol = self.vocabulary.symbols[action] if action < len(self.vocabulary.symbols) else ""
             if action in (LEFT, END) or symbol in PREFERENCES:
                 doubts.append((score, len(tasks), ""))
+                preference = preference if score > LIKELY else None
                 break
             if self.vocabulary.is_task(action):
                 task, name = task + 1, ""
