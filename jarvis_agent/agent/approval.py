@@ -133,10 +133,10 @@ async def needs_approval(policy: ApprovalPolicy, step: PlannedTask, context: Run
     question = Noul(instructions="Should a person approve this task of the plan before it runs?")
     try:
         reply = await policy.ainvoke({"state": state, "questions": {"approve": question}}, context.config)
+        return reply.nouls["approve"].noul >= 0.5
     except Exception as error:
         log_error(logger, "the decision on an approval failed, so a person is asked", error)
         return True
-    return reply.nouls["approve"].noul >= 0.5
 
 
 def hosted(step: PlannedTask) -> bool:

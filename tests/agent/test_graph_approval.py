@@ -267,7 +267,7 @@ def test_a_policy_of_another_form_is_refused() -> None:
 
 
 class Judge(BaseDecisionModel):
-    """A decision model that wants approval of what runs at a provider; it may be broken."""
+    """A decision model that wants approval of what runs at a provider; it may be broken or silent."""
 
     @property
     def _provider(self) -> str:
@@ -278,7 +278,7 @@ class Judge(BaseDecisionModel):
             raise OSError("no answer")
         doubt = 0.9 if "hosted" in state["task"] else 0.1
         answers: Any = {name: NoulAnswer(type="noul", noul=doubt) for name in questions}
-        return ClassifierResponse(model=self.model, answers=answers)
+        return ClassifierResponse(model=self.model, answers={} if self.model == "silent" else answers)
 
 
 @pytest.mark.parametrize(
@@ -322,6 +322,7 @@ def test_a_policy_says_which_tasks_need_approval() -> None:
         (writes, []),
         (Judge(model="careful"), ["image-to-text"]),
         (Judge(model="broken"), ["image-to-text", "text-to-speech", "object-detection"]),
+        (Judge(model="silent"), ["image-to-text", "text-to-speech", "object-detection"]),
     ]
     with pytest.raises(ConfigError, match="text-to-speech"):
         named("text-to-speach")
