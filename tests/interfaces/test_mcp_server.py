@@ -37,7 +37,8 @@ from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
-from jarvis_agent.interfaces.mcp import CLIENTS, run_http, run_stdio
+from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
+from jarvis_agent.interfaces.mcp import run_http, run_stdio
 from jarvis_agent.interfaces.mcp.server import Session, _working_directory, make_http_app
 from jarvis_agent.testing import ScriptedLLM
 
@@ -288,7 +289,7 @@ async def test_sound_is_an_embedded_resource_and_large_or_other_files_are_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with agent_of(tmp_path, {}) as agent:
-        session = Session(agent, tmp_path / "out")
+        session = Session(agent, tmp_path / "out", PublicNames({}))
         (tmp_path / "out" / "run").mkdir(parents=True)
         kinds = [
             ("audio", "audio/wav"),
@@ -529,7 +530,7 @@ def test_the_printed_configuration_starts_the_server_for_each_client(
     printed = jarvis("mcp", "--print-config", "--policy", "local-only", "--out", "made")
     blocks = [text[text.index("{") :] for text in printed.stdout.split("\n\n")]
     configurations = [json.loads(block) for block in blocks]
-    assert [list(each) for each in configurations] == [[key] for key in CLIENTS]
+    assert [list(each) for each in configurations] == [["mcpServers"], ["servers"], ["context_servers"]]
     (started,) = {json.dumps(each[key]["jarvis"]) for each in configurations for key in each}
     server = json.loads(started)
     assert server["env"] == {

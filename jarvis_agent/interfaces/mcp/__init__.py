@@ -19,7 +19,9 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from jarvis_agent.core.settings import ServerSettings, Settings
@@ -31,23 +33,8 @@ if TYPE_CHECKING:
 _check_extra = partial(check_extra, "serving MCP clients", "mcp", "limits", "mcp", "uvicorn")
 
 
-CLIENTS = {
-    "mcpServers": (
-        "Claude Desktop: claude_desktop_config.json",
-        "Claude Code: .mcp.json of a project",
-        "Cursor: ~/.cursor/mcp.json",
-        "Gemini CLI: ~/.gemini/settings.json",
-        "LM Studio: mcp.json",
-        "Windsurf: ~/.codeium/windsurf/mcp_config.json",
-    ),
-    "servers": ("VS Code: .vscode/mcp.json",),
-    "context_servers": ("Zed: ~/.config/zed/settings.json",),
-}
-"""Clients with the files of their settings, by the name of the object in the file that lists servers."""
-
-
 def client_settings(settings: Settings, options: Sequence[str] = ()) -> str:
-    """Return the JSON that makes each of `CLIENTS` start `jarvis mcp` with these options.
+    """Return the JSON that makes each client in clients.txt start `jarvis mcp` with these options.
 
     Clients start it in any directory: it reads `Settings.allowed_dirs`, else the working directory of now.
     """
@@ -60,10 +47,8 @@ def client_settings(settings: Settings, options: Sequence[str] = ()) -> str:
             "JARVIS_OUTPUT_DIR": str(settings.output_dir.absolute()),
         },
     }
-    return "\n\n".join(
-        "\n".join([*clients, json.dumps({key: {"jarvis": server}}, indent=2)])
-        for key, clients in CLIENTS.items()
-    )
+    template = files(__package__).joinpath("clients.txt").read_text(encoding="utf-8")
+    return Template(template.strip()).substitute(server=json.dumps(server, indent=2))
 
 
 def run_stdio(agent: JarvisAgent) -> None:

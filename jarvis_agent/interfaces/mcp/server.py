@@ -18,13 +18,12 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackHandler
-from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from mcp import MCPError, types
@@ -54,12 +53,12 @@ from jarvis_agent.interfaces.common.uploads_and_outputs import (
     find_output,
     to_paths,
 )
-from jarvis_agent.tools.hf_task_tool import HFTaskTool
+from jarvis_agent.tools.hf_task_tool import EVENT, HFTaskTool
 
 logger = logging.getLogger(__name__)
 
-Report = Callable[[float, str], Awaitable[None]]
-"""Tells the client of progress: the number of steps done, and what happens."""
+Report = Callable[[str], Awaitable[None]]
+"""Tells the client what happens."""
 
 _AGENT = "jarvis"
 
@@ -92,7 +91,7 @@ class Session:
 
     agent: JarvisAgent
     output_dir: Path
-    names: PublicNames = field(default_factory=lambda: PublicNames({}))
+    names: PublicNames
     links: deque[types.ResourceLink] = field(default_factory=lambda: deque(maxlen=_MAX_LISTED))
 
     def blocks(self, resources: Iterable[Resource]) -> list[types.ContentBlock]:
@@ -107,47 +106,48 @@ class Session:
             uri = f"jarvis:///outputs/{path.parent.name}/{path.name}"
             link = types.ResourceLink(uri=uri, name=path.name, mime_type=mime, size=size)
             self.links.append(link)
-            if resource.kind not in ("image", "audio") or size > left:
+            if resource.kind in ("image", "audio") and size <= left:
+                left -= size
+                blocks.append(_block(resource.to_content_block(), uri))
+            else:
                 blocks.append(link)
-                continue
-            left -= size
-            data = base64.b64encode(path.read_bytes()).decode()
-            blocks.append(_block({"type": resource.kind, "base64": data, "mime_type": mime}, uri))
         return blocks
 
 
-Sessions = Callable[[str], Session]
-"""The session in the directory with this name."""
-_Context = ServerRequestContext[Sessions, Request]
+_Context = ServerRequestContext[Any, Request]
 
 
 def make_server(
-    new_session: Sessions, hold: Callable[[Any], AbstractContextManager[None]] | None = None
-) -> Server[Sessions]:
-    """Return a server that makes a Session for each client.
+    new_session: Callable[[str], Session], hold: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> Server[Any]:
+    """Return a server for the clients of one key, each of which gets a Session, made by its name.
 
-    `hold` counts a call of an HTTP request while it goes on, or raises HTTPException.
+    `hold` counts a call while it goes on, or raises HTTPException.
     """
+    sessions = lru_cache(MAX_SESSIONS)(new_session)
 
-    @asynccontextmanager
-    async def lifespan(_: Server[Sessions]) -> AsyncIterator[Sessions]:
-        """Over HTTP, this is entered once for each key."""
-        yield lru_cache(MAX_SESSIONS)(new_session)
+    def session_of(context: _Context) -> Session:
+        """The session of a process, of a key, or, before July 2026, of an HTTP session."""
+        if context.request is None:
+            return sessions("")
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return sessions(context.request.state.owner)
+        return sessions(context.request.headers["mcp-session-id"])
 
     async def list_tools(context: _Context, _: Any) -> types.ListToolsResult:
-        settings = (session := _session_of(context)).agent.settings
+        settings = (session := session_of(context)).agent.settings
         is_open = not (settings.offline and settings.policy == "local-only")
         tools = (await _tools(session)).values()
         return types.ListToolsResult(tools=[_described(tool, is_open) for tool in tools])
 
     async def call_tool(context: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        session = _session_of(context)
+        session, steps = session_of(context), count(1)
 
-        async def report(progress: float, message: str) -> None:
-            await context.session.report_progress(progress, message=session.names.of(message))
+        async def report(message: str) -> None:
+            await context.session.report_progress(next(steps), message=session.names.of(message))
 
         try:
-            with hold(context.request) if hold else nullcontext():
+            with hold():
                 result = await _call(session, params.name, params.arguments or {}, report)
         except Exception as error:  # what is raised here is an error of the protocol
             text = types.TextContent(text=_explanation(params.name, error))
@@ -156,11 +156,11 @@ def make_server(
         return types.CallToolResult.model_validate(shown)
 
     async def list_resources(context: _Context, _: Any) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=list(_session_of(context).links))
+        return types.ListResourcesResult(resources=list(session_of(context).links))
 
     async def read_resource(context: _Context, params: Any) -> types.ReadResourceResult:
         parts = (uri := params.uri).removeprefix("jarvis:///outputs/").split("/")
-        file = find_output(_session_of(context).output_dir, *parts) if len(parts) == 2 else None
+        file = find_output(session_of(context).output_dir, *parts) if len(parts) == 2 else None
         if file is None:
             raise MCPError(types.INVALID_PARAMS, f"no file of this session: {uri}", {"uri": uri})
         blob = base64.b64encode(await asyncio.to_thread(file.path.read_bytes)).decode()
@@ -170,22 +170,12 @@ def make_server(
     return Server(
         "jarvis",
         version=__version__,
-        lifespan=lifespan,
         get_tool_input_schema=lambda name: None,  # else each call lists the tools; no schema names a header
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,
         on_read_resource=read_resource,
     )
-
-
-def _session_of(context: _Context) -> Session:
-    """The session of a client: of its process, of its key, or, before July 2026, of its HTTP session."""
-    if context.request is None:
-        return context.lifespan_context("")
-    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        return context.lifespan_context(context.request.state.owner)
-    return context.lifespan_context(context.request.headers["mcp-session-id"])
 
 
 def _explanation(name: str, error: Exception) -> str:
@@ -210,19 +200,16 @@ def _described(tool: BaseTool, is_open: bool) -> types.Tool:
 
     A task makes new files in the session's own directory, and alters nothing. What other tools do is unknown.
     """
-    function = convert_to_openai_tool(tool)["function"]
-    described = types.Tool(
+    function, is_task = convert_to_openai_tool(tool)["function"], isinstance(tool, HFTaskTool)
+    result = _RESULT_OF_RUN if tool.name == _AGENT else None
+    return types.Tool(
         name=tool.name,
         title=tool.name.replace("-", " ").replace("_", " ").capitalize(),
         description=function.get("description", ""),
         input_schema=function.get("parameters") or _object(),
+        output_schema=_RESULT_OF_TASK if is_task else result,
+        annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=is_open) if is_task else None,
     )
-    if isinstance(tool, HFTaskTool):
-        described.annotations = types.ToolAnnotations(read_only_hint=True, open_world_hint=is_open)
-        described.output_schema = _RESULT_OF_TASK
-    elif tool.name == _AGENT:
-        described.output_schema = _RESULT_OF_RUN
-    return described
 
 
 async def _call(
@@ -235,11 +222,17 @@ async def _call(
     arguments = to_paths(arguments, session.output_dir, "jarvis://")
     if name == _AGENT:
         return await _ask(session, arguments, report)
-    call = {"type": "tool_call", "name": name, "args": arguments, "id": "mcp"}
     is_task = isinstance(tool, HFTaskTool)
-    await report(0, f"{name}: {'choosing a model' if is_task else 'running'}")
-    # Other tools may run their callbacks in other event loops.
-    message: ToolMessage = await tool.ainvoke(call, {"callbacks": [_Attempts(report)] if is_task else []})
+    call: Any = {"type": "tool_call", "name": name, "args": arguments, "id": "mcp"}
+    events: Any = tool.astream_events(call)
+    async with aclosing(events):
+        async for event in events:
+            if event["event"] == "on_tool_end":
+                message = event["data"]["output"]
+            elif event["name"] == EVENT:
+                await report(event["data"]["text"])
+            elif event["event"] == "on_chain_start" and is_task:  # an attempt, which has its model's name
+                await report(f"running {event['name']}")
     if message.status == "error":
         raise ToolException(message.text)
     if not is_task:
@@ -255,13 +248,12 @@ async def _call(
 async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -> types.CallToolResult:
     """Run a request. It is an error if nothing could be done, as in the command line's exit code."""
     request = {"input": arguments["request"], "files": arguments.get("files") or []}
-    run, done = None, 0
+    run = None
     async with aclosing(session.agent.aevents(request)) as events:
         async for event in events:
             run = event.run or run
             if line := format_event(event):
-                done += 1
-                await report(done, line)
+                await report(line)
     assert run is not None
     files = await asyncio.to_thread(session.blocks, run.resources)
     return types.CallToolResult(
@@ -271,47 +263,32 @@ async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -
     )
 
 
-def _block(block: Mapping[str, Any], uri: str = "") -> types.ContentBlock:
+def _block(block: Mapping[str, Any], uri: str = "jarvis:///results") -> types.ContentBlock:
     """A content block of LangChain as MCP's. Sound is a resource: langchain.mcp takes no blocks of it."""
     data, mime = block.get("base64"), block.get("mime_type")
     if block["type"] == "image" and data:
         return types.ImageContent(data=data, mime_type=mime or "image/png")
     if data:
-        kept = uri or f"jarvis:///results/{block['type']}"
-        content = types.BlobResourceContents(uri=kept, blob=data, mime_type=mime)
+        content = types.BlobResourceContents(uri=uri, blob=data, mime_type=mime)
         return types.EmbeddedResource(resource=content)
     return types.TextContent(text=str(block.get("text") or block.get("url") or f"({block['type']})"))
-
-
-class _Attempts(AsyncCallbackHandler):
-    """Reports each model that is tried."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self._tried = 0
-
-    async def on_chain_start(self, serialized: Any, inputs: Any, *, name: str = "", **kwargs: Any) -> None:
-        """Report an attempt, which is a chain run with the name of its model."""
-        self._tried += 1
-        await self._report(self._tried, f"running {name}")
 
 
 async def serve_stdio(agent: JarvisAgent) -> None:
     """As `run_stdio`, in a running event loop."""
     settings = agent.settings
     roots = [*_working_directory(), *settings.allowed_dirs, settings.output_dir]
-    server = make_server(lambda _: _session(agent, roots, settings.output_dir))
+    server = make_server(lambda _: _session(agent, roots, settings.output_dir, {}))
     async with agent, stdio_server(_lines()) as (read, write):  # type: ignore[arg-type]
         await server.run(read, write, server.create_initialization_options())
         sys.stdout.flush()  # to stderr, which has its place until here
 
 
-def _session(agent: JarvisAgent, roots: Sequence[Path], output_dir: Path) -> Session:
-    """A session that reads `roots` alone, and writes to `output_dir`."""
-    output_dir = output_dir.absolute()
-    return Session(
-        agent.copy(checkpointer=False, restricted_to=roots, settings={"output_dir": output_dir}), output_dir
-    )
+def _session(agent: JarvisAgent, roots: Sequence[Path], folder: Path, names: Mapping[Path, str]) -> Session:
+    """A session that reads `roots` alone and writes to a folder; `names` are those of PublicNames."""
+    output_dir = folder.absolute()
+    own = agent.copy(checkpointer=False, restricted_to=roots, settings={"output_dir": output_dir})
+    return Session(own, output_dir, PublicNames(names))
 
 
 async def _lines() -> AsyncIterator[str]:
@@ -338,13 +315,12 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
 
     def new_session(name: str) -> Session:
         own = base / name
-        return replace(_session(agent, [own], own), names=PublicNames({own: "jarvis:///outputs/"}))
+        return _session(agent, [own], own, {own: "jarvis:///outputs/"})
 
     limits = RunLimits(settings)
-    server = make_server(new_session, lambda request: limits.hold(request.state.owner))
     managers = {
         owner: StreamableHTTPSessionManager(
-            server,
+            make_server(new_session, partial(limits.hold, owner)),
             max_request_body_size=max_json_bytes(agent.settings.max_file_bytes),
             max_sessions=MAX_SESSIONS,
         )
@@ -357,13 +333,10 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with AsyncExitStack() as running:
-            await running.enter_async_context(agent)
+        deletion = repeating(partial(asyncio.to_thread, delete_files), SWEEP_S, "the deletion of files")
+        async with agent, deletion, AsyncExitStack() as running:
             for manager in managers.values():
                 await running.enter_async_context(manager.run())
-            await running.enter_async_context(
-                repeating(partial(asyncio.to_thread, delete_files), SWEEP_S, "the deletion of files")
-            )
             yield
 
     async def sessions_of(request: Request) -> Any:
