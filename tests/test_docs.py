@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import runpy
 import shlex
@@ -23,7 +24,9 @@ import yaml
 from command_line import jarvis
 from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
 from doubles.openai_server import OpenAIDouble, ToolUse
+from fastapi import FastAPI
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from PIL import Image
 from served import listening
 from small_agents import plan
 
@@ -97,6 +100,7 @@ PLANS = {
     "Photograph a cat and tell what animal it is.": plan(
         ("photograph", [], {"animal": "cat"}), ("image-classification", [0], {"image": "<resource>-0"})
     ),
+    "Draw a cat in ink.": plan(("text-to-image", [], {"text": "a cat in ink"})),
     f"How many cats are in {CAT}?": plan(("image_qa", [], {"image": CAT, "question": "How many cats?"})),
 }
 """The plans of the double, by request."""
@@ -114,8 +118,10 @@ def _respond(body: Mapping[str, Any]) -> str:
 
 
 def _answer_others(body: Mapping[str, Any]) -> Any:
-    """The reply to create_agent: a tool call, then an answer from the tool's result."""
+    """The parameters of a Space; or, for create_agent, a tool call, then an answer from the tool's result."""
     last = body["messages"][-1]
+    if "the program's parameters" in str(last["content"]):
+        return json.dumps({"wish": "<text>", "style": "ink"})
     if last["role"] == "tool":
         return f"It says: {last['content']}"
     return ToolUse("image-to-text", {"image": PAGE, "text": "read"})
@@ -182,6 +188,7 @@ def test_snippets_run_and_print_their_documented_output(
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(user_directory)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     names: dict[str, Any] = {"__name__": "docs"}
     try:
         for block in SNIPPETS[page]:
@@ -211,8 +218,9 @@ def test_a_snippet_that_needs_a_key_says_so() -> None:
 
 def _run_snippet(block: Block, names: dict[str, Any], request: pytest.FixtureRequest) -> None:
     code = block.code
-    if (place := "http://localhost:8000") in code:
-        code = code.replace(place, request.getfixturevalue("server"))
+    for place, fixture in (("http://localhost:8000", "server"), ("http://localhost:7860", "space")):
+        if place in code:
+            code = code.replace(place, request.getfixturevalue(fixture))
     compiled = compile("\n" * (block.line - 1) + code, block.section, "exec")
     # A thread of its own: a snippet with asyncio.run takes the event loop of its thread away.
     with ThreadPoolExecutor(1) as thread:
@@ -231,6 +239,22 @@ def server() -> Iterator[str]:
     """The address of a server of the default agent."""
     with listening(create_app(JarvisAgent())) as address:
         yield address
+
+
+@pytest.fixture
+def space() -> Iterator[str]:
+    """The address of a Gradio application, whose parameters are not those of a task."""
+    gradio = pytest.importorskip("gradio")
+    with gradio.Blocks(analytics_enabled=False) as blocks:
+        inputs = [gradio.Textbox(label="Wish"), gradio.Dropdown(["photo", "ink"], value=None, label="Style")]
+        gradio.Button().click(draw, inputs, [gradio.Image(type="pil")], api_name="draw")
+    with listening(gradio.mount_gradio_app(FastAPI(), blocks, path="")) as address:
+        yield address
+
+
+def draw(wish: str, style: str) -> Image.Image:
+    assert (wish, style) == ("a cat in ink", "ink")
+    return Image.new("RGB", (8, 6))
 
 
 def test_the_readme_has_only_tested_kinds_of_blocks() -> None:

@@ -1,7 +1,13 @@
 """The agent on an Agent Protocol server, for several owners.
 
-    cd examples/agent_server; AGENT_KEYS="ada=…,bob=…" langgraph dev
+    cd examples/agent_server; export AGENT_KEYS="ada=secret-1,bob=secret-2"
+    pip install "langgraph-cli[inmem]" fastapi && langgraph dev
 
+    # or aegra, with PostgreSQL and Python 3.12:
+    export DATABASE_URL=postgresql://user:password@localhost/aegra PUBLIC_URL=http://127.0.0.1:2024
+    pip install aegra-cli aegra-api greenlet && aegra serve --host 127.0.0.1 --port 2024
+
+It was tried with `langgraph_sdk`, langgraph-api 0.16 and aegra 0.11, beside this package's extra "starter".
 `AGENT_KEYS` are the owners' keys, which clients send as `X-Api-Key`. Each owner has threads, a graph and
 files of their own. `PUBLIC_URL` is the address that clients use, for the URLs of files.
 """
