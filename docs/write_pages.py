@@ -31,8 +31,6 @@ _SETTINGS = """\
 After this page you set any limit, place or key. Each setting is an environment variable and a field of
 `jarvis_agent.Settings`: `JARVIS_TASK_TIMEOUT=60` is `Settings(task_timeout=60)`. Times are in seconds, sizes
 in bytes. Lists in variables are JSON, or `JARVIS_LICENSES=mit,apache-2.0`, `JARVIS_ALLOWED_DIRS=/a:/b`.
-
-`python docs/write_pages.py` writes this page.
 """
 
 _SERVER_SETTINGS = """
@@ -69,8 +67,6 @@ which has their licences.
 
 The tests run starter models, algorithms, and tiny models with random weights for all other tasks. The models
 that advice proposes, hosted models and Spaces were not run.
-
-`python docs/write_pages.py` writes this page.
 """
 
 _TASKS_HEAD = """

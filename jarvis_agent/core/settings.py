@@ -139,7 +139,7 @@ class Settings(EnvironmentSettings):
     model: str | None = Field(None, description="init_chat_model string, gguf:FILE, or a name for base_url")
     base_url: str | None = Field(None, description="an OpenAI-compatible server")
     api_key: Key | None = Field(None, description="key for base_url, if it requires one")
-    llm_timeout: float = Field(60.0, gt=0, description="longest wait for the LLM's next token, in seconds")
+    llm_timeout: float = Field(60.0, gt=0, description="longest wait for the LLM's next token")
 
     # Prompts and planning.
     prompts: Literal["default", "paper"] | Path | None = Field(
@@ -179,13 +179,13 @@ class Settings(EnvironmentSettings):
         validation_alias=AliasChoices("JARVIS_HF_TOKEN", "HF_TOKEN"),
         description="token of the Hugging Face Hub",
     )
-    max_download: int = Field(2_000_000_000, ge=0, description="largest model to download, in bytes; 0: none")
+    max_download: int = Field(2_000_000_000, ge=0, description="largest model to download; 0: none")
     allow_pickle: bool = Field(False, description="load weights that are not safetensors from the Hub")
     trust_remote_code: bool = Field(False, description="run code that comes with models of the Hub")
 
     # Execution.
-    run_timeout: float = Field(900.0, gt=0, description="longest run, in seconds")
-    task_timeout: float = Field(300.0, gt=0, description="time limit for one task, in seconds")
+    run_timeout: float = Field(900.0, gt=0, description="longest run")
+    task_timeout: float = Field(300.0, gt=0, description="time limit for one task")
     budget: Annotated[Budget, NoDecode] = Field(
         Budget(), description="what one run may spend: `money=0.5,tokens=20000,hosted_calls=10`"
     )
@@ -218,7 +218,7 @@ class Settings(EnvironmentSettings):
         description="read local files that a request names, in its text or as `files`; False on a server",
     )
     allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
-    max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch, in bytes")
+    max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch")
 
     @property
     def run_limit(self) -> tuple[float, str]:
