@@ -11,7 +11,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from libraries import needs
@@ -191,17 +191,17 @@ def test_threads_that_import_a_library_at_once_all_get_it(
     monkeypatch.syspath_prepend(tmp_path)
 
     class Backend(TransformersBackend):
-        needs = ("lazy_library",)
+        needs: ClassVar[Any] = ("lazy_library",)
 
         def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Any:
-            from lazy_library import Model
+            from lazy_library import Model  # type: ignore[import-not-found]
 
             return Model
 
     load = partial(Backend(OFFLINE, pool).load, TASKS[TEXT_TASK], Candidate(id="org/model", task=TEXT_TASK))
     with ThreadPoolExecutor(8) as threads:
-        loading = [threads.submit(load, OFFLINE) for _ in range(8)]
-    assert [thread.result() for thread in loading] == ["loaded"] * 8
+        loaded: list[Any] = [*threads.map(load, [OFFLINE] * 8)]
+    assert loaded == ["loaded"] * 8
 
 
 def test_a_model_is_measured_and_loaded_once_for_each_folder_and_dtype(
