@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import httpx
 import langserve.client
+import openai
 import uvicorn
 from langserve import RemoteRunnable
 from PIL import Image
@@ -169,6 +170,41 @@ def listening(app: Any, log_level: str = "error", grace: int | None = None) -> I
     finally:
         server.should_exit = True
         thread.join()
+
+
+class Live:
+    """A server on a port of this machine, its parts, and OpenAI's client of it."""
+
+    def __init__(self, url: str, agent: JarvisAgent, script: dict[str, Any]) -> None:
+        self.url, self.agent, self.script = url, agent, script
+        self.client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+
+    @property
+    def llm(self) -> ScriptedLLM:
+        assert isinstance(self.agent.model, ScriptedLLM)
+        return self.agent.model
+
+    @property
+    def backend(self) -> FakeBackend:
+        backend = self.agent.stages.registry.backends["fake"]
+        assert isinstance(backend, FakeBackend)
+        return backend
+
+    def ask(self, messages: list[Any], **more: Any) -> Any:
+        return self.client.chat.completions.create(model="jarvis", messages=messages, **more)
+
+    def post(self, body: Any) -> httpx.Response:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        return httpx.post(f"{self.url}/v1/chat/completions", content=content, headers=headers)
+
+
+@contextmanager
+def live_server(agent: JarvisAgent, script: dict[str, Any] | None = None, **settings: Any) -> Iterator[Live]:
+    """A running server of an agent, with the script of its language model."""
+    server = ServerSettings(**{"runs_per_minute": 10_000} | settings)
+    with listening(create_app(agent, server)) as url:
+        yield Live(url, agent, script or {})
 
 
 def endless_expert() -> tuple[Callable[[Call], Awaitable[Any]], threading.Event, threading.Event]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from langchain_core.decisions import BaseDecisionModel, ClassifierResponse
+from langchain_core.messages import AIMessage
 from PIL import Image
 
 from jarvis_agent import JarvisAgent, hf_tools
@@ -44,6 +46,11 @@ DESCRIBE = plan(("image-to-text", [], {"image": "a.jpg"}))
 DESCRIBE_ALOUD = plan(
     ("image-to-text", [], {"image": "a.jpg"}), ("text-to-speech", [0], {"text": "<resource>-0"})
 )
+
+
+def call_of(tool: str, **args: Any) -> AIMessage:
+    """A message that calls a tool; the id of the call is the tool's name."""
+    return AIMessage("", tool_calls=[{"name": tool, "args": args, "id": tool, "type": "tool_call"}])
 
 
 def small_agent(
@@ -82,6 +89,21 @@ def small_agent(
     backend = FakeBackend(results)
     given = {"sources": [source], "backends": [backend], "models": pins} | options
     return JarvisAgent(llm, **given), llm, backend
+
+
+class Judge(BaseDecisionModel):
+    """A decision model that answers each question about a state by a function of both; None is no answer."""
+
+    answer: Callable[[Any, Any], Any]
+
+    @property
+    def _provider(self) -> str:
+        return "test"
+
+    def _classify(self, state: Any, questions: Any) -> ClassifierResponse:
+        answers = {name: self.answer(state, question) for name, question in questions.items()}
+        given = {name: answer for name, answer in answers.items() if answer is not None}
+        return ClassifierResponse(model=self.model, answers=given)
 
 
 def picture(path: Path, color: str = "orange") -> Path:

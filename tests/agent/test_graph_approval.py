@@ -16,14 +16,14 @@ from durable_agents import ONE_BY_ONE, THREAD, counting_agent, stop_when
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware
 from langchain.agents.middleware.human_in_the_loop import HITLRequest, HITLResponse
-from langchain_core.decisions import BaseDecisionModel, ClassifierResponse, NoulAnswer
+from langchain_core.decisions import NoulAnswer
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 from pydantic import TypeAdapter
-from small_agents import EXPERTS, plan, small_agent
+from small_agents import EXPERTS, Judge, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task, hf_tools
 from jarvis_agent.agent.approval import downloads_over, hosted, named, writes
@@ -266,19 +266,9 @@ def test_a_policy_of_another_form_is_refused() -> None:
             agent.copy(checkpointer=False, approve=cast("Any", policy))
 
 
-class Judge(BaseDecisionModel):
-    """A decision model that wants approval of what runs at a provider; it may be broken or silent."""
-
-    @property
-    def _provider(self) -> str:
-        return "test"
-
-    def _classify(self, state: Any, questions: Any) -> ClassifierResponse:
-        if self.model == "broken":
-            raise OSError("no answer")
-        doubt = 0.9 if "hosted" in state["task"] else 0.1
-        answers: Any = {name: NoulAnswer(type="noul", noul=doubt) for name in questions}
-        return ClassifierResponse(model=self.model, answers={} if self.model == "silent" else answers)
+def doubt(state: Any, question: Any) -> NoulAnswer:
+    """A judgement that what runs at a provider needs approval."""
+    return NoulAnswer(type="noul", noul=0.9 if "hosted" in state["task"] else 0.1)
 
 
 @pytest.mark.parametrize(
@@ -312,17 +302,18 @@ def test_a_policy_says_which_tasks_need_approval() -> None:
         fake_candidate("object-detection", local=False, size=1_500_000_000),
         fake_candidate("text-to-speech"),
     ]
+    everything = ["image-to-text", "text-to-speech", "object-detection"]
     cases: list[tuple[Any, list[str]]] = [
-        (True, ["image-to-text", "text-to-speech", "object-detection"]),
+        (True, everything),
         (hosted, ["image-to-text"]),
         (downloads_over(1_000_000_000), ["object-detection"]),
         (downloads_over(2_000_000_000), []),
         (named("text-to-speech"), ["text-to-speech"]),
         (lambda step: step.task.task == "text-to-speech", ["text-to-speech"]),
         (writes, []),
-        (Judge(model="careful"), ["image-to-text"]),
-        (Judge(model="broken"), ["image-to-text", "text-to-speech", "object-detection"]),
-        (Judge(model="silent"), ["image-to-text", "text-to-speech", "object-detection"]),
+        (Judge(model="careful", answer=doubt), ["image-to-text"]),
+        (Judge(model="broken", answer=lambda *_: 1 / 0), everything),
+        (Judge(model="silent", answer=lambda *_: None), everything),
     ]
     with pytest.raises(ConfigError, match="text-to-speech"):
         named("text-to-speach")

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from PIL import Image
-from small_agents import EXPERTS, plan, small_agent
+from small_agents import EXPERTS, call_of, plan, small_agent
 
 from jarvis_agent import Resource, Run, Settings, hf_tools
 from jarvis_agent.core.errors import InputError
@@ -176,10 +176,6 @@ def test_the_stages_inside_the_graph_can_be_drawn() -> None:
 
 def message(text: str = f"What is in {CAT}?") -> dict[str, list[BaseMessage]]:
     return {"messages": [HumanMessage(text)]}
-
-
-def call_of(tool: str, **args: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": tool, "args": args, "id": "1", "type": "tool_call"}])
 
 
 @pytest.fixture

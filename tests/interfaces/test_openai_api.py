@@ -11,7 +11,6 @@ import threading
 import wave
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from PIL import Image
 from pydantic import SecretStr
-from served import ANSWER, CAT, agent_of, endless_expert, listening, plan_for
+from served import ANSWER, CAT, Live, agent_of, endless_expert, listening, live_server, plan_for
 from sse_starlette import EventSourceResponse
 from starlette.testclient import TestClient
 
@@ -55,38 +54,6 @@ def about_cat(text: str = QUESTION) -> list[Any]:
     return [{"role": "user", "content": [{"type": "text", "text": text}, image_part()]}]
 
 
-@dataclass
-class Live:
-    """A server, and what its agent was made of."""
-
-    url: str
-    script: dict[str, Any]
-    agent: JarvisAgent
-
-    @property
-    def client(self) -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="any")
-
-    @property
-    def llm(self) -> ScriptedLLM:
-        assert isinstance(self.agent.model, ScriptedLLM)
-        return self.agent.model
-
-    @property
-    def backend(self) -> FakeBackend:
-        backend = self.agent.stages.registry.backends["fake"]
-        assert isinstance(backend, FakeBackend)
-        return backend
-
-    def ask(self, messages: list[Any], **more: Any) -> Any:
-        return self.client.chat.completions.create(model="jarvis", messages=messages, **more)
-
-    def post(self, body: Any) -> httpx.Response:
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        headers = {"content-type": "application/json"}
-        return httpx.post(f"{self.url}/v1/chat/completions", content=content, headers=headers)
-
-
 RESULTS = {
     "image-to-text": [{"generated_text": "a tabby cat"}],
     "canny-control": Image.new("L", (8, 8)),
@@ -97,9 +64,8 @@ RESULTS = {
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     script: dict[str, Any] = {"plan": "[]"}
-    agent = agent_of(tmp_path_factory.mktemp("live"), script, RESULTS)
-    with listening(create_app(agent)) as url:
-        yield Live(url, script, agent)
+    with live_server(agent_of(tmp_path_factory.mktemp("live"), script, RESULTS), script) as live:
+        yield live
 
 
 @pytest.fixture
@@ -335,8 +301,7 @@ def test_a_public_image_is_fetched(tmp_path: Path) -> None:
     script = {"plan": "[]"}
     agent = agent_of(tmp_path, script, RESULTS, allow_private_urls=True)  # loopback stands for the internet
     image = Reply(200, CAT.read_bytes(), {"Content-Type": "image/jpeg"})
-    with closing(ReplyServer(lambda request: image)) as internet, listening(create_app(agent)) as place:
-        live = Live(place, script, agent)
+    with closing(ReplyServer(lambda request: image)) as internet, live_server(agent) as live:
         url = f"http://127.0.0.1:{internet.server_port}/a.jpg"
         script["plan"] = plan_for(url)
         live.ask([{"role": "user", "content": [{"type": "text", "text": QUESTION}, image_part(url)]}])

@@ -8,7 +8,7 @@ import re
 import struct
 import wave
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,12 @@ import openai
 import pytest
 from langchain_openai import OpenAIEmbeddings
 from PIL import Image
-from served import agent_of, listening
+from served import Live, agent_of, live_server
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import BadInputError, ExpertError, MissingExtraError
-from jarvis_agent.core.settings import ServerSettings
-from jarvis_agent.interfaces.server import create_app, openai_tasks
+from jarvis_agent.interfaces.server import openai_tasks
 from jarvis_agent.media.audio import probe_audio
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -53,36 +52,19 @@ def recording(seconds: float = 2.0) -> bytes:
     return file.getvalue()
 
 
-class Live:
-    """A server, its agent's expert, and a client."""
-
-    def __init__(self, url: str, agent: JarvisAgent) -> None:
-        self.url, self.agent = url, agent
-        self.client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
-
-    @property
-    def calls(self) -> list[Call]:
-        backend = self.agent.stages.registry.backends["fake"]
-        assert isinstance(backend, FakeBackend)
-        return backend.calls
-
-    @property
-    def stored(self) -> list[Path]:
-        """The files of the server but its database."""
-        files = self.agent.settings.output_dir.rglob("*")
-        return [file for file in files if file.is_file() and "sqlite" not in file.name]
-
-    def transcribe(self, content: bytes, **options: Any) -> Any:
-        options = {"model": "whisper-1"} | options
-        return self.client.audio.transcriptions.create(file=("memo.wav", content), **options)
+def stored(live: Live) -> list[Path]:
+    """The files of the server but its database."""
+    files = live.agent.settings.output_dir.rglob("*")
+    return [file for file in files if file.is_file() and "sqlite" not in file.name]
 
 
-@contextmanager
-def live_with(output_dir: Path, results: dict[str, Any], **server: Any) -> Iterator[Live]:
-    agent = agent_of(output_dir, {"plan": "[]"}, results, max_file_bytes=1_000_000)
-    settings = ServerSettings(**{"runs_per_minute": 10_000} | server)
-    with listening(create_app(agent, settings)) as url:
-        yield Live(url, agent)
+def transcribed(live: Live, content: bytes, **options: Any) -> Any:
+    options = {"model": "whisper-1"} | options
+    return live.client.audio.transcriptions.create(file=("memo.wav", content), **options)
+
+
+def live_with(output_dir: Path, results: dict[str, Any], **server: Any) -> AbstractContextManager[Live]:
+    return live_server(agent_of(output_dir, {"plan": "[]"}, results, max_file_bytes=1_000_000), **server)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +75,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture
 def live(running: Live) -> Live:
-    running.calls.clear()
+    running.backend.calls.clear()
     return running
 
 
@@ -118,33 +100,33 @@ Good morning.
 
 
 def test_a_recording_is_written_down_in_each_form(live: Live) -> None:
-    before = live.stored
-    plain = live.transcribe(recording(), response_format="json", prompt="Ada", temperature=0.5)
+    before = stored(live)
+    plain = transcribed(live, recording(), response_format="json", prompt="Ada", temperature=0.5)
     assert (plain.text, plain.model) == (SPOKEN["text"], "fake/automatic-speech-recognition")
-    assert live.transcribe(recording(), response_format="text") == f"{SPOKEN['text']}\n"
-    assert live.transcribe(recording(), response_format="srt") == SRT
-    assert live.transcribe(recording(), response_format="vtt") == VTT
-    verbose = live.transcribe(recording(), response_format="verbose_json", language="en")
+    assert transcribed(live, recording(), response_format="text") == f"{SPOKEN['text']}\n"
+    assert transcribed(live, recording(), response_format="srt") == SRT
+    assert transcribed(live, recording(), response_format="vtt") == VTT
+    verbose = transcribed(live, recording(), response_format="verbose_json", language="en")
     assert (verbose.text, verbose.duration, verbose.language) == (SPOKEN["text"], 2.0, "en")
     assert [(part.id, part.start, part.end, part.text) for part in verbose.segments] == [
         (0, 0.0, 1.25, "Good morning."),
         (1, 1.5, 2.0, "2 < 3"),
     ]
-    events = list(live.transcribe(recording(), stream=True))
+    events = list(transcribed(live, recording(), stream=True))
     assert "".join(event.delta for event in events[:-1]) == events[-1].text == SPOKEN["text"]
     assert [event.type for event in events] == ["transcript.text.delta", "transcript.text.done"]
-    assert all(call.inputs["audio"].kind == "audio" for call in live.calls)
-    assert live.stored == before  # a recording is deleted when it has been written down
+    assert all(call.inputs["audio"].kind == "audio" for call in live.backend.calls)
+    assert stored(live) == before  # a recording is deleted when it has been written down
 
 
 def test_a_transcript_without_times_is_one_subtitle(tmp_path: Path) -> None:
     with live_with(tmp_path, {"automatic-speech-recognition": {"text": "good morning"}}) as live:
-        subtitle = live.transcribe(recording(3661.5 / 1000), response_format="srt")
+        subtitle = transcribed(live, recording(3661.5 / 1000), response_format="srt")
     assert subtitle == "1\n00:00:00,000 --> 00:00:03,662\ngood morning\n\n"
 
 
 def test_only_recordings_within_the_limits_are_written_down(live: Live) -> None:
-    assert live.transcribe(recording(30)).text  # it is no JSON, whatever its bytes look like
+    assert transcribed(live, recording(30)).text  # it is no JSON, whatever its bytes look like
     for content, status, said in [
         (recording(32), 400, "memo.wav has 1,024,044 bytes, more than 1,000,000"),
         (recording(36), 413, "more than 1,065,536"),
@@ -154,7 +136,7 @@ def test_only_recordings_within_the_limits_are_written_down(live: Live) -> None:
     ]:
         for stream in (False, True):
             with pytest.raises(openai.APIStatusError, match=said) as caught:
-                live.transcribe(content, stream=stream)
+                transcribed(live, content, stream=stream)
             assert caught.value.status_code == status
             assert str(live.agent.settings.output_dir) not in caught.value.response.text
     boundary = "x" * 20
@@ -167,7 +149,7 @@ def test_only_recordings_within_the_limits_are_written_down(live: Live) -> None:
 
 @pytest.mark.parametrize("form", ["mp3", "opus", "aac", "flac", "wav", "pcm"])
 def test_speech_comes_in_the_format_that_is_asked_for(live: Live, tmp_path: Path, form: Any) -> None:
-    before = live.stored
+    before = stored(live)
     speech = live.client.audio.speech.create(
         model="gpt-4o-mini-tts", voice="alloy", input="Good morning.", response_format=form, speed=1.5
     )
@@ -180,7 +162,7 @@ def test_speech_comes_in_the_format_that_is_asked_for(live: Live, tmp_path: Path
     else:
         file.write_bytes(content)
         assert probe_audio(file).duration == pytest.approx(1.0, abs=0.1)
-    assert live.stored == before
+    assert stored(live) == before
 
 
 def test_speech_is_mp3_unless_another_format_is_named(live: Live, tmp_path: Path) -> None:
@@ -212,7 +194,7 @@ def test_a_text_is_taken_as_it_is_written(live: Live, text: str) -> None:
     for written in (text, name):
         live.client.embeddings.create(model="auto", input=written)
         live.client.audio.speech.create(model="tts-1", voice="alloy", input=written)
-        assert [call.inputs["text"] for call in live.calls[-2:]] == [written] * 2
+        assert [call.inputs["text"] for call in live.backend.calls[-2:]] == [written] * 2
 
 
 def test_texts_become_vectors_in_both_encodings(live: Live) -> None:
@@ -242,8 +224,8 @@ def test_vectors_of_one_reply_are_all_of_one_model(tmp_path: Path, monkeypatch: 
         backends=[FakeBackend({"a/b": ([[[1.0]]], RuntimeError("lost")), "a/c": [[[2.0]]]})],
         settings=Settings(output_dir=tmp_path, selection="rank", retries=0),
     )
-    with listening(create_app(agent)) as url:
-        client = Live(url, agent).client
+    with live_server(agent) as live:
+        client = live.client
         with pytest.raises(openai.InternalServerError, match=re.escape("['a/b', 'a/c']")):
             client.embeddings.create(model="auto", input=["one", "two"])
         pinned = client.embeddings.create(model="a/c", input=["one", "two"])
@@ -256,7 +238,7 @@ def test_pictures_come_as_bytes_or_urls(live: Live) -> None:
     for one in reply.data or []:
         picture = Image.open(io.BytesIO(base64.b64decode(one.b64_json or "")))
         assert picture.size == (8, 8)
-    assert len({call.settings.seed for call in live.calls}) == 3
+    assert len({call.settings.seed for call in live.backend.calls}) == 3
     for options in ({"model": "dall-e-3"}, {"model": "auto", "response_format": "url"}):
         (one,) = live.client.images.generate(prompt="a red square", **options).data or []
         assert httpx.get(one.url or "").headers["content-type"] == "image/png"
@@ -290,14 +272,14 @@ def test_a_client_names_models_of_the_hub_alone(
     with pytest.raises(openai.NotFoundError, match=re.escape(said)) as caught:
         call(live.client)
     assert caught.value.code == "model_not_found"
-    assert not live.calls
+    assert not live.backend.calls
 
 
 def test_a_missing_model_is_named(tmp_path: Path) -> None:
     with live_with(tmp_path, {"canny-control": Image.new("L", (8, 8))}) as live:
         for call in (
             embed("auto"),
-            lambda client: live.transcribe(recording()),
+            lambda client: transcribed(live, recording()),
             lambda client: client.audio.speech.create(model="tts-1", voice="alloy", input="Hello"),
             lambda client: client.images.generate(prompt="a cat"),
         ):
@@ -359,17 +341,16 @@ def test_the_only_model_says_what_it_takes(live: Live) -> None:
 def test_tools_of_the_user_are_the_only_ones(tmp_path: Path) -> None:
     agent = JarvisAgent(ScriptedLLM({}), tools=[], settings=Settings(output_dir=tmp_path))
     with (
-        listening(create_app(agent)) as url,
+        live_server(agent) as live,
         pytest.raises(openai.NotFoundError, match="the agent of this server has no tool for"),
     ):
-        embed("auto")(Live(url, agent).client)
+        embed("auto")(live.client)
 
 
 @pytest.mark.starter
 def test_starter_models_speak_and_write_down_what_they_said(tmp_path: Path) -> None:
     agent = JarvisAgent(None, settings=Settings(output_dir=tmp_path, model="none", offline=True))
-    with listening(create_app(agent)) as url:
-        live = Live(url, agent)
+    with live_server(agent) as live:
         said = live.client.audio.speech.create(model="tts-1", voice="alloy", input="Good morning.").content
-        assert live.transcribe(said, model="Systran/faster-whisper-tiny.en").text == "Good morning."
+        assert transcribed(live, said, model="Systran/faster-whisper-tiny.en").text == "Good morning."
         assert len(live.client.embeddings.create(model="auto", input="Hello").data[0].embedding) == 384

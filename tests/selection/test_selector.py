@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.decisions import BaseDecisionModel, ChoiceAnswer, ClassifierResponse
+from langchain_core.decisions import ChoiceAnswer
 from langchain_core.runnables import RunnableLambda
+from small_agents import Judge
 
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
@@ -136,29 +137,22 @@ async def test_a_custom_selector_replaces_the_chain_and_the_ranking_follows_its_
         selector(THREE, chain=object())
 
 
-class Judge(BaseDecisionModel):
+def judge(confidence: float) -> Judge:
     """A decision model that finds "org/b" the best."""
 
-    confidence: float
-
-    @property
-    def _provider(self) -> str:
-        return "test"
-
-    def _classify(self, state: Any, questions: Any) -> ClassifierResponse:
+    def answer(state: Any, question: Any) -> ChoiceAnswer:
         assert state["request"] == REQUEST
-        (question,) = questions.values()
-        shares = dict.fromkeys(question.criteria, (1 - self.confidence) / 2) | {"org/b": self.confidence}
-        answer: Any = {"choice": "org/b", "probabilities": shares, "confidence": self.confidence}
-        answers: Any = {name: ChoiceAnswer(type="choice", **answer) for name in questions}
-        return ClassifierResponse(model=self.model, answers=answers)
+        shares = dict.fromkeys(question.criteria, (1 - confidence) / 2) | {"org/b": confidence}
+        return ChoiceAnswer(type="choice", choice="org/b", probabilities=shares, confidence=confidence)
+
+    return Judge(model="judge", answer=answer)
 
 
 async def test_a_decision_model_chooses_and_where_it_is_unsure_the_ranking_does() -> None:
-    sure = await select(selector(THREE, chain=Judge(model="judge", confidence=0.8)))
+    sure = await select(selector(THREE, chain=judge(0.8)))
     assert (sure.model, sure.chosen_by, sure.note) == ("org/b", "selector", "")
     assert "judge is sure by 80%" in sure.reason
-    unsure = await select(selector(THREE, chain=Judge(model="judge", confidence=0.4)))
+    unsure = await select(selector(THREE, chain=judge(0.4)))
     assert (unsure.model, unsure.chosen_by) == ("org/c", "rank")
     assert "judge is not sure (40%)" in unsure.note
 

@@ -16,7 +16,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from PIL import Image
-from small_agents import EXPERTS, plan, small_agent
+from small_agents import EXPERTS, call_of, plan, small_agent
 
 from jarvis_agent import hf_tools
 from jarvis_agent.llm.content import MAX_SIDE, messages_for
@@ -32,8 +32,7 @@ AnotherLLM = partial(ScriptedLLM, model_name="another")
 
 def messages_read(task: str, content: Any, profile: Any, *, middleware: bool = False) -> list[BaseMessage]:
     """What the calling model reads after it called a tool."""
-    call = {"name": task, "args": {"text": "a fox"}, "id": "1", "type": "tool_call"}
-    llm = ScriptedLLM([AIMessage("", tool_calls=[call]), "Here it is."], profile=profile)
+    llm = ScriptedLLM([call_of(task, text="a fox"), "Here it is."], profile=profile)
     backend, source = FakeBackend({**EXPERTS, **DRAWN}), FakeSource([fake_candidate(task)])
     options: Any = {"tasks": [task], "sources": [source], "backends": [backend]}
     options |= {"content": content} if content else {}

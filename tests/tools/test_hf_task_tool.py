@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langchain_core.tracers.schemas import Run
 from langgraph.checkpoint.memory import InMemorySaver
-from small_agents import CAPTION, DESCRIBE, EXPERTS, picture, small_agent
+from small_agents import CAPTION, DESCRIBE, EXPERTS, call_of, picture, small_agent
 
 from jarvis_agent import (
     JarvisAgent,
@@ -31,10 +31,6 @@ from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_cand
 from jarvis_agent.testing.hub import Reply, ReplyServer
 
 pytestmark = pytest.mark.usefixtures("home")
-
-
-def call_of(tool: str, **args: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": tool, "args": args, "id": "1", "type": "tool_call"}])
 
 
 def names(run: Run) -> list[str]:

@@ -7,29 +7,18 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ToolRetryMiddleware
-from langchain_core.decisions import BaseDecisionModel, ChoiceAnswer, ClassifierResponse
-from langchain_core.messages import AIMessage, ToolMessage
-from small_agents import CAPTION, EXPERTS
+from langchain_core.decisions import ChoiceAnswer
+from langchain_core.messages import ToolMessage
+from small_agents import CAPTION, EXPERTS, Judge, call_of
 
 from jarvis_agent import hf_tools
 from jarvis_agent.core.errors import TransientError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
-
-class Judge(BaseDecisionModel):
-    """Always chooses the large model."""
-
-    @property
-    def _provider(self) -> str:
-        return "test"
-
-    def _classify(self, state: Any, questions: Any) -> ClassifierResponse:
-        answer: Any = {"choice": "large", "probabilities": {"small": 0.1, "large": 0.9}, "confidence": 0.9}
-        answers: Any = {name: ChoiceAnswer(type="choice", **answer) for name in questions}
-        return ClassifierResponse(model=self.model, answers=answers)
-
-
-LOOK: Any = AIMessage("", tool_calls=[{"name": "image-to-text", "args": {"image": "a.jpg"}, "id": "1"}])
+LOOK = call_of("image-to-text", image="a.jpg")
+LARGE = ChoiceAnswer(
+    type="choice", choice="large", probabilities={"small": 0.1, "large": 0.9}, confidence=0.9
+)
 
 
 def tools_of(results: Any) -> list[Any]:
@@ -47,7 +36,8 @@ def test_a_router_chooses_the_model_that_calls_the_tools() -> None:
         "small": ModelChoice(model=small, criteria="plain"),
         "large": ModelChoice(model=large, criteria="hard"),
     }
-    router = ModelRouterMiddleware(choices=choices, instructions="Choose.", classifier=Judge(model="judge"))
+    judge = Judge(model="judge", answer=lambda *_: LARGE)
+    router = ModelRouterMiddleware(choices=choices, instructions="Choose.", classifier=judge)
     state = create_agent(small, tools_of(EXPERTS), middleware=[router]).invoke({"messages": "Look at a.jpg"})
     assert [message.content for message in state["messages"][-2:]] == [CAPTION, "large"]
     assert not small.calls

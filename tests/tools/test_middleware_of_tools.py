@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import LLMToolSelectorMiddleware
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
-from small_agents import CAPTION, EXPERTS
+from small_agents import CAPTION, EXPERTS, call_of
 
 from jarvis_agent import hf_tools
 from jarvis_agent.core.tasks.registry import TASKS
@@ -25,10 +24,6 @@ from jarvis_agent.tools.middleware import OFFERED, SEARCH, HFToolsMiddleware, hf
 def clock() -> str:
     """Tell the time."""
     return "noon"
-
-
-def call(name: str, **args: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": name, "type": "tool_call"}])
 
 
 def offered(llm: ScriptedLLM) -> list[list[str]]:
@@ -47,9 +42,9 @@ def test_the_model_is_offered_what_fits_and_finds_the_rest(middleware: HFToolsMi
     request = "Describe the image a.jpg"
     llm = ScriptedLLM(
         [
-            call("image-to-text", image="a.jpg"),
-            call(SEARCH, query="translate into French"),
-            call("translation", text=CAPTION, tgt_lang="fr"),
+            call_of("image-to-text", image="a.jpg"),
+            call_of(SEARCH, query="translate into French"),
+            call_of("translation", text=CAPTION, tgt_lang="fr"),
             "Done.",
         ]
     )
@@ -94,7 +89,7 @@ def test_of_the_right_tools_at_least_95_percent_are_offered_for_a_fifth_of_the_t
 
 
 def test_the_tool_selector_of_langchain_works_too() -> None:
-    picks = call("ToolSelectionResponse", tools=["translation"])
+    picks = call_of("ToolSelectionResponse", tools=["translation"])
     llm = ScriptedLLM(["Done."])
     selector = LLMToolSelectorMiddleware(model=ScriptedLLM([picks]), max_tools=3)
     agent = create_agent(llm, hf_tools(sources=[], backends=[], available_only=False), middleware=[selector])

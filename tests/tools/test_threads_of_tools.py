@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
-from small_agents import EXPERTS
+from small_agents import EXPERTS, call_of
 
 from jarvis_agent import hf_tools
 from jarvis_agent.backends.base import Call
@@ -43,10 +43,6 @@ def make_tools(
     )
 
 
-def call(name: str, **args: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": "1", "type": "tool_call"}])
-
-
 class Chat:
     """A model that calls one tool a turn, with the tools of one set, over one checkpointer."""
 
@@ -55,7 +51,9 @@ class Chat:
 
     def ask(self, thread: str, name: str, **args: Any) -> ToolMessage:
         """The tool's message."""
-        agent = create_agent(ScriptedLLM([call(name, **args), "Done."]), self.tools, checkpointer=self.saver)
+        agent = create_agent(
+            ScriptedLLM([call_of(name, **args), "Done."]), self.tools, checkpointer=self.saver
+        )
         config: Any = {"configurable": {"thread_id": thread}} if self.saver else {}
         *_, message, _ = agent.invoke({"messages": [("user", "Go on")]}, config)["messages"]
         assert isinstance(message, ToolMessage)
@@ -125,8 +123,8 @@ def test_a_message_that_a_client_made_up_opens_no_other_file(outputs: Path) -> N
         path.write_bytes(b"x")
         artifact = {"resources": [{"kind": "audio", "path": str(path)}]}
         made_up = ToolMessage("", tool_call_id="0", artifact=artifact)
-        llm = ScriptedLLM([call(HEAR, audio=str(path)), "Done."])
-        before = [("user", "Speak"), call(SPEAK, text="x"), made_up, ("user", "Listen")]
+        llm = ScriptedLLM([call_of(HEAR, audio=str(path)), "Done."])
+        before = [("user", "Speak"), call_of(SPEAK, text="x"), made_up, ("user", "Listen")]
         *_, message, _ = create_agent(llm, make_tools(outputs)).invoke({"messages": before})["messages"]
         assert "may not read" in message.text
 
@@ -144,12 +142,12 @@ def test_a_lone_tool_reports_what_it_does(outputs: Path, monkeypatch: pytest.Mon
         return EXPERTS[SPEAK]
 
     def agent() -> Any:
-        llm = ScriptedLLM([call(SPEAK, text="hello"), "Done."])
+        llm = ScriptedLLM([call_of(SPEAK, text="hello"), "Done."])
         return create_agent(llm, make_tools(outputs, {**EXPERTS, SPEAK: slow}))
 
     def read(piece: Any, found: list[Any]) -> None:
         found.append((piece["state"], piece.get("model"), piece.get("done"), piece.get("total")))
-        assert (piece["tool"], piece["tool_call_id"]) == (SPEAK, "1")
+        assert (piece["tool"], piece["tool_call_id"]) == (SPEAK, SPEAK)
 
     streamed, dispatched, model = list[Any](), list[Any](), f"fake/{SPEAK}"
     for piece in agent().stream({"messages": "Speak"}, stream_mode="custom"):
