@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from unicodedata import category
 
 from jarvis_agent.core.notes import Note
 
@@ -83,6 +84,9 @@ def _guess(sample: bytes) -> tuple[str, list[str]]:
 
 
 def _is_plausible(text: str, is_wide: bool) -> bool:
-    """Whether a decoded text has no control characters, and zero bytes where UTF-16 has them."""
+    """Whether a text has no control characters; in UTF-16 also zero bytes in place, and known characters."""
+    if not is_wide:
+        return not _CONTROL.search(text)
     swapped, plain = sum(ord(char) % 256 == 0 for char in text), sum(ord(char) < 256 for char in text)
-    return not _CONTROL.search(text) and (not is_wide or (swapped < plain and len(text) >= _SHORTEST))
+    is_known = all(category(char) != "Cn" for char in text)
+    return is_known and swapped < plain and len(text) >= _SHORTEST and not _CONTROL.search(text)
