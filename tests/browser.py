@@ -7,8 +7,6 @@ with serving_page([agent]) as url, chromium() as browser, browser_tab(browser, u
 
 from __future__ import annotations
 
-import io
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as NothingHappenedError
 from served import listening
@@ -38,9 +35,6 @@ _ARGS = (
 )
 WAIT_MS = 30_000
 """The longest wait for anything, which a loaded machine may need."""
-
-SCREENSHOTS = os.environ.get("UI_SCREENSHOTS")
-"""A directory for screenshots of the tests, such as docs/images; without it, none are made."""
 
 
 @contextmanager
@@ -150,12 +144,6 @@ class Tab:
     def wait_until_idle(self) -> None:
         expect(self.page.locator("#box .stop-button")).to_have_count(0)
         expect(self.page.locator("#box .submit-button")).to_be_visible()
-
-    def shoot(self, name: str) -> None:
-        """Take a screenshot if they are wanted."""
-        if SCREENSHOTS:
-            taken = Image.open(io.BytesIO(self.page.screenshot(animations="disabled")))
-            taken.convert("RGB").quantize(256).save(Path(SCREENSHOTS) / f"ui-{name}.png", optimize=True)
 
 
 @contextmanager

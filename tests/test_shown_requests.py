@@ -125,8 +125,9 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JarvisAgent]:
 @pytest.mark.parametrize("name", PAGE_TASKS)
 def test_an_example_of_the_page_does_all_that_it_says(agent: JarvisAgent, name: str, language: str) -> None:
     page = pytest.importorskip("jarvis_agent.interfaces.ui.page")
-    assert PAGE_TASKS.keys() == page._EXAMPLE_FILES.keys()
-    file = page._EXAMPLE_FILES[name]
+    assert PAGE_TASKS.keys() == page._EXAMPLE_TASKS.keys()
+    file, tasks = page._EXAMPLE_TASKS[name]
+    assert tasks == set(PAGE_TASKS[name])
     files = [str(ROOT / "examples" / file)] if file else []
     run = agent.invoke({"input": page.TEXTS[language][name], "files": files})
     assert [task.task for task in run.plan.tasks] == PAGE_TASKS[name]

@@ -33,6 +33,7 @@ from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.settings import Policy, ServerSettings
+from jarvis_agent.core.sync import run_sync
 from jarvis_agent.interfaces.common.access import ApiKey, add_host_checks
 from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired
@@ -45,18 +46,19 @@ from jarvis_agent.interfaces.ui.views import (
     escape,
     export_chat,
     texts_for,
+    title_of,
 )
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
 
 _DATA = Path(__file__).parent / "data"
 _EXAMPLES = Path(__file__).parents[3] / "examples"
-_EXAMPLE_FILES = {
-    "example_look": "cat.jpg",
-    "example_read": "page.png",
-    "example_hear": "speech.wav",
-    "example_speak": None,
+_EXAMPLE_TASKS: dict[str, tuple[str | None, set[str]]] = {
+    "example_look": ("cat.jpg", {"image-classification", "canny-control"}),
+    "example_read": ("page.png", {"image-to-text", "text-to-speech", "automatic-speech-recognition"}),
+    "example_hear": ("speech.wav", {"automatic-speech-recognition"}),
+    "example_speak": (None, {"text-to-speech"}),
 }
-"""Requests that the starter models can do, and their files, which only a clone of the repository has."""
+"""Example requests: their files, which only a clone of the repository has, and their tasks."""
 
 _FONT = ["system-ui", "PingFang SC", "Noto Sans CJK SC", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
@@ -154,11 +156,6 @@ class Page:
         settings = agents[0].settings
         self._directory = settings.output_dir / "ui"
         self._kept = int(server.run_retention(settings))
-        self._examples = {
-            name: _EXAMPLES / file if file else None
-            for name, file in _EXAMPLE_FILES.items()
-            if file is None or (_EXAMPLES / file).is_file()
-        }
         cache = (min(self._kept, 3600), self._kept)
         self.blocks = gr.Blocks(title="Jarvis", analytics_enabled=False, fill_width=True, delete_cache=cache)
         with self.blocks:
@@ -321,7 +318,7 @@ class Page:
         text = _texts(request)
         examples: Any = [
             {"text": text(name), "files": [self._publish(file)] if file else []}
-            for name, file in self._examples.items()
+            for name, file in self._examples().items()
         ]
         more = text("welcome_more") if self._agents[0].model_name else text("welcome_no_model")
         welcome = f"# {text('welcome')}\n{more}"
@@ -331,6 +328,15 @@ class Page:
         chat = gr.Chatbot(messages, placeholder=welcome, examples=examples)
         head = f"<h1>Jarvis</h1><p>{text('tagline')}</p>"
         return visitor, key, name, head, _box(busy=False), *self._listed(visitor), chat, *others
+
+    def _examples(self) -> dict[str, Path | None]:
+        """The examples that can run here, by the names of their texts, with their files. Blocks."""
+        runnable = run_sync(self._agents[0].stages.registry.available_tasks)
+        return {
+            name: _EXAMPLES / file if file else None
+            for name, (file, tasks) in _EXAMPLE_TASKS.items()
+            if tasks <= runnable.keys() and (file is None or (_EXAMPLES / file).is_file())
+        }
 
     def _listed(self, visitor: Visitor) -> tuple[gr.Radio, gr.Row]:
         """The chats of a visitor, the newest first, and whether this one can be saved or deleted."""
@@ -365,7 +371,7 @@ class Page:
         self, fields: dict[Any, Any], chosen: gr.SelectData, request: gr.Request
     ) -> tuple[Any, ...]:
         """As `_ask`. Of what the browser sends, only the number of the example is read."""
-        name, file = list(self._examples.items())[int(chosen.index)]
+        name, file = list(self._examples().items())[int(chosen.index)]
         asked = {"text": _texts(request)(name), "files": [str(file)] if file else []}
         return self._ask({**fields, self._box: asked}, request)
 
@@ -426,7 +432,7 @@ class Page:
     def _draw(self, visitor: Visitor, request: gr.Request) -> tuple[Any, ...]:
         """The chat, the plan, the proposal, and whether that is visible."""
         text = _texts(request)
-        plan = PlanView(visitor.clean, text)
+        plan = PlanView(visitor.clean, text, self._publish)
         messages = ChatView(visitor, plan, text, self._publish).messages()
         shown = visitor.turns[-1].proposal if visitor.turns else None
         shown = shown and {**shown, "language": _language(request)}
@@ -496,14 +502,14 @@ def show_proposal(
     gr.Markdown(text("proposal"))
     gr.Markdown(text("proposal_help"))
     translated = phrases(text("plan")).translated
-    for note in [note for turn in visitor.turns[-1:] for note in turn.progress.notes]:
-        gr.Markdown(f"ⓘ {escape(visitor.clean(translated(note)))}")
+    for note in shown.get("notes", ()):
+        gr.Markdown(f"ℹ\ufe0e {escape(visitor.clean(translated(note)))}")
     if problem := shown.get("problem"):
         gr.Markdown(f"⚠️ {escape(visitor.clean(problem))}")
     tasks = shown.get("given", shown["plan"])  # A plan that cannot run is shown as the visitor changed it.
     fields: list[Any] = []
     choices = [(name, name) for name in visitor.file_names]
-    titles = {task["id"]: f"{task['id']} {task['task']}" for task in tasks}
+    titles = {task["id"]: title_of(task["id"], task["task"]) for task in tasks}
     for task in tasks:
         with gr.Group():
             fields.append(gr.Checkbox(True, label=titles[task["id"]], interactive=True))

@@ -30,7 +30,7 @@ from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor, models_of
 from jarvis_agent.response.markdown import CODE, to_markdown
 
 ICONS: dict[str, str] = {state: icon for state, (icon, _) in STYLES.items()} | {"stopped": "■"}
-_HEIGHT, _ROW, _WIDTH = 78, 116, 150
+_HEIGHT, _ROW, _WIDTH = 78, 116, 120
 """Pixels: a box, a level with the lines below it, the least width of a box."""
 _MAX_CHARS = 4_000
 _OPEN = frozenset({"planned", "selecting", "waiting", "loading", "running"})
@@ -69,10 +69,11 @@ def texts_for(accept_language: str) -> Texts:
 class PlanView:
     """The plans of one visitor in one language, the newest first: graphs whose boxes show their tasks."""
 
-    def __init__(self, clean: Callable[[str], str], text: Texts) -> None:
-        """`clean` removes from a text what the visitor must not see."""
+    def __init__(self, clean: Callable[[str], str], text: Texts, publish: Publish | None = None) -> None:
+        """`clean` removes from a text what the visitor must not see; `publish` shows pictures in details."""
         self._clean = clean
         self._text = text
+        self._publish = publish
         self._translated = phrases(text("plan")).translated
 
     def html(self, turns: Sequence[PageTurn]) -> str:
@@ -139,17 +140,17 @@ class PlanView:
         )
 
     def _box(self, turn: PageTurn, row: TaskProgress) -> str:
-        state, model = self.state(turn, row), _model(row).rsplit("/", 1)[-1]
+        state, model = self.state(turn, row), _model(row)
         times = " · ".join(filter(None, [self._text(state), self.seconds(turn.progress, row)]))
         return (
-            f'<b><i aria-hidden="true">{ICONS[state]}</i> {row.task.id} {self._escape(row.task.task)}</b>'
+            f'<b><i aria-hidden="true">{ICONS[state]}</i> {self._title(row)}</b>'
             f"<span>{self._escape(model)}</span><small>{self._escape(times)}</small>"
         )
 
     def _details(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
         return (
             f'<section class="about {self.state(turn, row)}" data-task="{number}-{row.task.id}" hidden>'
-            f"<b>{row.task.id} {self._escape(row.task.task)}</b><dl>{''.join(self._facts(row))}"
+            f"<b>{self._title(row)}</b><dl>{''.join(self._facts(row))}"
             f"{self._again(number, row) if turn.run is not None else ''}</dl></section>"
         )
 
@@ -177,13 +178,23 @@ class PlanView:
         if result is None:
             return
         if result.status == "ok":
-            yield self._fact("output", f"<pre>{self._escape(_output(result))}</pre>")
+            yield self._fact("output", f"<pre>{self._escape(_output(result))}</pre>{self._pictures(result)}")
         if result.attempts:
             yield self._fact("attempts", f"<ol>{''.join(map(self._attempt, result.attempts))}</ol>")
         if result.error:
             yield self._fact("error", self._translate(result.error))
         for note in result.all_notes:
             yield self._fact("note", self._translate(note))
+
+    def _pictures(self, result: TaskResult) -> str:
+        if (publish := self._publish) is None:
+            return ""
+        shown = [file.path for file in result.resources if file.kind == "image" and file.path is not None]
+        urls = {path.name: _url(publish(path)) for path in shown if path.is_file()}
+        return "".join(f'<img src="{url}" alt="{html.escape(name)}">' for name, url in urls.items())
+
+    def _title(self, row: TaskProgress) -> str:
+        return self._escape(title_of(row.task.id, row.task.task))
 
     def _values(self, task: Task) -> str:
         return "".join(
@@ -218,9 +229,20 @@ def _levels(tasks: Sequence[Task]) -> list[list[int]]:
     return levels
 
 
+def title_of(number: int, name: str) -> str:
+    """The title of a task for people: title_of(0, "image-to-text") is "0 Image to text"."""
+    words = name.replace("-", " ")
+    return f"{number} {words[:1].upper()}{words[1:]}"
+
+
 def _model(row: TaskProgress) -> str:
+    """The model of a task without the name of its owner, "" if none is chosen yet."""
     used = row.result.model if row.result is not None else None
-    return used or (row.selection.model if row.selection is not None else "")
+    return (used or (row.selection.model if row.selection is not None else "")).rsplit("/", 1)[-1]
+
+
+def _url(published: str) -> str:
+    return f"gradio_api/file={quote(published)}"
 
 
 def as_text(value: Any) -> str:
@@ -294,11 +316,9 @@ class ChatView:
         for row in rows:
             state = self._plan.state(turn, row)
             seconds = self._plan.seconds(turn.progress, row)
-            model = row.result.model if row.result is not None else None
-            what = " · ".join(filter(None, [self._text(state), shorten(model or "", 60), seconds]))
-            lines.append(
-                f"{ICONS[state]} **{row.task.id} {escape(shorten(row.task.task, 60))}** {self._shown(what)}"
-            )
+            what = " · ".join(filter(None, [self._text(state), shorten(_model(row), 60), seconds]))
+            name = escape(shorten(title_of(row.task.id, row.task.task), 60))
+            lines.append(f"{ICONS[state]} **{name}** {self._shown(what)}")
         metadata: dict[str, Any] = {"title": title, "status": "done" if turn.is_over else "pending"}
         if turn.run is not None:
             metadata["duration"] = round(turn.run.timings.get("total", 0.0), 1)
@@ -310,11 +330,11 @@ class ChatView:
         """An answer with links to the files of its results and what they show; and viewers of 3D models."""
         links, pictures, players, viewers = list[str](), list[str](), list[str](), list[Message]()
         for result in results:
-            title = escape(f"{result.task.id} {result.task.task}")
+            title = escape(title_of(result.task.id, result.task.task))
             for file in result.resources:
                 if file.path is None or not file.path.is_file():
                     continue
-                name, url = escape(file.path.name), f"gradio_api/file={quote(self._publish(file.path))}"
+                name, url = escape(file.path.name), _url(self._publish(file.path))
                 link = f"[{name}]({url})".replace("\\", r"\\")
                 said, number = re.subn(rf"(?<![\w./\[(`-]){re.escape(name)}(?![\w-])", link, said, count=1)
                 links += [] if number else [f"**{title}**: {link}"]
