@@ -1,21 +1,21 @@
-"""All benchmarks: python benchmarks scheduling | planning | selection | server | kills [--help]"""
+"""All benchmarks: python benchmarks comparison | scheduling | planning | selection | server [--help]"""
 
 from __future__ import annotations
 
 import sys
 
-import kills
+import comparison
 import planning
 import scheduling
 import selection
 import server
 
 PARTS = {
+    "comparison": comparison.main,
     "scheduling": scheduling.main,
     "planning": planning.main,
     "selection": selection.main,
     "server": server.main,
-    "kills": kills.main,
 }
 
 if len(sys.argv) < 2 or sys.argv[1] not in PARTS:

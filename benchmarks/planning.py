@@ -1,22 +1,9 @@
-"""How well a language model plans and answers, and how well the offline planner plans requests of others.
+"""How often a language model answers requests rightly, from beginning to end.
 
-    python benchmarks planning                                   # the configured model, 33 requests
-    python benchmarks planning --model gguf:qwen.gguf --only paper --only schema --every 3
-    python benchmarks planning --answers --model gguf:qwen.gguf --only 1 --only 15
-    python benchmarks planning --controlllm tool2k.json
+    python benchmarks planning --model gguf:qwen.gguf --only 1 --only 15
 
-Each way of asking a model plans the same requests at temperature 0. A plan is right when it has the tasks of
-one of the plans that are accepted, in any order, with the arguments and the references that stand there, and
-no others that take files. What an accepted plan leaves open (a question's words, a prompt) may be anything.
-Only plans that the model wrote itself are counted.
-
-With --answers, 24 requests run from beginning to end, with the starter models and without the Hub. No model
-judges: an answer is right if it contains what it must and nothing that it must not, and the files that it
-must make exist.
-
-With --controlllm, the offline planner plans every eighth request of `eval_data/tool2k.json` of
-https://github.com/OpenGVLab/ControlLLM. A plan is right if it has a task of every family that the request
-needs, and uses every file that it names.
+24 requests run with the starter models and without the Hub. No model judges: an answer is right if it
+contains what it must and nothing that it must not, and the files that it must make exist.
 """
 
 from __future__ import annotations
@@ -24,168 +11,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import re
 import shutil
-import statistics
-import sys
 import tempfile
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from jarvis_agent import JarvisAgent, Run
 from jarvis_agent.core.errors import JarvisError, describe_error
-from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.references import ref, substitute
-from jarvis_agent.core.settings import Settings, load_settings
-from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import MEDIA
-from jarvis_agent.core.types import Resource, Task, Usage
-from jarvis_agent.evaluation.predict import named_files
+from jarvis_agent.core.settings import load_settings
+from jarvis_agent.core.types import Resource, Usage
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
-from jarvis_agent.llm.usage import UsageMeter
-from jarvis_agent.planning.chain import PlanningChain, planning_chain
-from jarvis_agent.planning.inputs import PlanInput
-from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.plan import Plan
-
-REQUESTS = Path(__file__).parent / "data" / "plain_requests.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A way to ask a model for plans; `examples` as in `planning_chain`."""
-
-    title: str
-    prompts: Literal["default", "paper"] = "default"
-    has_schema: bool = True
-    examples: Literal["default", "paper"] | None = None
-
-
-WAYS = {
-    "paper": Way("the paper's prompt and examples, free text", "paper", has_schema=False, examples="paper"),
-    "paper-schema": Way("the paper's prompt and examples, schema", "paper", examples="paper"),
-    "free": Way("our prompt, no examples, free text", has_schema=False),
-    "schema": Way("our prompt, no examples, schema"),
-    "examples": Way("our prompt, our examples, schema", examples="default"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class PlanCase:
-    """A request and the plans that are accepted for it."""
-
-    request: str
-    plans: list[list[list[Any]]]
-
-
-@dataclass(frozen=True, slots=True)
-class PlanOutcome:
-    """What became of a request."""
-
-    plan: Plan
-    is_right: bool
-    node_f1: float
-    seconds: float
-    usage: Usage
-    calls: int
-    failure: str
-
-
-async def plan_cases(model: BaseChatModel, way: Way, cases: list[PlanCase]) -> list[PlanOutcome]:
-    """Plan requests one after the other."""
-    settings = load_settings(prompts=way.prompts, context_window=128_000, llm_timeout=300)
-    profile = {**(model.profile or {}), "structured_output": way.has_schema}
-    model = model.model_copy(update={"profile": profile})
-    planner = planning_chain(model, examples=way.examples or (), settings=settings)
-    return [await _planned(case, planner) for case in cases]
-
-
-def _row_of_way(title: str, outcomes: list[PlanOutcome]) -> str:
-    valid = sum(not o.failure for o in outcomes)
-    right = sum(o.is_right for o in outcomes)
-    return (
-        f"| {title} | {valid} of {len(outcomes)} | {right} of {len(outcomes)} "
-        f"| {100 * statistics.mean(o.node_f1 for o in outcomes):.0f} "
-        f"| {statistics.mean(o.usage.input_tokens / max(1, o.calls) for o in outcomes):.0f} "
-        f"| {statistics.mean(o.calls for o in outcomes):.2f} "
-        f"| {statistics.median(o.seconds for o in outcomes):.1f} |"
-    )
-
-
-def _show(case: PlanCase, outcome: PlanOutcome) -> None:
-    mark = "right" if outcome.is_right else "WRONG"
-    notes = "".join(f"\n      ! {note}" for note in [*outcome.plan.notes, outcome.failure] if note)
-    said = f"{mark} {outcome.seconds:.0f} s, {outcome.usage.input_tokens} tokens, {outcome.calls} calls"
-    print(f"{said}: {case.request}\n      {outcome.plan.to_json()}{notes}", file=sys.stderr, flush=True)
-
-
-async def _planned(case: PlanCase, planner: PlanningChain) -> PlanOutcome:
-    meter, began, plan, failure = UsageMeter(), perf_counter(), Plan(), ""
-    asked: PlanInput = {"input": case.request, "files": named_files(case.request)}
-    try:
-        plan = await planner.ainvoke(asked, {"callbacks": [meter]})
-    except JarvisError as error:
-        failure = describe_error(error)
-    if Plan.parse(plan.to_json()).tasks != plan.tasks:
-        failure = "the plan is not valid"
-    usage = meter.total
-    is_right = not failure and any(accepts(gold, plan.tasks) for gold in case.plans)
-    best = max(node_f1(gold, plan.tasks) for gold in case.plans)
-    return PlanOutcome(plan, is_right, best, perf_counter() - began, usage, usage.calls, failure)
-
-
-def accepts(gold: list[list[Any]], tasks: list[Task]) -> bool:
-    """Whether the tasks are those of an accepted plan, in any order that keeps its references."""
-    if Counter(name for name, _ in gold) != Counter(task.task for task in tasks):
-        return False
-    return any(_matches(gold, order) for order in permutations(tasks))
-
-
-def _matches(gold: list[list[Any]], order: tuple[Task, ...]) -> bool:
-    places = {task.id: place for place, task in enumerate(order)}
-    for (name, args), task in zip(gold, order, strict=True):
-        if name != task.task:
-            return False
-        written = substitute(task.args, lambda i: ref(places.get(i, i)))
-        takes_file = {arg.name for arg in TASKS[name].inputs if arg.kind in MEDIA}
-        if any(not _same(written.get(key), value) for key, value in args.items()):
-            return False
-        if (written.keys() & takes_file) - args.keys():
-            return False
-    return True
-
-
-def _same(written: Any, wanted: Any) -> bool:
-    return _plain(written) == _plain(wanted)
-
-
-def _plain(value: Any) -> str:
-    return str(value).strip().strip(".。\"'“”").casefold()
-
-
-def node_f1(gold: list[list[Any]], tasks: list[Task]) -> float:
-    """The F1 of the tasks' names as multisets; 1 where both are empty."""
-    wanted, found = Counter(name for name, _ in gold), Counter(task.task for task in tasks)
-    if not wanted and not found:
-        return 1.0
-    return 2 * (wanted & found).total() / (wanted.total() + found.total())
-
-
-def read_cases(path: Path) -> list[PlanCase]:
-    """The requests of a file, with the `plans` that are accepted or one `plan`; none with files beside."""
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    return [PlanCase(row["request"], row.get("plans") or [row["plan"]]) for row in rows if "files" not in row]
-
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -490,74 +332,13 @@ def totals(outcomes: Sequence[Outcome]) -> dict[str, str]:
     }
 
 
-_FIND = {"object-detection", "zero-shot-object-detection", "visual-question-answering"}
-_MAPS = {name for name in TASKS if name.endswith("-control")} | {"depth-estimation", "keypoint-detection"}
-_CUT = {"crop-image", "image-segmentation", "mask-generation", "seg-control"}
-FAMILIES = {
-    "count_object": _FIND,
-    "image_detection": _FIND | _CUT,
-    "image_classification": _FIND
-    | {"image-classification", "zero-shot-image-classification", "image-to-text"},
-    "image_segmentation": _CUT,
-    "image_editing": _CUT | {"image-text-to-image", "image-to-image", "edit-image"},
-    "image_QA": {"visual-question-answering", "image-text-to-text", "image-to-text"},
-    "image_generation": {name for name in TASKS if name.endswith("to-image")},
-    "image_processing": _MAPS,
-    "video_classification": {"video-classification", "video-text-to-text"},
-    "QA": {"text-generation", "question-answering", "table-question-answering", "summarization"},
-}
-
-
-def is_right(plan: Plan, families: list[str], request: str) -> bool:
-    """Whether a plan has a task of every family, and uses every file."""
-    used = json.dumps([task.args for task in plan.tasks], ensure_ascii=False)
-    names = [name for name in mentions(request) if "." in name]
-    has_families = all(FAMILIES[family] & {task.task for task in plan.tasks} for family in families)
-    return has_families and all(json.dumps(name, ensure_ascii=False)[1:-1] in used for name in names)
-
-
-def print_controlllm(file: Path) -> None:
-    """Print the share of right plans by kind of request."""
-    planner = OfflinePlanner(settings=Settings(offline=True))
-    groups: dict[str, list[bool]] = defaultdict(list)
-    for record in json.loads(file.read_text(encoding="utf-8"))[::8]:
-        families = record["type"].removeprefix("parallel_").split(",")
-        kind = "compound" if len(families) > 1 else "single"
-        kind = "several files" if "parallel" in record["type"] else kind
-        right = is_right(planner.invoke(record["instruction"]), families, record["instruction"])
-        for group in ("all", kind, *(families if kind == "single" else ())):
-            groups[group].append(right)
-    for group, results in groups.items():
-        print(f"{group:24}{len(results):6}{sum(results) / len(results):8.1%}")
-
-
 def main(arguments: Sequence[str]) -> None:
-    """Print a table."""
+    """Print a row for each request, and the figures of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model", help="as JARVIS_MODEL; default: the configured model")
-    parser.add_argument("--only", action="append", help=f"only {', '.join(WAYS)}; with --answers, numbers")
-    parser.add_argument("--every", type=int, default=1, help="only each n-th request")
-    parser.add_argument("--plans", action="store_true", help="print each plan too")
-    parser.add_argument("--answers", action="store_true", help="run requests from beginning to end")
-    parser.add_argument("--controlllm", type=Path, metavar="FILE", help="score the offline planner on it")
+    parser.add_argument("--only", action="append", type=int, help="only the request of this number, from 1")
     given = parser.parse_args(arguments)
-    if given.controlllm:
-        print_controlllm(given.controlllm)
-        return
-    model = resolve_model(given.model, load_settings(offline=given.answers))
-    if given.answers:
-        numbers = list(map(int, given.only or range(1, len(CASES) + 1, given.every)))
-        for name, value in totals(asyncio.run(measure(model, numbers))).items():
-            print(f"| {name} | {value} |")
-        return
-    if model is None:
-        parser.error("no language model is configured")
-    cases = read_cases(REQUESTS)[:: given.every]
-    print(
-        "| way | plans | right | node F1 | prompt tokens | calls | seconds |\n|---|---|---|---|---|---|---|"
-    )
-    for name in given.only or WAYS:
-        outcomes = asyncio.run(plan_cases(model, WAYS[name], cases))
-        print(_row_of_way(WAYS[name].title, outcomes), flush=True)
-        for case, outcome in zip(cases, outcomes, strict=True) if given.plans else ():
-            _show(case, outcome)
+    model = resolve_model(given.model, load_settings(offline=True))
+    numbers = given.only or range(1, len(CASES) + 1)
+    for name, value in totals(asyncio.run(measure(model, numbers))).items():
+        print(f"| {name} | {value} |")

@@ -1,4 +1,4 @@
-"""Makespan of random plans over their critical path, the overhead per task and per agent, and imports.
+"""Makespan of random plans over their critical path, and the overhead per task and per agent.
 
     python benchmarks scheduling
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -36,7 +35,6 @@ PACE = 15
 PLANS = 5
 CHAIN = 30
 REPEATS = 20
-HELP = "import sys; from jarvis_agent.interfaces.cli.app import main; sys.argv[1:] = ['--help']; main()"
 
 
 @dataclass(frozen=True)
@@ -180,17 +178,6 @@ def creation_ratio(folder: Path) -> float:
     return median(ratios[1:])
 
 
-def process_seconds(code: str, runs: int = 7) -> float:
-    """The least wall time of a fresh Python that runs `code`, less that of one that runs nothing."""
-
-    def once(source: str) -> float:
-        began = perf_counter()
-        subprocess.run([sys.executable, "-c", source], check=True, capture_output=True)
-        return perf_counter() - began
-
-    return min(once(code) for _ in range(runs)) - min(once("pass") for _ in range(runs))
-
-
 async def figures() -> list[Figure]:
     """The ratios; of each plan the better of two runs, since other work on the machine only adds to it."""
     rng = random.Random(7)
@@ -211,8 +198,6 @@ async def figures() -> list[Figure]:
         Figure("overhead per task, 500 independent tasks without work", overhead, 1.0, "ms"),
         Figure(f"CPU time of {CHAIN} tools in a chain, over its stream and its tools alone", chain, 4.5, "×"),
         Figure("CPU time of making another agent, over a loop of 300,000 additions", creation, 0.6, "×"),
-        Figure("import jarvis_agent", process_seconds("import jarvis_agent"), 0.35, "s"),
-        Figure("jarvis --help", process_seconds(HELP), 0.35, "s"),
     ]
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
+from typing import Any
 
+import comparison
 import planning
 import pytest
 import scheduling
 
+from jarvis_agent import hf_tools
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.testing import ScriptedLLM
 
@@ -107,3 +111,20 @@ def test_made_files_are_compared_with_those_that_are_wanted(tmp_path: Path) -> N
 def test_the_requests_are_two_dozen_and_each_can_fail() -> None:
     assert len(planning.CASES) == 24
     assert all(list(planning.faults_of(case, "", [])) for case in planning.CASES)
+
+
+@pytest.mark.starter
+@pytest.mark.parametrize(
+    "run", [comparison.run_agent, comparison.run_create_agent, comparison.run_smolagents]
+)
+def test_agents_are_compared_on_steps_that_depend_on_results(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "LATENCY_S", 0.0)
+    monkeypatch.chdir(tmp_path)
+    planning.write_files(tmp_path)
+    request, plans = list(comparison.REQUESTS.items())[2]
+    read, written = run(request, plans, hf_tools(tasks=["media-info", "resize-image"]))
+    assert (len(read), written[-1]) == (3, comparison.ANSWER)
+    assert "resize-image" in written[1]
+    assert re.search(r"resize-image\.(jpg|png)", read[-1])
