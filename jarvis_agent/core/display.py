@@ -10,6 +10,7 @@ import csv
 import html
 import io
 import itertools
+import wave
 from pathlib import Path
 
 from jarvis_agent.core.encodings import decode_text
@@ -24,9 +25,9 @@ MAX_EMBEDDED_BYTES = 20_000_000
 """Of a larger file only the path is shown."""
 
 _ELEMENTS = {
-    "image": '<img src="{source}" alt="{label}" style="max-width:480px">',
-    "audio": '<audio controls src="{source}"></audio>',
-    "video": '<video controls src="{source}" style="max-width:480px"></video>',
+    "image": '<img src="{source}" alt="{label}" style="max-width:320px">',
+    "audio": '{drawn}<audio controls src="{source}"></audio>',
+    "video": '<video controls src="{source}" style="max-width:320px"></video>',
     "3d": '<a download="{file}" href="{source}">{label}</a>',
 }
 
@@ -45,8 +46,26 @@ def to_html(path: Path | None, kind: str, *, mime: str | None = None, label: str
         source=f"data:{html.escape(mime or 'application/octet-stream')};base64,{content}",
         label=html.escape(label or path.name),
         file=html.escape(path.name),
+        drawn=_waveform(path) if kind == "audio" else "",
     )
     return f"<figure>{element}{caption}</figure>"
+
+
+def _waveform(path: Path) -> str:
+    """The peaks of a WAV file of 16 bits over time, as a picture; "" for other files."""
+    import numpy as np
+
+    try:
+        with wave.open(str(path)) as sound:
+            content = sound.readframes(sound.getnframes()) if sound.getsampwidth() == 2 else b""
+    except (wave.Error, EOFError):
+        return ""
+    parts = np.array_split(np.frombuffer(content, "<i2").astype(int), 160)
+    peaks = [24 * abs(part).max(initial=0) / 32_768 for part in parts]
+    lines = "".join(f"M{place} {24 - peak:.0f}V{24 + peak:.0f}" for place, peak in enumerate(peaks))
+    return (
+        f'<svg viewBox="0 0 160 48" width="320" style="display:block"><path d="{lines}" stroke="gray"/></svg>'
+    )
 
 
 def _table(path: Path) -> str:
