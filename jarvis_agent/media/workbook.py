@@ -88,8 +88,8 @@ def main(path: str) -> None:
         # Should the process end, the first cell is the reason.
         writer.writerow(["it is damaged, or too large", sheets[0].name if sheets else "", len(sheets)])
         forms = _forms(path, sheets[0].name) if sheets else {}
+        columns = _COLUMNS[(sheets[0].start or (0, 0))[1] :] if sheets else []
         for number, row in enumerate(sheets[0].iter_rows() if sheets else (), 1):
-            columns = _COLUMNS[(sheets[0].start or (0, 0))[1] :]
             texts = [_text(cell, forms.get(f"{name}{number}")) for name, cell in zip(columns, row)]  # noqa: B905
             writer.writerow(texts if any(texts) else [])
 
