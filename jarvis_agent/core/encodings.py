@@ -31,8 +31,6 @@ _WESTERN, _PREFERENCE = "Windows-1252", 1.7
 """The encoding of most texts without a mark, and the factor of its confidence."""
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_ASCII_LINE = re.compile(rb"[\r\n][ -~]{8,}[\r\n]")
-"""A line without zero bytes, as UTF-16 has none."""
 
 _SHORTEST = 8  # fewest characters of a text in UTF-16 without a mark: a few bytes may be anything
 _SAMPLE = 65_536  # bytes from which an encoding is guessed
@@ -76,9 +74,7 @@ def _guess(sample: bytes) -> tuple[str, list[str]]:
     weights = {guess["encoding"]: guess["confidence"] for guess in guesses}
     weights[_WESTERN] = weights.get(_WESTERN, 0.0) * _PREFERENCE
     best = max(weights, key=weights.__getitem__)
-    is_wide = b"\0" in sample
-    is_mixed = is_wide and _ASCII_LINE.search(sample)
-    if best is None or is_mixed or not _is_plausible(sample.decode(best, "replace"), is_wide):
+    if best is None or not _is_plausible(sample.decode(best, "replace"), b"\0" in sample):
         raise UnicodeDecodeError("text", sample[:16], 0, 1, "no known encoding fits")
     return best, [Note("the encoding {name} was assumed", name=best)]
 
