@@ -57,7 +57,7 @@ from jarvis_agent.core.types import Attempt, Candidate, Resource
 from jarvis_agent.interfaces.cli import doctor
 from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES
 from jarvis_agent.interfaces.experts import app as app_module
-from jarvis_agent.interfaces.experts import create_experts_app, hub_api
+from jarvis_agent.interfaces.experts import create_experts_app, hub_api, start_background
 from jarvis_agent.interfaces.experts.hub_api import InferenceRequest
 from jarvis_agent.interfaces.experts.runner import ExpertRunner
 from jarvis_agent.media.run_directory import RunDirectory
@@ -358,6 +358,13 @@ def test_an_agent_of_another_python_without_any_extra_uses_the_server(tmp_path: 
     assert "None" in done.stdout, done.stderr
     assert "cat" in done.stdout
     assert str(sys.version_info[:2]) not in done.stdout
+
+
+def test_a_background_server_needs_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a home that cannot be written."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/dev/null/run")
+    with pytest.raises(ConfigError, match=r"cannot be written .*; set XDG_RUNTIME_DIR"):
+        start_background(60)
 
 
 @pytest.mark.slow

@@ -116,14 +116,17 @@ def start_background(idle_s: float) -> ExpertServer:
     """Start a server for this user, unless it runs, and return it. It ends after `idle_s` without a call.
 
     Raises:
-        ConfigError: it does not start; the message has the last line of its log.
+        ConfigError: it does not start; the message has the last line of its log, or the reason.
         MissingExtraError: the extra "serve" is not installed.
     """
     _check_extra()
     log = runtime_file().with_suffix(".log")
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with FileLock(log.with_suffix(".start")):  # of several that start one at once, the first does
-        return find_background() or _start(log, idle_s)
+    try:
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FileLock(log.with_suffix(".start")):  # of several that start one at once, the first does
+            return find_background() or _start(log, idle_s)
+    except OSError as error:
+        raise ConfigError(f"{log.parent} cannot be written ({error}); set XDG_RUNTIME_DIR") from error
 
 
 def _start(log: Path, idle_s: float) -> ExpertServer:
