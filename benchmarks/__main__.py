@@ -1,10 +1,11 @@
-"""All benchmarks: python benchmarks comparison | scheduling | planning | selection | server [--help]"""
+"""All benchmarks: python benchmarks comparison | scheduling | planning | selection | server | kills."""
 
 from __future__ import annotations
 
 import sys
 
 import comparison
+import kills
 import planning
 import scheduling
 import selection
@@ -16,6 +17,7 @@ PARTS = {
     "planning": planning.main,
     "selection": selection.main,
     "server": server.main,
+    "kills": kills.main,
 }
 
 if len(sys.argv) < 2 or sys.argv[1] not in PARTS:

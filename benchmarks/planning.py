@@ -1,9 +1,14 @@
-"""How often a language model answers requests rightly, from beginning to end.
+"""How often a language model answers rightly, and how the offline planner plans requests of others.
 
     python benchmarks planning --model gguf:qwen.gguf --only 1 --only 15
+    python benchmarks planning --controlllm tool2k.json
 
 24 requests run with the starter models and without the Hub. No model judges: an answer is right if it
 contains what it must and nothing that it must not, and the files that it must make exist.
+
+With --controlllm, the offline planner plans every eighth request of `eval_data/tool2k.json` of
+https://github.com/OpenGVLab/ControlLLM. A plan is right if it has a task of every family that the request
+needs, and uses every file that it names.
 """
 
 from __future__ import annotations
@@ -11,9 +16,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import re
 import shutil
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +31,14 @@ from langchain_core.runnables import RunnableConfig
 
 from jarvis_agent import JarvisAgent, Run
 from jarvis_agent.core.errors import JarvisError, describe_error
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.settings import load_settings
+from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Usage
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
+from jarvis_agent.planning.offline import OfflinePlanner
+from jarvis_agent.planning.plan import Plan
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -332,12 +343,57 @@ def totals(outcomes: Sequence[Outcome]) -> dict[str, str]:
     }
 
 
+_FIND = {"object-detection", "zero-shot-object-detection", "visual-question-answering"}
+_MAPS = {name for name in TASKS if name.endswith("-control")} | {"depth-estimation", "keypoint-detection"}
+_CUT = {"crop-image", "image-segmentation", "mask-generation", "seg-control"}
+FAMILIES = {
+    "count_object": _FIND,
+    "image_detection": _FIND | _CUT,
+    "image_classification": _FIND
+    | {"image-classification", "zero-shot-image-classification", "image-to-text"},
+    "image_segmentation": _CUT,
+    "image_editing": _CUT | {"image-text-to-image", "image-to-image", "edit-image"},
+    "image_QA": {"visual-question-answering", "image-text-to-text", "image-to-text"},
+    "image_generation": {name for name in TASKS if name.endswith("to-image")},
+    "image_processing": _MAPS,
+    "video_classification": {"video-classification", "video-text-to-text"},
+    "QA": {"text-generation", "question-answering", "table-question-answering", "summarization"},
+}
+
+
+def is_right(plan: Plan, families: list[str], request: str) -> bool:
+    """Whether a plan has a task of every family, and uses every file."""
+    used = json.dumps([task.args for task in plan.tasks], ensure_ascii=False)
+    names = [name for name in mentions(request) if "." in name]
+    has_families = all(FAMILIES[family] & {task.task for task in plan.tasks} for family in families)
+    return has_families and all(json.dumps(name, ensure_ascii=False)[1:-1] in used for name in names)
+
+
+def print_controlllm(file: Path) -> None:
+    """Print the share of right plans by kind of request."""
+    planner = OfflinePlanner(settings=Settings(offline=True))
+    groups: dict[str, list[bool]] = defaultdict(list)
+    for record in json.loads(file.read_text(encoding="utf-8"))[::8]:
+        families = record["type"].removeprefix("parallel_").split(",")
+        kind = "compound" if len(families) > 1 else "single"
+        kind = "several files" if "parallel" in record["type"] else kind
+        right = is_right(planner.invoke(record["instruction"]), families, record["instruction"])
+        for group in ("all", kind, *(families if kind == "single" else ())):
+            groups[group].append(right)
+    for group, results in groups.items():
+        print(f"{group:24}{len(results):6}{sum(results) / len(results):8.1%}")
+
+
 def main(arguments: Sequence[str]) -> None:
     """Print a row for each request, and the figures of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model", help="as JARVIS_MODEL; default: the configured model")
     parser.add_argument("--only", action="append", type=int, help="only the request of this number, from 1")
+    parser.add_argument("--controlllm", type=Path, metavar="FILE", help="score the offline planner on it")
     given = parser.parse_args(arguments)
+    if given.controlllm:
+        print_controlllm(given.controlllm)
+        return
     model = resolve_model(given.model, load_settings(offline=True))
     numbers = given.only or range(1, len(CASES) + 1)
     for name, value in totals(asyncio.run(measure(model, numbers))).items():

@@ -10,7 +10,9 @@ import csv
 import html
 import io
 import itertools
+import sys
 import wave
+from array import array
 from pathlib import Path
 
 from jarvis_agent.core.encodings import decode_text
@@ -53,15 +55,17 @@ def to_html(path: Path | None, kind: str, *, mime: str | None = None, label: str
 
 def _waveform(path: Path) -> str:
     """The peaks of a WAV file of 16 bits over time, as a picture; "" for other files."""
-    import numpy as np
-
     try:
         with wave.open(str(path)) as sound:
             content = sound.readframes(sound.getnframes()) if sound.getsampwidth() == 2 else b""
     except (wave.Error, EOFError):
         return ""
-    parts = np.array_split(np.frombuffer(content, "<i2").astype(int), 160)
-    peaks = [24 * abs(part).max(initial=0) / 32_768 for part in parts]
+    samples = array("h", content[: len(content) // 2 * 2])
+    if sys.byteorder == "big":
+        samples.byteswap()
+    bounds = [len(samples) * place // 160 for place in range(161)]
+    parts = [samples[start:end] or [0] for start, end in itertools.pairwise(bounds)]
+    peaks = [24 * max(max(part), -min(part)) / 32_768 for part in parts]
     lines = "".join(f"M{place} {24 - peak:.0f}V{24 + peak:.0f}" for place, peak in enumerate(peaks))
     return (
         f'<svg viewBox="0 0 160 48" width="320" style="display:block"><path d="{lines}" stroke="gray"/></svg>'

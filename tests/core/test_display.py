@@ -56,6 +56,8 @@ def test_a_recording_shows_its_waveform(tmp_path: Path) -> None:
         sound.writeframes(b"\0\0" * 800 + b"\0\x80" * 800)
     shown = Resource(kind="audio", path=tmp_path / "a.wav", mime="audio/wav")._repr_html_()
     assert "M79 24V24M80 0V48" in shown
+    (tmp_path / "a.wav").write_bytes((tmp_path / "a.wav").read_bytes()[:-1])
+    assert "M80 0V48" in Resource(kind="audio", path=tmp_path / "a.wav", mime="audio/wav")._repr_html_()
 
 
 def test_a_table_shows_its_header_and_first_rows(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from jarvis_agent.core.encodings import decode_text, find_encoding
+from jarvis_agent.core.encodings import certain_encoding, decode_text
 
 NAMES = "name,city\nJosé,Málaga\nAnaïs,Orléans\n"
 
@@ -20,6 +20,7 @@ def test_a_certain_encoding_has_no_note(encoding: str) -> None:
     ("encoding", "name", "text"),
     [
         ("cp1252", "Windows-1252", NAMES),
+        ("cp1252", "Windows-1252", "Café"),
         ("cp1252", "Windows-1252", "Good morning. This is José's note from Köln: “buy bread”."),
         ("cp1252", "Windows-1252", "name,city,age\nZoë,Málaga,31\nAnaïs,Orléans,28\nJürgen,Köln,45\n"),
         ("cp1252", "Windows-1252", "word,x,y\n" + "rain,-1.5,2\n" * 900 + "não,0.5,1\nmás,1,2\nvocê,3,4\n"),
@@ -32,13 +33,13 @@ def test_a_certain_encoding_has_no_note(encoding: str) -> None:
         ("cp1253", "Windows-1253", "όνομα,πόλη\nΓιώργος,Αθήνα\n"),
         ("cp1254", "Windows-1254", "İyi günler, şubeye ulaşamadım, lütfen geri arayın."),
         ("cp1255", "Windows-1255", "שם,עיר\nדוד,תל אביב\nרחל,חיפה\n"),
-        ("koi8-r", "koi8-u", "Имя,Город\nИван,Москва\nОльга,Казань\n"),
+        ("koi8-r", "KOI8-U", "Имя,Город\nИван,Москва\nОльга,Казань\n"),
         ("cp866", "IBM866", "Список покупок: молоко, хлеб, сыр."),
         ("euc-jp", "EUC-JP", "こんにちは。明日は晴れるでしょう。"),
         ("gb18030", "GB18030", "姓名,城市\n王小明,北京\n" * 5000),
-        ("utf-16-le", "utf-16-le", "The weather is fine."),
-        ("utf-16-be", "utf-16-be", "The weather is fine."),
-        ("utf-16-le", "utf-16-le", "今天天气很好,我们去公园散步吧。\n" * 3),
+        ("utf-16-le", "UTF-16-LE", "The weather is fine."),
+        ("utf-16-be", "UTF-16-BE", "The weather is fine."),
+        ("utf-16-le", "UTF-16-LE", "今天天气很好,我们去公园散步吧。\n" * 3),
     ],
 )
 def test_other_encodings_are_assumed_with_a_note(encoding: str, name: str, text: str) -> None:
@@ -46,7 +47,7 @@ def test_other_encodings_are_assumed_with_a_note(encoding: str, name: str, text:
 
 
 def test_the_beginning_of_a_text_may_end_within_a_character() -> None:
-    assert find_encoding("né".encode()[:-1]) == ("utf-8", [])
+    assert certain_encoding("né".encode()[:-1]) == "utf-8"
 
 
 @pytest.mark.parametrize(

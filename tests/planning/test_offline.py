@@ -315,6 +315,17 @@ def test_a_preference_that_is_unlikely_is_left_out(words: str, preference: str |
     assert made.preference in (None, preference)
 
 
+@pytest.mark.parametrize(
+    ("said", "preference"),
+    [
+        ("Describe cat.jpg as fast as possible.", "fastest"),
+        ("Transcribe a.wav, use local models only", "local"),
+    ],
+)
+def test_a_preference_in_the_request_is_one_of_the_plan(said: str, preference: str) -> None:
+    assert plan(said).preference == preference
+
+
 def test_references_in_the_words_of_a_user_are_words() -> None:
     for request in ('Translate "<resource>-7" to French', "Describe a.jpg. Translate “<resource>-0”"):
         for task in plan(request).tasks:

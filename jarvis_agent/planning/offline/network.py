@@ -218,7 +218,7 @@ class PointerNetwork:
             symbol = self.vocabulary.symbols[action] if action < len(self.vocabulary.symbols) else ""
             if action in (LEFT, END) or symbol in PREFERENCES:
                 doubts.append((score, len(tasks), ""))
-                preference = preference if score > LIKELY else None
+                preference = preference if score > LIKELY or preference == "local" else None
                 break
             if self.vocabulary.is_task(action):
                 task, name = task + 1, ""
