@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from jarvis_agent.interfaces.common.locks import BusyError, FileThreads
+from jarvis_agent.interfaces.common.locks import LOOK_S, BusyError, FileThreads
 from jarvis_agent.interfaces.server.database import KEEPALIVE, Threads, open_database
 
 Opened = Callable[[], AbstractAsyncContextManager[Threads]]
@@ -176,6 +176,17 @@ async def test_who_loses_the_connection_to_postgresql_writes_no_more(tmp_path: P
         async with database.threads.open("talk"):
             with pytest.raises(psycopg.OperationalError):
                 await saver.aput_writes(config, [("channel", 2)], "task")
+
+
+async def test_a_checkpoint_waits_for_work_on_its_table(tmp_path: Path, postgres: str) -> None:
+    config: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    async with open_database(postgres, tmp_path, 60) as database, database.threads.open("talk") as saver:
+        async with await psycopg.AsyncConnection.connect(postgres) as admin:
+            await admin.execute("LOCK TABLE checkpoint_writes IN SHARE MODE")
+            writing = asyncio.create_task(saver.aput_writes(config, [("channel", 1)], "task"))
+            await asyncio.sleep(2 * LOOK_S)
+            assert not writing.done()
+        await writing
 
 
 @pytest.mark.slow

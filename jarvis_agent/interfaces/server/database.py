@@ -60,10 +60,9 @@ KEEPALIVE: Mapping[str, int] = {
     "tcp_keepalives_interval": 2,
     "tcp_keepalives_count": 3,
     "tcp_user_timeout": 10_000,
-    "lock_timeout": round(1_000 * LOOK_S),
 }
 """Settings of PostgreSQL for a connection that holds a lock: a machine that is cut off loses it after about
-11 s, by default after two hours; and how long one waits for work that has just ended."""
+11 s, by default after two hours."""
 
 
 class PostgresThreads:
@@ -83,8 +82,11 @@ class PostgresThreads:
         async with await psycopg.AsyncConnection.connect(self._url, **self._options) as connection:
             for setting, value in KEEPALIVE.items():
                 await connection.execute("SELECT set_config(%s, %s, false)", [setting, str(value)])
+            wait = str(round(1_000 * LOOK_S))
             try:
-                await connection.execute("SELECT pg_advisory_lock(%s)", [_key(name)])
+                async with connection.transaction():  # the setting ends with it, the lock does not
+                    await connection.execute("SELECT set_config('lock_timeout', %s, true)", [wait])
+                    await connection.execute("SELECT pg_advisory_lock(%s)", [_key(name)])
             except psycopg.errors.LockNotAvailable as error:
                 raise BusyError(name) from error
             try:
