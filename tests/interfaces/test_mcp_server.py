@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ import uvicorn
 from command_line import jarvis
 from fastmcp.client.transports import StreamableHttpTransport
 from langchain_core._api import suppress_langchain_beta_warning
-from langchain_core.tools import tool
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, tool
 from mcp import Client, MCPError, StdioServerParameters, stdio_client, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
@@ -342,6 +344,23 @@ async def test_errors_are_results_with_the_reason(tmp_path: Path, monkeypatch: p
             assert failed.is_error
             assert reason in texts(failed)
             assert "sk-live" not in texts(failed)
+
+
+async def test_a_tool_that_tells_of_no_events_is_called_once(tmp_path: Path) -> None:
+    class Silent(BaseTool):
+        name: str = "silent"
+        description: str = "Greet."
+
+        def _run(self) -> str:
+            return "unused"
+
+        async def ainvoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002
+            return ToolMessage(f"hello {next(numbers)}", tool_call_id=input["id"])
+
+    numbers = count(1)
+    agent = JarvisAgent(ScriptedLLM([]), tools=[Silent()], settings=Settings(output_dir=tmp_path))
+    async with listening(agent) as url, connected(url) as client:
+        assert texts(await client.call_tool("silent", {})) == "hello 1"
 
 
 @both_eras

@@ -24,6 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from mcp import MCPError, types
@@ -224,11 +225,11 @@ async def _call(
         return await _ask(session, arguments, report)
     is_task = isinstance(tool, HFTaskTool)
     call: Any = {"type": "tool_call", "name": name, "args": arguments, "id": "mcp"}
-    events: Any = tool.astream_events(call)
+    events: Any = RunnableLambda(tool.ainvoke).astream_events(call)  # a tool may tell of no events
     async with aclosing(events):
         async for event in events:
-            if event["event"] == "on_tool_end":
-                message = event["data"]["output"]
+            if not event["parent_ids"]:
+                message = event["data"].get("output")
             elif event["name"] == EVENT:
                 await report(event["data"]["text"])
             elif event["event"] == "on_chain_start" and is_task:  # an attempt, which has its model's name
@@ -269,8 +270,7 @@ def _block(block: Mapping[str, Any], uri: str = "jarvis:///results") -> types.Co
     if block["type"] == "image" and data:
         return types.ImageContent(data=data, mime_type=mime or "image/png")
     if data:
-        content = types.BlobResourceContents(uri=uri, blob=data, mime_type=mime)
-        return types.EmbeddedResource(resource=content)
+        return types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=data, mime_type=mime))
     return types.TextContent(text=str(block.get("text") or block.get("url") or f"({block['type']})"))
 
 
