@@ -238,6 +238,23 @@ async def test_a_message_has_a_text_and_files(space: SpaceDouble, tmp_path: Path
         assert space.calls[-1] == ("/chat", {"message": expected})
 
 
+async def test_the_language_model_writes_a_message_with_files(
+    space: SpaceDouble, tmp_path: Path, picture: Path
+) -> None:
+    space.add(
+        "/chat",
+        {"message": "Multimodaltextbox", "more": "Multimodaltextbox"},
+        ["Textbox"],
+        lambda **_: "a cat",
+    )
+    given = {"text": "What?", "image": Resource(kind="image", path=picture)}
+    written = {"message": {"text": "<text>", "files": ["<image>"]}, "more": None}
+    backend, _ = own_model(written)
+    await backend.run(call_of("visual-question-answering", space.url, tmp_path, given))
+    sent = await asyncio.to_thread(picture.read_bytes)
+    assert space.calls == [("/chat", {"message": {"text": "What?", "files": [sent]}, "more": None})]
+
+
 async def test_inputs_stand_in_objects_too(space: SpaceDouble, tmp_path: Path) -> None:
     space.add("/f", {"message": "JSON"}, ["Textbox"], lambda **_: "hello")
     backend, _ = own_model({"message": {"text": "<text>"}})

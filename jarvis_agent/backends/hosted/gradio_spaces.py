@@ -383,11 +383,11 @@ def _taken(names: str | list[str], inputs: Mapping[str, Any]) -> Any:
 def _shaped(value: Any, kind: str) -> Any:
     """A value in the form that a component takes: a text, or a message of a text and files."""
     is_list = isinstance(value, list | tuple)
-    if kind == MESSAGE:
+    if kind == MESSAGE and value is not None:
         parts = value.values() if isinstance(value, Mapping) else value if is_list else [value]
         items = [item for part in parts for item in (part if isinstance(part, list | tuple) else [part])]
         files = [item for item in items if isinstance(item, Resource)]
-        return {"text": ", ".join(str(item) for item in items if item not in files), "files": files}
+        return {"text": ", ".join(str(item) for item in items if item not in (None, *files)), "files": files}
     return ", ".join(map(str, value)) if kind == "textbox" and is_list else value
 
 

@@ -107,7 +107,7 @@ def _schema(parameters: Mapping[str, Mapping[str, Any]], inputs: Mapping[str, An
         named = {"enum": files if is_file else texts}
         kinds: list[dict[str, Any]] = [named] if is_file else [_simple(described.get("type")), named]
         if component(described) == MESSAGE:
-            message = {"text": {"type": "string"}, "files": {"type": "array", "items": named}}
+            message = {"text": {"type": "string"}, "files": {"type": "array", "items": {"enum": files}}}
             kinds = [_object(message, ["text"])]
         properties[name] = {"title": brief_text(str(described.get("label"))), "anyOf": kinds}
         if not described.get("parameter_has_default"):
