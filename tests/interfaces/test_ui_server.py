@@ -175,6 +175,22 @@ def test_a_request_after_the_end_of_its_session_starts_a_chat(agent: JarvisAgent
     assert [turn.request for turn in visitor.turns] == ["Look"]
 
 
+def test_the_example_that_was_drawn_is_asked_whatever_can_run_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_of(tmp_path, {"plan": "[]"}, {"automatic-speech-recognition": {"text": "Hello"}})
+    page = ui_page.Page([agent], ServerSettings())
+    (shown,) = [part for part in page._start(None, login()) if getattr(part, "examples", None)]
+    given = dict(zip(page._choices, (0, None, False), strict=True))
+    given |= {page._visitor: None, page._key: "k", page._name: "0" * 32}
+    monkeypatch.setattr(page, "_examples", dict)
+    example = gr.SelectData(None, {"index": 0, "value": {**shown.examples[0], "files": ["/etc/passwd"]}})
+    visitor, *_ = page._ask_example(given, example, login())
+    (turn,) = visitor.turns
+    assert turn.request == shown.examples[0]["text"]
+    assert [file.name for file in turn.files] == ["speech.wav"]
+
+
 def test_other_machines_need_a_key(agent: JarvisAgent) -> None:
     with pytest.raises(ConfigError, match="JARVIS_API_KEYS"):
         run_ui(agent, host="0.0.0.0")

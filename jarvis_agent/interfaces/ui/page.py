@@ -370,9 +370,10 @@ class Page:
     def _ask_example(
         self, fields: dict[Any, Any], chosen: gr.SelectData, request: gr.Request
     ) -> tuple[Any, ...]:
-        """As `_ask`. Of what the browser sends, only the number of the example is read."""
-        name, file = list(self._examples().items())[int(chosen.index)]
-        asked = {"text": _texts(request)(name), "files": [str(file)] if file else []}
+        """As `_ask`. Of what the browser sends, only the text is read: other examples may run by now."""
+        text = str(chosen.value["text"])
+        known = {table[name]: file for name, (file, _) in _EXAMPLE_TASKS.items() for table in TEXTS.values()}
+        asked = {"text": text, "files": [str(_EXAMPLES / file)] if (file := known.get(text)) else []}
         return self._ask({**fields, self._box: asked}, request)
 
     def _edit(self, fields: dict[Any, Any], edited: gr.EditData, request: gr.Request) -> tuple[Any, ...]:
