@@ -178,6 +178,13 @@ async def test_an_unusable_edit_is_shown_again_and_a_rejected_plan_is_not_run(tm
     assert (calls, rejected.results) == (["one"], [])
 
 
+async def test_a_run_is_stored_under_any_name(tmp_path: Path) -> None:
+    calls: list[str] = []
+    for request in ("count", ""):
+        await run_named(tmp_path, calls, request, name="")
+    assert calls == ["one"]
+
+
 async def test_only_named_runs_need_the_sqlite_checkpointer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -270,7 +270,7 @@ async def run_stored(
     from langgraph.types import Command
 
     thread: Any = {"configurable": {"thread_id": name or "unnamed"}}
-    async with open_run(agent.settings, name) if name else nullcontext(InMemorySaver()) as saver:
+    async with nullcontext(InMemorySaver()) if name is None else open_run(agent.settings, name) as saver:
         durable = agent.copy(checkpointer=saver, approve=decide is not None)
         state = await durable.aget_state(thread)
         start: Any = _start(durable, state, thread["configurable"]["thread_id"], request)
