@@ -68,6 +68,11 @@ def test_a_step_that_depends_on_a_result_is_planned_when_it_is_known() -> None:
         assert part in second
 
 
+def test_where_nothing_depends_on_results_there_is_no_further_call() -> None:
+    run, llm = run_of("A cat.")
+    assert (run.answer, llm.stages()) == ("A cat.", ["plan", "respond"])
+
+
 def test_failed_tasks_are_done_in_another_way() -> None:
     written = plan(
         ("image-to-text", [], {"image": "a.jpg"}), ("text-to-speech", [0], {"text": "<resource>-0"})

@@ -347,6 +347,19 @@ def test_tools_of_the_user_are_the_only_ones(tmp_path: Path) -> None:
         embed("auto")(live.client)
 
 
+def test_open_webui_can_hear_and_draw(live: Live) -> None:
+    """Its requests, as its sources send them."""
+    heard = httpx.post(
+        f"{live.url}/v1/audio/transcriptions",
+        files={"file": ("5a.wav", recording())},
+        data={"model": "whisper-1", "language": "en"},
+    )
+    assert heard.json()["text"] == SPOKEN["text"]
+    asked = {"model": "dall-e-2", "prompt": "a cat", "n": 1, "size": "512x512", "response_format": "b64_json"}
+    drawn = httpx.post(f"{live.url}/v1/images/generations", json=asked).json()["data"]
+    assert base64.b64decode(drawn[0]["b64_json"]).startswith(b"\x89PNG")
+
+
 @pytest.mark.starter
 def test_starter_models_speak_and_write_down_what_they_said(tmp_path: Path) -> None:
     agent = JarvisAgent(None, settings=Settings(output_dir=tmp_path, model="none", offline=True))
