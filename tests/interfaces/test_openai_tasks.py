@@ -347,8 +347,10 @@ def test_tools_of_the_user_are_the_only_ones(tmp_path: Path) -> None:
         embed("auto")(live.client)
 
 
-def test_open_webui_can_hear_and_draw(live: Live) -> None:
+def test_open_webui_can_speak_hear_and_draw(live: Live) -> None:
     """Its requests, as its sources send them."""
+    voice = {"model": "tts-1", "input": "Good morning.", "voice": "alloy"}
+    assert httpx.post(f"{live.url}/v1/audio/speech", json=voice).headers["content-type"] == "audio/mpeg"
     heard = httpx.post(
         f"{live.url}/v1/audio/transcriptions",
         files={"file": ("5a.wav", recording())},
