@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, convert_to_openai_messages
+from langchain_core.messages import AIMessage, HumanMessage, convert_to_openai_messages
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from planning import CASES, write_files
 
@@ -108,7 +108,7 @@ def run_create_agent(request: str, plans: Plans, tools: Sequence[Any]) -> tuple[
         return (LATENCY_S, AIMessage("", tool_calls=asked) if asked else ANSWER)
 
     llm = ScriptedLLM(reply, chunk=0)
-    create_agent(llm, list(tools)).invoke({"messages": request}, {"callbacks": [script]})
+    create_agent(llm, list(tools)).invoke({"messages": [HumanMessage(request)]}, {"callbacks": [script]})
     messages = [convert_to_openai_messages(call.messages) for call in llm.calls]
     return [json.dumps([one, llm.calls[0].kwargs["tools"]]) for one in messages], script.written
 
@@ -119,7 +119,7 @@ def run_smolagents(request: str, plans: Plans, tools: Sequence[Any]) -> tuple[li
 
     script, read = Script(plans), list[str]()
 
-    class Scripted(Model):
+    class Scripted(Model):  # type: ignore[misc]
         def generate(self, messages: Any, tools_to_call_from: Any = None, **kwargs: Any) -> Any:
             time.sleep(LATENCY_S)
             asked = self._prepare_completion_kwargs(messages, tools_to_call_from=tools_to_call_from)
