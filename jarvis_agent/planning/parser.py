@@ -207,10 +207,10 @@ class StreamingPlanParser:
                 has_key = path and written_id(value) is None and _ID_KEY.fullmatch(path[-1])
                 raw = {"id": path[-1], **value} if has_key else value
                 self._add(raw, "" if is_complete else Note("the text ends in the middle of it"))
-            elif isinstance(value, dict) and not (
-                self._pending and (self._other_object or _is_wrapper(value))
-            ):
-                self._other_object = value
+            elif isinstance(value, dict):
+                is_wrapper = any(isinstance(part, list | dict) for part in value.values())
+                if not (self._pending and (self._other_object or is_wrapper)):
+                    self._other_object = value
 
     def _note_preference(self, value: Any) -> None:
         if isinstance(value, dict) and value.get("preference") in PREFERENCES:
@@ -304,7 +304,3 @@ class StreamingPlanParser:
         fresh = next(i for i in self._fresh_ids if i not in self._ids)
         self._ids.add(fresh)
         return fresh
-
-
-def _is_wrapper(value: Mapping[str, Any]) -> bool:
-    return any(isinstance(part, list | dict) for part in value.values())

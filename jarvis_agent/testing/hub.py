@@ -287,7 +287,10 @@ class HubDouble:
         if file:
             return _file(model, file["file"], request.headers)
         if match["part"] == "tree":
-            return _json([_entry(name, data) for name, data in model.files.items()])
+            files = ((name, len(data), etag(data)) for name, data in model.files.items())
+            return _json(
+                [{"type": "file", "path": path, "size": size, "oid": tag} for path, size, tag in files]
+            )
         return _json(model.shown(request.query.get("expand", [])))
 
     def _list(self, query: Mapping[str, list[str]]) -> Reply:
@@ -309,11 +312,6 @@ def _sibling(name: str, data: bytes) -> dict[str, Any]:
     if name.endswith(".gguf"):
         sibling["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 135}
     return sibling
-
-
-def _entry(name: str, data: bytes) -> dict[str, Any]:
-    """A file as the API lists it in a tree."""
-    return {"type": "file", "path": name, "size": len(data), "oid": etag(data)}
 
 
 def _file(model: HubModel, name: str, asked: Mapping[str, str]) -> Reply:

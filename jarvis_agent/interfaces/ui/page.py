@@ -226,8 +226,10 @@ class Page:
                 value=0,
                 label=_translated("model"),
             )
+            # Where hosted or local models are excluded, they stay so.
+            policies = [settings.policy] if settings.policy.endswith("-only") else get_args(Policy)
             policy = gr.Dropdown(
-                [(_translated(policy), policy) for policy in _policies(settings.policy)],
+                [(_translated(policy), policy) for policy in policies],
                 value=settings.policy,
                 label=_translated("policy"),
             )
@@ -455,11 +457,6 @@ def _title(file: Path) -> str:
 
 def _box(*, busy: bool, **value: Any) -> gr.MultimodalTextbox:
     return gr.MultimodalTextbox(submit_btn=not busy, stop_btn=busy, **value)
-
-
-def _policies(policy: Policy) -> tuple[Policy, ...]:
-    """The policies that visitors may choose: where hosted or local models are excluded, they stay so."""
-    return (policy,) if policy.endswith("-only") else get_args(Policy)
 
 
 def _texts(request: gr.Request) -> Texts:

@@ -111,14 +111,11 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         given = {"input": value} if isinstance(value, str) else value
         request = PlanRequest.of(given, self._specs)
         plan = plan_request(request, self._settings)[0]
-        if given.get("error") is None:
+        if (error := given.get("error")) is None:
             return plan
-        note = Note("the language model could not plan: {error}", error=_note_of(given["error"]))
+        error = describe_error(error) if isinstance(error, BaseException) else error
+        note = Note("the language model could not plan: {error}", error=error)
         return plan.model_copy(update={"notes": [note, *plan.notes]})
-
-
-def _note_of(error: BaseException | str) -> str:
-    return describe_error(error) if isinstance(error, BaseException) else error
 
 
 def _recognised(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:

@@ -147,7 +147,9 @@ class HubSource:
             return ""
         path = f"/{quote(candidate.id)}/resolve/{quote(candidate.revision or 'main', safe='')}/README.md"
         try:
-            text = await self._api.get(path, parse=_first_paragraph)
+            text = await self._api.get(
+                path, parse=lambda card: model_card.first_paragraph(model_card.split_card(card)[1])
+            )
         except JarvisError as error:
             logger.info("the card of %s cannot be read: %s", candidate.id, error)
             return ""
@@ -157,10 +159,6 @@ class HubSource:
         from huggingface_hub import constants
 
         return self._settings.offline or constants.HF_HUB_OFFLINE
-
-
-def _first_paragraph(card: str) -> str:
-    return model_card.first_paragraph(model_card.split_card(card)[1])
 
 
 def is_of_the_hub(spec: TaskSpec) -> bool:
