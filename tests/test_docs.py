@@ -100,6 +100,7 @@ PLANS = {
     "Photograph a cat and tell what animal it is.": plan(
         ("photograph", [], {"animal": "cat"}), ("image-classification", [0], {"image": "<resource>-0"})
     ),
+    f"Read {PAGE}": plan(("image-to-text", [], {"image": PAGE, "text": "read"})),
     "Draw a cat in ink.": plan(("text-to-image", [], {"text": "a cat in ink"})),
     f"How many cats are in {CAT}?": plan(("image_qa", [], {"image": CAT, "question": "How many cats?"})),
 }
@@ -118,12 +119,14 @@ def _respond(body: Mapping[str, Any]) -> str:
 
 
 def _answer_others(body: Mapping[str, Any]) -> Any:
-    """The parameters of a Space; or, for create_agent, a tool call, then an answer from the tool's result."""
+    """The parameters of a Space; or a call of a tool or sub-agent, then an answer from its result."""
     last = body["messages"][-1]
     if "the program's parameters" in str(last["content"]):
         return json.dumps({"wish": "<text>", "style": "ink"})
     if last["role"] == "tool":
         return f"It says: {last['content']}"
+    if any(tool["function"]["name"] == "task" for tool in body.get("tools", ())):
+        return ToolUse("task", {"description": f"Read {PAGE}", "subagent_type": "media"})
     return ToolUse("image-to-text", {"image": PAGE, "text": "read"})
 
 
@@ -137,9 +140,10 @@ def llm() -> Iterator[OpenAIDouble]:
 
 @pytest.fixture(scope="module")
 def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A working directory with a copy of the examples and a list of models."""
+    """A working directory with a copy of the examples, the files of the demo and a list of models."""
     folder = tmp_path_factory.mktemp("docs")
     copytree(ROOT / "examples", folder / "examples")
+    assert [*demo.copy_files(folder)]
     _write_models_file(folder)
     return folder
 
