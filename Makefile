@@ -55,6 +55,7 @@ help:
 
 demo: $(DEMO_READY)
 	@cd examples && $(abspath $(BIN))/jarvis demo
+	@echo "This ran in examples/, where the files are: cd examples"
 
 test: $(VENV)/dev.stamp
 	@echo "Running the tests, without a network."

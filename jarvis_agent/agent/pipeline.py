@@ -203,7 +203,8 @@ class RunPipeline:
     ) -> None:
         """Remember the run as a chat turn, and emit it."""
         now, usage = self._clock(), self._steps.meter.usage
-        timings = {**self._timings, "execute": _seconds(results), "total": now}
+        times = [time for result in results for time in (result.started, result.ended)] or [0.0]
+        timings = {**self._timings, "execute": max(times) - min(times), "total": now}
         run = Run(
             answer=answer,
             plan=plan,
@@ -559,11 +560,6 @@ class RunPipeline:
 
 def _inputs(context: RunContext, **more: Any) -> dict[str, Any]:
     return {"input": context.request, "files": context.files, "chat_history": context.turns, **more}
-
-
-def _seconds(results: Sequence[TaskResult]) -> float:
-    """From the start of the first task to the end of the last one."""
-    return max((r.ended for r in results), default=0.0) - min((r.started for r in results), default=0.0)
 
 
 def _turn_of(context: RunContext, run: Run) -> ChatTurn:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jarvis_agent.core.file_mentions import mentions, split_names
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import detect_script
 
@@ -182,5 +183,8 @@ CHINESE = Phrases(**_DATA | {"examples": tuple(_DATA["examples"])})
 
 
 def phrases(request: str) -> Phrases:
-    """The phrases for the language of a request: Chinese for Chinese, English for everything else."""
-    return CHINESE if detect_script(request) == "zh" else ENGLISH
+    """The phrases for the language of a request, apart from names of files: Chinese, else English."""
+    if detect_script(request) != "zh":
+        return ENGLISH
+    words = split_names(request, mentions(request))[::2]
+    return CHINESE if detect_script(" ".join(words)) in ("zh", None) else ENGLISH

@@ -241,6 +241,10 @@ def _files(result: TaskResult, forms: Mapping[str, str], words: Phrases) -> str:
         notes[path] = words.seconds.format(number=seconds)
     lines = [f"{path} ({notes[path]})" if notes.get(path) else path for path in paths]
     if len(lines) == 1:
+        if (spec := TASKS.get(result.task.task)) is not None and spec.category == "media":
+            others = {name: value for name, value in result.task.args.items() if name not in MEDIA}
+            edits = [f"{name} {value}" for name, value in others.items() if not refs_in(value)]
+            lines[0] += f" ({words.comma.join(edits)})" if edits else ""
         return words.file.format(noun=_noun(result.task.task, words), path=lines[0], **forms)
     if (more := len(lines) - _MAX_FILES) > 0:
         lines[_MAX_FILES:] = [words.more_files.format(number=more)]

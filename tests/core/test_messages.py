@@ -16,8 +16,15 @@ TESTS = Path(__file__).parents[1]
 
 
 def test_reports_are_in_chinese_for_chinese_requests_and_else_in_english() -> None:
-    assert phrases("描述 a.jpg") is CHINESE
-    for request in ("Describe a.jpg", "この画像は何ですか", ""):
+    for request in ("描述 a.jpg", "描述照片1.jpg", "照片.jpg"):
+        assert phrases(request) is CHINESE
+    for request in (
+        "Describe a.jpg",
+        "この画像は何ですか",
+        "",
+        "Describe 照片.jpg",
+        "Was ist auf 我的照片.jpg?",
+    ):
         assert phrases(request) is ENGLISH
 
 

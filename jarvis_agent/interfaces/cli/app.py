@@ -338,17 +338,15 @@ def mcp(
     from jarvis_agent.interfaces.mcp import client_settings, run_http, run_stdio
 
     settings = _settings(policy, out)
+    if print_config and http:
+        fail(f"clients do not start it over HTTP; give them http://{host}:{port}/mcp", USAGE_ERROR)
     if print_config:
-        if http:
-            fail(f"clients do not start it over HTTP; give them http://{host}:{port}/mcp", USAGE_ERROR)
         options = [f"--{name}={value}" for name, value in (("model", model), ("policy", policy)) if value]
         typer.echo(client_settings(settings, options))
-        return
-    agent = _agent(model, settings)
-    if not http:
-        run_stdio(agent)
-        return
-    _listen(partial(run_http, agent, insecure=insecure), host, port)
+    elif http:
+        _listen(partial(run_http, _agent(model, settings), insecure=insecure), host, port)
+    else:
+        run_stdio(_agent(model, settings))
 
 
 @app.command()
@@ -379,7 +377,8 @@ def experts(
 
         typer.echo(yaml.safe_dump(config(), sort_keys=False))
     elif stop:
-        _exit_unless(stop_background())
+        if not stop_background():
+            raise JarvisError("no expert server runs in the background")
     elif background:
         typer.echo(f"expert server: {start_background(idle or IDLE_S).address}")
     else:

@@ -231,8 +231,7 @@ def _levels(tasks: Sequence[Task]) -> list[list[int]]:
 
 def title_of(number: int, name: str) -> str:
     """The shown title of a task: title_of(0, "image-to-text") is "0 Image to text"."""
-    words = name.replace("-", " ")
-    return f"{number} {words[:1].upper()}{words[1:]}"
+    return f"{number} {name[:1].upper()}{name[1:].replace('-', ' ')}"
 
 
 def _model(row: TaskProgress) -> str:

@@ -32,7 +32,7 @@ from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
 from jarvis_agent.planning.offline.rows import repeat_tasks, shorten_rows
 from jarvis_agent.planning.offline.sequences import lacks_file
-from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools
+from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools, values_of
 from jarvis_agent.planning.plan import (
     NO_FILE,
     NO_MODEL,
@@ -161,8 +161,7 @@ def plan_request(
     notes += missing
     if not tasks and not notes:
         notes.append(Note(NOTHING_ASKED if draft.probability >= SURE else NOT_UNDERSTOOD, step=said))
-    values = [value for task in tasks for value in task.args.values()]
-    used = [str(one) for value in values for one in (value if isinstance(value, list) else [value])]
+    used = [str(value) for task in tasks for value in values_of(task)]
     unused = [name for name in map(name_of, request.files) if not any(name in text for text in used)]
     notes += [Note("no task uses {file}", file=f"“{name}”") for name in unused if tasks]
     words = " ".join(split_names(request.text, map(name_of, request.files))[::2])

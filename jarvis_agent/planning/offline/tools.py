@@ -146,7 +146,8 @@ def _arguments(
     args: dict[str, Any] = {}
     named = [file for file in files if file.name and file.name in step]
     for arg in spec.inputs:
-        makers = [task for task in tasks if arg.kind in MEDIA and _made_by(task) in split_kind(arg.kind)]
+        experts = [task for task in tasks if arg.kind in MEDIA and task.task in TASKS]
+        makers = [task for task in experts if TASKS[task.task].outputs[0] in split_kind(arg.kind)]
         if makers and not named:  # a step that names no file goes on with what was made
             args[arg.name] = ref(makers[-1].id)
         elif (value := _value(arg, step, named or files)) is not None:
@@ -165,7 +166,7 @@ def _arguments(
             texts = [file.name for file in named or files if file.kind == "text"]
             makers = [task for task in tasks if specs[task.task].makes("text")]
             if named:  # and not another result than theirs
-                makers = [task for task in makers if any(file.name in _values(task) for file in named)]
+                makers = [task for task in makers if any(file.name in values_of(task) for file in named)]
             if len(texts) == 1 and (named or not makers):
                 args[arg.name] = texts[0]
             elif makers:
@@ -185,7 +186,7 @@ def _arguments(
     return args
 
 
-def _values(task: Task) -> list[Any]:
+def values_of(task: Task) -> list[Any]:
     """The values of the arguments, those of lists one by one."""
     return [one for value in task.args.values() for one in (value if isinstance(value, list) else [value])]
 
@@ -193,10 +194,6 @@ def _values(task: Task) -> list[Any]:
 def _lacking(spec: TaskSpec, arg: Arg) -> PlanError:
     what = "{task} needs {name}, which a language model must fill in"
     return PlanError(what, task=spec.name, name=arg.name)
-
-
-def _made_by(task: Task) -> str:
-    return TASKS[task.task].outputs[0] if task.task in TASKS else ""
 
 
 def _value(arg: Arg, step: str, files: Sequence[Resource]) -> str | None:
