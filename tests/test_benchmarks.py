@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -123,8 +124,11 @@ def test_agents_are_compared_on_steps_that_depend_on_results(
     monkeypatch.setattr(comparison, "LATENCY_S", 0.0)
     monkeypatch.chdir(tmp_path)
     planning.write_files(tmp_path)
-    request, plans = list(comparison.REQUESTS.items())[2]
-    read, written = run(request, plans, hf_tools(tasks=["media-info", "resize-image"]))
+    plans = dict(zip(itertools.chain(*comparison.CHATS), comparison.PLANS, strict=True))
+    chat = next(
+        [(turn, plans[turn]) for turn in turns] for turns in comparison.CHATS if "most pixels" in turns[0]
+    )
+    read, written = run(chat, hf_tools(tasks=["media-info", "resize-image"]))
     assert (len(read), written[-1]) == (3, comparison.ANSWER)
     assert "resize-image" in written[1]
     assert re.search(r"resize-image\.(jpg|png)", read[-1])
