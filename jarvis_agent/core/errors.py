@@ -42,6 +42,9 @@ from jarvis_agent.core.notes import Note
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.text import brief_text, replace_surrogates
 
+CLONE = Path(__file__).parents[2]
+"""The directory that holds this package; it is a clone of the repository if it has pyproject.toml."""
+
 
 class JarvisError(Exception):
     """Base of every error of this package. Its message, `repr` and `args` hold no secrets.
@@ -111,10 +114,10 @@ class MissingExtraError(ConfigError):
 
 
 def install_command(extras: str) -> str:
-    """The command that installs extras. In a clone, the package and the starter's weights are there."""
-    if (Path(__file__).parents[2] / "pyproject.toml").is_file():
-        weights = "./weights " if "starter" in extras.split(",") else ""
-        return f'pip install {weights}-e ".[{extras}]"'
+    """The command that installs extras, for any directory. In a clone, it names the clone's own."""
+    if (CLONE / "pyproject.toml").is_file():
+        weights = f'"{CLONE / "weights"}" ' if "starter" in extras.split(",") else ""
+        return f'pip install {weights}-e "{CLONE}[{extras}]"'
     return f'pip install "langchain-hugginggpt[{extras}]"'
 
 

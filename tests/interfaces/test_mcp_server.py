@@ -36,7 +36,7 @@ from PIL import Image
 from served import ANSWER, CAT, agent_of, endless_expert, plan_for
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.core.errors import CLONE, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
@@ -560,5 +560,10 @@ def test_the_printed_configuration_starts_the_server_for_each_client(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "MCP clients" in done.stdout, done.stderr
     assert "--policy=local-only" in command
+    assert printed.stderr == ""
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    unusable = jarvis("mcp", "--print-config", "--policy", "local-only", "--out", "made")
+    assert (unusable.exit_code, unusable.stdout) == (0, printed.stdout)
+    assert f"{CLONE}[mcp]" in unusable.stderr
     refused = jarvis("mcp", "--print-config", "--http")
     assert (refused.exit_code, "http://127.0.0.1:8000/mcp" in refused.stderr) == (2, True)

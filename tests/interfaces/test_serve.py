@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.agent.stages import PipelineStages
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.errors import CLONE, ConfigError, MissingExtraError
 from jarvis_agent.interfaces.server import create_app, run_server
 from jarvis_agent.testing import ScriptedLLM
 
@@ -277,10 +278,19 @@ def test_shutting_the_server_down_closes_the_agent(tmp_path: Path) -> None:
     assert served.backend.closed
 
 
-def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "langserve", None)
-    with agent_of(tmp_path, {}) as agent, pytest.raises(MissingExtraError, match=r"\[serve\]"):
-        create_app(agent)
+@pytest.mark.parametrize(
+    ("package", "library", "extra"),
+    [("server", "langserve", "serve"), ("experts", "fastapi", "serve")],
+)
+def test_a_missing_extra_is_named_with_its_command(
+    monkeypatch: pytest.MonkeyPatch, package: str, library: str, extra: str
+) -> None:
+    name = f"jarvis_agent.interfaces.{package}"
+    for module in [module for module in sys.modules if f"{module}.".startswith(f"{name}.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtraError, match=re.escape(f'"{CLONE}[{extra}]"')):
+        import_module(name)
 
 
 def test_on_loopback_other_hosts_and_their_pages_are_refused(

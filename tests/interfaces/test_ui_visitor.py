@@ -21,7 +21,7 @@ from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import Generation, listed
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.errors import CLONE, InputError, install_command
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -360,6 +360,7 @@ def test_a_visitor_sees_names_in_place_of_paths(home: Path) -> None:
     run = visitor.directory / "runs" / "20260102-030405-0123456789abcdef"
     said = f"{run / '0-canny.png'} from {visitor.directory / 'uploads' / 'cat.jpg'}"
     assert visitor.clean(said) == "0-canny.png from cat.jpg"
+    assert str(CLONE) not in visitor.clean(install_command("starter"))
 
 
 def test_the_languages_have_the_same_texts() -> None:

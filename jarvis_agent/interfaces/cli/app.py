@@ -15,6 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
@@ -22,7 +23,7 @@ import typer
 from typer.main import get_command
 
 from jarvis_agent.core.environment import set_up_proxies
-from jarvis_agent.core.errors import ConfigError, InputError, JarvisError
+from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, MissingExtraError
 from jarvis_agent.interfaces.cli import FAILED, USAGE_ERROR
 from jarvis_agent.interfaces.cli.evaluate import eval_app
 
@@ -175,8 +176,6 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a saved plan, also on other files, without a language model."""
-    from pathlib import Path
-
     from jarvis_agent.agent.agent import REPLAY_REQUEST
     from jarvis_agent.interfaces.cli.ask import one_shot
     from jarvis_agent.llm.chat_model import NO_MODEL
@@ -343,6 +342,8 @@ def mcp(
     if print_config:
         options = [f"--{name}={value}" for name, value in (("model", model), ("policy", policy)) if value]
         typer.echo(client_settings(settings, options))
+        if find_spec("mcp") is None:
+            _say(str(MissingExtraError("the server that clients start", "mcp")), 0)
     elif http:
         _listen(partial(run_http, _agent(model, settings), insecure=insecure), host, port)
     else:

@@ -6,7 +6,7 @@
 Routes: `POST /models/{model}` and `POST /models/{model}/pipeline/{task}` are the Hub's inference API
 (`hub_api`), and `PUT` loads the model before its call; `GET /models` tells what is loaded; `GET /healthz` and
 `GET /metrics`. A client that goes away ends its call. The server reads no path of a client, and runs no code
-of it. Needs the extra "serve".
+of it. Needs the extra "serve": without it, the import raises MissingExtraError.
 """
 
 from __future__ import annotations
@@ -17,26 +17,29 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from filelock import FileLock
 
 from jarvis_agent.backends.background import find_background, publish_address, runtime_file
-from jarvis_agent.core.errors import ConfigError, JarvisError
+from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.registry import Factory
+from jarvis_agent.backends.remote import ExpertServer
+from jarvis_agent.core.errors import ConfigError, JarvisError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings, Settings
-from jarvis_agent.interfaces.common.listen import check_extra, listen
+from jarvis_agent.interfaces.common.listen import listen
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+try:
     from fastapi import FastAPI
 
-    from jarvis_agent.backends.base import Backend
-    from jarvis_agent.backends.registry import Factory
-    from jarvis_agent.backends.remote import ExpertServer
+    from jarvis_agent.interfaces.experts.app import make_app
+    from jarvis_agent.interfaces.experts.runner import ExpertRunner
+except ModuleNotFoundError as error:
+    raise MissingExtraError("serving local models over HTTP", "serve") from error
 
 
 def __getattr__(name: str) -> Any:
@@ -47,9 +50,6 @@ def __getattr__(name: str) -> Any:
 
     return cluster
 
-
-_NEEDED = ("fastapi", "limits", "prometheus_client", "uvicorn")
-_check_extra = partial(check_extra, "serving local models over HTTP", "serve", *_NEEDED)
 
 IDLE_S = 3600.0
 """Seconds without a call after which a background server ends."""
@@ -74,13 +74,8 @@ def create_experts_app(
         idle_s: seconds without a call after which the process is interrupted; None: it stays.
 
     Raises:
-        MissingExtraError: the extra "serve" is not installed.
         ConfigError: a variable has an invalid value.
     """
-    _check_extra()
-    from jarvis_agent.interfaces.experts.app import make_app
-    from jarvis_agent.interfaces.experts.runner import ExpertRunner
-
     return make_app(ExpertRunner(settings, backends), server or ServerSettings(), idle_s)
 
 
@@ -102,9 +97,7 @@ def run_experts(
 
     Raises:
         ConfigError: other machines reach the address, and there are no API keys; or a server is announced.
-        MissingExtraError: the extra "serve" is not installed.
     """
-    _check_extra()
     server = ServerSettings()
     make = partial(create_experts_app, settings, idle_s=idle_s)
     key = server.api_keys[0].get_secret_value() if server.api_keys else None
@@ -117,9 +110,7 @@ def start_background(idle_s: float) -> ExpertServer:
 
     Raises:
         ConfigError: it does not start; the message has the last line of its log, or the reason.
-        MissingExtraError: the extra "serve" is not installed.
     """
-    _check_extra()
     log = runtime_file().with_suffix(".log")
     try:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """The MCP server: lists and calls the tools, and reads the files that they made; over stdio or HTTP.
 
-    server = make_server(lambda name: Session(agent, output_dir / name))
+    server = make_server(new_session)                # new_session("…") is the Session of a client
     await server.run(read_stream, write_stream, server.create_initialization_options())
 
 Since the revision of July 2026, HTTP has no sessions: what belonged to a session belongs to the key.

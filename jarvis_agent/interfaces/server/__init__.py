@@ -13,7 +13,8 @@ one, each request stands alone. With API keys (`ServerSettings.api_keys`), the h
 their own files and threads. Without, every client that reaches the port may use the agent.
 
 The agent's routes are LangServe's (in maintenance; its maintainers recommend LangGraph for new work).
-LangServe's licence forbids offering it to third parties as a hosted service. Needs the extra "serve".
+LangServe's licence forbids offering it to third parties as a hosted service. Needs the extra "serve":
+without it, the import raises MissingExtraError.
 """
 
 from __future__ import annotations
@@ -23,44 +24,25 @@ import os
 from collections.abc import Callable
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
+from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
-from jarvis_agent.interfaces.common.listen import check_address, check_extra, listen
+from jarvis_agent.interfaces.common.listen import check_address, listen
 
-if TYPE_CHECKING:
+try:
+    import python_multipart  # noqa: F401 - FastAPI looks for it when it meets a form
     from fastapi import FastAPI
 
-    from jarvis_agent.agent.agent import JarvisAgent
+    from jarvis_agent.interfaces.server.app import create_app
+    from jarvis_agent.interfaces.server.database import open_database
+except ModuleNotFoundError as error:
+    raise MissingExtraError("serving the agent over HTTP", "serve") from error
 
-_NEEDED = ("aiosqlite", "fastapi", "langserve", "limits", "python_multipart", "sse_starlette", "uvicorn")
-_check_extra = partial(check_extra, "serving the agent over HTTP", "serve", *_NEEDED)
+__all__ = ["create_app", "run_server"]
+
 _SHUTDOWN_S = 30
 """Seconds that requests have to end when the server stops; runs are stored, and can be resumed."""
-
-
-def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, prefix: str = "") -> FastAPI:
-    """Return a web application that serves `agent` and closes it at shutdown.
-
-    Routes: LangServe's below `/agent`; OpenAI's below `/v1`, unless the agent asks for approval; `/runs` for
-    runs that outlive their request; `POST /files` stores an upload; `GET /outputs/{run}/{name}` returns a
-    file of a run; `GET /healthz`; `GET /` redirects to the playground.
-
-    Args:
-        agent: requests may read uploads, and no other file, whatever its `Settings.allowed_dirs` are. Threads
-            are kept in the database of the server, not in the agent's checkpointer.
-        settings: keys and limits of clients; None: from the environment.
-        prefix: a path, such as "/jarvis", below which all routes are, beside those of another application: as
-            `http.app` of langgraph.json, whose server has a `/runs` of its own.
-
-    Raises:
-        MissingExtraError: the extra "serve" is not installed.
-        ConfigError: a variable has an invalid value.
-    """
-    _check_extra()
-    from jarvis_agent.interfaces.server.app import make_app
-
-    return make_app(agent, settings or ServerSettings(), prefix)
 
 
 def run_server(
@@ -85,7 +67,6 @@ def run_server(
     Raises:
         ConfigError: other machines reach the address, and there are no API keys; or the database cannot be
             opened.
-        MissingExtraError: the extra "serve" is not installed.
     """
     settings = settings or ServerSettings()
     check_address(host, settings, insecure=insecure)
@@ -107,8 +88,6 @@ def run_server(
 
 def _check_database(agent: JarvisAgent, settings: ServerSettings) -> None:
     """Open the database once, since uvicorn reports errors of a start with their traceback."""
-    _check_extra()
-    from jarvis_agent.interfaces.server.database import open_database
 
     async def check() -> None:
         async with open_database(settings.checkpoints, agent.settings.output_dir, settings.retention):

@@ -65,19 +65,35 @@ _CHECK_S = 4.0
 """Longest wait for a part. A container gives both 10 s."""
 
 
-def make_app(agent: JarvisAgent, server: ServerSettings, prefix: str = "") -> FastAPI:
-    """As `create_app`."""
+def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, prefix: str = "") -> FastAPI:
+    """Return a web application that serves `agent` and closes it at shutdown.
+
+    Routes: LangServe's below `/agent`; OpenAI's below `/v1`, unless the agent asks for approval; `/runs` for
+    runs that outlive their request; `POST /files` stores an upload; `GET /outputs/{run}/{name}` returns a
+    file of a run; `GET /healthz`; `GET /` redirects to the playground.
+
+    Args:
+        agent: requests may read uploads, and no other file, whatever its `Settings.allowed_dirs` are. Threads
+            are kept in the database of the server, not in the agent's checkpointer.
+        settings: keys and limits of clients; None: from the environment.
+        prefix: a path, such as "/jarvis", below which all routes are, beside those of another application: as
+            `http.app` of langgraph.json, whose server has a `/runs` of its own.
+
+    Raises:
+        ConfigError: a variable has an invalid value.
+    """
+    server = settings or ServerSettings()
     keys = [key.get_secret_value() for key in server.api_keys]
     workspaces = make_workspaces(agent.copy(observer=observe_run), owners_of(keys))
-    limits, settings, kept = RunLimits(server), agent.settings, server.run_retention(agent.settings)
+    limits, outputs, kept = RunLimits(server), agent.settings.output_dir, server.run_retention(agent.settings)
     delete = partial(asyncio.to_thread, _delete_expired, agent, kept, server.retention)
-    parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, settings.output_dir)}
+    parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, outputs)}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with (
             agent,
-            open_database(server.checkpoints, settings.output_dir, kept) as database,
+            open_database(server.checkpoints, outputs, kept) as database,
             StartedRuns(database, workspaces, limits.hold) as runs,
             repeating(delete, SWEEP_S, "the deletion of files"),
         ):
@@ -92,12 +108,12 @@ def make_app(agent: JarvisAgent, server: ServerSettings, prefix: str = "") -> Fa
         # The page with the documentation then has a button to enter the key.
         dependencies=[Depends(HTTPBearer(auto_error=False))] if keys else [],
     )
-    app.add_middleware(BodyLimit, max_file_bytes=settings.max_file_bytes)
+    app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
     add_middleware(app, server, open_paths=_OPEN_PATHS)
     app.add_middleware(RequestMetrics)
     app.include_router(_agent_routes(workspaces, limits))
     app.include_router(runs_router)
-    app.include_router(_file_routes(workspaces, settings.max_file_bytes, server.max_upload_bytes))
+    app.include_router(_file_routes(workspaces, agent.settings.max_file_bytes, server.max_upload_bytes))
     stateless = [tool_routes(workspaces), openai_task_routes(workspaces, server.max_upload_bytes)]
     if not agent.approve:  # A plan cannot be approved there.
         stateless.append(openai_routes(workspaces))

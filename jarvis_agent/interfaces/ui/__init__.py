@@ -5,7 +5,7 @@
 
 Each visitor has chats and files of their own, which are kept for `ServerSettings.retention`. The page shows
 no path of this machine and no key. `run_ui` asks for a login if there are API keys. Elsewhere, Gradio's
-`auth=` can. Needs the extra "ui".
+`auth=` can. Needs the extra "ui": without it, a call raises MissingExtraError.
 """
 
 from __future__ import annotations
@@ -27,11 +27,7 @@ _check_extra = partial(check_extra, "the web page", "ui", "gradio")
 
 
 def create_ui(agent: JarvisAgent, *others: JarvisAgent) -> gr.Blocks:
-    """The page of an agent; with others, visitors choose one of them by its language model.
-
-    Raises:
-        MissingExtraError: the extra "ui" is not installed.
-    """
+    """The page of an agent; with others, visitors choose one of them by its language model."""
     _check_extra()
     from jarvis_agent.core.settings import ServerSettings
     from jarvis_agent.interfaces.ui.page import Page
@@ -40,15 +36,11 @@ def create_ui(agent: JarvisAgent, *others: JarvisAgent) -> gr.Blocks:
 
 
 def page_options(agent: JarvisAgent) -> dict[str, Any]:
-    """The options with which the page of an agent is launched or mounted: its style, texts and limits.
-
-    Raises:
-        MissingExtraError: the extra "ui" is not installed.
-    """
+    """The options with which the page of an agent is launched or mounted: its style, texts and limits."""
     _check_extra()
-    from jarvis_agent.interfaces.ui.page import page_options as make_options
+    from jarvis_agent.interfaces.ui import page
 
-    return make_options(agent)
+    return page.page_options(agent)
 
 
 def run_ui(
@@ -71,7 +63,6 @@ def run_ui(
 
     Raises:
         ConfigError: other machines reach the address, and there are no API keys.
-        MissingExtraError: the extra "ui" is not installed.
     """
     _check_extra()
     from jarvis_agent.interfaces.ui.page import make_app

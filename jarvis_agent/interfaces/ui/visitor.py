@@ -24,6 +24,7 @@ from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.concurrency import batches
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import (
+    CLONE,
     InputError,
     JarvisError,
     describe_error,
@@ -167,7 +168,7 @@ class Visitor:
 
     def clean(self, text: str) -> str:
         """The text as a visitor may see it: file names in place of paths, no keys."""
-        return self._run_folder.sub("", str(self._names.of(redact(text))))
+        return self._run_folder.sub("", str(self._names.of(redact(text)))).replace(str(CLONE), ".")
 
     @property
     def file_names(self) -> list[str]:
