@@ -6,6 +6,7 @@ uses_proxies("http://localhost:11434/v1")           # False: this machine is nev
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import string
@@ -15,6 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jarvis_agent.core.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 _AROUND = string.whitespace + "\"'`\ufeff\u200b\u00a0\u3000“”‘’"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -47,16 +50,25 @@ def key_of(variable: str) -> str:
 
 
 def set_up_proxies(variables: MutableMapping[str, str] = os.environ) -> None:
-    """Except this machine from the proxies of the environment, for all clients of a program of ours.
-
-    They get the form of `proxy_url`, where they have a scheme.
-    """
-    proxies = {name: proxy for name, proxy in variables.items() if name.lower() in _PROXIES and proxy}
-    variables.update({name: proxy_url(proxy) for name, proxy in proxies.items() if "://" in proxy})
+    """Except this machine from the proxies of the environment, for all clients of a program of ours."""
+    proxies = respell_proxies(variables)
     name = "no_proxy" if "no_proxy" in variables else "NO_PROXY"  # the lower-case one is read first
     known, direct = variables.get(name, ""), ",".join(LOOPBACK)
     if proxies and known != "*" and direct not in known:
         variables[name] = f"{known},{direct}" if known else direct
+
+
+def respell_proxies(variables: MutableMapping[str, str] = os.environ) -> dict[str, str]:
+    """The proxies of the environment, whose "socks://" becomes "socks5://", as clients raise an error.
+
+    Clients of models and of the Hub read the environment themselves, and when they are first used.
+    """
+    proxies = {name: proxy for name, proxy in variables.items() if name.lower() in _PROXIES and proxy}
+    for name, proxy in proxies.items():
+        if "://" in proxy and proxy_url(proxy) != proxy:
+            logger.warning("%s begins with socks://, and is used as socks5://", name)
+            variables[name] = proxy_url(proxy)
+    return proxies
 
 
 def proxy_url(proxy: str) -> str:

@@ -96,17 +96,32 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
 
 
 def _by_ffmpeg(file: Path | BinaryIO) -> Any:
-    """An image in a format that FFmpeg alone reads, such as EXR or HDR; None if it does not."""
-    try:
-        import av
+    """An image in a format that FFmpeg alone reads, such as EXR or HDR; None if it does not.
 
+    Its colours are converted when they are used, which takes longer than decoding.
+    """
+    from PIL import Image, ImageFile
+
+    class Decoded(ImageFile.ImageFile):
+        def _open(self) -> None:
+            import av
+
+            pictures = ",".join(name for name in av.formats_available if name.endswith("_pipe"))
+            with av.open(self.fp, options={"format_whitelist": pictures}) as container:
+                stream = container.streams.video[0]
+                if stream.width * stream.height <= _MOST_DECODED:
+                    self._frame = next(container.decode(video=0))
+                    self._mode, self._size = "RGB", (self._frame.width, self._frame.height)
+
+        def load(self) -> Any:
+            if self._im is None:
+                self.im = self._frame.to_image().im
+            return Image.Image.load(self)
+
+    try:
         if not isinstance(file, Path):
             file.seek(0)
-        pictures = ",".join(name for name in av.formats_available if name.endswith("_pipe"))
-        with av.open(file, options={"format_whitelist": pictures}) as container:
-            stream = container.streams.video[0]
-            if stream.width * stream.height <= _MOST_DECODED:
-                return next(container.decode(video=0)).to_image()
+        return Decoded(file)
     except Exception:  # PyAV raises errors of many types, and may be missing.
         logger.debug("FFmpeg does not read the image", exc_info=True)
     return None
@@ -143,10 +158,33 @@ def open_image(path: Path, frame: int | None = None) -> tuple[Image, list[str]]:
             image.seek(frame)
             if image.width * image.height > (Image.MAX_IMAGE_PIXELS or 0):  # Pillow checks the first one only
                 raise ValueError(f"frame {frame + 1} has {image.width} x {image.height} pixels")
+        _decode(image, notes)
         upright = ImageOps.exif_transpose(image)
         if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
             return _to_eight_bits(upright, notes).convert("RGB"), notes
         return _to_srgb(upright), notes
+
+
+def _decode(image: Any, notes: list[str]) -> None:
+    """Decode an image. Of a file that is cut off, the part that it has is kept, with a note.
+
+    Pillow has `LOAD_TRUNCATED_IMAGES` for that, which would change how all code of the process reads images.
+    """
+    marks = [b"\xff\xd9"] if image.format in ("JPEG", "MPO") else []
+    if is_cut := bool(marks):  # without a mark of its end, the decoder of JPEG shows less or nothing
+        read = image.load_read
+        image.load_read = lambda size: read(size) or (marks.pop() if marks else b"")
+    try:
+        image.load()
+        is_cut = is_cut and not marks
+    except OSError as error:
+        if "truncated" not in str(error):
+            raise
+        image.tile, is_cut = [], True
+    if is_cut:
+        if image.convert("RGB").getcolors(1):
+            raise OSError("image file is truncated")
+        notes.append(Note("the file is cut off, and a part of the picture is missing"))
 
 
 def count_frames(image: Image) -> int:
@@ -240,12 +278,12 @@ def to_portable(
         BadInputError: the file cannot be read as an image.
     """
     with identified(path) as header:
-        is_turned = header.getexif().get(_ORIENTATION, 1) != 1
-        is_deep = header.mode.startswith(("I", "F"))
-        is_plain = not (is_deep or is_turned or header.has_transparency_data or count_frames(header) > 1)
-        fits = max(header.size) <= longest
-    if mime in _PORTABLE and fits and is_plain:
-        return path.read_bytes(), mime
+        if mime in _PORTABLE and max(header.size) <= longest and count_frames(header) == 1:
+            _decode(header, cut := list[str]())
+            is_turned = header.getexif().get(_ORIENTATION, 1) != 1
+            is_deep = header.mode.startswith(("I", "F"))
+            if not (cut or is_turned or is_deep or header.has_transparency_data):
+                return path.read_bytes(), mime
     image, left_out = open_image(path)
     if notes is not None:
         notes.extend(left_out)

@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from typing_extensions import TypedDict
 
-from jarvis_agent.core.environment import clean_key
+from jarvis_agent.core.environment import clean_key, respell_proxies
 from jarvis_agent.core.errors import ConfigError, InputError, describe_error
 from jarvis_agent.core.redaction import redact, register_secret
 
@@ -358,6 +358,7 @@ def read_settings(settings: Settings | Mapping[str, Any] | None) -> Settings:
     Raises:
         ConfigError: a value is invalid, or `given` is something else.
     """
+    respell_proxies()
     if isinstance(settings, Settings):
         return settings
     if settings is None or isinstance(settings, Mapping):

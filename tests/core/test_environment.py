@@ -12,6 +12,7 @@ import httpx
 import pytest
 from doubles.openai_server import OpenAIDouble
 
+from jarvis_agent import JarvisAgent
 from jarvis_agent.core.environment import check_proxies, clean_key, key_of, set_up_proxies, uses_proxies
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import ServerSettings, Settings
@@ -73,6 +74,15 @@ async def test_settings_leave_the_environment_as_it_is_and_this_machine_is_asked
         assert [model.invoke("[]").text, (await model.ainvoke("[]")).text] == ["[]", "[]"]
     assert os.environ == before
     assert uses_proxies("https://router.huggingface.co/v1")
+
+
+@pytest.mark.parametrize("variable", ["all_proxy", "HTTPS_PROXY"])
+def test_a_proxy_as_gnome_writes_it_breaks_no_client(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "socks://127.0.0.1:9/")
+    agent = JarvisAgent(model="openai:gpt-5-mini", settings={"api_key": "sk-1"})
+    assert os.environ[variable] == "socks5://127.0.0.1:9/"
+    assert "gpt-5-mini at https://api.openai.com/v1 could not be reached" in agent.invoke("hello").answer
+    httpx.Client().close()  # clients of libraries
 
 
 def test_a_proxy_of_an_unknown_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

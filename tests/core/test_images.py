@@ -110,6 +110,32 @@ def test_of_several_frames_the_first_is_used_and_said(name: str, noted: bool, tm
         assert (second.getpixel((4, 4))[1] > 100, notes) == (True, [])  # type: ignore[index]
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "head"),
+    [
+        ("a.jpg", {}, 615),
+        ("a.jpg", {"progressive": True}, 231),
+        ("a.gif", {}, 792),
+        ("a.png", {}, 43),
+        ("a.bmp", {}, 54),
+    ],
+)
+def test_of_a_picture_that_is_cut_off_the_rest_is_read(
+    name: str, options: Any, head: int, tmp_path: Path
+) -> None:
+    Image.effect_noise((80, 80), 60).convert("RGB").save(path := tmp_path / name, **options)
+    assert open_image(path)[1] == []
+    content, mime = path.read_bytes(), detect_media_type(path)[1]
+    path.write_bytes(content[: len(content) // 2])
+    image, notes = open_image(path)
+    assert notes == ["the file is cut off, and a part of the picture is missing"]
+    assert len(image.getcolors(6400) or ()) > 20
+    assert Image.open(io.BytesIO(to_portable(path, mime)[0])).convert("RGB").size == (80, 80)
+    path.write_bytes(content[:head])
+    with pytest.raises(BadInputError, match=r"(?i)truncated"):
+        open_image(path)
+
+
 def test_colours_of_a_profile_become_those_of_srgb(tmp_path: Path) -> None:
     lab = ImageCms.createProfile("LAB")
     cms = ImageCms.buildTransform(ImageCms.createProfile("sRGB"), lab, "RGB", "LAB")
