@@ -14,7 +14,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import groupby
 
-from jarvis_agent.core.file_mentions import split_names
+from jarvis_agent.core.file_mentions import LETTER, last_words, split_names
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media.access import PATTERN
@@ -60,6 +60,7 @@ def _with_files_of_folders(text: str, files: Sequence[Resource]) -> str:
     above = {name[: slash.end()] for name in names for slash in re.finditer(r"[/\\]", name)} - folders
     places = [*map(re.escape, sorted(folders, key=len, reverse=True))]
     places += [rf"{re.escape(folder)}(?=\*\*/)" for folder in sorted(above, key=len, reverse=True)]
+    places += [rf"(?<!{LETTER}){word}(?!{LETTER})" for word in last_words(text) if f"{word}/" in folders]
     places.append(f"(?={PATTERN.pattern})")
 
     def listed(place: re.Match[str]) -> str:
