@@ -10,7 +10,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from jarvis_agent import Task
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, check_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.evaluation.requests import judge, same_plan
 from jarvis_agent.planning.inputs import PlanRequest
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.starter
 
 @pytest.fixture(scope="module")
 def vocabulary() -> sequences.Vocabulary:
-    weights = check_weights(STARTERS[MINILM])
+    weights = fetch_weights(STARTERS[MINILM], Settings(offline=True))
     tokenizer = Tokenizer.from_file(str(weights.parent / "tokenizer.json"))
     return sequences.Vocabulary.of(tokenizer, ["图", "片", "图片"])
 
@@ -169,7 +170,7 @@ def test_the_network_in_numpy_computes_what_the_trained_one_does() -> None:
     import torch
     import train
 
-    network = load_network()
+    network = load_network(Settings(offline=True))
     _, _, about = load_arrays(notation.PLANNER)
     # The code may have symbols that the weights do not know yet.
     vocabulary = sequences.Vocabulary.of(network.vocabulary.tokenizer, about["chinese"])

@@ -20,6 +20,7 @@ from random import Random
 from augment import read_examples
 from notation import FILES, PLANNER
 
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.evaluation.requests import judge
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.network import load_network
@@ -36,7 +37,8 @@ def main() -> None:
     parser.add_argument("--sample", type=int, help="score so many requests only, chosen at random")
     parser.add_argument("--failures", action="store_true")
     given = parser.parse_args()
-    network = load_network(given.weights)
+    settings = Settings(offline=True)
+    network = load_network(settings, given.weights)
     groups: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     scored: list[tuple[float, bool, bool]] = []
     examples = [(voice, example.asked) for voice in given.voices for example in read_examples([voice])]
@@ -44,7 +46,7 @@ def main() -> None:
         examples = Random(1).sample(examples, given.sample)
     began = time.process_time()
     for voice, asked in examples:
-        made, probability = plan_request(PlanRequest.of(asked.inputs), network)
+        made, probability = plan_request(PlanRequest.of(asked.inputs), settings, network)
         right = judge(asked, made.tasks).exact
         quiet = not right and not made.notes
         kind = "follow-up" if asked.turns else asked.kind

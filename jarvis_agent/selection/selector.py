@@ -104,7 +104,7 @@ class ModelSelector:
             selector = selection_chain(llm, settings=settings)
         self._chain = _selector(selector)
         self._store = open_store()
-        self._vectors = CardVectors(self._store)
+        self._vectors = CardVectors(settings, self._store)
         self.pins = read_pins(pins or {})
         self._slots: WeakKeyDictionary[RunContext, asyncio.Semaphore] = WeakKeyDictionary()
 

@@ -75,7 +75,7 @@ async def test_finished_runs_leave_nothing_in_memory(
     has_embedder: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_embedder:
-        monkeypatch.setattr(embeddings, "installed_embedder", lambda: None)
+        monkeypatch.setattr(embeddings, "installed_embedder", lambda settings: None)
     agent, llm, backend = small_agent(repeating)
     records: list[list[Any]] = [llm.calls, backend.calls]
     async with agent:

@@ -36,7 +36,7 @@ def test_vectors_in_8_bits_agree_with_those_of_sentence_transformers() -> None:
 
     texts = [*TEXTS, *(asked.request for asked in read_requests()[:150])]
     expected = SentenceTransformer(str(train.minilm()), device="cpu").encode(texts, normalize_embeddings=True)
-    ours = load_embedder().encode(texts)
+    ours = load_embedder(OFFLINE).encode(texts)
     assert ours.shape == expected.shape == (len(texts), 384)
     assert ours.dtype == "float32"
     assert (ours * expected).sum(axis=1).min() > 0.998
@@ -46,7 +46,7 @@ def test_vectors_in_8_bits_agree_with_those_of_sentence_transformers() -> None:
 
 @pytest.mark.starter
 def test_the_interface_is_langchains() -> None:
-    model = load_embedder()
+    model = load_embedder(OFFLINE)
     assert isinstance(model, Embeddings)
     near, same, far, odd, half = model.embed_documents(
         [
@@ -78,7 +78,7 @@ def test_a_text_is_embedded_once_and_is_not_kept(monkeypatch: pytest.MonkeyPatch
     class Request(str):
         """A text that can have a weak reference."""
 
-    model = load_embedder()
+    model = load_embedder(OFFLINE)
     text = Request("A private request.")
     kept = weakref.ref(text)
     first = model.encode([text])
@@ -92,7 +92,7 @@ def test_a_text_is_embedded_once_and_is_not_kept(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.starter
 def test_texts_are_computed_one_by_one_until_the_call_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, count = load_embedder(), 0
+    model, count = load_embedder(OFFLINE), 0
     encoder = model._encoder
     job = Job(Call(TASKS["feature-extraction"], Candidate(id="a", task=""), {}, Path, OFFLINE))
 
@@ -116,12 +116,12 @@ def test_threads_load_the_model_once(monkeypatch: pytest.MonkeyPatch, tmp_path: 
             loaded.append(directory)
             time.sleep(0.05)
 
-    monkeypatch.setattr(embeddings, "check_weights", lambda _: tmp_path / "encoder.onnx")
+    monkeypatch.setattr(embeddings, "fetch_weights", lambda *_: tmp_path / "encoder.onnx")
     monkeypatch.setattr(embeddings, "StarterEmbeddings", Slow)
     embeddings._load.cache_clear()
     try:
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda _: load_embedder(), range(4)))
+            list(pool.map(load_embedder, [OFFLINE] * 4))
     finally:
         embeddings._load.cache_clear()
     assert loaded == [tmp_path]
@@ -131,6 +131,6 @@ def test_without_weights_the_error_names_the_command(monkeypatch: pytest.MonkeyP
     row = replace(STARTERS[MINILM], package="a_package_that_is_not_there")
     monkeypatch.setitem(STARTERS, MINILM, row)
     with pytest.raises(MissingExtraError, match=re.escape(install_command("starter"))):
-        load_embedder()
+        load_embedder(Settings(offline=False))
     with pytest.raises(MissingExtraError, match="starter"):
         OfflinePlanner(settings=OFFLINE).invoke("Draw a cat")

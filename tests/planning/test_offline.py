@@ -162,7 +162,7 @@ def test_planning_loads_no_torch_and_no_client_of_a_language_model() -> None:
 
 
 def test_the_network_is_read_once_in_a_process() -> None:
-    assert load_network() is load_network()
+    assert len({load_network(Settings(offline=True, seed=number)) for number in range(3)}) == 1
 
 
 def test_a_changed_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def test_a_changed_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = replace(PLANNER_ROW, files={name: "0" * 64})
     monkeypatch.setattr("jarvis_agent.planning.offline.network.PLANNER", changed)
     with pytest.raises(ConfigError, match=rf"SHA-256 of .*planner\.npz is {digest}, not 0"):
-        load_network()
+        load_network(Settings(offline=True))
 
 
 def test_most_weights_stay_in_8_bits() -> None:
@@ -226,7 +226,7 @@ def test_a_task_that_lacks_a_file_is_left_out_with_those_that_use_its_result(val
     network = FakeNetwork(0.9, 0.9)
     task = "image-to-text" if isinstance(value, str) else "visual-document-retrieval"
     network.output.tasks[0] = Task(task=task, id=0, args={"image": value, "text": "what?"})
-    made, _ = plan_request(PlanRequest.of("Describe it"), network)
+    made, _ = plan_request(PlanRequest.of("Describe it"), Settings(offline=True), network)
     assert made.tasks == []
     assert made.notes == [NO_FILE.format(step="“Describe it”")]  # and no note on each task that waits for it
 
@@ -265,7 +265,7 @@ class FakeNetwork:
     ],
 )
 def test_what_is_unlikely_left_out_or_unread_has_a_note(network: Any, tasks: int, note: str) -> None:
-    made, _ = plan_request(PlanRequest.of("Describe a.jpg"), network)
+    made, _ = plan_request(PlanRequest.of("Describe a.jpg"), Settings(offline=True), network)
     assert len(made.tasks) == tasks
     assert note in " ".join(made.notes)
     assert bool(made.notes) == bool(note)
@@ -282,13 +282,13 @@ def test_what_is_unlikely_left_out_or_unread_has_a_note(network: Any, tasks: int
 )
 def test_a_guess_names_its_least_likely_part_once(doubt: tuple[int, str], note: str) -> None:
     network: Any = FakeNetwork(0.9, 0.5, doubt=doubt)
-    made, _ = plan_request(PlanRequest.of("Describe a.jpg"), network)
+    made, _ = plan_request(PlanRequest.of("Describe a.jpg"), Settings(offline=True), network)
     assert made.notes == [f"this plan is a guess: {note}"]
     assert note not in CHINESE.translated(made.notes[0])
 
 
 def test_the_network_knows_which_part_it_doubts() -> None:
-    network = load_network()
+    network = load_network(Settings(offline=True))
     files = [image("cat.jpg"), image("dog.jpg")]
     request = PlanRequest.of({"input": "flurb cat.jpg to 77 and dog.jpg to 99", "files": files})
     made = network.write(request, TASKS)
@@ -342,7 +342,7 @@ def test_many_files_long_names_and_a_long_chat_fit_into_the_network() -> None:
 
 def test_each_request_can_be_written_to_its_end() -> None:
     """No row of actions that are allowed ends where none may follow."""
-    network, rng = load_network(), Random(1)
+    network, rng = load_network(Settings(offline=True)), Random(1)
     for request in ("", "12", "Describe a.jpg and b.wav", "把“你好”翻译成法语"):
         tokens = TokenizedRequest(network.vocabulary, PlanRequest.of(request))
         for _ in range(60):

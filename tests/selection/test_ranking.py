@@ -234,7 +234,7 @@ class Counting:
 
 def test_cards_are_embedded_once_also_for_another_process(tmp_path: Path) -> None:
     def fresh() -> tuple[CardVectors, Counting]:
-        vectors, counting = CardVectors(SelectionStore(tmp_path / "new" / "s.sqlite")), Counting()
+        vectors, counting = CardVectors(Settings(), SelectionStore(tmp_path / "new" / "s.sqlite")), Counting()
         vectors.__dict__["_embeddings"] = counting
         return vectors, counting
 

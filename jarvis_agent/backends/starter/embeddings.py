@@ -1,6 +1,6 @@
 """Sentence embeddings by all-MiniLM-L6-v2, without torch: 22 million parameters, 384 numbers a text.
 
-    embeddings = load_embedder()
+    embeddings = load_embedder(Settings())
     embeddings.embed_query("Count the cats.")        # [0.031, …], of length one
     embeddings.embed_documents(["one", "two"])
 
@@ -22,9 +22,9 @@ from langchain_core.embeddings import Embeddings
 
 from jarvis_agent.backends.base import Call, Expert, labels_of, sentences_of, text_of
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, check_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.backends.starter.onnx import load_network
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
@@ -45,22 +45,25 @@ KEPT, MAX_KEPT_TEXTS = 32, 1_000
 _LOAD_LOCK = fork_safe(threading.Lock())
 
 
-def load_embedder() -> StarterEmbeddings:
-    """The embeddings, loaded once in a process.
+def load_embedder(settings: Settings) -> StarterEmbeddings:
+    """The embeddings, loaded once in a process. `settings` decide whether the weights may be downloaded.
 
     Raises:
-        MissingExtraError: the weights, or a library that reads them, are not installed.
+        MissingExtraError: the weights are not installed and cannot be downloaded.
         ConfigError: the installed weights have a wrong checksum.
     """
-    directory = check_weights(STARTERS[MINILM]).parent
-    with _LOAD_LOCK:
-        return _load(directory)
-
-
-def installed_embedder() -> StarterEmbeddings | None:
-    """The embeddings; None if they cannot be loaded."""
     try:
-        return load_embedder()
+        directory = fetch_weights(STARTERS[MINILM], settings).parent
+        with _LOAD_LOCK:
+            return _load(directory)
+    except (MissingExtraError, TransientError) as error:
+        raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
+
+
+def installed_embedder(settings: Settings) -> StarterEmbeddings | None:
+    """The embeddings if their weights are on this machine, else None; nothing is downloaded."""
+    try:
+        return load_embedder(settings.model_copy(update={"offline": True}))
     except ConfigError:
         return None
 
@@ -157,7 +160,7 @@ LEAST_FIT, NEARLY = 0.4, 0.1
 _LINE_ENDS = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[。！？])")
 
 
-def lines_that_fit(call: Call, text: str) -> list[dict[str, Any]]:
+def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, Any]]:
     """The lines and sentences of a text that are nearest to the question of a call, best first.
 
     Returns:
@@ -168,7 +171,7 @@ def lines_that_fit(call: Call, text: str) -> list[dict[str, Any]]:
         compared = "the first {number} of {total} lines were compared"
         call.notes.append(Note(compared, number=_MOST_LINES, total=len(lines)))
     lines = lines[:_MOST_LINES]
-    cosines = _cosines(load_embedder().encode([text_of(call), *lines])).tolist() if lines else []
+    cosines = _cosines(load_embedder(settings).encode([text_of(call), *lines])).tolist() if lines else []
     best = max(cosines, default=0.0)
     if best < LEAST_FIT:
         call.notes.append(Note(_NO_LINE_FITS))
@@ -189,7 +192,7 @@ def load_text_comparison(weights: Path, settings: Settings) -> Expert:
         zero-shot-classification  [{"label": str, "similarity": float}]: cosines, which are no probabilities;
                                   [] and a note if no label is clearly nearest
     """
-    encode = load_embedder().encode
+    encode = load_embedder(settings).encode
 
     def expert(call: Call) -> Any:
         task, text = call.spec.name, text_of(call)
@@ -204,7 +207,7 @@ def load_text_comparison(weights: Path, settings: Settings) -> Expert:
                 return []
             return [{"label": label, "similarity": each} for label, each in zip(labels, cosines, strict=True)]
         if task == "question-answering":
-            return lines_that_fit(call, text_of(call, "context"))
+            return lines_that_fit(call, text_of(call, "context"), settings)
         others = sentences_of(call)
         scores = _cosines(encode([text, *others])).tolist()
         if task == "sentence-similarity":

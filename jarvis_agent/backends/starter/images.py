@@ -123,7 +123,7 @@ def load_text_reader(weights: Path, settings: Settings) -> Expert:
         if lines and sum(line["score"] for line in lines) / len(lines) < _SURE:
             call.notes.append(Note("the reading is uncertain: the image may have no text"))
         if call.spec.name == "document-question-answering":
-            return lines_that_fit(call, "\n".join(printed))
+            return lines_that_fit(call, "\n".join(printed), settings)
         return {"generated_text": "\n\n".join(filter(None, texts)), "lines": lines}
 
     return expert

@@ -11,7 +11,7 @@ from typing import Any
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import add_note, is_cancelled
 from jarvis_agent.backends.languages import find_language, language_of_script
-from jarvis_agent.backends.starter.backend import STARTERS, check_weights
+from jarvis_agent.backends.starter.backend import STARTERS, fetch_weights
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
@@ -89,7 +89,7 @@ def load_transcriber(weights: Path, settings: Settings) -> Expert:
     from faster_whisper import WhisperModel
     from faster_whisper.vad import get_vad_model
 
-    check_weights(STARTERS["silero-vad"])
+    fetch_weights(STARTERS["silero-vad"], settings)
     get_vad_model()  # the voice filter would be read at the first call, long after it was checked
     names = STARTERS["Systran/faster-whisper-tiny.en"].files.keys() - {weights.name}
     with weights.open("rb") as network:

@@ -1,6 +1,6 @@
 """The network that writes plans: a small transformer in numpy, without torch.
 
-network = load_network()
+network = load_network(Settings())
 plan = network.write(PlanRequest.of("Describe cat.jpg in French"), offered=TASKS)
 plan.tasks              # [Task(task="image-to-text", …), Task(task="translation", …)]
 plan.probabilities      # [0.97, 0.93]: of each task, given those before it
@@ -24,11 +24,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, StarterModel, check_weights
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, StarterModel, fetch_weights
 from jarvis_agent.backends.starter.embeddings import map_words, word_vectors
 from jarvis_agent.core.concurrency import check_cancelled
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.forks import fork_safe
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import PREFERENCES, Preference, Task
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.sequences import (
@@ -126,7 +127,7 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def load_network(weights: Path | None = None) -> PointerNetwork:
+def load_network(settings: Settings, weights: Path | None = None) -> PointerNetwork:
     """The network, loaded once in a process; `weights` are those of another than the packaged one.
 
     Raises:
@@ -134,10 +135,10 @@ def load_network(weights: Path | None = None) -> PointerNetwork:
         ConfigError: installed weights have a wrong checksum.
     """
     try:
-        folder = check_weights(STARTERS[MINILM]).parent
-        weights = weights or check_weights(PLANNER)
-    except MissingExtraError as error:
-        raise MissingExtraError("planning without an LLM", "starter") from error
+        folder = fetch_weights(STARTERS[MINILM], settings).parent
+        weights = weights or fetch_weights(PLANNER, settings)
+    except (MissingExtraError, TransientError) as error:
+        raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
     with _LOAD_LOCK:
         return _load(weights, folder)
 

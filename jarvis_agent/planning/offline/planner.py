@@ -23,7 +23,7 @@ from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import ref, refs_in, substitute
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text, detect_script, map_texts
 from jarvis_agent.core.types import Resource, Task
@@ -71,10 +71,11 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
 
         Args:
             tools: what a plan may use: names, TaskSpecs or LangChain tools. None: all task types of the Hub.
-            settings: unused; agents create every planner with theirs.
+            settings: where the weights of MiniLM are; a dict of some, or None: from the environment.
         """
         self.name = "plan"
         self._specs = task_specs(tools)
+        self._settings = read_settings(settings)
 
     def invoke(
         self,
@@ -109,7 +110,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
     def _invoke(self, value: str | dict[str, Any]) -> Plan:
         given = {"input": value} if isinstance(value, str) else value
         request = PlanRequest.of(given, self._specs)
-        plan = plan_request(request)[0]
+        plan = plan_request(request, self._settings)[0]
         if (error := given.get("error")) is None:
             return plan
         error = describe_error(error) if isinstance(error, BaseException) else error
@@ -117,23 +118,25 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         return plan.model_copy(update={"notes": [note, *plan.notes]})
 
 
-def _recognised(specs: Mapping[str, TaskSpec]) -> Mapping[str, TaskSpec]:
+def _recognised(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
     if all(spec.category != "tool" for spec in specs.values()):
         return specs
-    return recognise(specs, load_embedder().encode)
+    return recognise(specs, load_embedder(settings).encode)
 
 
-def plan_request(request: PlanRequest, network: PointerNetwork | None = None) -> tuple[Plan, float]:
+def plan_request(
+    request: PlanRequest, settings: Settings, network: PointerNetwork | None = None
+) -> tuple[Plan, float]:
     """The plan, and its probability. `network` is loaded unless it is given."""
     if not request.specs:
         return Plan(notes=[Note("no task is offered")]), 1.0
-    network = network or load_network()
-    specs = _recognised(request.specs)
+    network = network or load_network(settings)
+    specs = _recognised(request.specs, settings)
     performers = {name: spec for spec in specs.values() if (name := _hub_name(spec)) in network.known_tasks}
     own = [spec for spec in specs.values() if spec not in performers.values()]
     steps: list[tuple[str, TaskSpec]] = []
     if own:
-        encode = load_embedder().encode
+        encode = load_embedder(settings).encode
         steps, rest = steps_of_tools(request.text, own, [*performers.values()], encode)
         request = replace(request, text=rest)
     asked, pasted = _without_pasted_texts(request)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import ClassVar
 
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
-from jarvis_agent.backends.starter.backend import STARTERS, StarterModel, find_weights
+from jarvis_agent.backends.starter.backend import STARTERS, StarterModel, find_weights, may_download
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -18,7 +18,7 @@ _BY_SIMILARITY = ("zero-shot-classification", "question-answering", "document-qu
 
 
 class StarterSource:
-    """Lists starter models and algorithms, in the same way for all settings.
+    """Lists starter models and algorithms.
 
     A model whose reader or weights are missing is listed too: its backend's `unsupported_reason` gives the
     command that installs them.
@@ -27,7 +27,7 @@ class StarterSource:
     name: ClassVar[str] = "starter"
 
     def __init__(self, settings: Settings) -> None:
-        """As every source is created."""
+        self.settings = settings
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
         """Return at most `limit` starter models for a task, without network or heavy imports."""
@@ -63,4 +63,5 @@ class StarterSource:
             license=model.license,
             languages=model.languages,
             traits=(*model.traits, *([BY_SIMILARITY] if spec.name in _BY_SIMILARITY else [])),
+            metadata={"downloadable": may_download(model, self.settings)},
         )
