@@ -26,6 +26,7 @@ from jarvis_agent.core.settings import Policy
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.common.locks import hold
+from jarvis_agent.interfaces.common.progress import RunProgress
 from jarvis_agent.interfaces.ui.views import TEXTS, escape, texts_for
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, PageTurn, Visitor, models_of
 from jarvis_agent.selection.store import open_store
@@ -76,8 +77,7 @@ async def test_a_thumb_rates_what_models_made_in_its_turn(home: Path, selection_
     assert (known.good, known.bad) == (1, 1)
     owners = sqlite3.connect(selection_file).execute("SELECT DISTINCT owner FROM rated_results").fetchall()
     assert owners == [("0a1b",)]
-    visitor.turns[-1].run = None
-    visitor.turns[-1].progress.tasks.clear()
+    visitor.turns[-1].progress = RunProgress()
     with pytest.raises(InputError, match="no model"):
         visitor.rate(5, True)
 

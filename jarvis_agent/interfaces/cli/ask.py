@@ -183,32 +183,29 @@ def _leave() -> None:
 
 async def _show(events: AsyncGenerator[Event, None], request: str, *, as_json: bool) -> Run:
     """Print the progress and the answer of a run. Return the Run; it is empty if the plan needs approval."""
-    progress, run = RunProgress(words=phrases(request)), Run()
+    progress = RunProgress(words=phrases(request))
     activities.set(progress.activities)
     try:
         with _displayed(progress, as_json) as show:
             async with aclosing(events):
                 async for event in events:
                     progress.update(event)
-                    run = event.run or run
                     show(event)
     except (asyncio.CancelledError, KeyboardInterrupt):
         _print_interrupted(progress.run, as_json=as_json)
         raise
-    return run
+    return progress.done or Run()
 
 
 @contextmanager
 def _displayed(progress: RunProgress, as_json: bool) -> Iterator[Callable[[Event], None]]:
     """Show events: in a terminal a tree of the tasks, then the answer while it is written; else lines."""
-    log, page, run = make_console(stderr=True), make_console(), Run()
+    log, page = make_console(stderr=True), make_console()
     tree = Live(get_renderable=lambda: progress, console=log, refresh_per_second=8, redirect_stdout=False)
-    answer = Live(get_renderable=lambda: _answer(run if run.answer else progress.run), console=page)
+    answer = Live(get_renderable=lambda: _answer(progress.run), console=page)
     with ExitStack() as displayed:
 
         def show(event: Event) -> None:
-            nonlocal run
-            run = event.run or run
             if not log.is_terminal and (line := format_event(event, progress.words)):
                 log.print(Text(line), soft_wrap=True)
             if event.kind not in ("token", "done"):
@@ -221,12 +218,12 @@ def _displayed(progress: RunProgress, as_json: bool) -> Iterator[Callable[[Event
             if page.is_terminal:
                 displayed.enter_context(answer)
             elif event.kind == "done":
-                typer.echo(relative_paths(clean(run.answer)))
+                typer.echo(relative_paths(clean(progress.run.answer)))
 
         if log.is_terminal:
             displayed.enter_context(tree)
         yield show
-        tree.transient = run == Run()  # the plan is shown with the question
+        tree.transient = progress.done is None  # the plan is shown with the question
 
 
 def _answer(run: Run) -> Markdown:

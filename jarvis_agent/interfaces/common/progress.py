@@ -89,7 +89,8 @@ class TaskProgress:
 class RunProgress:
     """The state of a run as far as its events tell; rich renders it as a tree.
 
-    `activities` are shown too: the task that runs the agent sets them as `jobs.activities` before.
+    `activities` are shown too: the task that runs the agent sets them as `jobs.activities` before. `done` is
+    the Run, once it has ended.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -99,9 +100,19 @@ class RunProgress:
     answer: str = ""
     is_planned: bool = False
     activities: list[Activity] = field(default_factory=list)
+    done: Run | None = None
+
+    @classmethod
+    def of(cls, run: Run) -> RunProgress:
+        """The progress of an earlier run as far as it came."""
+        rows = {task.id: TaskProgress(task) for task in run.plan.tasks}
+        for result in run.results:
+            rows[result.task.id] = TaskProgress(result.task, result.status, result.selection, result)
+        return cls(tasks=rows, notes=run.plan.notes, answer=run.answer, is_planned=True)
 
     def update(self, event: Event) -> None:
         """Apply the next event."""
+        self.done = event.run or self.done
         if event.kind == "note":
             self.notes.append(event.text)
         elif event.kind == "token":
@@ -129,7 +140,9 @@ class RunProgress:
 
     @property
     def run(self) -> Run:
-        """The run so far."""
+        """The run, or what is known of it so far."""
+        if self.done is not None:
+            return self.done
         rows = self.tasks.values()
         plan = Plan(tasks=[row.task for row in rows], notes=self.notes)
         results = [row.result for row in rows if row.result is not None]

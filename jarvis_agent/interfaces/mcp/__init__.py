@@ -8,7 +8,8 @@ are content blocks, sound is an embedded resource; large and other files are lin
 
 Over stdio, requests may read the working directory, `Settings.allowed_dirs` and the output directory. Over
 HTTP they may read what their own API key or session made, public URLs and data URIs, and no other file. HTTP
-clients need a key, if there are any (`ServerSettings.api_keys`). Needs the extra "mcp".
+clients need a key, if there are any (`ServerSettings.api_keys`). Needs the extra "mcp": without it,
+both raise MissingExtraError.
 """
 
 from __future__ import annotations
@@ -55,9 +56,6 @@ def run_stdio(agent: JarvisAgent) -> None:
     """Serve the client that started this process until it closes stdin; then close `agent`.
 
     Stdout carries the protocol alone: while this runs, all other output of the process goes to stderr.
-
-    Raises:
-        MissingExtraError: the extra "mcp" is not installed.
     """
     _check_extra()
     from jarvis_agent.interfaces.mcp.server import serve_stdio
@@ -79,7 +77,6 @@ def run_http(
 
     Raises:
         ConfigError: other machines reach the address, and there are no API keys.
-        MissingExtraError: the extra "mcp" is not installed.
         SystemExit: the port cannot be listened on.
     """
     _check_extra()

@@ -25,9 +25,8 @@ from typing import Any, get_args
 from weakref import WeakValueDictionary
 
 import gradio as gr
-from fastapi import Depends, FastAPI, HTTPException, Request
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from starlette.middleware.base import RequestResponseEndpoint
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import InputError
@@ -40,7 +39,6 @@ from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired
 from jarvis_agent.interfaces.ui.views import (
     TEXTS,
     ChatView,
-    PlanView,
     Texts,
     as_text,
     escape,
@@ -110,7 +108,13 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
             await agent.aclose()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(_PageHeaders)
+
+    @app.middleware("http")
+    async def add_headers(request: Request, answer: RequestResponseEndpoint) -> Response:
+        response = await answer(request)
+        response.headers.update(_HEADERS)
+        return response
+
     add_host_checks(app, server)
     known = [ApiKey(key.get_secret_value()) for key in server.api_keys]
 
@@ -129,21 +133,6 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
         options["app_kwargs"] = {"dependencies": [Depends(check_login)]}
     gr.mount_gradio_app(app, page, path="/", **options)
     return app
-
-
-class _PageHeaders:
-    """ASGI middleware that adds headers to each response."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
-            await send(message)
-
-        await self._app(scope, receive, with_headers)
 
 
 class Page:
@@ -435,11 +424,10 @@ class Page:
     def _draw(self, visitor: Visitor, request: gr.Request) -> tuple[Any, ...]:
         """The chat, the plan, the proposal, and whether that is visible."""
         text = _texts(request)
-        plan = PlanView(visitor.clean, text, self._publish)
-        messages = ChatView(visitor, plan, text, self._publish).messages()
+        view = ChatView(visitor, text, self._publish)
         shown = visitor.turns[-1].proposal if visitor.turns else None
         shown = shown and {**shown, "language": _language(request)}
-        return messages, plan.html(visitor.turns), shown, gr.Column(visible=shown is not None)
+        return view.messages(), view.plans(), shown, gr.Column(visible=shown is not None)
 
     def _publish(self, file: Path) -> str:
         """Copy a file to the cache of Gradio, whose folders are named after the contents of files."""

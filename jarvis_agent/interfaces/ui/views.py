@@ -1,7 +1,7 @@
 """What a visitor sees of a chat, in their language: its plans, its messages, and all of it as one file.
 
-    html = PlanView(visitor.clean, texts_for("en")).html(visitor.turns)     # "" without a turn
-    messages = ChatView(visitor, plans, texts_for("en"), publish).messages()
+    view = ChatView(visitor, texts_for("en"), publish)
+    view.messages(), view.plans()               # for gr.Chatbot and gr.HTML
     Path("chat.html").write_text(export_chat(visitor, texts_for("en")), "utf-8")
 
 All names, reasons and results are from models and files. They are escaped, and cleaned of the server's paths.
@@ -66,37 +66,37 @@ def texts_for(accept_language: str) -> Texts:
     return text
 
 
-class PlanView:
-    """The plans of one visitor in one language, the newest first: graphs whose boxes show their tasks."""
+class ChatView:
+    """The turns of one visitor in one language: messages, and plans as graphs with details of tasks."""
 
-    def __init__(self, clean: Callable[[str], str], text: Texts, publish: Publish | None = None) -> None:
-        """`clean` removes from a text what the visitor must not see; `publish` shows pictures in details."""
-        self._clean = clean
+    def __init__(self, visitor: Visitor, text: Texts, publish: Publish = lambda path: "") -> None:
+        """Details of a task show its pictures if `publish` gives them a path."""
+        self._visitor = visitor
+        self._clean = visitor.clean
         self._text = text
         self._publish = publish
         self._translated = phrases(text("plan")).translated
 
-    def html(self, turns: Sequence[PageTurn]) -> str:
-        """The turns that have tasks, all but the last one closed; a plan that waits for the visitor alone."""
+    def plans(self) -> str:
+        """The plans, the newest first, all but that one closed; a plan that waits for the visitor alone."""
+        turns = self._visitor.turns
         if turns and turns[-1].proposal is not None:
             tasks = map(Task.model_validate, turns[-1].proposal["plan"])
             return self._graph(len(turns) - 1, turns[-1], [TaskProgress(task, "planned") for task in tasks])
-        parts = [self.turn(len(turns) - 1, turns[-1])] if turns else []
+        parts = [self.plan_of(len(turns) - 1, turns[-1])] if turns else []
         for number, turn in reversed(list(enumerate(turns[:-1]))):
             if not turn.progress.tasks:
                 continue
-            title = self._text("earlier", request=shorten(turn.request, 60))
-            summary = f"<summary>{self._escape(title)}</summary>"
-            parts.append(
-                f'<details class="earlier" data-task="{number}">{summary}{self.turn(number, turn)}</details>'
-            )
+            title = self._escape(self._text("earlier", request=shorten(turn.request, 60)))
+            shown = f"<summary>{title}</summary>{self.plan_of(number, turn)}"
+            parts.append(f'<details class="earlier" data-task="{number}">{shown}</details>')
         return "".join(parts)
 
-    def state(self, turn: PageTurn, row: TaskProgress) -> str:
+    def _state(self, turn: PageTurn, row: TaskProgress) -> str:
         """The state of a task, as a key of ICONS."""
         return "stopped" if turn.is_stopped and row.state in _OPEN else row.state
 
-    def seconds(self, progress: RunProgress, row: TaskProgress) -> str:
+    def _seconds(self, progress: RunProgress, row: TaskProgress) -> str:
         """How long a task took, or has been running; "" if it has not started."""
         if row.result is not None and row.result.attempts:
             return self._text("seconds", number=max(row.result.ended - row.result.started, 0.0))
@@ -104,7 +104,7 @@ class PlanView:
             return self._text("seconds", number=progress.clock() - row.started)
         return ""
 
-    def turn(self, number: int, turn: PageTurn) -> str:
+    def plan_of(self, number: int, turn: PageTurn) -> str:
         """The plan of a turn with the details of its tasks; "" without tasks."""
         progress, rows = turn.progress, turn.progress.tasks
         if not rows:
@@ -130,7 +130,7 @@ class PlanView:
             x, depth = place[row.task.id]
             width = 100 / len(levels[depth])
             style = f"left:{x:.2f}%;top:{depth * _ROW}px;width:min({width:.2f}% - 8px, 300px)"
-            state = self.state(turn, row) + (" dependent" if place.keys() & row.task.deps else "")
+            state = self._state(turn, row) + (" dependent" if place.keys() & row.task.deps else "")
             boxes += f'<button type="button" class="task {state}" style="{style}" '
             boxes += f'data-task="{number}-{row.task.id}">{self._box(turn, row)}</button>'
         return (
@@ -140,8 +140,8 @@ class PlanView:
         )
 
     def _box(self, turn: PageTurn, row: TaskProgress) -> str:
-        state, model = self.state(turn, row), _model(row)
-        times = " · ".join(filter(None, [self._text(state), self.seconds(turn.progress, row)]))
+        state, model = self._state(turn, row), _model(row)
+        times = " · ".join(filter(None, [self._text(state), self._seconds(turn.progress, row)]))
         return (
             f'<b><i aria-hidden="true">{ICONS[state]}</i> {self._title(row)}</b>'
             f"<span>{self._escape(model)}</span><small>{self._escape(times)}</small>"
@@ -149,7 +149,7 @@ class PlanView:
 
     def _details(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
         return (
-            f'<section class="about {self.state(turn, row)}" data-task="{number}-{row.task.id}" hidden>'
+            f'<section class="about {self._state(turn, row)}" data-task="{number}-{row.task.id}" hidden>'
             f"<b>{self._title(row)}</b><dl>{''.join(self._facts(row))}"
             f"{self._again(number, row) if turn.run is not None else ''}</dl></section>"
         )
@@ -187,11 +187,11 @@ class PlanView:
             yield self._fact("note", self._translate(note))
 
     def _pictures(self, result: TaskResult) -> str:
-        if (publish := self._publish) is None:
-            return ""
         shown = [file.path for file in result.resources if file.kind == "image" and file.path is not None]
-        urls = {path.name: _url(publish(path)) for path in shown if path.is_file()}
-        return "".join(f'<img src="{url}" alt="{html.escape(name)}">' for name, url in urls.items())
+        published = {path.name: self._publish(path) for path in shown if path.is_file()}
+        return "".join(
+            f'<img src="{_url(path)}" alt="{html.escape(name)}">' for name, path in published.items() if path
+        )
 
     def _title(self, row: TaskProgress) -> str:
         return self._escape(title_of(row.task.id, row.task.task))
@@ -216,6 +216,88 @@ class PlanView:
 
     def _escape(self, text: str) -> str:
         return html.escape(self._clean(text[:_MAX_CHARS]))
+
+    def messages(self) -> list[Any]:
+        """The messages of all turns. Those of a turn that is over are made once."""
+        messages: list[Any] = []
+        for turn in self._visitor.turns:
+            shown = turn.messages or self._messages(turn)
+            if turn.is_over:
+                turn.messages = shown
+            messages += shown
+        return messages
+
+    def _messages(self, turn: PageTurn) -> list[Message]:
+        files = [self._file(path, path.name) for path in turn.files if path.is_file()]
+        # Gradio lets a visitor edit the last part of a message, if that is a text.
+        messages: list[Message] = [{"role": "user", "content": [*files, escape(turn.request)]}]
+        if turn.progress.tasks or self._visitor.running is turn:
+            messages.append(self._progress(turn))
+        answer, results = turn.progress.run.answer, turn.run.results if turn.run else []
+        said, viewers = self._with_files(escape(to_markdown(self._clean(answer), results)), results)
+        texts = [said]
+        if turn.proposal is not None:
+            texts.append(self._text("waits"))
+        if turn.is_stopped:
+            texts.append(self._text("was_stopped"))
+        if turn.trouble is not None:
+            texts.append(self._trouble(turn.trouble))
+        content = ["\n\n".join(filter(None, texts)), *viewers]
+        return [*messages, {"role": "assistant", "content": content}] if any(content) else messages
+
+    def _progress(self, turn: PageTurn) -> Message:
+        """The tasks as a "thought" of Gradio, which is open while the run goes on."""
+        rows = list(turn.progress.tasks.values())
+        done = sum(row.state == "ok" for row in rows)
+        title = self._text("summary", tasks=len(rows), done=done) if rows else self._text("planning")
+        lines = []
+        for row in rows:
+            state = self._state(turn, row)
+            seconds = self._seconds(turn.progress, row)
+            what = " · ".join(filter(None, [self._text(state), shorten(_model(row), 60), seconds]))
+            name = escape(shorten(title_of(row.task.id, row.task.task), 60))
+            lines.append(f"{ICONS[state]} **{name}** {self._shown(what)}")
+        metadata: dict[str, Any] = {"title": title, "status": "done" if turn.is_over else "pending"}
+        if turn.run is not None:
+            metadata["duration"] = round(turn.run.timings.get("total", 0.0), 1)
+            tokens = sum(usage.input_tokens + usage.output_tokens for usage in turn.run.usage.values())
+            metadata["log"] = self._text("tokens", number=f"{tokens:,}") if tokens else ""
+        return {"role": "assistant", "content": "\n\n".join(lines) or "…", "metadata": metadata}
+
+    def _with_files(self, said: str, results: Sequence[TaskResult]) -> tuple[str, list[Message]]:
+        """An answer with links to the files of its results and what they show; and viewers of 3D models."""
+        links, pictures, players, viewers = list[str](), list[str](), list[str](), list[Message]()
+        for result in results:
+            title = escape(title_of(result.task.id, result.task.task))
+            for file in result.resources:
+                if file.path is None or not file.path.is_file():
+                    continue
+                name, url = escape(file.path.name), _url(self._publish(file.path))
+                link = f"[{name}]({url})".replace("\\", r"\\")
+                said, number = re.subn(rf"(?<![\w./\[(`-]){re.escape(name)}(?![\w-])", link, said, count=1)
+                links += [] if number else [f"**{title}**: {link}"]
+                if file.kind == "image":
+                    pictures.append(f"[![{title}]({url})]({url})")
+                elif file.kind in ("audio", "video"):
+                    players.append(f'<{file.kind} controls src="{url}"></{file.kind}>')
+                elif file.kind == "table":
+                    players.append(self._clean(to_html(file.path, "table", mime=file.mime)))
+                elif file.kind == "3d":
+                    viewers.append(self._file(file.path, title, file.mime))
+        return "\n\n".join(filter(None, [said, *links, " ".join(pictures), *players])), viewers
+
+    def _file(self, path: Path, title: str, mime: str | None = None) -> Message:
+        mime = mime or mimetypes.guess_type(path.name)[0]
+        file = {"path": self._publish(path), "orig_name": path.name, "mime_type": mime}
+        return {"type": "file", "file": file, "alt_text": title}
+
+    def _shown(self, text: str) -> str:
+        return escape(self._clean(text))
+
+    def _trouble(self, error: Exception) -> str:
+        if isinstance(error, JarvisError):
+            return "⚠️ " + self._text("went_wrong", reason=self._shown(public_message(error)))
+        return "⚠️ " + self._text("internal", kind=type(error).__name__)
 
 
 def _levels(tasks: Sequence[Task]) -> list[list[int]]:
@@ -267,100 +349,6 @@ def _line(start: tuple[float, int], end: tuple[float, int]) -> str:
     return f'<path d="M{x1:.2f} {y1}C{x1:.2f} {middle} {x2:.2f} {middle} {x2:.2f} {y2}"/>'
 
 
-class ChatView:
-    """The turns of one visitor in one language, as messages of gr.Chatbot."""
-
-    def __init__(self, visitor: Visitor, plan: PlanView, text: Texts, publish: Publish) -> None:
-        self._visitor = visitor
-        self._clean = visitor.clean
-        self._plan = plan
-        self._text = text
-        self._publish = publish
-
-    def messages(self) -> list[Any]:
-        """The messages of all turns. Those of a turn that is over are made once."""
-        messages: list[Any] = []
-        for turn in self._visitor.turns:
-            shown = turn.messages or self._messages(turn)
-            if turn.is_over:
-                turn.messages = shown
-            messages += shown
-        return messages
-
-    def _messages(self, turn: PageTurn) -> list[Message]:
-        files = [self._file(path, path.name) for path in turn.files if path.is_file()]
-        # Gradio lets a visitor edit the last part of a message, if that is a text.
-        messages: list[Message] = [{"role": "user", "content": [*files, escape(turn.request)]}]
-        if turn.progress.tasks or self._visitor.running is turn:
-            messages.append(self._progress(turn))
-        answer = turn.run.answer if turn.run is not None else turn.progress.answer
-        results = turn.run.results if turn.run else []
-        said, viewers = self._with_files(escape(to_markdown(self._clean(answer), results)), results)
-        texts = [said]
-        if turn.proposal is not None:
-            texts.append(self._text("waits"))
-        if turn.is_stopped:
-            texts.append(self._text("was_stopped"))
-        if turn.trouble is not None:
-            texts.append(self._trouble(turn.trouble))
-        content = ["\n\n".join(filter(None, texts)), *viewers]
-        return [*messages, {"role": "assistant", "content": content}] if any(content) else messages
-
-    def _progress(self, turn: PageTurn) -> Message:
-        """The tasks as a "thought" of Gradio, which is open while the run goes on."""
-        rows = list(turn.progress.tasks.values())
-        done = sum(row.state == "ok" for row in rows)
-        title = self._text("summary", tasks=len(rows), done=done) if rows else self._text("planning")
-        lines = []
-        for row in rows:
-            state = self._plan.state(turn, row)
-            seconds = self._plan.seconds(turn.progress, row)
-            what = " · ".join(filter(None, [self._text(state), shorten(_model(row), 60), seconds]))
-            name = escape(shorten(title_of(row.task.id, row.task.task), 60))
-            lines.append(f"{ICONS[state]} **{name}** {self._shown(what)}")
-        metadata: dict[str, Any] = {"title": title, "status": "done" if turn.is_over else "pending"}
-        if turn.run is not None:
-            metadata["duration"] = round(turn.run.timings.get("total", 0.0), 1)
-            tokens = sum(usage.input_tokens + usage.output_tokens for usage in turn.run.usage.values())
-            metadata["log"] = self._text("tokens", number=f"{tokens:,}") if tokens else ""
-        return {"role": "assistant", "content": "\n\n".join(lines) or "…", "metadata": metadata}
-
-    def _with_files(self, said: str, results: Sequence[TaskResult]) -> tuple[str, list[Message]]:
-        """An answer with links to the files of its results and what they show; and viewers of 3D models."""
-        links, pictures, players, viewers = list[str](), list[str](), list[str](), list[Message]()
-        for result in results:
-            title = escape(title_of(result.task.id, result.task.task))
-            for file in result.resources:
-                if file.path is None or not file.path.is_file():
-                    continue
-                name, url = escape(file.path.name), _url(self._publish(file.path))
-                link = f"[{name}]({url})".replace("\\", r"\\")
-                said, number = re.subn(rf"(?<![\w./\[(`-]){re.escape(name)}(?![\w-])", link, said, count=1)
-                links += [] if number else [f"**{title}**: {link}"]
-                if file.kind == "image":
-                    pictures.append(f"[![{title}]({url})]({url})")
-                elif file.kind in ("audio", "video"):
-                    players.append(f'<{file.kind} controls src="{url}"></{file.kind}>')
-                elif file.kind == "table":
-                    players.append(self._clean(to_html(file.path, "table", mime=file.mime)))
-                elif file.kind == "3d":
-                    viewers.append(self._file(file.path, title, file.mime))
-        return "\n\n".join(filter(None, [said, *links, " ".join(pictures), *players])), viewers
-
-    def _file(self, path: Path, title: str, mime: str | None = None) -> Message:
-        mime = mime or mimetypes.guess_type(path.name)[0]
-        file = {"path": self._publish(path), "orig_name": path.name, "mime_type": mime}
-        return {"type": "file", "file": file, "alt_text": title}
-
-    def _shown(self, text: str) -> str:
-        return escape(self._clean(text))
-
-    def _trouble(self, error: Exception) -> str:
-        if isinstance(error, JarvisError):
-            return "⚠️ " + self._text("went_wrong", reason=self._shown(public_message(error)))
-        return "⚠️ " + self._text("internal", kind=type(error).__name__)
-
-
 def escape(text: str) -> str:
     """Markdown whose HTML and images are shown as they are written: nothing is hidden, and nothing loaded."""
     return _CODE_OR_MARKUP.sub(
@@ -371,7 +359,7 @@ def escape(text: str) -> str:
 
 def export_chat(visitor: Visitor, text: Texts) -> str:
     """The turns of a chat that are over, as one HTML file that needs no server and loads nothing. Blocks."""
-    view = PlanView(visitor.clean, text)
+    view = ChatView(visitor, text)
     turns = [
         f"<article>{''.join(_parts(visitor, view, number, turn))}</article>"
         for number, turn in enumerate(visitor.turns)
@@ -386,19 +374,19 @@ def export_chat(visitor: Visitor, text: Texts) -> str:
     )
 
 
-def _parts(visitor: Visitor, view: PlanView, number: int, turn: PageTurn) -> Iterable[str]:
+def _parts(visitor: Visitor, view: ChatView, number: int, turn: PageTurn) -> Iterable[str]:
     yield f"<h2>{html.escape(visitor.clean(turn.request))}</h2>"
     for path in turn.files:
         mime = mimetypes.guess_type(path.name)[0]
         yield _file(path, (mime or "").partition("/")[0], mime)
-    run = turn.run or turn.progress.run
+    run = turn.progress.run
     yield _MARKDOWN.render(to_markdown(visitor.clean(run.answer), run.results))
     if turn.trouble is not None:
         yield f"<p>⚠️ {html.escape(visitor.clean(public_message(turn.trouble)))}</p>"
     for resource in turn.run.resources if turn.run is not None else ():
         if resource.path is not None:
             yield _file(resource.path, resource.kind, resource.mime)
-    yield f'<div id="plan">{view.turn(number, turn)}</div>'
+    yield f'<div id="plan">{view.plan_of(number, turn)}</div>'
 
 
 def _file(path: Path, kind: str, mime: str | None) -> str:

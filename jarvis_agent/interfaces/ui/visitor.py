@@ -80,13 +80,17 @@ class PageTurn:
     files: list[Path]
     agent: JarvisAgent
     progress: RunProgress = field(default_factory=RunProgress)
-    run: Run | None = None
     proposal: dict[str, Any] | None = None
     trouble: Exception | None = None
     is_begun: bool = False
     is_stopped: bool = False
     memory: ChatTurn | None = None
     messages: list[Any] | None = None
+
+    @property
+    def run(self) -> Run | None:
+        """The Run, once it has ended."""
+        return self.progress.done
 
     @property
     def is_over(self) -> bool:
@@ -110,7 +114,7 @@ class StoredTurn(Frozen):
         return cls(
             request=turn.request,
             files=turn.files,
-            run=turn.run or turn.progress.run,
+            run=turn.progress.run,
             is_answered=turn.run is not None,
             trouble=None if turn.trouble is None else public_message(turn.trouble),
             memory=turn.memory,
@@ -118,15 +122,13 @@ class StoredTurn(Frozen):
 
     def restored(self, agent: JarvisAgent) -> PageTurn:
         """The turn of the page."""
-        rows = {task.id: TaskProgress(task) for task in self.run.plan.tasks}
-        for result in self.run.results:
-            rows[result.task.id] = TaskProgress(result.task, result.status, result.selection, result)
+        progress = RunProgress.of(self.run)
+        progress.done = self.run if self.is_answered else None
         return PageTurn(
             self.request,
             self.files,
             agent,
-            RunProgress(tasks=rows, notes=self.run.plan.notes, answer=self.run.answer, is_planned=True),
-            run=self.run if self.is_answered else None,
+            progress,
             trouble=None if self.trouble is None else JarvisError(self.trouble),
             is_stopped=not self.is_answered and self.trouble is None,
             memory=self.memory,
@@ -241,7 +243,7 @@ class Visitor:
             InputError: they made nothing, or ratings are not kept.
         """
         turn = self.turns[self._number_of(message)]
-        (turn.run or turn.progress.run).rate(good=good, owner=self.directory.name.split("-")[0])
+        turn.progress.run.rate(good=good, owner=self.directory.name.split("-")[0])
 
     def _number_of(self, message: int) -> int:
         """The number of the turn with this message of the chat."""
@@ -273,7 +275,6 @@ class Visitor:
                 async for events in await held.enter_async_context(aclosing(batched)):
                     for event in events:
                         turn.progress.update(event)
-                        turn.run = event.run or turn.run
                     yield
                     if turn.is_stopped:
                         return
