@@ -23,7 +23,6 @@ import fastmcp
 import httpx2
 import jsonschema
 import pytest
-import uvicorn
 from command_line import jarvis
 from fastmcp.client.transports import StreamableHttpTransport
 from langchain_core._api import suppress_langchain_beta_warning
@@ -33,7 +32,8 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from PIL import Image
-from served import ANSWER, CAT, agent_of, endless_expert, plan_for
+from served import ANSWER, CAT, agent_of, endless_expert, listening, plan_for
+from waiting import until
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import CLONE, MissingExtraError
@@ -77,14 +77,6 @@ def texts(result: types.CallToolResult) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
 
 
-async def until(happened: Callable[[], bool]) -> None:
-    for _ in range(1200):
-        if happened():
-            return
-        await asyncio.sleep(0.025)
-    raise AssertionError("it does not happen")
-
-
 async def cancel_next(client: Client, entered: Callable[[], bool], name: str, args: Any) -> None:
     """Call a tool, and cancel the call once it runs."""
     call = asyncio.ensure_future(client.call_tool(name, args))
@@ -103,16 +95,11 @@ def process(folder: Path, *args: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def listening(agent: JarvisAgent, *keys: str, **limits: int) -> AsyncIterator[str]:
+async def serving(agent: JarvisAgent, *keys: str, **limits: int) -> AsyncIterator[str]:
     """The URL of a server on loopback."""
     settings = ServerSettings(api_keys=keys, allowed_hosts=("127.0.0.1",), **limits)
-    app = make_http_app(agent, settings)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
-    serving = asyncio.create_task(server.serve())
-    await until(lambda: server.started)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
-    server.should_exit = True
-    await serving
+    with listening(make_http_app(agent, settings), grace=1) as url:
+        yield f"{url}/mcp"
 
 
 @asynccontextmanager
@@ -209,7 +196,7 @@ async def test_over_http_a_client_reads_what_it_made_and_nothing_else(tmp_path: 
     shutil.copy(CAT, secret)
     keys = ("one", "two") if era == "auto" else ("", "")
     async with (
-        listening(agent, *filter(None, keys)) as url,
+        serving(agent, *filter(None, keys)) as url,
         connected(url, keys[0], era) as client,
         connected(url, keys[1], era) as other,
     ):
@@ -253,7 +240,7 @@ async def test_over_http_two_connections_of_a_key_share_files_if_the_client_open
     tmp_path: Path, era: str
 ) -> None:
     agent = agent_of(tmp_path / "out", {"plan": "[]"}, max_file_bytes=1_000_000)
-    async with listening(agent, "one", "two") as url:
+    async with serving(agent, "one", "two") as url:
         async with connected(url, "one", era) as client:
             await client.call_tool("canny-control", {"image": DATA})
             (made,) = (await client.list_resources()).resources
@@ -274,7 +261,7 @@ async def test_over_http_the_files_of_a_key_are_deleted_run_by_run(
 ) -> None:
     monkeypatch.setattr("jarvis_agent.interfaces.mcp.server.SWEEP_S", 0.01)
     agent = agent_of(tmp_path / "out", {"plan": "[]"}, max_file_bytes=1_000_000)
-    async with listening(agent) as url, connected(url) as client:
+    async with serving(agent) as url, connected(url) as client:
         await client.call_tool("canny-control", {"image": DATA})
         (old,) = (tmp_path / "out" / "mcp" / "local").iterdir()
         await client.call_tool("canny-control", {"image": DATA})
@@ -330,7 +317,7 @@ async def test_errors_are_results_with_the_reason(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("jarvis_agent.core.request.MAX_TEXT_BYTES", 99)
     agent = JarvisAgent(ScriptedLLM([]), tools=[weather], settings=Settings(output_dir=tmp_path))
-    async with listening(agent) as url, connected(url) as client:
+    async with serving(agent) as url, connected(url) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["weather", "jarvis"]
         for name, args, reason in (
             ("whether", {}, "there is no tool 'whether'"),
@@ -359,7 +346,7 @@ async def test_a_tool_that_tells_of_no_events_is_called_once(tmp_path: Path) -> 
 
     numbers = count(1)
     agent = JarvisAgent(ScriptedLLM([]), tools=[Silent()], settings=Settings(output_dir=tmp_path))
-    async with listening(agent) as url, connected(url) as client:
+    async with serving(agent) as url, connected(url) as client:
         assert texts(await client.call_tool("silent", {})) == "hello 1"
 
 
@@ -369,7 +356,7 @@ async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path, era: 
     script = {"plan": "[]"}
     agent = agent_of(tmp_path, script, {"image-to-text": never}, max_file_bytes=1_000_000)
     script["plan"] = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file>"}}]'
-    async with listening(agent) as url, connected(url, era=era) as client:
+    async with serving(agent) as url, connected(url, era=era) as client:
         asked = {"request": "Describe the picture.", "files": [DATA]}
         await cancel_next(client, entered.is_set, "jarvis", asked)
         assert await asyncio.to_thread(stopped.wait, 120)
@@ -381,7 +368,7 @@ async def test_leaving_over_http_ends_the_runs(
 ) -> None:
     never, entered, stopped = endless_expert()
     agent = agent_of(tmp_path, {}, {"image-to-text": never}, max_file_bytes=1_000_000)
-    async with listening(agent) as url:
+    async with serving(agent) as url:
         async with connected(url, era=era) as client:
             call = asyncio.ensure_future(client.call_tool("image-to-text", {"image": DATA}))
             assert await asyncio.to_thread(entered.wait, 120)
@@ -394,7 +381,7 @@ async def test_leaving_over_http_ends_the_runs(
 async def test_over_http_a_key_has_limits_of_runs(tmp_path: Path, era: str) -> None:
     agent = agent_of(tmp_path, {"plan": "[]"}, max_file_bytes=1_000_000)
     async with (
-        listening(agent, "one", "two", runs_per_minute=1) as url,
+        serving(agent, "one", "two", runs_per_minute=1) as url,
         connected(url, "one", era) as client,
         connected(url, "two", era) as other,
     ):
@@ -407,7 +394,7 @@ async def test_over_http_a_key_has_a_limit_of_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jarvis_agent.interfaces.mcp.server.MAX_SESSIONS", 1)
-    async with listening(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url:
+    async with serving(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url:
         async with connected(url, "one", "legacy"), connected(url, "two", "legacy") as other:
             with pytest.RaisesGroup(pytest.RaisesExc(MCPError, match="Too many"), flatten_subgroups=True):
                 async with connected(url, "one", "legacy"):
@@ -431,7 +418,7 @@ async def test_over_http_an_api_key_is_needed_and_owns_its_sessions(tmp_path: Pa
     }
     accept = {"Accept": "application/json, text/event-stream"}
     async with (
-        listening(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url,
+        serving(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url,
         httpx2.AsyncClient(headers=accept) as http,
     ):
 
@@ -454,7 +441,7 @@ async def test_over_http_an_api_key_is_needed_and_owns_its_sessions(tmp_path: Pa
 
 
 async def test_other_hosts_pages_and_large_bodies_are_refused(tmp_path: Path) -> None:
-    async with listening(agent_of(tmp_path, {"plan": "[]"})) as url, httpx2.AsyncClient() as client:
+    async with serving(agent_of(tmp_path, {"plan": "[]"})) as url, httpx2.AsyncClient() as client:
         headers = {"Accept": "application/json, text/event-stream"}
         statuses = [
             (await client.post(url, json={}, headers=headers | more)).status_code
@@ -478,7 +465,7 @@ async def test_clients_of_fastmcp_and_langchain_call_the_tools(tmp_path: Path, e
     async def decline(*question: Any) -> types.ElicitResult:
         return types.ElicitResult(action="decline")
 
-    async with listening(agent, "key") as url:
+    async with serving(agent, "key") as url:
         handlers: Any = {"progress_handler": on_progress, "elicitation_handler": decline}
         client = fastmcp.Client(StreamableHttpTransport(url, auth="key"), mode=era, **handlers)
         async with MCPAdapter(client) as adapter:
@@ -507,7 +494,7 @@ async def test_tools_say_what_they_do_and_give(tmp_path: Path, is_open: bool) ->
 
     limits: dict[str, Any] = {} if is_open else {"offline": True, "policy": "local-only"}
     agent = agent_of(tmp_path, {"plan": "[]"}, max_file_bytes=1_000_000, **limits)
-    async with listening(agent) as url, connected(url) as client:
+    async with serving(agent) as url, connected(url) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         task = tools["canny-control"]
         assert task.title == "Canny control"
@@ -520,7 +507,7 @@ async def test_tools_say_what_they_do_and_give(tmp_path: Path, is_open: bool) ->
             assert schema is not None
             jsonschema.validate(result.structured_content, schema)
     custom = JarvisAgent(ScriptedLLM([]), tools=[weather], settings=Settings(output_dir=tmp_path))
-    async with listening(custom) as url, connected(url) as client:
+    async with serving(custom) as url, connected(url) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert (listed["weather"].annotations, listed["weather"].output_schema) == (None, None)
 

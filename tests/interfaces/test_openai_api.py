@@ -21,7 +21,7 @@ from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from PIL import Image
 from pydantic import SecretStr
-from served import ANSWER, CAT, Live, agent_of, endless_expert, listening, live_server, plan_for
+from served import ANSWER, CAT, Live, agent_of, listening, live_server, plan_for
 from sse_starlette import EventSourceResponse
 from starlette.testclient import TestClient
 
@@ -381,27 +381,6 @@ def test_an_error_in_a_stream_ends_it(live: Live, monkeypatch: pytest.MonkeyPatc
     answer = live.post({"model": "jarvis", "messages": about_cat(), "stream": True})
     assert "sk-live" not in answer.text
     assert "[DONE]" not in answer.text
-
-
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-async def test_a_client_that_disconnects_cancels_its_run(tmp_path: Path, stream: bool) -> None:
-    never, entered, stopped = endless_expert()
-    script = {"plan": plan_for(name_of(CAT))}
-    agent = agent_of(tmp_path, script, {"image-to-text": never, "canny-control": never})
-    with listening(create_app(agent)) as url:
-        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="any") as client:
-
-            async def ask() -> None:
-                completions: Any = client.chat.completions
-                reply = await completions.create(model="jarvis", messages=about_cat(), stream=stream)
-                async for _ in reply:
-                    pass
-
-            asking = asyncio.create_task(ask())
-            assert await asyncio.to_thread(entered.wait, 120)
-            assert not stopped.is_set()
-            asking.cancel()
-            assert await asyncio.to_thread(stopped.wait, 120)
 
 
 def test_an_agent_that_asks_for_approval_has_no_such_routes(tmp_path: Path) -> None:

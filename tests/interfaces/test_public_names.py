@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from served import ANSWER, CAT, Served, agent_of, plan_for, serving
+from waiting import wait_until
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import BadInputError, ExpertError
@@ -75,10 +75,7 @@ def bodies(path: str, file: str) -> dict[str, Any]:
 def finished_run(served: Served, body: dict[str, Any]) -> str:
     """The id of a run of the server that is over."""
     run: str = served.client.post("/runs", json=body).json()["id"]
-    for _ in range(200):
-        if served.get(f"/runs/{run}").json()["status"] not in ("queued", "running"):
-            break
-        time.sleep(0.02)
+    wait_until(lambda: served.get(f"/runs/{run}").json()["status"] not in ("queued", "running"))
     return run
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from served import (
     agent_of,
     async_remote,
     endless_expert,
+    listening,
     plan_for,
     serving,
 )
@@ -209,6 +209,8 @@ def test_a_run_that_takes_too_long_is_answered_with_504(
 
 
 PHOTO = {"input": "What animal is this?", "files": ["cat.jpg"]}
+PART = {"type": "image_url", "image_url": {"url": "cat.jpg"}}
+CHAT = {"model": "jarvis", "messages": [{"role": "user", "content": [PART]}]}
 
 
 @pytest.mark.parametrize(
@@ -218,6 +220,8 @@ PHOTO = {"input": "What animal is this?", "files": ["cat.jpg"]}
         ("/agent/invoke", {"input": PHOTO}),
         ("/agent/batch", {"inputs": [PHOTO]}),
         ("/tools/image-to-text/invoke", {"input": {"image": "cat.jpg"}}),
+        ("/v1/chat/completions", CHAT),
+        ("/v1/chat/completions", {**CHAT, "stream": True}),
     ],
 )
 async def test_a_client_that_disconnects_cancels_its_run(
@@ -230,34 +234,13 @@ async def test_a_client_that_disconnects_cancels_its_run(
     agent = agent_of(
         tmp_path, {"plan": plan_for("cat.jpg")}, {"image-to-text": never, "canny-control": never}
     )
-    requests = [{"type": "http.request", "body": json.dumps(given).encode(), "more_body": False}]
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "POST",
-        "path": path,
-        "raw_path": path.encode(),
-        "root_path": "",
-        "query_string": b"",
-        "headers": [(b"host", b"testserver"), (b"content-type", b"application/json")],
-        "scheme": "http",
-        "server": ("testserver", 80),
-        "client": ("127.0.0.1", 1),
-    }
-
-    async def receive() -> dict[str, Any]:
-        if requests:
-            return requests.pop()
-        assert await asyncio.to_thread(entered.wait, 120)
-        return {"type": "http.disconnect"}
-
-    async def send(message: dict[str, Any]) -> None:
-        """The response is not read."""
-
-    await asyncio.wait_for(create_app(agent)(scope, receive, send), 120)
-    assert await asyncio.to_thread(stopped.wait, 120)
-    await agent.aclose()
+    with listening(create_app(agent)) as url:
+        async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+            asking = asyncio.create_task(client.post(path, json=given))
+            assert await asyncio.to_thread(entered.wait, 120)
+            assert not stopped.is_set()
+            asking.cancel()
+            assert await asyncio.to_thread(stopped.wait, 120)
 
 
 def test_the_application_describes_itself_and_leads_to_the_playground(served: Served) -> None:

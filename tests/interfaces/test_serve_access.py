@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ import openai
 import pytest
 from fastapi import FastAPI
 from langgraph.checkpoint.memory import InMemorySaver
-from langserve import RemoteRunnable
-from served import BASE, CAT, agent_of, endless_expert, listening, plan_for, remote
+from served import BASE, CAT, Served, agent_of, endless_expert, listening, plan_for, remote, serving
 from served_runs import served_runs
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
@@ -78,32 +76,20 @@ def body_of(path: str, file: str | None = None) -> dict[str, Any]:
     }
 
 
-@dataclass
-class Guarded:
-    """A server with the keys of Ada and Bob; its language model plans `script["plan"]`."""
+class Guarded(Served):
+    """A server with the keys of Ada and Bob."""
 
-    entered: TestClient
-    script: dict[str, Any]
-    agent: JarvisAgent
-
-    @property
-    def outputs(self) -> Path:
-        return self.agent.settings.output_dir
-
-    @property
-    def backend(self) -> Any:
-        return self.agent.stages.registry.backends["fake"]
-
-    def client(self, key: str | None = None, **headers: str) -> TestClient:
+    def by(self, key: str | None = None, **headers: str) -> TestClient:
+        """The client of the holder of a key, or of anyone."""
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        client = TestClient(self.entered.app, BASE, headers=headers, raise_server_exceptions=False)
-        client.portal = self.entered.portal  # the event loop in which the database was opened
+        client = TestClient(self.client.app, BASE, headers=headers, raise_server_exceptions=False)
+        client.portal = self.client.portal  # the event loop in which the database was opened
         return client
 
     def ask(self, key: str, path: str, file: str | None = None, **headers: str) -> httpx.Response:
         """What a route answers to a request, perhaps about a file; a run is awaited."""
-        client = self.client(key, **headers)
+        client = self.by(key, **headers)
         if path == FORM:
             sound = ("a.wav", (CAT.parent / "speech.wav").read_bytes()[:50_000])
             return client.post(path, files={"file": sound}, data={"model": "jarvis"})
@@ -113,12 +99,9 @@ class Guarded:
             answer = client.get(f"/runs/{answer.json()['id']}")
         return answer
 
-    def remote(self, key: str, **headers: str) -> RemoteRunnable:
-        return remote(self.client(), {"Authorization": f"Bearer {key}"} | headers)
-
-    def upload(self, key: str) -> str:
+    def cat_of(self, key: str) -> str:
         """The name of an uploaded cat, which the language model plans with from now on."""
-        answer = self.client(key).post("/files", files={"file": ("cat.jpg", CAT.read_bytes())})
+        answer = self.by(key).post("/files", files={"file": ("cat.jpg", CAT.read_bytes())})
         name: str = answer.json()["name"]
         self.script["plan"] = plan_for(name)
         return name
@@ -127,14 +110,13 @@ class Guarded:
 @contextmanager
 def guarding(outputs: Path, keys: tuple[str, ...] = (ADA, BOB), **settings: Any) -> Iterator[Guarded]:
     script = {"plan": "[]"}
-    agent = agent_of(outputs, script)
-    with TestClient(create_app(agent, ServerSettings(api_keys=keys, **settings))) as entered:
-        yield Guarded(entered, script, agent)
+    with serving(agent_of(outputs, script), script, api_keys=keys, **settings) as served:
+        yield Guarded(**vars(served))
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with guarding(tmp_path_factory.mktemp("guarded"), runs_per_minute=10_000) as found:
+    with guarding(tmp_path_factory.mktemp("guarded")) as found:
         yield found
 
 
@@ -153,7 +135,7 @@ def test_a_route_needs_a_valid_key_and_no_page_of_another_origin(
     guarded: Guarded, method: str, path: str
 ) -> None:
     for header in (None, "Bearer wrong", f"Bearer {ADA}x", "Bearer", "Bearer ключ", f"Basic {ADA}"):
-        answer = guarded.client().request(
+        answer = guarded.by().request(
             method, path, headers={"Authorization": header.encode()} if header else {}
         )
         assert answer.status_code == (200 if path == "/healthz" else 401)
@@ -161,7 +143,7 @@ def test_a_route_needs_a_valid_key_and_no_page_of_another_origin(
             challenge = 'Bearer error="invalid_token"' if header else "Bearer"
             assert answer.headers["www-authenticate"] == challenge
             assert answer.json()["error"]["code"] == "invalid_api_key"
-    answer = guarded.client(ADA).request(method, path, headers={"Origin": "https://evil.example"})
+    answer = guarded.by(ADA).request(method, path, headers={"Origin": "https://evil.example"})
     assert answer.status_code == 403
 
 
@@ -182,7 +164,7 @@ def test_a_header_without_end_is_refused(tmp_path: Path) -> None:
 def test_a_body_has_limits(guarded: Guarded, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """LangServe reads a body of any type and encoding as JSON."""
     monkeypatch.setattr(limits, "_MAX_JSON_VALUES", 150)
-    ada, url = guarded.client(ADA), path.replace("{task}", "image-to-text")
+    ada, url = guarded.by(ADA), path.replace("{task}", "image-to-text")
     long = body_of(path) | {"more": [[0] * 80, {f'\\",[{number}': 0 for number in range(80)}]}
     deep: Any = 0
     for _ in range(100):
@@ -204,7 +186,7 @@ def test_a_body_of_the_wrong_form_is_refused_and_not_repeated(guarded: Guarded, 
     broken = [b"{", b'{"input": "\xff"}', b'{"input": ' + b"9" * 5_000 + b"}"]
     other = [b"NaN", b"[]", b'{"other": "\\ud800"}', b'{"\\ud800": "a secret"}']
     for content in broken + other:
-        answer = guarded.client(ADA).post(
+        answer = guarded.by(ADA).post(
             path.replace("{task}", "image-to-text"),
             content=content,
             headers={"Content-Type": "application/json"},
@@ -215,9 +197,9 @@ def test_a_body_of_the_wrong_form_is_refused_and_not_repeated(guarded: Guarded, 
 
 @pytest.mark.parametrize("path", NAMING)
 def test_a_request_reads_the_files_of_its_owner_and_no_other(guarded: Guarded, path: str) -> None:
-    name, secret = guarded.upload(ADA), guarded.outputs.parent / "secret.jpg"
+    name, secret = guarded.cat_of(ADA), guarded.outputs.parent / "secret.jpg"
     shutil.copy(CAT, secret)
-    draw = guarded.client(ADA).post("/tools/canny-control/invoke", json={"input": {"image": name}})
+    draw = guarded.by(ADA).post("/tools/canny-control/invoke", json={"input": {"image": name}})
     outline = draw.json()["output"]["artifact"]["resources"][0]["path"]
     made = guarded.outputs / "served" / ApiKey(ADA).owner / outline.removeprefix("/outputs/")
 
@@ -255,7 +237,7 @@ def test_a_run_of_another_key_is_not_found(guarded: Guarded) -> None:
     run, body = guarded.ask(ADA, "/runs").json()["id"], {"decision": True, "good": True}
     for method, path in [(method, path) for method, path in ROUTES if path.startswith("/runs/")]:
         for found in (path.replace("{run}", run), path.replace("{run}", "%00")):
-            answer = guarded.client(BOB).request(method, found, json=body)
+            answer = guarded.by(BOB).request(method, found, json=body)
             assert answer.status_code == 404, found
 
 
@@ -263,7 +245,7 @@ def test_each_route_counts_for_the_limit_of_runs(tmp_path: Path) -> None:
     with guarding(tmp_path, runs_per_minute=1) as guarded:
         assert guarded.ask(ADA, "/agent/invoke").status_code == 200
         assert {path: guarded.ask(ADA, path).status_code for path in ASKING} == dict.fromkeys(ASKING, 429)
-        ada = guarded.client(ADA)
+        ada = guarded.by(ADA)
         assert statuses(ada.get("/agent/input_schema"), ada.get("/v1/models")) == [200, 200]
     assert {"/agent/stream", "/tools/{task}/invoke", "/v1/chat/completions", "/runs"} <= {*ASKING}
 
@@ -277,15 +259,17 @@ def test_every_key_is_compared_in_constant_time(guarded: Guarded, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr(hmac, "compare_digest", compare)
-        answers = [guarded.client(key).get("/v1/models") for key in (ADA, BOB, "x")]
+        answers = [guarded.by(key).get("/v1/models") for key in (ADA, BOB, "x")]
     assert statuses(*answers) == [200, 200, 401]
     assert len(compared) == 3 * 2
     assert {len(value) for pair in compared for value in pair} == {32}, "digests tell no length"
 
 
 def test_threads_of_the_same_name_are_not_shared(guarded: Guarded) -> None:
-    name = guarded.upload(ADA)
-    ada, bob = (guarded.remote(key, **{"X-Thread-Id": "one"}) for key in (ADA, BOB))
+    name = guarded.cat_of(ADA)
+    ada, bob = (
+        remote(guarded.by(), {"Authorization": f"Bearer {key}", "X-Thread-Id": "one"}) for key in (ADA, BOB)
+    )
     run = Run.model_validate(ada.invoke({"input": "What animal is this?", "files": [name]}))
     (outline,) = run.results[1].paths()
     (made,) = guarded.outputs.rglob(f"{outline.parent.name}/{outline.name}")
@@ -318,7 +302,7 @@ def test_a_client_configures_nothing(
     }
     config = {"configurable": wanted, "recursion_limit": 1, "tags": ["mine"]}
     body = {"input": "Hello", "inputs": ["Hello"], "config": config}
-    answer = guarded.client(ADA, **{"X-Thread-Id": "one"}).post(f"/agent/{endpoint}", json=body)
+    answer = guarded.by(ADA, **{"X-Thread-Id": "one"}).post(f"/agent/{endpoint}", json=body)
     assert answer.status_code == 200
     ((agent, configurable),) = seen
     owner = configurable["owner"]
@@ -328,7 +312,7 @@ def test_a_client_configures_nothing(
 
 def reply_of(guarded: Guarded, key: str, question: str, *, stream: bool = False) -> str:
     """The answer of OpenAI's client, with this key."""
-    client = openai.OpenAI(base_url=f"{BASE}/v1", api_key=key, http_client=guarded.client(), max_retries=0)
+    client = openai.OpenAI(base_url=f"{BASE}/v1", api_key=key, http_client=guarded.by(), max_retries=0)
     ask = client.chat.completions.create
     messages: Any = [{"role": "user", "content": question}]
     if not stream:
@@ -339,7 +323,7 @@ def reply_of(guarded: Guarded, key: str, question: str, *, stream: bool = False)
 
 def drawn(guarded: Guarded, key: str, *, stream: bool = False) -> str:
     """The URL of a picture that a run has made."""
-    name = guarded.upload(key)
+    name = guarded.cat_of(key)
     reply = reply_of(guarded, key, f"What animal is in {name}?", stream=stream)
     (url,) = re.findall(r"\((http\S+)\)", reply)
     return str(url)
@@ -349,7 +333,7 @@ def drawn(guarded: Guarded, key: str, *, stream: bool = False) -> str:
 def test_a_signed_url_is_opened_without_a_key_and_opens_nothing_else(guarded: Guarded, stream: bool) -> None:
     url = drawn(guarded, ADA, stream=stream)
     path, _, signature = url.partition("?signature=")
-    anyone, folder = guarded.client(), path.rpartition("/")[0]
+    anyone, folder = guarded.by(), path.rpartition("/")[0]
     assert anyone.get(url).headers["content-type"] == "image/png"
     refused = [
         anyone.get(path),
@@ -362,13 +346,13 @@ def test_a_signed_url_is_opened_without_a_key_and_opens_nothing_else(guarded: Gu
     ]
     assert statuses(*refused) == [401] * len(refused)
     assert "revoked" in refused[1].json()["detail"]
-    assert guarded.client(BOB).get(url).status_code == 404
+    assert guarded.by(BOB).get(url).status_code == 404
 
 
 def test_signed_urls_work_below_a_path(guarded: Guarded) -> None:
-    mounted = TestClient(Starlette(routes=[Mount("/sub", guarded.entered.app)]), BASE)
-    mounted.portal = guarded.entered.portal
-    name, ada = guarded.upload(ADA), {"Authorization": f"Bearer {ADA}"}
+    mounted = TestClient(Starlette(routes=[Mount("/sub", guarded.client.app)]), BASE)
+    mounted.portal = guarded.client.portal
+    name, ada = guarded.cat_of(ADA), {"Authorization": f"Bearer {ADA}"}
     asked = {"model": "jarvis", "messages": [{"role": "user", "content": f"What animal is in {name}?"}]}
     reply = mounted.post("/sub/v1/chat/completions", json=asked, headers=ada).text
     (url,) = re.findall(r"\((http[^)]+)\)", reply)
@@ -389,8 +373,8 @@ def test_a_revoked_key_ends_with_its_urls(tmp_path: Path) -> None:
     with guarding(tmp_path) as guarded:
         mine, theirs = drawn(guarded, ADA), drawn(guarded, BOB)
     with guarding(tmp_path, keys=(BOB,)) as guarded:
-        answers = [guarded.client().get(url) for url in (mine, theirs)]
-        answers += [guarded.client(key).get("/v1/models") for key in (ADA, BOB)]
+        answers = [guarded.by().get(url) for url in (mine, theirs)]
+        answers += [guarded.by(key).get("/v1/models") for key in (ADA, BOB)]
         assert statuses(*answers) == [401, 200, 401, 200]
 
 
@@ -407,7 +391,7 @@ def test_urls_do_not_lead_to_the_files_of_another_owner(guarded: Guarded) -> Non
         f"/outputs/{run}%2f..%2f..%2f{owner}%2f{run}/{name}",
         f"//outputs/{run}/{name}",
     ):
-        assert guarded.client(BOB).get(path).status_code == 404, path
+        assert guarded.by(BOB).get(path).status_code == 404, path
 
 
 SENT = ("authorization", "last-event-id", "x-stainless-lang", "x-thread-id")
@@ -417,31 +401,29 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
 def test_a_page_may_use_the_server_if_its_origin_is_allowed(tmp_path: Path) -> None:
     chat, evil = "https://chat.example", "https://evil.example"
     with guarding(tmp_path, allowed_origins=[chat]) as guarded:
-        allowed = guarded.client().options("/agent/invoke", headers=PREFLIGHT | {"Origin": chat})
+        allowed = guarded.by().options("/agent/invoke", headers=PREFLIGHT | {"Origin": chat})
         assert allowed.status_code == 200
         assert allowed.headers["access-control-allow-origin"] == chat
         assert set(SENT) <= set(allowed.headers["access-control-allow-headers"].lower().split(", "))
         for key, status in ((ADA, 200), (None, 401)):
-            answer = guarded.client(key).get("/v1/models", headers={"Origin": chat})
+            answer = guarded.by(key).get("/v1/models", headers={"Origin": chat})
             assert answer.status_code == status
             assert answer.headers["access-control-allow-origin"] == chat
         exposed = answer.headers["access-control-expose-headers"].lower().split(", ")
         assert {"location", "retry-after", "x-should-retry"} <= set(exposed)
 
         for origin in (evil, f"{chat}.evil.example", "http://chat.example", "null"):
-            refused = guarded.client().options("/agent/invoke", headers=PREFLIGHT | {"Origin": origin})
-            answer = guarded.client(ADA).post(
-                "/agent/invoke", json={"input": "Hi"}, headers={"Origin": origin}
-            )
+            refused = guarded.by().options("/agent/invoke", headers=PREFLIGHT | {"Origin": origin})
+            answer = guarded.by(ADA).post("/agent/invoke", json={"input": "Hi"}, headers={"Origin": origin})
             assert statuses(refused, answer) == [403, 403]
             assert "access-control-allow-origin" not in {*refused.headers, *answer.headers}
-        assert guarded.client(ADA).get("/v1/models", headers={"Origin": BASE}).status_code == 200
+        assert guarded.by(ADA).get("/v1/models", headers={"Origin": BASE}).status_code == 200
 
 
 def test_only_named_hosts_are_served(tmp_path: Path) -> None:
     with guarding(tmp_path, allowed_hosts=["jarvis.example"]) as guarded:
         found = [
-            guarded.client(ADA).get("/v1/models", headers={"Host": host})
+            guarded.by(ADA).get("/v1/models", headers={"Host": host})
             for host in (
                 "jarvis.example",
                 "jarvis.example:8000",
@@ -507,10 +489,10 @@ def test_the_health_of_the_parts_is_told_without_details(
 ) -> None:
     outputs = tmp_path / "outputs"
     with guarding(outputs) as guarded:
-        assert guarded.client().get("/healthz").status_code == 200
+        assert guarded.by().get("/healthz").status_code == 200
         shutil.rmtree(outputs)
         outputs.touch()
-        answer = guarded.client().get("/healthz")
+        answer = guarded.by().get("/healthz")
     assert answer.status_code == 503
     assert answer.json()["status"] == "failing"
     assert answer.json()["parts"]["files"] == "failing"
@@ -537,7 +519,7 @@ def test_a_part_that_does_not_answer_is_failing(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_browser_is_led_to_the_documentation_which_takes_a_key(guarded: Guarded) -> None:
-    browser = guarded.client()
+    browser = guarded.by()
     page = browser.get("/", follow_redirects=True)
     assert (page.status_code, page.url.path) == (200, "/docs")
     described = browser.get("/openapi.json").json()
@@ -559,7 +541,7 @@ def test_the_uploads_of_a_key_may_fill_their_part_of_the_disk(tmp_path: Path) ->
     with guarding(tmp_path, max_upload_bytes=2 * CAT.stat().st_size) as guarded:
         for key in (ADA, BOB):
             files = [("file", ("cat.jpg", CAT.read_bytes()))]
-            answers = [guarded.client(key).post("/files", files=files) for _ in range(3)]
+            answers = [guarded.by(key).post("/files", files=files) for _ in range(3)]
             assert statuses(*answers) == [201, 201, 507]
             assert "your uploads have all of" in answers[2].json()["detail"]
 
@@ -567,7 +549,7 @@ def test_the_uploads_of_a_key_may_fill_their_part_of_the_disk(tmp_path: Path) ->
 def test_a_batch_counts_each_of_its_inputs(tmp_path: Path) -> None:
     with guarding(tmp_path, max_concurrent_runs=2, runs_per_minute=3) as guarded:
         answers = [
-            guarded.client(ADA).post("/agent/batch", json={"inputs": ["Hello"] * number})
+            guarded.by(ADA).post("/agent/batch", json={"inputs": ["Hello"] * number})
             for number in (3, 2, 2, 1)
         ]
         assert statuses(*answers) == [429, 200, 429, 200]

@@ -201,12 +201,13 @@ async def test_a_database_file_that_is_deleted_ends_a_write(tmp_path: Path) -> N
             await opened.put(("a",), "1", {})
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_processes_may_open_a_new_database_at_the_same_time(
-    tmp_path: Path, kind: str, request: pytest.FixtureRequest
-) -> None:
-    url = request.getfixturevalue("postgres") if kind == "postgres" else None
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str | None:
+    """The address of a new database of each kind."""
+    return request.getfixturevalue("postgres") if request.param == "postgres" else None
 
+
+async def test_processes_may_open_a_new_database_at_the_same_time(tmp_path: Path, url: str | None) -> None:
     async def use(number: int) -> None:
         async with open_database(url, tmp_path, retention=60) as opened:
             await opened.put(("rows",), str(number), {"number": number})
@@ -218,12 +219,8 @@ async def test_processes_may_open_a_new_database_at_the_same_time(
         assert len(await opened.search(("rows",), limit=2)) == 2
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_a_thread_is_opened_as_soon_as_it_is_free(
-    tmp_path: Path, kind: str, request: pytest.FixtureRequest
-) -> None:
+async def test_a_thread_is_opened_as_soon_as_it_is_free(tmp_path: Path, url: str | None) -> None:
     """A run is told to be over a moment before its thread is free."""
-    url = request.getfixturevalue("postgres") if kind == "postgres" else None
     async with open_database(url, tmp_path, 60) as one, open_database(url, tmp_path, 60) as other:
 
         async def open_it() -> None:
@@ -239,12 +236,10 @@ async def test_a_thread_is_opened_as_soon_as_it_is_free(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_threads_and_runs_expire_with_the_files(
-    tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, url: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "SWEEP_S", 0.1)
-    url = request.getfixturevalue("postgres") if kind == "postgres" else None
     script = {"plan": "[]"}
     agent = agent_of(tmp_path, script, run_timeout=6)
     thread: Any = {"configurable": {"thread_id": "local/one", "checkpoint_ns": ""}}

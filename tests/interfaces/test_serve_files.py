@@ -19,6 +19,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from served import CAT, Served, agent_of, serving
 from starlette.requests import Request
+from waiting import wait_until
 
 from jarvis_agent import Run
 from jarvis_agent.interfaces.common import limits, uploads_and_outputs
@@ -349,11 +350,7 @@ def test_a_server_deletes_expired_uploads_and_runs_and_nothing_else(tmp_path: Pa
     upload = stored(tmp_path / "uploads" / "local" / ("0" * 32), 0)
     script = {"plan": "[]"}
     with serving(agent_of(tmp_path, script), script, retention=1e-9):
-        deadline = time.monotonic() + 20
-        while (run.exists() or upload.exists()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-    assert not run.exists()
-    assert not upload.exists()
+        wait_until(lambda: not run.exists() and not upload.exists())
     assert mine.exists()
 
 

@@ -36,6 +36,11 @@ def agent(tmp_path: Path) -> Iterator[JarvisAgent]:
         yield agent
 
 
+@pytest.fixture
+def page(agent: JarvisAgent) -> Any:
+    return ui_page.Page([agent], ServerSettings())
+
+
 def test_a_login_with_an_api_key_is_needed_where_there_are_keys(agent: JarvisAgent) -> None:
     with TestClient(ui_page.make_app([agent], ServerSettings(api_keys=[KEY]))) as client:
         assert client.get("/config").status_code == 401
@@ -72,8 +77,13 @@ def login(name: str | None = None) -> Any:
     return gr.Request(username=name, headers={})
 
 
-def test_a_chat_is_opened_again_with_its_key_and_login_alone(agent: JarvisAgent) -> None:
-    page = ui_page.Page([agent], ServerSettings())
+def fields_of(page: Any) -> dict[Any, Any]:
+    """What the page sends of a visitor whose session has ended."""
+    choices = dict(zip(page._choices, (0, None, False), strict=True))
+    return choices | {page._visitor: None, page._key: "k", page._name: "0" * 32}
+
+
+def test_a_chat_is_opened_again_with_its_key_and_login_alone(page: Any) -> None:
     ada, eve = map(login, ("ada", "eve"))
     visitor, key, name, *_ = page._start(None, ada)
     assert page._open(key, name, ada)[0] is visitor
@@ -84,8 +94,7 @@ def test_a_chat_is_opened_again_with_its_key_and_login_alone(agent: JarvisAgent)
     assert outside.directory.parent == visitor.directory.parent
 
 
-def test_a_chat_that_no_session_has_is_read_from_its_files(agent: JarvisAgent) -> None:
-    page = ui_page.Page([agent], ServerSettings())
+def test_a_chat_that_no_session_has_is_read_from_its_files(page: Any) -> None:
     visitor, key, name, *_ = page._start(None, login())
     _answered(visitor, "What is this?")
     del visitor
@@ -93,8 +102,7 @@ def test_a_chat_that_no_session_has_is_read_from_its_files(agent: JarvisAgent) -
     assert [turn.request for turn in page._open(key, name, login())[0].turns] == ["What is this?"]
 
 
-def test_the_chats_of_a_visitor_are_listed_and_deleted(agent: JarvisAgent) -> None:
-    page = ui_page.Page([agent], ServerSettings())
+def test_the_chats_of_a_visitor_are_listed_and_deleted(page: Any) -> None:
     first, key, name, *_ = page._start(None, login())
     _answered(first, "What is this?")
     second = page._start(key, login())[0]
@@ -116,10 +124,7 @@ def test_the_chats_of_a_visitor_are_listed_and_deleted(agent: JarvisAgent) -> No
 
 
 @pytest.mark.parametrize("line", [b"{}", b"[]", b"\xff", b'{"request": 1}', b'{"request": "a\xe2\x80\xa8b"}'])
-def test_a_chat_whose_first_turn_cannot_be_read_is_listed_and_deleted(
-    agent: JarvisAgent, line: bytes
-) -> None:
-    page = ui_page.Page([agent], ServerSettings())
+def test_a_chat_whose_first_turn_cannot_be_read_is_listed_and_deleted(page: Any, line: bytes) -> None:
     spoilt, key, name, *_ = page._start(None, login())
     spoilt.directory.mkdir(parents=True)
     (spoilt.directory / CHAT_FILE).write_bytes(line)
@@ -153,8 +158,7 @@ def test_the_form_of_a_plan_does_not_keep_its_visitor(agent: JarvisAgent, tmp_pa
     assert left() is None
 
 
-def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: JarvisAgent) -> None:
-    page = ui_page.Page([agent], ServerSettings())
+def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(page: Any) -> None:
     used, left = (page._start(None, login())[0] for _ in range(2))
     for visitor in (used, left):
         visitor.ask("Look", [CAT], Choices())
@@ -166,12 +170,8 @@ def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(agent: Ja
     assert not left.directory.exists()
 
 
-def test_a_request_after_the_end_of_its_session_starts_a_chat(agent: JarvisAgent) -> None:
-    page = ui_page.Page([agent], ServerSettings())
-    given = dict(zip(page._choices, (0, None, False), strict=True))
-    given |= {page._visitor: None, page._key: "k", page._name: "0" * 32}
-    given |= {page._box: {"text": "Look", "files": []}}
-    visitor, *_ = page._ask(given, login())
+def test_a_request_after_the_end_of_its_session_starts_a_chat(page: Any) -> None:
+    visitor, *_ = page._ask({**fields_of(page), page._box: {"text": "Look", "files": []}}, login())
     assert [turn.request for turn in visitor.turns] == ["Look"]
 
 
@@ -181,11 +181,9 @@ def test_the_example_that_was_drawn_is_asked_whatever_can_run_by_now(
     agent = agent_of(tmp_path, {"plan": "[]"}, {"automatic-speech-recognition": {"text": "Hello"}})
     page = ui_page.Page([agent], ServerSettings())
     (shown,) = [part for part in page._start(None, login()) if getattr(part, "examples", None)]
-    given = dict(zip(page._choices, (0, None, False), strict=True))
-    given |= {page._visitor: None, page._key: "k", page._name: "0" * 32}
     monkeypatch.setattr(page, "_examples", dict)
     example = gr.SelectData(None, {"index": 0, "value": {**shown.examples[0], "files": ["/etc/passwd"]}})
-    visitor, *_ = page._ask_example(given, example, login())
+    visitor, *_ = page._ask_example(fields_of(page), example, login())
     (turn,) = visitor.turns
     assert turn.request == shown.examples[0]["text"]
     assert [file.name for file in turn.files] == ["speech.wav"]
