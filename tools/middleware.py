@@ -21,12 +21,13 @@ from langchain_core.tools import BaseTool, StructuredTool
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.content import media_blocks, message_text
 from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.content import messages_for
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.inputs import PlanRequest, task_specs
+from jarvis_agent.planning.inputs import task_specs
 from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.retrieval import tool_scores
+from jarvis_agent.selection.ranking import CardVectors, similarities
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 from jarvis_agent.tools.toolkit import hf_tools
 
@@ -40,6 +41,8 @@ _KINDS = ("image", "audio", "video", "file")
 
 _MAX_CHARS = 2_000
 """Longest beginning of a request that is compared with the tasks."""
+_TAKES_FILE = 0.1
+"""What it counts that a task takes a file of the request; see `ranking.similarities`."""
 
 
 def hf_tools_middleware(
@@ -68,6 +71,7 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._specs = task_specs(tools)
         self._count = count
         self._planner = OfflinePlanner()
+        self._vectors = CardVectors(Settings())
         self._likely = lru_cache(maxsize=256)(self._rank)
         search = StructuredTool.from_function(
             self._search,
@@ -128,10 +132,13 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """The likeliest tools for a request with files of these kinds: first those of an offline plan."""
         files = [Resource(kind=kind_by_name(name), name=name) for name in mentions(text)]
         files += [Resource(kind=cast("Any", kind), name=kind) for kind in kinds if kind in _KINDS]
-        request = PlanRequest.of({"input": text, "files": files}, self._specs)
         planned = self._planner.invoke({"input": text, "files": files, "tools": self._specs})
-        scores = tool_scores(request)
-        likely = sorted(self._experts, key=lambda name: -scores[name])
+        about = [f"{name}: {spec.description}" for name, spec in self._specs.items()]
+        scores = similarities(text, [[one] for one in about], about, self._vectors)
+        given = {kind for file in files for kind in (file.kind, "file")}
+        takes = (any(arg.kind in given for arg in spec.inputs) for spec in self._specs.values())
+        points = [score + _TAKES_FILE * fits for score, fits in zip(scores, takes, strict=True)]
+        likely = [name for _, name in sorted(zip(points, self._specs, strict=True), reverse=True)]
         return list(dict.fromkeys([*(task.task for task in planned.tasks), *likely]))[: self._count]
 
     def _search(self, query: str) -> tuple[str, list[str]]:

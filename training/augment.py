@@ -20,10 +20,10 @@ from typing import Any
 from notation import FILES, Record, read_records
 
 from jarvis_agent.core.references import ref, substitute
+from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Preference, Task
 from jarvis_agent.evaluation.requests import OwnRequest, Turn, read_requests
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.examples import CJK
 from jarvis_agent.planning.examples import read_examples as read_worked_examples
 from jarvis_agent.planning.offline.sequences import NOT_GIVEN
 
@@ -99,7 +99,7 @@ def project_examples() -> list[Example]:
         OwnRequest(
             id=f"bank-{number}",
             kind="graph" if example.plan else "empty",
-            language="zh" if CJK.search(example.input) else "en",
+            language="zh" if detect_script(example.input) else "en",
             request=example.input,
             files=[file.name for file in example.files],
             turns=[

@@ -40,7 +40,7 @@ from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.chat_model import needs_examples
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
-from jarvis_agent.planning.examples import Example, open_selector
+from jarvis_agent.planning.examples import Example, Examples, open_examples
 from jarvis_agent.planning.inputs import FileNames, PlanInput, PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import plan_variables, repair_variables
 from jarvis_agent.planning.normalise import WHAT_IT_NEEDS
@@ -199,7 +199,7 @@ def planning_chain(
     templates = load_prompts(prompts or settings.prompts)
     if examples is None:
         examples = templates.examples or ("default" if needs_examples(client.model) else ())
-    return PlanningChain(client, templates, task_specs(tools), open_selector(examples), settings)
+    return PlanningChain(client, templates, task_specs(tools), open_examples(examples), settings)
 
 
 @dataclass(eq=False, repr=False)
@@ -211,7 +211,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
     client: LLMClient
     prompts: Prompts
     specs: Mapping[str, TaskSpec]
-    selector: BaseExampleSelector
+    examples: Examples
     settings: Settings
 
     async def astream(
@@ -253,7 +253,9 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         asked = {name: f'"{name}"' in written for name in ("purpose", "preference")}
         schema = plan_schema(request.specs, **{f"has_{name}": is_asked for name, is_asked in asked.items()})
         as_object = '"tasks"' in written or self.client.supports_schema
-        examples = [Example.of(one) for one in self.selector.select_examples({"input": request.text})]
+        examples = self.examples
+        if isinstance(examples, BaseExampleSelector):
+            examples = tuple(map(Example.of, examples.select_examples({"input": request.text})))
         values = plan_variables(prompts.plan, request, examples, window=window, as_object=as_object)
 
         def repair_values(defects: PlanDefects) -> dict[str, Any]:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -25,8 +27,6 @@ from jarvis_agent.core.forks import cached_property, fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Candidate, Frozen, Preference, Task
-from jarvis_agent.planning.examples import CJK
-from jarvis_agent.planning.retrieval import bm25, cached_grams, letter_grams
 from jarvis_agent.selection.store import Experience, SelectionStore, open_store
 
 if TYPE_CHECKING:
@@ -104,6 +104,28 @@ _MAX_VECTORS = 20_000
 _SHORT, _MAX_SENTENCES, _MAX_PASSAGE_CHARS = 15, 6, 1000
 """Characters of a sentence that says nothing alone, sentences compared alone, characters of a passage."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
+
+WORD = re.compile(r"[^\W_]+")
+_COMMON = {
+    "a",
+    "an",
+    "the",
+    "of",
+    "in",
+    "on",
+    "to",
+    "and",
+    "or",
+    "is",
+    "are",
+    "it",
+    "me",
+    "my",
+    "i",
+    "please",
+}
+_GRAM = 4
+_K1, _B = 1.2, 0.75  # BM25's usual constants
 
 
 class Factors(Frozen):
@@ -225,13 +247,54 @@ def _experience(past: Experience) -> float:
 
 
 def _purpose(candidates: Sequence[Candidate], purpose: str, vectors: CardVectors | None) -> list[float]:
-    """How similar each card is to a purpose in meaning, by MiniLM, and in letters, by BM25."""
-    cards = [card_passages(candidate) for candidate in candidates]
-    cosines = vectors.similarities(purpose, cards) if vectors else [0.0] * len(cards)
+    """How similar each card is to a purpose."""
     examples = (str(one.metadata.get("examples") or "")[:_EXAMPLE_CHARS] for one in candidates)
+    cards = [card_passages(candidate) for candidate in candidates]
     texts = [f"{card[-1]} {example}" for card, example in zip(cards, examples, strict=True)]
-    scores = bm25(letter_grams(purpose), [cached_grams(text) for text in texts])
+    return similarities(purpose, cards, texts, vectors)
+
+
+def similarities(
+    query: str, cards: Sequence[Sequence[str]], texts: Sequence[str], vectors: CardVectors | None
+) -> list[float]:
+    """How similar each card is to a query in meaning, by MiniLM, and its text in letters, by BM25."""
+    cosines = vectors.similarities(query, cards) if vectors else [0.0] * len(cards)
+    scores = bm25(_letter_grams(query), [_cached_grams(text) for text in texts])
     return [cosine + LETTERS * math.sqrt(score) for cosine, score in zip(cosines, scores, strict=True)]
+
+
+def _letter_grams(text: str) -> Mapping[str, int]:
+    """How often a text has each run of four letters within a word, or two without spaces (Chinese).
+
+    Runs of letters match across forms and compounds ("dogs", "bulldog") without a stemmer.
+    """
+    counts: Counter[str] = Counter()
+    for word in WORD.findall(text.lower()):
+        if word in _COMMON or len(word) < 2:
+            continue
+        size = _GRAM if word.isascii() else 2
+        framed = f"#{word}#" if word.isascii() else word
+        counts.update(framed[start : start + size] for start in range(max(1, len(framed) - size + 1)))
+    return counts
+
+
+# Only the texts that a query is compared with are cached, not the queries.
+_cached_grams = lru_cache(maxsize=8192)(_letter_grams)
+
+
+def bm25(query: Iterable[str], documents: Sequence[Mapping[str, int]]) -> list[float]:
+    """Okapi BM25 of each document (Robertson and Zaragoza, 2009); they alone give the frequencies."""
+    lengths = [sum(document.values()) for document in documents]
+    mean = sum(lengths) / max(1, len(lengths)) or 1.0
+    scores = [0.0] * len(documents)
+    for term in query:
+        having = [place for place, document in enumerate(documents) if term in document]
+        weight = math.log(1 + (len(documents) - len(having) + 0.5) / (len(having) + 0.5))
+        for place in having:
+            count = documents[place][term]
+            length = 1 - _B + _B * lengths[place] / mean
+            scores[place] += weight * count * (_K1 + 1) / (count + _K1 * length)
+    return scores
 
 
 def card_passages(candidate: Candidate) -> list[str]:
@@ -293,7 +356,7 @@ class CardVectors:
 
     def similarities(self, text: str, cards: Sequence[Sequence[str]]) -> list[float]:
         """Return the mean cosine of the text with the last passage of each card and its best, at most 1."""
-        if self._embeddings is None or not cards or CJK.search(text):
+        if self._embeddings is None or not cards or detect_script(text):
             return [0.0] * len(cards)
         import numpy as np
 

@@ -7,7 +7,7 @@ import pytest
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.offline.rows import repeat_tasks, shorten_rows
+from jarvis_agent.planning.offline.planner import repeat_tasks, shorten_rows
 
 NAMES = [f"p{number}.png" for number in range(1, 10)]
 

@@ -11,26 +11,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from fnmatch import fnmatchcase
+from itertools import count, groupby
 from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableLambda
 
 from jarvis_agent.backends.languages import find_language, languages_in
 from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import describe_error
-from jarvis_agent.core.file_mentions import split_names
+from jarvis_agent.core.file_mentions import LETTER, last_words, split_names
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text, detect_script, map_texts
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.planning.examples import adapted_args
+from jarvis_agent.media.access import PATTERN
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of, task_specs
 from jarvis_agent.planning.offline.network import NetworkPlan, PointerNetwork, load_network
-from jarvis_agent.planning.offline.rows import repeat_tasks, shorten_rows
 from jarvis_agent.planning.offline.sequences import lacks_file
 from jarvis_agent.planning.offline.tools import REFERS_BACK, plan_tools, recognise, steps_of_tools, values_of
 from jarvis_agent.planning.plan import (
@@ -56,14 +57,27 @@ _PASTED = re.compile(
 )
 """A long text in quotation marks, after a colon, or before a short last paragraph."""
 
+_LONGEST_ROW = 5
+"""Files of the longest rows that the network learned from. It sees three files of longer ones."""
+_IN_ROW = re.compile(r"\W*\w{0,3}\W*")
+"""What stands between two files of a row: at most one short word."""
+
+Rows = Mapping[str, Sequence[str]]
+"""By the second file of each row, those that are not shown."""
+
 _MOST_QUOTED, _MOST_DOUBTED = 200, 60
 """Characters that a note quotes of a request, and of a doubtful value."""
 
 
-class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
+class OfflinePlanner(RunnableLambda[str | dict[str, Any], Plan]):
     """Plans requests without a language model, in English and Chinese, by a small network of its own.
 
-    What it does not understand, or what no task does, becomes a note.
+    What it does not understand, or what no task does, becomes a note. Its input is a text, or a dict with
+    `input` and optionally `files` (Resources), `chat_history` (turns or messages), `tools`, and `error` (why
+    another planner failed, which becomes the first note). A cancelled `ainvoke` stops at its next action.
+
+    Raises:
+        MissingExtraError: (when it plans) the starter models are not installed; it reads their words.
     """
 
     def __init__(self, tools: Tools = None, *, settings: Settings | Mapping[str, Any] | None = None) -> None:
@@ -73,49 +87,21 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
             tools: what a plan may use: names, TaskSpecs or LangChain tools. None: all task types of the Hub.
             settings: where the weights of MiniLM are; a dict of some, or None: from the environment.
         """
-        self.name = "plan"
-        self._specs = task_specs(tools)
-        self._settings = read_settings(settings)
+        specs, settings = task_specs(tools), read_settings(settings)
 
-    def invoke(
-        self,
-        input: str | dict[str, Any],  # noqa: A002 (LangChain's name)
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Plan:
-        """Plan a request.
+        def plan(value: str | dict[str, Any]) -> Plan:
+            given = {"input": value} if isinstance(value, str) else value
+            planned = plan_request(PlanRequest.of(given, specs), settings)[0]
+            if (error := given.get("error")) is None:
+                return planned
+            error = describe_error(error) if isinstance(error, BaseException) else error
+            note = Note("the language model could not plan: {error}", error=error)
+            return planned.model_copy(update={"notes": [note, *planned.notes]})
 
-        Args:
-            input: a text, or a dict with `input` and optionally `files` (Resources), `chat_history` (turns or
-                messages), `tools`, and `error` (why another planner failed, which becomes the first note).
+        async def aplan(value: str | dict[str, Any]) -> Plan:
+            return await run_cpu_bound(plan, value)
 
-        Raises:
-            MissingExtraError: the starter models are not installed, whose words the network reads.
-        """
-        return self._call_with_config(self._invoke, input, config)
-
-    async def ainvoke(
-        self,
-        input: str | dict[str, Any],  # noqa: A002 (LangChain's name)
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Plan:
-        """As `invoke`, in a worker thread. A cancelled call stops planning at its next action."""
-
-        async def work(value: str | dict[str, Any]) -> Plan:
-            return await run_cpu_bound(self._invoke, value)
-
-        return await self._acall_with_config(work, input, config)
-
-    def _invoke(self, value: str | dict[str, Any]) -> Plan:
-        given = {"input": value} if isinstance(value, str) else value
-        request = PlanRequest.of(given, self._specs)
-        plan = plan_request(request, self._settings)[0]
-        if (error := given.get("error")) is None:
-            return plan
-        error = describe_error(error) if isinstance(error, BaseException) else error
-        note = Note("the language model could not plan: {error}", error=error)
-        return plan.model_copy(update={"notes": [note, *plan.notes]})
+        super().__init__(plan, aplan, name="plan")
 
 
 def _recognised(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
@@ -256,6 +242,23 @@ def _hub_name(spec: TaskSpec) -> str:
     return next(iter(spec.aliases[-1:]), "") if spec.category == "tool" else spec.name
 
 
+def _adapted_args(spec: TaskSpec, task: Task) -> dict[str, Any] | None:
+    """The arguments of a task for another task type: those of the same name, then of the same kind.
+
+    None: a required one has no value.
+    """
+    kinds = {arg.name: arg.kind for arg in TASKS[task.task].inputs}
+    left = dict(task.args)
+    args = {arg.name: left.pop(arg.name) for arg in spec.inputs if arg.name in left}
+    for arg in spec.inputs:
+        if arg.required and arg.name not in args:
+            name = next((name for name in left if kinds.get(name) == arg.kind), None)
+            if name is None:
+                return None
+            args[arg.name] = left.pop(name)
+    return args
+
+
 def _possible(
     draft: NetworkPlan, performers: Mapping[str, TaskSpec], said: str, has_tools: bool
 ) -> tuple[list[Task], list[Note]]:
@@ -268,7 +271,7 @@ def _possible(
     for task, likely in zip(draft.tasks, draft.probabilities, strict=True):
         lost = [draft.tasks[dep].task for dep in task.deps if dep not in places]
         spec = performers.get(task.task)
-        args = adapted_args(spec, task.model_dump()) if spec and spec.category == "tool" else task.args
+        args = _adapted_args(spec, task) if spec and spec.category == "tool" else task.args
         if likely < UNKNOWN or unknown & {*task.deps}:
             unknown.add(task.id)
         elif lacks_file(task) or lacking & {*task.deps}:
@@ -288,3 +291,80 @@ def _possible(
     if unknown:
         notes.append(Note("{step} is only understood in part" if tasks else NOT_UNDERSTOOD, step=said))
     return tasks, list(dict.fromkeys(notes))
+
+
+def shorten_rows(request: PlanRequest) -> tuple[PlanRequest, Rows]:
+    """The request with files in place of their folder, and of each long row the first two and the last."""
+    kinds = {name_of(file): file.kind for file in request.files}
+    parts = split_names(_with_files_of_folders(request.text, request.files), kinds)
+    rows: list[list[int]] = []
+    for place in range(1, len(parts), 2):
+        is_next = place > 1 and kinds[parts[place - 2]] == kinds[parts[place]]
+        if is_next and _IN_ROW.fullmatch(parts[place - 1]):
+            rows[-1].append(place)
+        else:
+            rows.append([place])
+    attached = sorted((name for name in kinds if name not in parts), key=kinds.__getitem__)
+    listed = [[parts[place] for place in row] for row in rows]
+    listed += [list(same) for _, same in groupby(attached, kinds.__getitem__)]
+    hidden = {row[1]: row[2:-1] for row in listed if len(set(row)) == len(row) > _LONGEST_ROW}
+    for row in reversed(rows):
+        if len(row) > _LONGEST_ROW and parts[row[1]] in hidden:
+            del parts[row[2] - 1 : row[-1] - 1]
+    left_out = {name for names in hidden.values() for name in names}
+    files = tuple(file for file in request.files if name_of(file) not in left_out)
+    return replace(request, text="".join(parts), files=files), hidden
+
+
+def _with_files_of_folders(text: str, files: Sequence[Resource]) -> str:
+    """The text with the names of files in place of their folder or pattern: photos/, scans/*.jpg."""
+    by_kind = sorted(files, key=lambda file: file.kind)
+    names = [name for name in map(name_of, by_kind) if name not in text]
+    folders = {name[: max(name.rfind("/"), name.rfind("\\")) + 1] for name in names} - {""}
+    folders |= {folder[:-1] for folder in folders if "/" in folder[1:-1]}
+    above = {name[: slash.end()] for name in names for slash in re.finditer(r"[/\\]", name)} - folders
+    places = [*map(re.escape, sorted(folders, key=len, reverse=True))]
+    places += [rf"{re.escape(folder)}(?=\*\*/)" for folder in sorted(above, key=len, reverse=True)]
+    places += [rf"(?<!{LETTER}){word}(?!{LETTER})" for word in last_words(text) if f"{word}/" in folders]
+    places.append(f"(?={PATTERN.pattern})")
+
+    def listed(place: re.Match[str]) -> str:
+        folder, pattern = place["folder"], (place["pattern"] or "*").lower().replace("**/", "*")
+        inside = [name for name in names if name.startswith(folder)]
+        return (
+            ", ".join(name for name in inside if fnmatchcase(name[len(folder) :].lower(), pattern))
+            or place[0]
+        )
+
+    return re.sub(f"(?P<folder>{'|'.join(places)})(?P<pattern>{PATTERN.pattern})?", listed, text)
+
+
+def repeat_tasks(tasks: Sequence[Task], rows: Rows) -> list[Task]:
+    """The tasks; those on the second file of each row come again for those that are not shown."""
+    planned = list(tasks)
+    for name, others in rows.items():
+        planned = _repeated(planned, [name, *others])
+    return planned
+
+
+def _repeated(tasks: Sequence[Task], row: Sequence[str]) -> list[Task]:
+    """The tasks with new numbers. Those on the first file come again for the others; lists have all."""
+    repeated: list[Task] = []
+    copies: dict[int, list[str]] = {}
+    for task in tasks:
+        refs = refs_in(task.args)
+        is_copied = row[0] in task.args.values() or (refs and all(len(copies[one]) > 1 for one in refs))
+        made = {ref(one): new for one, new in copies.items()} | {row[0]: list(row)}
+        for number, name in enumerate(row if is_copied else row[:1]):
+            own = {
+                one: new[number % len(new)] if is_copied else ", ".join(new) for one, new in copies.items()
+            }
+            args = {
+                key: [part for item in value for part in made.get(str(item)) or [substitute(item, own.get)]]
+                if isinstance(value, list)
+                else substitute(name if value == row[0] else value, own.get)
+                for key, value in task.args.items()
+            }
+            copies.setdefault(task.id, []).append(ref(len(repeated)))
+            repeated.append(Task(task=task.task, id=len(repeated), dep=refs_in(args) or [-1], args=args))
+    return repeated

@@ -20,24 +20,12 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Task
-from jarvis_agent.planning.retrieval import WORD
-from jarvis_agent.selection.ranking import named_languages
+from jarvis_agent.selection.ranking import WORD, named_languages
 
 EXPAND = (
-    "cardData",
-    "downloads",
-    "gated",
-    "evalResults",
-    "inferenceProviderMapping",
-    "library_name",
-    "likes",
-    "model-index",
-    "pipeline_tag",
-    "safetensors",
-    "sha",
-    "tags",
-    "widgetData",
-)
+    "cardData", "downloads", "evalResults", "gated", "inferenceProviderMapping", "library_name", "likes",
+    "model-index", "pipeline_tag", "safetensors", "sha", "tags", "widgetData",
+)  # fmt: skip
 """The fields that are requested of each model."""
 
 MAX_SEARCHES, MAX_TAGS = 4, 2
@@ -197,30 +185,22 @@ def candidate_of(row: Row, spec: TaskSpec) -> Candidate:
 
 def _evidence(row: Row, spec: TaskSpec) -> dict[str, Any]:
     """Return as metadata the data sets with published results for a task, and the card's example inputs."""
-    index = row.get("model-index")
-    results = [
-        result
-        for entry in (index if isinstance(index, list) else [])
-        if isinstance(entry, dict) and isinstance(entry.get("results"), list)
-        for result in entry["results"]
-        if isinstance(result, dict) and _field(result, "task", "type") in ("", spec.name)
-    ]
-    evaluated = row.get("evalResults")
-    names = [_field(result, "dataset", "name") for result in results]
-    names += ["the Hub's benchmarks"] if isinstance(evaluated, list) and evaluated else []
-    shown = row.get("widgetData")
-    examples = [
-        value
-        for example in (shown if isinstance(shown, list) else [])
-        if isinstance(example, dict)
-        for value in example.values()
-        if isinstance(value, str) and "://" not in value
-    ]
+    results = [result for entry in _rows(row.get("model-index")) for result in _rows(entry.get("results"))]
+    of_task = (result for result in results if _field(result, "task", "type") in ("", spec.name))
+    names = [_field(result, "dataset", "name") for result in of_task]
+    names += ["the Hub's benchmarks"] if _rows(row.get("evalResults")) else []
+    shown = [value for example in _rows(row.get("widgetData")) for value in example.values()]
+    examples = [value for value in shown if isinstance(value, str) and "://" not in value]
     known = {
         "results": list(dict.fromkeys(filter(None, names)))[:_MAX_RESULTS],
         "examples": " ".join(examples)[:_MAX_EXAMPLE_CHARS],
     }
     return {name: value for name, value in known.items() if value}
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def _field(value: dict[str, Any], *path: str) -> str:
@@ -235,11 +215,10 @@ def _providers(mapping: Any, spec: TaskSpec) -> dict[str, dict[str, str]]:
     """Return the providers that serve a model live for a task: `{"fal-ai": {"id": ..., "task": ...}}`."""
     if isinstance(mapping, dict):
         mapping = [{"provider": name, **entry} for name, entry in mapping.items() if isinstance(entry, dict)]
-    entries = [entry for entry in mapping if isinstance(entry, dict)] if isinstance(mapping, list) else []
     tasks = _PROVIDER_TASKS.get(spec.name, {spec.name})
     return {
         str(entry.get("provider")): {"id": str(entry.get("providerId")), "task": entry["task"]}
-        for entry in entries
+        for entry in _rows(mapping)
         if entry.get("status") == "live" and entry.get("task") in tasks
     }
 
