@@ -39,7 +39,6 @@ from jarvis_agent.core.concurrency import (
     limits,
     run_in_daemon_thread,
     run_with_timeout,
-    yielding,
 )
 from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.errors import (
@@ -526,11 +525,12 @@ class RunPipeline:
 
         async def stream() -> None:
             chunks = cast("AsyncGenerator[Any, None]", stage.astream(inputs, self._config))
-            async with aclosing(yielding(chunks)) as chunks:
+            async with aclosing(chunks):
                 async for chunk in chunks:
                     if is_over:  # a stage that ignores its cancellation may still write
                         return
                     read(chunk)
+                    await asyncio.sleep(0)  # others run, also if the stage never waits
 
         try:
             await run_with_timeout(seconds, stream(), name)

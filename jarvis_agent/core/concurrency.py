@@ -4,7 +4,6 @@
     files = await gather_limited(store.grant, names)
     result = await run_in_daemon_thread(work, 1, 2)     # a call that may never return
     async with repeating(work, 60, "the work"): ...     # now, and every minute
-    async for token in yielding(tokens): ...            # tokens that never wait block no others
     async for batch in batches(events, 0.05): ...       # those that come within a short time together
     plan = await run_cpu_bound(work, 1, 2)              # two at a time; the work calls check_cancelled()
 
@@ -30,7 +29,6 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -55,9 +53,6 @@ class GraceLimits:
 
 
 limits = GraceLimits()
-
-YIELD_AFTER_S = 0.005
-"""Seconds that a stream which never waits may keep the event loop. A yield for each token costs more."""
 
 
 class StageTimeoutError(TimeoutError):
@@ -135,20 +130,6 @@ async def gather_limited(work: Callable[[A], Awaitable[T]], items: Sequence[A]) 
         return await asyncio.gather(*running)
     finally:
         await cancel_and_wait(running)
-
-
-async def yielding(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-    """The same items. Between them, the event loop's other tasks run at least every YIELD_AFTER_S seconds.
-
-    A stream whose next item is always ready never waits, so that neither they nor a timeout would run.
-    """
-    turn = perf_counter()
-    async with aclosing(items):
-        async for item in items:
-            yield item
-            if perf_counter() - turn > YIELD_AFTER_S:
-                await asyncio.sleep(0)
-                turn = perf_counter()
 
 
 async def batches(

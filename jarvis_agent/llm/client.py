@@ -36,7 +36,6 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
-from jarvis_agent.core.concurrency import yielding
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
@@ -184,7 +183,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         """
         thinking, repetition, outcome, text = ThinkingFilter(), RepetitionFilter(), _Outcome(), ""
         try:
-            async with aclosing(yielding(self._chunks(messages, config, kwargs))) as chunks:
+            async with aclosing(self._chunks(messages, config, kwargs)) as chunks:
                 async for chunk in chunks:
                     outcome.add(chunk)
                     piece = thinking.feed(repetition.feed(str(chunk.text)))
@@ -197,6 +196,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                         log.info("the reply repeated itself and was stopped")
                         outcome.reason = "length"
                         break
+                    await asyncio.sleep(0)  # others run, also if the stream never waits
         except (Exception, SystemExit) as error:  # A SystemExit in a task would end the event loop.
             if type(error).__name__ not in _CUT_OFF_ERRORS:
                 if text:

@@ -6,12 +6,10 @@ import asyncio
 import gc
 import threading
 import time
-from collections.abc import AsyncGenerator
 from contextvars import ContextVar
 
 import pytest
 
-from jarvis_agent.core import concurrency
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,
     check_cancelled,
@@ -21,7 +19,6 @@ from jarvis_agent.core.concurrency import (
     run_cpu_bound,
     run_in_daemon_thread,
     run_with_timeout,
-    yielding,
 )
 from jarvis_agent.core.errors import ExpertError
 
@@ -204,20 +201,3 @@ async def test_repeated_work_goes_on_after_an_error(caplog: pytest.LogCaptureFix
         await done.wait()
     assert next(outcomes, "used up") == "used up"
     assert "the work failed, and will be tried again: KeyError: 'gone'" in caplog.text
-
-
-@pytest.mark.parametrize(("seconds", "others_run"), [(0.0, True), (1000.0, False)])
-async def test_a_stream_that_never_waits_yields_to_others_after_some_time(
-    seconds: float, others_run: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(concurrency, "YIELD_AFTER_S", seconds)
-
-    async def ready() -> AsyncGenerator[int, None]:
-        for number in range(100):
-            yield number
-
-    async def other() -> None: ...
-
-    waiting = asyncio.create_task(other())
-    assert [(number, waiting.done()) async for number in yielding(ready())][-1] == (99, others_run)
-    await waiting

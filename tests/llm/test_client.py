@@ -109,6 +109,15 @@ class TestReplies:
             await anext(stream)
         assert meter.usage["plan"].calls == 1
 
+    async def test_a_reply_that_never_waits_lets_others_run(self) -> None:
+        async def turns() -> None:
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(turns())
+        assert await text_of(LLMClient(_Ready(replies=""), Settings()))
+        assert beside.done()
+
     async def test_json_is_passed_on_up_to_each_closing_bracket(self) -> None:
         reply = ("<think>[1]</think>", '[{"a"', ': "x', '"}', ', {"b": ', "[1, 2]}]", " in short")
         client = LLMClient(ScriptedLLM([reply], chunk=0), Settings())
@@ -184,6 +193,14 @@ class _Blocks(ScriptedLLM):
 
     async def _astream(self, *args: Any, **kwargs: Any) -> Any:
         yield ChatGenerationChunk(message=AIMessageChunk(content=self.blocks))
+
+
+class _Ready(ScriptedLLM):
+    """Streams a hundred numbers, without waiting."""
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> Any:
+        for number in range(100):
+            yield ChatGenerationChunk(message=AIMessageChunk(content=f"{number} "))
 
 
 class TestWithServer:
