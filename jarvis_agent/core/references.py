@@ -76,13 +76,18 @@ def split_refs(text: str) -> list[str | tuple[int, int]]:
 
 
 def substitute(value: Any, lookup: Callable[[int], Any]) -> Any:
-    """`value` with each reference replaced by `lookup(id)`, whichever of the task's results it means.
+    """As `substitute_results`, by `lookup(id)`, whichever of the task's results a reference means."""
+    return substitute_results(value, lambda task_id, place: lookup(task_id))
+
+
+def substitute_results(value: Any, lookup: Callable[[int, int], Any]) -> Any:
+    """`value` with each reference replaced by `lookup(id, place)`.
 
     A string that is only a reference becomes that value; inside a longer text it is converted to a string.
     """
 
     def change(text: str) -> Any:
-        parts = [lookup(part[0]) if isinstance(part, tuple) else part for part in split_refs(text)]
+        parts = [lookup(*part) if isinstance(part, tuple) else part for part in split_refs(text)]
         return parts[0] if len(parts) == 1 else "".join(map(str, parts))
 
     return map_texts(value, change)
@@ -103,16 +108,10 @@ def is_nameless(text: str) -> bool:
     return _NAMELESS.fullmatch(text.strip()) is not None
 
 
-def whole_ref(text: str) -> int | None:
-    """The id if the text is only a reference."""
-    match = _REF.fullmatch(text.strip())
-    return int(match[1]) if match else None
-
-
 def listed_refs(text: str) -> list[int]:
     """The ids if the text is only a list of references ("<resource>-0, <resource>-1"); otherwise []."""
-    ids = [whole_ref(part) for part in _BETWEEN.split(text) if part.strip()]
-    return [i for i in ids if i is not None] if None not in ids else []
+    parts = [_REF.fullmatch(part.strip()) for part in _BETWEEN.split(text) if part.strip()]
+    return [int(part[1]) for part in parts if part] if all(parts) else []
 
 
 def _id_and_place(match: re.Match[str]) -> tuple[int, int]:

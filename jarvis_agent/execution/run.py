@@ -13,9 +13,8 @@ from pydantic import Field
 from jarvis_agent.core.context import MADE
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.notes import AnyNote
-from jarvis_agent.core.references import ref, split_refs
+from jarvis_agent.core.references import ref, substitute_results
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Frozen, Resource, Selection, Task, TaskResult, Usage
 from jarvis_agent.execution.inputs import resources_for
 from jarvis_agent.llm.content import PROVIDER, ContentForm, message_content
@@ -134,23 +133,16 @@ class Run(Frozen):
             if not tasks.keys().isdisjoint(task.deps):
                 tasks[task.id] = task
 
-        def part_of(part: str | tuple[int, int], kind: str) -> Any:
-            if isinstance(part, str):
-                return part
-            number, place = part
-            if number in tasks or number not in results:
-                return ref(number, place)
-            return _input_of(results[number], kind, place)
-
-        def value(kind: str, text: str) -> Any:
-            parts = [part_of(part, kind) for part in split_refs(text)]
-            return parts[0] if len(parts) == 1 else "".join(map(str, parts))
+        def given(kind: str, number: int, place: int) -> Any:
+            is_given = number in results and number not in tasks
+            return _input_of(results[number], kind, place) if is_given else ref(number, place)
 
         def repeated(task: Task) -> Task:
             spec, args = TASKS.get(task.task), {}
             for name, argument in task.args.items():
                 arg = spec.arg(name) if spec is not None else None
-                args[name] = map_texts(argument, partial(value, arg.kind if arg is not None else "any"))
+                kind = arg.kind if arg is not None else "any"
+                args[name] = substitute_results(argument, partial(given, kind))
             dep = [number for number in task.deps if number in tasks]
             return task.model_copy(update={"args": args, "dep": dep})
 

@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jarvis_agent.core.references import refs_in, split_refs
+from jarvis_agent.core.references import ref, refs_in, substitute_results
 from jarvis_agent.core.tasks.spec import MEDIA
-from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.budget import clip, count_tokens, truncate_json
 
@@ -71,13 +70,11 @@ def _have_boxes(rows: Any) -> bool:
 def _with_files(args: Any, files: Mapping[int, list[str]]) -> Any:
     """Arguments in which a reference to one of several files is that file, so that it can be named."""
 
-    def named(text: str) -> str:
-        part, *others = split_refs(text) or [text]
-        if others or isinstance(part, str) or not 0 < part[1] <= len(files.get(part[0], ())):
-            return text
-        return files[part[0]][part[1] - 1]
+    def named(task_id: int, place: int) -> str:
+        paths = files.get(task_id, [])
+        return paths[place - 1] if 0 < place <= len(paths) else ref(task_id, place)
 
-    return map_texts(args, named)
+    return substitute_results(args, named)
 
 
 def _json(value: Any) -> str:

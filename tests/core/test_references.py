@@ -10,7 +10,7 @@ from jarvis_agent.core.references import (
     refs_in,
     split_refs,
     substitute,
-    whole_ref,
+    substitute_results,
 )
 
 SPELLINGS = """
@@ -44,7 +44,8 @@ def test_references_in_nested_values_are_found_in_order_and_replaced() -> None:
 def test_a_reference_may_mean_one_of_several_results() -> None:
     second = ref(3, 2)
     assert second == "<resource>-3[2]"
-    assert (refs_in([second, "of <resource>-3 and <resource>-1"]), whole_ref(second)) == ([3, 1], 3)
+    assert refs_in([second, "of <resource>-3 and <resource>-1"]) == [3, 1]
+    assert substitute_results(f"{second}, <resource>-1", lambda *found: found) == "(3, 2), (1, 0)"
     assert substitute(f"{second}, <resource>-1", str) == "3, 1"
     assert split_refs(f"see {second}!") == ["see ", (3, 2), "!"]
     assert split_refs(f" {second}\n") == [(3, 2)]
@@ -75,10 +76,9 @@ def test_references_without_an_id_are_recognised() -> None:
 
 
 def test_texts_that_are_only_references_are_recognised() -> None:
-    assert whole_ref(" <resource>-4\n") == 4
-    assert whole_ref("the <resource>-4") is None
     lists = {
-        "<resource>-0": [0],
+        " <resource>-0\n": [0],
+        "the <resource>-4": [],
         "<resource>-0,<resource>-1": [0, 1],
         "<resource>-0, <resource>-1, and <resource>-2": [0, 1, 2],
         "<resource>-0 & <resource>-1": [0, 1],
