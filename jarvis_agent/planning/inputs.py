@@ -15,7 +15,6 @@ from typing import Any, Required
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages.utils import convert_to_messages
-from langchain_core.prompt_values import PromptValue
 from typing_extensions import TypedDict
 
 from jarvis_agent.core.content import is_data_url
@@ -142,7 +141,7 @@ def _inputs(value: Any) -> Mapping[str, Any]:
     if isinstance(value, Mapping) and not value.get("messages"):
         raise InputError(f"{_FORMS}, not {str(value)[:100]!r}")
     try:
-        request = Request.of(value.to_messages() if isinstance(value, PromptValue) else value)
+        request = Request.of(value)
     except InputError as error:
         raise InputError(f"{_FORMS}, not {str(value)[:100]!r}") from error
     if request.blocks:

@@ -18,7 +18,6 @@ from langchain_core.prompts import BasePromptTemplate
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.notes import Note
-from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.llm.budget import clip, clip_rows, count_tokens, prompt_budget, to_json_line, truncate_json
@@ -26,6 +25,7 @@ from jarvis_agent.llm.prompts import fill, format_chat_history, uses
 from jarvis_agent.llm.usage import STAGE_KEY
 from jarvis_agent.planning.examples import Example
 from jarvis_agent.planning.inputs import PlanRequest, name_of
+from jarvis_agent.planning.normalise import TaskNames
 from jarvis_agent.planning.parser import PlanParseError
 
 _EXAMPLES_SHARE = 4
@@ -184,8 +184,7 @@ def _arg(arg: Arg, brief: bool) -> str:
 
 def _is_available(example: Example, specs: Mapping[str, TaskSpec]) -> bool:
     """Whether all tasks of an example, which may be aliases, are available."""
-    found = (find_task(task, specs) for task in example.tasks)
-    return all(spec is not None and spec.name in specs for spec in found)
+    return all(map(TaskNames(specs).find, example.tasks))
 
 
 def _last_that_fit(examples: Sequence[Example], window: int) -> Sequence[Example]:

@@ -125,7 +125,9 @@ def is_task(raw: Mapping[str, Any]) -> bool:
 
 def written_id(raw: Mapping[str, Any]) -> int | None:
     """The id of a written task; None if it is missing or invalid."""
-    return _as_id(_field(raw, _ID_KEYS))
+    value = _field(raw, _ID_KEYS)
+    numbers = _numbers(value[-40:] if isinstance(value, str) else value)
+    return numbers[-1] if numbers and numbers[-1] >= 0 else None
 
 
 def read_draft(raw: Mapping[str, Any], names: TaskNames, files: FileNames | None = None) -> TaskDraft:
@@ -191,17 +193,6 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
     return spec
 
 
-def _as_id(value: Any) -> int | None:
-    if isinstance(value, str):
-        digits = re.search(r"([0-9]+)\D*\Z", value[-40:])
-        value = int(digits[1]) if digits and not value.strip().startswith("-") else None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if 0 <= value < 10**_LONGEST_ID else None
-
-
 def _deps(value: Any, notes: list[str]) -> tuple[int, ...]:
     found: dict[int, None] = {}
     unread: list[Any] = []
@@ -216,10 +207,11 @@ def _deps(value: Any, notes: list[str]) -> tuple[int, ...]:
 
 
 def _numbers(item: Any) -> list[int]:
-    """The ids in an item of `dep`: 0, "0", "task_0", "<resource>-0", "0, 1"."""
+    """The ids in an id or an item of `dep`, -1 for none: 0, "0", "task_0", "<resource>-0", "0, 1"."""
     if isinstance(item, str):
         return [int(n) for n in re.findall(r"(?<![\w>-])-[0-9]{1,9}|[0-9]{1,9}", normalise_references(item))]
-    return [-1] if item == -1 else [number for number in [_as_id(item)] if number is not None]
+    is_number = isinstance(item, int | float) and not isinstance(item, bool)
+    return [int(item)] if is_number and -1 <= item < 10**_LONGEST_ID and item == int(item) else []
 
 
 def _flatten(value: Any) -> list[Any]:

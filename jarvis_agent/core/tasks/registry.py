@@ -9,7 +9,6 @@ Names are the Hub's. The paper's short names (image-cls, VQA, ASR, …) are alia
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import get_args
@@ -21,7 +20,8 @@ from jarvis_agent.core.tasks.table import EXTRA_TASKS, HUB_TASKS, NOT_CALLABLE
 TASKS: dict[str, TaskSpec] = {}
 """All task types by name."""
 
-_ALIASES: dict[str, str] = {}
+_OWNERS: dict[str, str] = {}
+"""Names of task types by the canonical spellings of their names and aliases."""
 _NAME = re.compile("[a-z0-9_-]{1,64}")
 
 
@@ -53,28 +53,17 @@ def register_task(spec: TaskSpec) -> TaskSpec:
         if strange := [name for name in names if name not in known]:
             raise ValueError(f"{spec.name}: {strange[0]!r} is no {what}; there are {', '.join(known)}")
     for alias in spec.aliases:
-        owner = _ALIASES.get(canonical(alias))
+        owner = _OWNERS.get(canonical(alias))
         if owner not in (None, spec.name):
             raise ValueError(f"the alias {alias!r} of task {spec.name!r} belongs to {owner!r}")
     TASKS[spec.name] = spec
-    _ALIASES.update({canonical(alias): spec.name for alias in spec.aliases})
+    _OWNERS.update({canonical(name): spec.name for name in (spec.name, *spec.aliases)})
     return spec
 
 
-def find_task(name: str, extra: Mapping[str, TaskSpec] | None = None) -> TaskSpec | None:
-    """The task type of a name or alias in any spelling; None if there is none.
-
-    Args:
-        name: "object-detection", "Object Detection", "object_detection", "object-det", …
-        extra: further task types, such as the user's tools, which come first.
-    """
-    key = _cached_canonical(name)
-    for table in (extra or {}, TASKS):
-        matches = (spec for known, spec in table.items() if _cached_canonical(known) == key)
-        if spec := table.get(name) or next(matches, None):
-            return spec
-    owner = _ALIASES.get(key)
-    return TASKS.get(owner) if owner else None
+def find_task(name: str) -> TaskSpec | None:
+    """The task type of a name or alias in any spelling, such as "Object Detection"; None if there is none."""
+    return TASKS.get(name) or TASKS.get(_OWNERS.get(_cached_canonical(name), ""))
 
 
 def known_task(name: str) -> TaskSpec:
