@@ -24,25 +24,29 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from jarvis_agent.agent.approval import ApprovalPolicy, check_policy
 from jarvis_agent.agent.memory import MAX_TURNS, ChatMemory, ThreadState, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
-from jarvis_agent.agent.stages import Planner, Responder, Selector, make_stages
+from jarvis_agent.agent.stages import PipelineStages, Planner, Responder, Selector, make_runners
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import ConfigError, FallbackOn, InputError
 from jarvis_agent.core.forks import cached_property
+from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.execution.run import Event, Run, run_chunks
-from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
-from jarvis_agent.llm.client import NO_STREAM
+from jarvis_agent.llm.chat_model import NO_MODEL, is_small, resolve_model, with_own_model
+from jarvis_agent.llm.client import NO_STREAM, LLMClient
 from jarvis_agent.llm.content import ContentForm, message_content
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.usage import Price
+from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.response.chain import template_responder
-from jarvis_agent.response.structured import last_fitting_output
+from jarvis_agent.response.chain import response_chain, template_responder
+from jarvis_agent.response.structured import ResponseFormat, last_fitting_output, structured_chain
+from jarvis_agent.selection.advice import advice
+from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 
 if TYPE_CHECKING:
@@ -114,6 +118,8 @@ class JarvisAgent(Runnable[Any, Run]):
         checkpointer: BaseCheckpointSaver[Any] | None = None,
         approve: ApprovalPolicy = False,
     ) -> None:
+        from jarvis_agent.planning.offline import OfflinePlanner
+
         check_policy(approve)
         if approve and checkpointer is None:
             raise ConfigError(
@@ -125,19 +131,37 @@ class JarvisAgent(Runnable[Any, Run]):
         if model == NO_MODEL:
             settings = settings.model_copy(update={"model": NO_MODEL})
         self.model = resolve_model(model, settings)
-        self.stages = make_stages(
-            self.model,
-            settings,
-            planner=planner,
-            selector=selector,
-            responder=responder,
-            tools=tools,
-            models=models,
-            sources=sources,
-            backends=backends,
-            fallback_on=fallback_on,
-            response_format=response_format,
+        client = LLMClient(self.model, settings) if self.model is not None else None
+        is_planner = client is not None and not is_small(client.model)
+        own_settings = with_own_model(settings, self.model)
+        offline = OfflinePlanner(settings=own_settings)
+        default_planner = planning_chain(client, settings=settings) if is_planner else offline
+        default_responder = (
+            response_chain(client, settings=settings)
+            if client
+            else template_responder(model_missing=settings.model != NO_MODEL, advice=advice(settings, {}))
+        )
+        form = ResponseFormat.of(response_format) if response_format is not None else None
+        writer = structured_chain(client, form, settings=settings) if form and is_planner else None
+        self.stages = PipelineStages(
+            settings=settings,
+            planner=to_runnable(planner, "planner") or default_planner,
+            fallback_planner=offline if is_planner or planner is not None else None,
+            tools=None if tools is None else make_runners(tools),
+            responder=to_runnable(responder, "responder") or default_responder,
+            structure=writer or (last_fitting_output(form) if form else None),
+            response_format=form,
             price=price,
+            goes_on=planner is None,
+            registry=ModelRegistry(
+                own_settings,
+                sources=sources,
+                backends=backends,
+                selector=selector,
+                llm=client,
+                pins=models,
+                fallback_on=fallback_on,
+            ),
         )
         self.checkpointer = checkpointer
         self.approve = approve
@@ -151,13 +175,11 @@ class JarvisAgent(Runnable[Any, Run]):
         count = len(TASKS if self.stages.tools is None else self.stages.tools)
         return f"JarvisAgent(model={self.model_name!r}, policy={self.settings.policy!r}, tasks={count})"
 
-    def __copy__(self) -> Self:
+    def __copy__(self, memo: Any = None) -> Self:
         """A copy with a chat memory of its own. Both share loaded models; close one of them."""
         return self._copy()
 
-    def __deepcopy__(self, memo: Any) -> Self:
-        """As `__copy__`."""
-        return self._copy()
+    __deepcopy__ = __copy__
 
     def __reduce__(self) -> Any:
         """Raise TypeError: an agent cannot be pickled."""

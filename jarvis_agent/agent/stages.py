@@ -1,44 +1,30 @@
-"""The stages of a run, made from what the user passes; `RunPipeline` calls them.
-
-stages = make_stages(model, settings, planner=planner, selector=selector, responder=responder)
-"""
+"""The stages of a run, which JarvisAgent makes of what the user passes; `RunPipeline` calls them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
-from jarvis_agent.backends.base import Backend
-from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core.errors import ConfigError, FallbackOn, InputError
-from jarvis_agent.core.plugins import to_runnable
+from jarvis_agent.core.errors import ConfigError, InputError
 from jarvis_agent.core.settings import Budget, RunOptions, Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.fallback import HFTaskRunner
-from jarvis_agent.llm.chat_model import NO_MODEL, is_small, with_own_model
-from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.usage import Price
-from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.inputs import PlanInput
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.response.chain import ResponseInput, response_chain, template_responder
-from jarvis_agent.response.structured import ResponseFormat, last_fitting_output, structured_chain
-from jarvis_agent.selection.advice import advice
+from jarvis_agent.response.chain import ResponseInput
+from jarvis_agent.response.structured import ResponseFormat
 from jarvis_agent.selection.chain import SelectionInput
 from jarvis_agent.selection.model_registry import ModelRegistry
-from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 from jarvis_agent.tools.langchain_task import LangChainTask
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 Planner = Runnable[PlanInput, Plan] | Callable[[PlanInput], Any]
 Selector = Runnable[SelectionInput, Any] | Callable[[Any], Any]
@@ -124,67 +110,8 @@ class PipelineStages:
         await asyncio.gather(self.registry.aclose(), *(runner.registry.aclose() for runner in own))
 
 
-def make_stages(
-    model: BaseChatModel | None,
-    settings: Settings,
-    *,
-    planner: Planner | None = None,
-    selector: Selector | None = None,
-    responder: Responder | None = None,
-    tools: Sequence[BaseTool] | None = None,
-    models: Mapping[str, str] | None = None,
-    sources: Iterable[ModelSource] | None = None,
-    backends: Iterable[Backend | Factory] | None = None,
-    fallback_on: FallbackOn | None = None,
-    price: Price | None = None,
-    response_format: Any = None,
-) -> PipelineStages:
-    """The given stages, else those of the language model, else those without one.
-
-    The arguments are those of JarvisAgent, and so are the errors.
-    """
-    from jarvis_agent.planning.offline import OfflinePlanner
-
-    own_planner, own_responder = to_runnable(planner, "planner"), to_runnable(responder, "responder")
-    runners = None if tools is None else _make_runners(tools)
-    client = LLMClient(model, settings) if model is not None else None
-    own = with_own_model(settings, model)
-    offline = OfflinePlanner(settings=own)
-    plans = client is not None and not is_small(client.model)
-    default_planner: Runnable[Any, Plan] = planning_chain(client, settings=settings) if plans else offline
-    default_responder: Runnable[Any, str] = (
-        response_chain(client, settings=settings)
-        if client
-        else template_responder(model_missing=settings.model != NO_MODEL, advice=advice(settings, {}))
-    )
-    form, structure = None, None
-    if response_format is not None:
-        form = ResponseFormat.of(response_format)
-        structure = structured_chain(client, form, settings=settings) if plans else last_fitting_output(form)
-    return PipelineStages(
-        settings=settings,
-        planner=own_planner or default_planner,
-        fallback_planner=offline if plans or own_planner else None,
-        registry=ModelRegistry(
-            own,
-            sources=sources,
-            backends=backends,
-            selector=selector,
-            llm=client,
-            pins=models,
-            fallback_on=fallback_on,
-        ),
-        tools=runners,
-        responder=own_responder or default_responder,
-        structure=structure,
-        response_format=form,
-        price=price,
-        goes_on=own_planner is None,
-    )
-
-
-def _make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
-    """What runs the tasks, by name."""
+def make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
+    """What runs the tasks, by name. Raises ConfigError: one is no tool, or two have one name."""
     runners: dict[str, TaskRunner] = {}
     for tool in tools:
         if not isinstance(tool, BaseTool):
