@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -33,7 +32,7 @@ from jarvis_agent.core.errors import ConfigError, log_error
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import known_task
-from jarvis_agent.core.text import brief_text
+from jarvis_agent.core.text import brief_text, replace_surrogates_in
 from jarvis_agent.core.types import Frozen, Selection, Task, TaskResult
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.parser import LEFT_OUT, StreamingPlanParser
@@ -56,7 +55,6 @@ _WORDS = dict.fromkeys(("true", "yes", "y", "ok", "okay", "approve", "approved")
     ("false", "no", "n", "reject", "rejected"), False
 )
 _JSON: TypeAdapter[Any] = TypeAdapter(Any)
-_STORED_BITS = 63
 
 
 class PlannedTask(Frozen):
@@ -206,7 +204,14 @@ def approve(
     while True:
         decision, times = decision_of(ask(shown)), times + 1
         try:
-            approved = _approved(decision, plan, asked, context, results)
+            if decision is True:
+                approved = Approved(plan=plan)
+            elif decision is False or decision == []:
+                approved = Approved(plan=Plan(notes=[REJECTED]))
+            elif isinstance(decision, Mapping) and "decisions" in decision:
+                approved = _decided(decision["decisions"], plan, asked, context, results)
+            else:
+                approved = Approved(plan=_edited(decision, context, results))
             kept = {"preference": approved.plan.preference or plan.preference}
             changed = {"asked": times, "plan": approved.plan.model_copy(update=kept)}
             return approved.model_copy(update=changed)
@@ -231,19 +236,12 @@ def check_policy(policy: Any) -> None:
 
 
 def to_json(decision: Any) -> Any:
-    """A decision, such as a Plan or a list of Tasks, as plain JSON, which can be stored."""
-    return _storable(_JSON.dump_python(decision, mode="json", fallback=str))
+    """A decision, such as a Plan or a list of Tasks, as plain JSON that checkpointers take.
 
-
-def _storable(value: Any) -> Any:
-    """Plain JSON without numbers of over 64 bits and halves of characters, which checkpointers refuse."""
-    if isinstance(value, dict):
-        return {_storable(key): _storable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_storable(item) for item in value]
-    if isinstance(value, int) and value.bit_length() > _STORED_BITS:
-        return float(value) if value.bit_length() < sys.float_info.max_exp else None
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+    They refuse numbers of over 64 bits, which become floats, and halves of characters.
+    """
+    text = json.dumps(replace_surrogates_in(_JSON.dump_python(decision, mode="json", fallback=str)))
+    return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 19 else float(digits))
 
 
 def decision_of(value: Any) -> Any:
@@ -269,23 +267,6 @@ def _shown(plan: Plan, asked: Sequence[PlannedTask], context: RunContext) -> dic
     rows = json.loads(plan.to_json())
     known = {"request": context.request, "plan": rows, "notes": plan.notes}
     return {"action_requests": actions, "review_configs": reviews, **known}
-
-
-def _approved(
-    decision: Any,
-    plan: Plan,
-    asked: Sequence[PlannedTask],
-    context: RunContext,
-    results: Sequence[TaskResult],
-) -> Approved:
-    """What a decision makes of a plan. Raises _InvalidDecisionError."""
-    if decision is True:
-        return Approved(plan=plan)
-    if decision is False or decision == []:
-        return Approved(plan=Plan(notes=[REJECTED]))
-    if isinstance(decision, Mapping) and "decisions" in decision:
-        return _decided(decision["decisions"], plan, asked, context, results)
-    return Approved(plan=_edited(decision, context, results))
 
 
 def _decided(

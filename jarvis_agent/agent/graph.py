@@ -27,6 +27,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from mimetypes import guess_type
 from pathlib import PurePosixPath
@@ -453,29 +454,15 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
         self._saver = saver
         for name in ("get_tuple", "list", "put", "put_writes", "delete_thread", "get_next_version"):
             setattr(self, name, getattr(saver, name))
+        for name in ("get_tuple", "put", "put_writes", "delete_thread"):
+            setattr(self, f"a{name}", partial(asyncio.to_thread, getattr(saver, name)))
 
     @property
     def config_specs(self) -> list[Any]:
         """As the wrapped checkpointer's."""
         return self._saver.config_specs
 
-    async def aget_tuple(self, config: Any) -> CheckpointTuple | None:
-        """As `get_tuple`."""
-        return await asyncio.to_thread(self.get_tuple, config)
-
     async def alist(self, config: Any, **options: Any) -> AsyncIterator[CheckpointTuple]:
         """As `list`."""
         for found in await asyncio.to_thread(lambda: [*self.list(config, **options)]):
             yield found
-
-    async def aput(self, *given: Any) -> Any:
-        """As `put`."""
-        return await asyncio.to_thread(self.put, *given)
-
-    async def aput_writes(self, *given: Any) -> None:
-        """As `put_writes`."""
-        await asyncio.to_thread(self.put_writes, *given)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """As `delete_thread`."""
-        await asyncio.to_thread(self.delete_thread, thread_id)

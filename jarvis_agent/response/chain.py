@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Required, cast
 
@@ -122,15 +123,15 @@ class ResponseInput(TypedDict, total=False):
     restricted: bool
 
 
+@dataclass(eq=False, repr=False)
 class ResponseChain(AsyncRunnable[ResponseInput, str]):
     """See `response_chain`."""
 
     name = "respond"
 
-    def __init__(self, client: LLMClient, prompts: Prompts, settings: Settings) -> None:
-        self.client = client
-        self.prompts = prompts
-        self.settings = settings
+    client: LLMClient
+    prompts: Prompts
+    settings: Settings
 
     async def astream(
         self,

@@ -315,12 +315,10 @@ class ModelSelector:
         for source in remote:
             lookup = source.find(spec, pin.id, pin.revision)
             try:
-                candidate = await ask_source(source, lookup, self._settings)
+                if (candidate := await ask_source(source, lookup, self._settings)) is not None:
+                    return pin.at_revision(candidate), failed
             except Exception as error:
                 failed[source_key(source.name)] = describe_error(error)
-            else:
-                if candidate is not None:
-                    return pin.at_revision(candidate), failed
         if remote and not failed and not self._settings.offline:
             raise NoCandidateError(
                 f"no source knows the model {pin.id}, which is pinned for {spec.name}; check its spelling"

@@ -20,7 +20,7 @@ from jarvis_agent.backends.hub import model_card
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Frozen, StrPath
+from jarvis_agent.core.types import Candidate
 
 _ADDRESS_FIELDS = ("url", "base_url", "api_key_env", "space", "api_name")
 _BACKEND_OF_ADDRESS = {"url": "hf-inference", "base_url": "chat-model", "space": "spaces"}
@@ -28,8 +28,8 @@ _PART_FIELDS = ("detector", "base_model")
 """Keys of `metadata` that may name another model: a path or, for some, an id of the Hub."""
 
 
-class Registration(Frozen):
-    """A model in the user's description; fields not explained here are those of a Candidate.
+class Registration(Candidate):
+    """A model in the user's description.
 
     Attributes:
         task, tasks: what the model does, by name or alias; at least one.
@@ -41,31 +41,21 @@ class Registration(Frozen):
     """
 
     id: str = Field(min_length=1)
-    task: str | None = None
+    task: str | None = None  # type: ignore[assignment]
     tasks: tuple[str, ...] = ()
-    description: str = ""
-    path: StrPath | None = None
     url: str | None = Field(None, pattern="^https?://")
     base_url: str | None = Field(None, pattern="^https?://")
     api_key_env: str | None = Field(None, pattern="^[A-Za-z_][A-Za-z0-9_]*$")
     space: str | None = None
     api_name: str | None = None
-    local: bool | None = None
-    revision: str | None = None
-    library: str | None = None
-    backend: str | None = None
-    license: str | None = None
-    languages: tuple[str, ...] = ()
-    traits: tuple[str, ...] = ()
-    providers: tuple[str, ...] = ()
+    local: bool | None = None  # type: ignore[assignment]
     size: int | None = Field(None, ge=0)
     downloads: int = Field(0, ge=0)
-    gated: bool = False
-    metadata: dict[str, Any] = Field(default_factory=dict)
 
     def candidate(self, task: str) -> Candidate:
         """Return this model as a Candidate of a task. Its id and files fill in what is not given."""
-        given = {name: value for name, value in self if value is not None and name in Candidate.model_fields}
+        known = self.model_fields_set & Candidate.model_fields.keys() - {"source"}
+        given = {name: value for name in known if (value := getattr(self, name)) is not None}
         address = {name: value for name in _ADDRESS_FIELDS if (value := getattr(self, name)) is not None}
         server = next((name for name in _BACKEND_OF_ADDRESS if name in address), None)
         if server and self.path is None:
