@@ -173,8 +173,8 @@ class AccessPolicy:
         return sorted(folder + each for each in names if fitting.match(fold(each)))
 
     def folders_in(self, text: str) -> list[str]:
-        """The folders with files whose names, spelt exactly so, are the last words of a text. Blocks."""
-        return [word for word in last_words(text) if Path(word).is_dir() and self.files_in(word)]
+        """The folders with files whose names, spelt exactly so, are the last words of any text. Blocks."""
+        return [word for word in last_words(text) if self.files_in(word) and Path(word).is_dir()]
 
     def _list(self, folder: Path) -> NameIndex[Path]:
         """What is in a folder; nothing if it cannot be read."""
