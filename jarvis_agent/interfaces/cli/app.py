@@ -147,10 +147,8 @@ def ask(
         fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
     if resume is not None and not resume.strip():
         fail("--resume needs a name for the run", USAGE_ERROR)
-    agent, asked = (
-        _agent(model, _settings(policy, out), context, mcp),
-        {"input": request, "files": file or []},
-    )
+    agent = _agent(model, _settings(policy, out), context, mcp)
+    asked = {"input": request, "files": file or []}
     from jarvis_agent.interfaces.cli import ask as terminal
 
     if plan_only:

@@ -103,12 +103,12 @@ class RunProgress:
     done: Run | None = None
 
     @classmethod
-    def of(cls, run: Run) -> RunProgress:
+    def of(cls, run: Run, words: Phrases = ENGLISH) -> RunProgress:
         """The progress of an earlier run as far as it came."""
-        rows = {task.id: TaskProgress(task) for task in run.plan.tasks}
+        rows = {task.id: TaskProgress(task, "planned") for task in run.plan.tasks}
         for result in run.results:
             rows[result.task.id] = TaskProgress(result.task, result.status, result.selection, result)
-        return cls(tasks=rows, notes=run.plan.notes, answer=run.answer, is_planned=True)
+        return cls(words=words, tasks=rows, notes=run.plan.notes, answer=run.answer, is_planned=True)
 
     def update(self, event: Event) -> None:
         """Apply the next event."""
@@ -149,25 +149,18 @@ class RunProgress:
         return Run(answer=self.answer, plan=plan, results=results)
 
     def __rich__(self) -> RenderableType:
-        rows = list(self.tasks.values())
-        tree = (
-            [_tree(rows, self.clock(), self.words)]
-            if rows
-            else []
-            if self.is_planned
-            else [Text("Planning …", "dim")]
-        )
+        plan: list[RenderableType] = [] if self.is_planned else [Text("Planning …", "dim")]
+        if self.tasks:
+            plan = [_tree([*self.tasks.values()], self.clock(), self.words)]
         lines = [clean(str(each)) for each in list(self.activities)]
         lines += [f"note: {shorten(self.words.translated(note), 300)}" for note in self.notes]
-        return Group(*tree, *(Text(line, "dim") for line in lines))
+        return Group(*plan, *(Text(line, "dim") for line in lines))
 
 
 def plan_tree(plan: Plan, words: Phrases = ENGLISH) -> RenderableType:
     """Return a plan that is not run, with its notes."""
-    notes = [Text(f"note: {clean(words.translated(note))}", "dim") for note in plan.notes]
-    if not plan.tasks:
-        return Group(Text("The plan is empty."), *notes)
-    return Group(_tree([TaskProgress(task, "planned") for task in plan.tasks], 0.0, words), *notes)
+    progress = RunProgress.of(Run(plan=plan), words)
+    return progress if plan.tasks else Group(Text("The plan is empty."), progress)
 
 
 def _tree(rows: Sequence[TaskProgress], now: float, words: Phrases) -> Tree:

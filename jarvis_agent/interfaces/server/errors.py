@@ -123,11 +123,17 @@ EXCEPTION_HANDLERS: dict[int | type[Exception], Any] = {
 }
 
 
-def status_and_message(error: Exception) -> tuple[int, str]:
-    """The HTTP status of an error of `STATUSES`, or of a full disk, and its message for clients."""
+def status_and_message(error: Exception, what: str = "a request") -> tuple[int, str]:
+    """The HTTP status of an error and its message for clients. What is not their business is only logged."""
     if _is_disk_full(error):
         return 507, "the disk of the server is full; try again later"
-    return next(status for kind, status in STATUSES.items() if isinstance(error, kind)), public_message(error)
+    if isinstance(error, HTTPException):
+        return error.status_code, str(error.detail)
+    for kind, status in STATUSES.items():
+        if isinstance(error, kind):
+            return status, public_message(error)
+    _logger.error("%s failed", what, exc_info=error)
+    return 500, "Internal Server Error"
 
 
 def _is_disk_full(error: BaseException | None) -> bool:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -44,7 +43,7 @@ from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.common.progress import format_event
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls, origin_of, to_paths
-from jarvis_agent.interfaces.server.errors import STATUSES, status_and_message
+from jarvis_agent.interfaces.server.errors import status_and_message
 from jarvis_agent.interfaces.server.workspaces import Workspace
 from jarvis_agent.response.markdown import lines_with_markup, to_markdown
 
@@ -58,8 +57,6 @@ _ARCHITECTURE = {
 """What a request may hold, in the form of OpenRouter's models."""
 
 _STATUS_WAIT_S = 5.0
-
-_logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -123,7 +120,7 @@ class OpenAIRoute(APIRoute):
 
 
 def openai_error_of(error: Exception) -> tuple[int, dict[str, Any]]:
-    """The HTTP status of an error, and its JSON. What is not the client's business is only logged."""
+    """The HTTP status of an error, and its JSON."""
     param: str | None = None
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
@@ -134,14 +131,9 @@ def openai_error_of(error: Exception) -> tuple[int, dict[str, Any]]:
         )
     elif isinstance(error, NoCandidateError | MissingExtraError):
         status, message = 404, public_message(error)
-    elif isinstance(error, HTTPException):
-        status, message = error.status_code, str(error.detail)
-    elif isinstance(error, tuple(STATUSES)):
+    else:
         status, message = status_and_message(error)
         status = 400 if status == 422 else status
-    else:
-        _logger.error("a request of OpenAI's API failed", exc_info=error)
-        status, message = 500, "Internal Server Error"
     code = {404: "model_not_found", 429: "rate_limit_exceeded"}.get(status, "")
     return status, openai_error(status, message, code, param)
 

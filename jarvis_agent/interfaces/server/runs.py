@@ -31,7 +31,6 @@ from pydantic import Field
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import batches, repeating
 from jarvis_agent.core.content import is_data_url
-from jarvis_agent.core.errors import public_message
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.execution.run import Event, Run
@@ -39,7 +38,7 @@ from jarvis_agent.interfaces.common.access import thread_of
 from jarvis_agent.interfaces.common.locks import BusyError, digest
 from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S, PublicNames
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, Database, Namespace
-from jarvis_agent.interfaces.server.errors import STATUSES, RunSerializer
+from jarvis_agent.interfaces.server.errors import RunSerializer, status_and_message
 from jarvis_agent.interfaces.server.workspaces import Workspace, public_names
 from jarvis_agent.media.access import AccessPolicy, name_errors
 
@@ -442,13 +441,10 @@ class StartedRuns:
                     if not self._tasks[info.id].is_cancelled:
                         raise
                     info = info.altered("cancelled")
-                except tuple(STATUSES) as error:
-                    info = info.altered("failed", error=public_message(error))
                 except DATABASE_ERRORS:
                     raise
-                except Exception:
-                    _logger.exception("the run %s failed", info.id)
-                    info = info.altered("failed", error="Internal Server Error")
+                except Exception as error:
+                    info = info.altered("failed", error=status_and_message(error, f"the run {info.id}")[1])
                 await self.records.save(owner, info)
                 await self.records.end(info.id)
         except DATABASE_ERRORS as error:
