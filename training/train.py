@@ -352,7 +352,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=9e-4)
     parser.add_argument("--encoder-rate", type=float, default=2e-4)
     parser.add_argument(
-        "--frozen", type=int, default=0, help="layers of the encoder, from below, that stay as they are"
+        "--only", nargs="*", help="with --start: how the names of weights begin that are learned further"
     )
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--processes", type=int, default=2)
@@ -374,6 +374,10 @@ def work(rank: int, given: argparse.Namespace) -> None:
     examples = [*read_examples([*learned, *often * 9]), *project_examples()]
     words = AutoModel.from_pretrained(folder).embeddings.word_embeddings.weight.detach().numpy()
     chinese = chinese_rows(given.dictionary, examples, words, tokenizer)
+    if given.only:  # a new word would change all rows of the file
+        chinese = {
+            word: chinese.get(word, np.zeros(SIZE, np.float32)) for word in load_arrays(PLANNER)[2]["chinese"]
+        }
     vocabulary = Vocabulary.of(tokenizer, chinese)
     rows = torch.cat([torch.randn(len(MARKERS), SIZE) * 0.03, torch.tensor(np.stack(list(chinese.values())))])
     rows[0] = 0
@@ -387,13 +391,8 @@ def work(rank: int, given: argparse.Namespace) -> None:
     checked = [sample for example in held if (sample := sample_of(example, vocabulary))]
     say = functools.partial(print, flush=True) if rank == 0 else (lambda *_: None)
     say(f"{len(examples)} examples, {len(checked)} for development, {len(chinese)} Chinese letters and words")
-    if given.frozen:
-        for frozen in (
-            network.rows,
-            network.encoder.embeddings,
-            *network.encoder.encoder.layer[: given.frozen],
-        ):
-            frozen.requires_grad_(False)
+    for name, weight in network.named_parameters() if given.only else ():
+        weight.requires_grad_(name.startswith(tuple(given.only)))
     old = [p for n, p in network.named_parameters() if n.startswith(("encoder.", "rows."))]
     new = [p for n, p in network.named_parameters() if not n.startswith(("encoder.", "rows.", "words."))]
     optimizer = torch.optim.AdamW(
