@@ -40,6 +40,7 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.llm.budget import LOCAL_WINDOW
+from jarvis_agent.llm.gguf import parameters_of
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -59,9 +60,6 @@ _SMALL, _LARGE = 2e9, 10e9
 _SIZES = {"m": 1_000_000, "b": 1_000_000_000}
 _SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?b|\d{2,}m)(?![a-z\d])", re.IGNORECASE)
 """A number of parameters in a name: "0.5b", "135M". A single digit with "m" is a context window."""
-_BITS = re.compile(r"(?<![a-z])(?:i?q(\d)|b?f(16|32))(?!\d)", re.IGNORECASE)
-"""The bits of a weight in the name of a GGUF file: "Q4_K_M", "iq3_xs", "bf16"."""
-_USUAL_BITS = 4
 HUB_FILE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+):(?P<file>[^:\\]+)")
 _TINY = re.compile(r"(?<![a-z])tiny", re.IGNORECASE)
 
@@ -74,7 +72,7 @@ def model_name(model: Any) -> str:
 
 
 def is_small(model: Any) -> bool:
-    """Whether a model, or one of this name or in this GGUF file, has probably less than 2 billion parameters.
+    """Whether a model, or one of this name or in this GGUF file, has less than 2 billion parameters.
 
     Such a model plans nothing, chooses nothing, and writes no answers from results.
     """
@@ -88,15 +86,13 @@ def needs_examples(model: Any) -> bool:
 
 
 def _parameters(model: Any) -> float:
-    """The most parameters that a model's name states ("-0.5b"), else by the size of its file; 0: unknown."""
+    """The parameters in a GGUF file, else the most that a model's name states ("-0.5b"); 0: unknown."""
     model = getattr(model, "bound", model)
-    if sizes := [float(size[:-1]) * _SIZES[size[-1].lower()] for size in _SIZE.findall(_name(model))]:
-        return max(sizes)
     path = model if isinstance(model, Path) else getattr(model, "path", None)
-    if not isinstance(path, Path) or not path.is_file():
-        return 0.0
-    bits = _BITS.search(path.name)
-    return 8 * path.stat().st_size / (float(bits[1] or bits[2]) if bits else _USUAL_BITS)
+    if isinstance(path, Path) and (count := parameters_of(path)):
+        return count
+    sizes = (float(size[:-1]) * _SIZES[size[-1].lower()] for size in _SIZE.findall(_name(model)))
+    return max(sizes, default=0.0)
 
 
 def _name(model: Any) -> str:

@@ -14,7 +14,7 @@ from pydantic import Field, SecretStr
 from jarvis_agent import JarvisAgent, planning_chain
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.chat_model import PROVIDERS, is_small, needs_examples, resolve_model, schema_options
+from jarvis_agent.llm.chat_model import PROVIDERS, resolve_model, schema_options
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.testing import ScriptedLLM
 
@@ -161,24 +161,3 @@ def test_a_file_that_is_no_gguf_file_is_named_before_it_is_loaded(tmp_path: Path
     (tmp_path / "text.gguf").write_text("hello")
     with pytest.raises(ConfigError, match=r"text\.gguf is no GGUF file"):
         resolve_model(None, Settings(model=f"gguf:{tmp_path / 'text.gguf'}"))
-
-
-@pytest.mark.parametrize(
-    ("name", "size", "small", "examples"),
-    [
-        ("model-0.5b-q8.gguf", 8_000_000_000, True, True),
-        ("model-q4.gguf", 900_000_000, True, True),
-        ("model.Q8_0.gguf", 4_000_000_000, False, True),
-        ("model-bf16.gguf", 3_000_000_000, True, True),
-        ("model-tiny.gguf", 8_000_000_000, False, False),
-        ("tiny.gguf", 0, True, True),
-        ("unknown.gguf", 0, False, False),
-    ],
-)
-def test_the_size_of_a_model_is_that_of_its_name_else_of_its_file(
-    tmp_path: Path, name: str, size: int, small: bool, examples: bool
-) -> None:
-    file = tmp_path / name
-    with file.open("wb") as weights:
-        weights.truncate(size)
-    assert (is_small(file), needs_examples(file)) == (small, examples)
