@@ -387,9 +387,9 @@ class JarvisAgent(Runnable[Any, Run]):
         if changed:
             checked = Settings(**changed)
             new = self.settings.model_copy(update={name: getattr(checked, name) for name in changed})
-            stages = replace(stages, settings=new, registry=stages.registry.with_settings(new))
+            stages = replace(stages, settings=new, registry=stages.registry.copy(new, {}))
         if models:
-            stages = replace(stages, registry=stages.registry.with_pins(models))
+            stages = replace(stages, registry=stages.registry.copy(None, models))
         if plan is not None:
             planner: Runnable[Any, Plan] = RunnableLambda(lambda _: plan)
             stages = replace(stages, planner=planner, fallback_planner=None, goes_on=False)

@@ -98,8 +98,7 @@ class PipelineStages:
         budget = settings.budget.lowered(options.get("budget") or Budget())
         settings = settings.model_copy(update={"policy": policy, "budget": budget})
         try:
-            registry = self.registry.with_settings(settings)
-            registry = registry.with_pins(pins, paths=settings.allow_request_paths)
+            registry = self.registry.copy(settings, pins, paths=settings.allow_request_paths)
         except ConfigError as error:
             raise InputError(error.note) from error
         return replace(self, settings=settings, registry=registry)

@@ -88,7 +88,8 @@ class Shortlist:
     def first(self, count: int) -> list[Placement]:
         """A quarter of `count` by rank, half that fit the request best, and the most used ones."""
         top = self.placements[: math.ceil(count / 4)]
-        fitting = sorted(self.placements, key=lambda one: -self.factors[one.primary.id].fit)
+        fits = {name: points["purpose"] + points["language"] for name, points in self.factors.items()}
+        fitting = sorted(self.placements, key=lambda one: -fits[one.primary.id])
         fitting = [one for one in fitting if one not in top][: count // 2]
         used = sorted(self.placements, key=lambda one: -one.primary.downloads)[: len(top)]
         used = [one for one in used if one.primary.downloads]
@@ -248,4 +249,8 @@ def _rank(placement: Placement, query: SelectionQuery, factors: Factors) -> tupl
     known = frozenset(placement.primary.languages)
     asked = named_languages(query.task) if query.spec.arg("audio") else frozenset()
     lacks_language = bool(known and asked and not known & asked)
-    return lacks_language, placement.here and prefers_hosted(query.settings, query.spec), -factors.total
+    return (
+        lacks_language,
+        placement.here and prefers_hosted(query.settings, query.spec),
+        -sum(factors.values()),
+    )

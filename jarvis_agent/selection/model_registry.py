@@ -124,16 +124,14 @@ class ModelRegistry:
             _return_pool()
             raise
 
-    def with_settings(self, settings: Settings) -> Self:
-        """Return a copy that selects by other settings. It shares models with this one, which is closed."""
-        twin = copy.copy(self)
-        twin.settings, twin.selector = settings, self.selector.with_settings(settings)
-        return twin
+    def copy(self, settings: Settings | None, pins: Mapping[str, str], *, paths: bool = True) -> Self:
+        """Return a copy that selects by other settings, and has these pins beside its own; see `read_pins`.
 
-    def with_pins(self, pins: Mapping[str, str], *, paths: bool = True) -> Self:
-        """Return a copy with these pins beside its own. It shares models with this one, which is closed."""
+        It shares models with this one, which is closed.
+        """
         twin = copy.copy(self)
-        twin.selector = self.selector.with_pins(pins, paths=paths)
+        twin.settings = settings or self.settings
+        twin.selector = self.selector.copy(twin.settings, pins, paths=paths)
         return twin
 
     async def available_tasks(self) -> Mapping[str, TaskSpec]:

@@ -1,7 +1,7 @@
 """Ranking: how well each model suits a task, as a sum of named factors.
 
     for factors in score_candidates(candidates, here, task, CardVectors(settings)):
-        factors.purpose, factors.popularity, factors.evidence, factors.machine, factors.total
+        factors["purpose"], factors["popularity"], sum(factors.values())
 
 Each factor is a quantity with one weight, in WEIGHTS; the unit of their sum has no meaning of its own. The
 purpose is what the planner wrote. It is compared with what cards say, by MiniLM and by BM25. Without one, the
@@ -26,7 +26,7 @@ from jarvis_agent.backends.starter.backend import MINILM
 from jarvis_agent.core.forks import cached_property, fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import detect_script
-from jarvis_agent.core.types import Candidate, Frozen, Preference, Task
+from jarvis_agent.core.types import Candidate, Preference, Task
 from jarvis_agent.selection.store import Experience, SelectionStore, open_store
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 
 WEIGHTS = {
-    "purpose": 5.0,
-    "language": 2.5,
-    "general": 1.8,
-    "popularity": 0.6,
-    "evidence": 0.3,
-    "machine": 2.0,
-    "experience": 6.0,
+    "purpose": 5.0,  # its card is similar to the purpose and has its words
+    "language": 2.5,  # it knows a language that the task names; negative if its card names others
+    "general": 1.8,  # it was trained on general-purpose data
+    "popularity": 0.6,  # powers of ten of its downloads and likes
+    "evidence": 0.3,  # it has published results
+    "machine": 2.0,  # it is on this machine; its size here; the price of a hosted call
+    "experience": 6.0,  # how its calls went, and how its results were rated
 }
 """The weight of each factor. One failed call costs nearly half as much as a model on this machine gains."""
 
@@ -128,36 +128,8 @@ _GRAM = 4
 _K1, _B = 1.2, 0.75  # BM25's usual constants
 
 
-class Factors(Frozen):
-    """Weighted factors of a model; higher is better.
-
-    Attributes:
-        purpose: its card is similar to the purpose and has its words.
-        language: it knows a language that the task names; negative if its card names others.
-        general: it was trained on general-purpose data.
-        popularity: powers of ten of its downloads and likes.
-        evidence: it has published results.
-        machine: it is on this machine; its size here; the price of a hosted call.
-        experience: how its calls went, and how its results were rated.
-    """
-
-    purpose: float = 0.0
-    language: float = 0.0
-    general: float = 0.0
-    popularity: float = 0.0
-    evidence: float = 0.0
-    machine: float = 0.0
-    experience: float = 0.0
-
-    @property
-    def fit(self) -> float:
-        """How well it fits what is asked, however popular and wherever it is."""
-        return self.purpose + self.language
-
-    @property
-    def total(self) -> float:
-        """The sum."""
-        return float(sum(self.model_dump().values()))
+Factors = dict[str, float]
+"""The weighted factors of a model, by the names in WEIGHTS; higher is better."""
 
 
 def score_candidates(
@@ -193,7 +165,7 @@ def score_candidates(
             "machine": _machine(candidate, runs_here, price, preference),
             "experience": _experience((experience or {}).get(candidate.id, Experience())),
         }
-        factors.append(Factors(**{name: round(WEIGHTS[name] * value, 3) for name, value in values.items()}))
+        factors.append({name: round(WEIGHTS[name] * value, 3) for name, value in values.items()})
     return factors
 
 

@@ -108,18 +108,13 @@ class ModelSelector:
         self.pins = read_pins(pins or {})
         self._slots: WeakKeyDictionary[RunContext, asyncio.Semaphore] = WeakKeyDictionary()
 
-    def with_settings(self, settings: Settings) -> Self:
-        """Return a copy with another policy, other filters and limits."""
+    def copy(self, settings: Settings, pins: Mapping[str, str], *, paths: bool = True) -> Self:
+        """Return a copy with these settings, and with these pins beside its own; see `read_pins`."""
         twin = copy.copy(self)
         twin._settings = _with_known_tasks(settings)
+        twin.pins = {**self.pins, **read_pins(pins, paths=paths)}
         if settings.selection == "rank" and isinstance(self._chain, SelectionChain):
             twin._chain = None
-        return twin
-
-    def with_pins(self, pins: Mapping[str, str], *, paths: bool = True) -> Self:
-        """Return a copy with these pins beside its own; without `paths`, all are ids of the Hub."""
-        twin = copy.copy(self)
-        twin.pins = {**self.pins, **read_pins(pins, paths=paths)}
         return twin
 
     async def select(self, task: Task, spec: TaskSpec, context: RunContext) -> Selection:
@@ -210,9 +205,9 @@ class ModelSelector:
         own = next((allowed[name] for name in names if name in allowed), None)
         if own is None or not query.task.purpose:
             return own
-        fit = shortlist.factors[own.primary.id].purpose
+        fit = shortlist.factors[own.primary.id]["purpose"]
         others = (one.primary for one in shortlist.placements if not has_general_data(one.primary))
-        return None if any(shortlist.factors[one.id].purpose > fit for one in others) else own
+        return None if any(shortlist.factors[one.id]["purpose"] > fit for one in others) else own
 
     async def _choose(
         self, shortlist: Shortlist, query: SelectionQuery, context: RunContext, ends: float
@@ -366,7 +361,7 @@ def _selection(
             *(placement.primary for placement in placed),
             *(placement.alternate for placement in placed if placement.alternate),
         ],
-        factors={one.primary.id: shortlist.factors[one.primary.id].model_dump() for one in placed},
+        factors={one.primary.id: shortlist.factors[one.primary.id] for one in placed},
         rejected=shortlist.rejected,
         task=query.spec.name,
     )
@@ -381,8 +376,8 @@ def _with_known_tasks(settings: Settings) -> Settings:
 def _reason_of_rank(shortlist: Shortlist) -> Note:
     top, factors = shortlist.candidates, shortlist.factors
     first, count = top[0], len(top)
-    others = {one.id: factors[one.id].total - factors[one.id].purpose for one in top}
-    if factors[first.id].purpose > 0 and max(others.values()) > others[first.id]:
+    others = {one.id: sum(factors[one.id].values()) - factors[one.id]["purpose"] for one in top}
+    if factors[first.id]["purpose"] > 0 and max(others.values()) > others[first.id]:
         return Note("of {number} candidates it fits the purpose best", number=count)
     if OWN_MODEL in first.traits:
         return Note("of {number} candidates it is your language model", number=count)
@@ -391,7 +386,7 @@ def _reason_of_rank(shortlist: Shortlist) -> Note:
     if 0 < first.downloads == max(candidate.downloads for candidate in top):
         most = "of {number} candidates it has the most downloads ({downloads:,})"
         return Note(most, number=count, downloads=first.downloads)
-    if factors[first.id].general:
+    if factors[first.id]["general"]:
         return Note("of {number} candidates it is one for all subjects", number=count)
     return Note("it is the first of {number} candidates", number=count)
 

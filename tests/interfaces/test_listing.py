@@ -29,7 +29,7 @@ from jarvis_agent.interfaces.cli.listing import (
     task_table,
 )
 from jarvis_agent.selection.model_registry import ModelRegistry
-from jarvis_agent.selection.ranking import Factors
+from jarvis_agent.selection.ranking import WEIGHTS
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 
@@ -116,7 +116,7 @@ async def test_the_order_for_a_purpose_is_explained_on_one_screen() -> None:
         asked = await list_models("translation", registry, "legal contracts")
         plain = await list_models("translation", registry)
     assert (asked.models[0].id, plain.reason) == ("org/legal-contracts", "")
-    assert asked.models[0].factors.keys() == Factors.model_fields.keys()
+    assert asked.models[0].factors.keys() == WEIGHTS.keys()
     lines = drawn(model_table(asked)).splitlines()
     assert len(lines) < 24
     assert "org/legal-contracts: of 8 candidates it fits the purpose best." in lines

@@ -111,7 +111,7 @@ def test_few_calls_change_little_and_failing_or_badly_rated_models_lose() -> Non
     def points(**known: Any) -> float:
         experience = {"a": Experience(**known)}
         (factors,) = score_candidates([fake_candidate(TASK, "a")], [True], PLAN.tasks[0], None, experience)
-        return factors.experience
+        return factors["experience"]
 
     assert points() == 0
     assert -1 < points(calls=1) < 0

@@ -163,7 +163,7 @@ def _pinned(runner: HFTaskRunner, model: str) -> HFTaskRunner:
     try:
         if "/" not in model or "@" in model:
             raise ConfigError(f"there is no model {model[:100]!r}; use {AUTO!r}, or 'org/name' of the Hub")
-        return replace(runner, registry=runner.registry.with_pins({runner.spec.name: model}, paths=False))
+        return replace(runner, registry=runner.registry.copy(None, {runner.spec.name: model}, paths=False))
     except ConfigError as error:
         raise HTTPException(404, public_message(error)) from error
 
