@@ -27,8 +27,8 @@ from collections.abc import (
 from concurrent.futures import CancelledError, Future
 from contextlib import aclosing, asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -45,14 +45,8 @@ MAX_PARALLEL = 16
 """Tasks, choices of models and files of a run at once."""
 
 
-@dataclass(slots=True)
-class GraceLimits:
-    """`CANCEL_GRACE_S`: seconds that a cancelled coroutine may take to finish."""
-
-    CANCEL_GRACE_S: float = 5.0
-
-
-limits = GraceLimits()
+limits = SimpleNamespace(CANCEL_GRACE_S=5.0)
+"""`CANCEL_GRACE_S`: seconds that a cancelled coroutine may take to finish."""
 
 
 class StageTimeoutError(TimeoutError):

@@ -20,8 +20,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -38,14 +37,8 @@ _ID_KEY = re.compile(r"(?:task|node|step)?[-_ ]?[0-9]{1,3}", re.IGNORECASE)
 """A key that serves as the id of the task under it: {"1": {…}, "2": {…}}."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanParseError:
-    """A part of a plan that only its planner can repair.
-
-    Attributes:
-        raw: the object or text as written.
-        error: what is wrong with it.
-    """
+class PlanParseError(NamedTuple):
+    """A part of a plan, as written, that only its planner can repair, and what is wrong with it."""
 
     raw: Any
     error: str
