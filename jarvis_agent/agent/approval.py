@@ -283,23 +283,24 @@ def _decided(
     rows = {task.id: task for task in plan.tasks}
     dropped, answers = dict[int, str](), dict[int, str]()
     for step, decision in zip(asked, decisions, strict=True):
-        kind, task = decision.get("type") if isinstance(decision, Mapping) else decision, step.task
-        message = str(decision.get("message") or "") if isinstance(decision, Mapping) else ""
-        action = decision.get("edited_action") if kind == "edit" and isinstance(decision, Mapping) else None
-        args = (action.get("args") or {}) if isinstance(action, Mapping) else None
-        if isinstance(action, Mapping) and isinstance(args, Mapping):
-            rows[task.id] = task.model_copy(
-                update={"task": str(action.get("name", task.task)), "args": dict(args)}
-            )
-        elif kind == "reject":
-            dropped[task.id] = f"it was rejected{f': {message}' if message else ''}"
-        elif kind == "respond" and message:
-            answers[task.id] = message
-        elif kind != "approve":
-            raise _InvalidDecisionError(
-                'a decision has the type "approve", "edit" with an edited_action, "reject", or "respond" '
-                f"with a message; this is none of them: {brief_text(repr(decision), 100)}"
-            )
+        task = step.task
+        match {"type": decision} if isinstance(decision, str) else decision:
+            case {"type": "approve"}:
+                pass
+            case {"type": "edit", "edited_action": {**action}} if isinstance(action.get("args") or {}, dict):
+                new = {"task": str(action.get("name", task.task)), "args": action.get("args") or {}}
+                rows[task.id] = task.model_copy(update=new)
+            case {"type": "reject", "message": message} if message:
+                dropped[task.id] = f"it was rejected: {message}"
+            case {"type": "reject"}:
+                dropped[task.id] = "it was rejected"
+            case {"type": "respond", "message": message} if message:
+                answers[task.id] = str(message)
+            case _:
+                raise _InvalidDecisionError(
+                    'a decision has the type "approve", "edit" with an edited_action, "reject", or "respond" '
+                    f"with a message; this is none of them: {brief_text(repr(decision), 100)}"
+                )
     if any(rows[task.id] != task for task in plan.tasks):
         plan = _edited([task.model_dump() for task in rows.values()], context, results)
     for task in plan.tasks:
