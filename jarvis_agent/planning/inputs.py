@@ -248,7 +248,9 @@ class FileNames:
         if name in self.kinds or _bare(name) in self.others or is_data_url(name):
             return name
         alike = NameIndex(((_bare(known), known) for known in self.kinds), loose=True).find(_bare(name))
-        close = alike or [known for known in self._of_kind(kind) if _is_close(_bare(name), _bare(known))]
+        accepted = set(self.kinds.values()) if kind == "file" else _ACCEPTED.get(kind, {kind, "file"})
+        of_kind = (known for known, its in self.kinds.items() if its in accepted)
+        close = alike or [known for known in of_kind if _is_close(_bare(name), _bare(known))]
         if len(close) == 1:
             return close[0]
         if not self.is_final and (kind == "text" or not self.is_closed):
@@ -260,10 +262,6 @@ class FileNames:
         """The only file of this kind that the request itself has."""
         found = [name for name, its in self.kinds.items() if name in self.given and its == kind]
         return found[0] if len(found) == 1 else None
-
-    def _of_kind(self, kind: str) -> Iterable[str]:
-        accepted = _ACCEPTED.get(kind, {kind, "file"})
-        return (name for name, its in self.kinds.items() if kind == "file" or its in accepted)
 
     def _listed(self) -> Note:
         listed = ", ".join(f'"{name}"' for name in list(self.kinds)[:_MAX_LISTED])

@@ -58,7 +58,9 @@ def plan_variables(
         window: context window in tokens.
         as_object: show the examples' plans as `{"tasks": […]}`, the form that a JSON schema requires.
     """
-    fitting = _last_that_fit([one for one in examples if _is_available(one, request.specs)], window)
+    names = TaskNames(request.specs)
+    available = [one for one in examples if all(map(names.find, one.tasks))]
+    fitting = _last_that_fit(available, window)
     in_text = "\n\n".join(map(_as_text, fitting))
     values: dict[str, Any] = task_variables(request.specs, window) | {
         "demonstrations": in_text,
@@ -180,11 +182,6 @@ def _arg(arg: Arg, brief: bool) -> str:
     kind = arg.kind if arg.kind in MEDIA and arg.name != arg.kind else ""
     about = ", ".join(part for part in (kind, arg.description) if part)
     return name if is_plain or not about else f"{name}: {about}"
-
-
-def _is_available(example: Example, specs: Mapping[str, TaskSpec]) -> bool:
-    """Whether all tasks of an example, which may be aliases, are available."""
-    return all(map(TaskNames(specs).find, example.tasks))
 
 
 def _last_that_fit(examples: Sequence[Example], window: int) -> Sequence[Example]:

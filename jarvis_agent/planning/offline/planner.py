@@ -104,12 +104,6 @@ class OfflinePlanner(RunnableLambda[str | dict[str, Any], Plan]):
         super().__init__(plan, aplan, name="plan")
 
 
-def _recognised(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
-    if all(spec.category != "tool" for spec in specs.values()):
-        return specs
-    return recognise(specs, load_embedder(settings).encode)
-
-
 def plan_request(
     request: PlanRequest, settings: Settings, network: PointerNetwork | None = None
 ) -> tuple[Plan, float]:
@@ -117,7 +111,9 @@ def plan_request(
     if not request.specs:
         return Plan(notes=[Note("no task is offered")]), 1.0
     network = network or load_network(settings)
-    specs = _recognised(request.specs, settings)
+    specs = request.specs
+    if has_tools := any(spec.category == "tool" for spec in specs.values()):
+        specs = recognise(specs, load_embedder(settings).encode)
     performers = {name: spec for spec in specs.values() if (name := _hub_name(spec)) in network.known_tasks}
     own = [spec for spec in specs.values() if spec not in performers.values()]
     steps: list[tuple[str, TaskSpec]] = []
@@ -134,7 +130,6 @@ def plan_request(
         if draft.probability < SURE and performers.keys() != network.known_tasks:
             wanted = network.write(asked, network.known_tasks)  # what is not offered may be needed
             draft = wanted if wanted.probability > draft.probability else draft
-    has_tools = any(spec.category == "tool" for spec in specs.values())
     tasks, notes = _possible(draft, performers, said, has_tools)
     if draft.left_out and not draft.tasks and _lacks_picture(asked, network):
         notes.append(Note(NO_FILE, step=said))
