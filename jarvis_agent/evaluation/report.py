@@ -4,9 +4,9 @@ row = report_on("offline", scores, FIGURES, predictions)
 row.figures[0]                # Figure(name="node F1", value=0.76, low=0.74, high=0.78)
 row.failed, row.reason        # how often the planner failed, and the most frequent error
 
-Plans as graphs, and how close a predicted graph comes to a gold one: the metrics of TaskBench.
+How close the graph of a predicted plan comes to that of a gold one: the metrics of TaskBench.
 
-    found = score(gold, predicted, makes)
+    found = score(gold.tasks, predicted.tasks, makes)
     found.counts["node"].f1, found.similarity, found.exact
 
 F1 is micro-averaged: true positives, predicted and gold facts are summed over all requests. Repeated facts,
@@ -15,23 +15,19 @@ unknown tools and references to missing nodes count, unlike in TaskBench's own s
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median, quantiles
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
-from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.types import Frozen, Task, Usage
 from jarvis_agent.evaluation.predict import Prediction
 
 Metric = Literal["node", "edge", "type", "value"]
 """Tools; links; tools with the kind of each argument; the same with the arguments' values."""
-
-_REFERENCE = re.compile(r"<node-(\d{1,9})>")
 
 _EXTENSIONS = {
     "image": ("jpg", "png", "jpeg", "gif", "bmp", "tiff", "svg", "ico"),
@@ -39,54 +35,6 @@ _EXTENSIONS = {
     "video": ("mp4", "avi", "mov", "flv", "wmv", "mkv", "webm", "m4v", "mpg", "mpeg"),
 }
 """TaskBench takes the kind of an argument from the first of these found anywhere in it."""
-
-
-class GraphNode(NamedTuple):
-    """A tool with its arguments in order: values as written, or `<node-j>` for the result of node j."""
-
-    task: str
-    arguments: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PlanGraph:
-    """The plan of one request. `kind` is TaskBench's type: "single", "chain" or "dag"."""
-
-    id: str
-    nodes: tuple[GraphNode, ...] = ()
-    kind: str = ""
-
-    def links(self) -> list[tuple[str, str]]:
-        """Return links by tool names; a reference to no other node of the plan stays as written."""
-        links = []
-        for place, node in enumerate(self.nodes):
-            for source in filter(None, map(_REFERENCE.search, node.arguments)):
-                number = int(source[1])
-                exists = number < len(self.nodes) and number != place
-                links.append((self.nodes[number].task if exists else source[0], node.task))
-        return links
-
-
-def graph_of(tasks: Sequence[Task], specs: Mapping[str, TaskSpec], record: str) -> PlanGraph:
-    """Return a plan in TaskBench's form, with arguments in the order of the task's specification."""
-    places = {task.id: place for place, task in enumerate(tasks)}
-    nodes = []
-    for task in tasks:
-        known = [arg.name for arg in specs[task.task].inputs] if task.task in specs else []
-        names = sorted(task.args, key=lambda name: known.index(name) if name in known else len(known))
-        values = tuple(value for name in names for value in _argument_values(task.args[name], places))
-        nodes.append(GraphNode(task.task, values))
-    return PlanGraph(record, tuple(nodes))
-
-
-def _argument_values(value: Any, places: Mapping[int, int]) -> Iterator[str]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _argument_values(item, places)
-    elif references := [number for number in refs_in(value) if number in places]:
-        yield from (f"<node-{places[number]}>" for number in references)
-    elif value is not None:
-        yield str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +64,7 @@ class Score:
     exact: bool
 
 
-def score(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str]) -> Score:
+def score(gold: Sequence[Task], predicted: Sequence[Task], makes: Mapping[str, str]) -> Score:
     """Compare a predicted plan with the gold one.
 
     Args:
@@ -125,27 +73,40 @@ def score(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str]) -> Sc
     expected, produced = _facts(gold, makes), _facts(predicted, makes)
     return Score(
         counts={metric: _counts(produced[metric], expected[metric]) for metric in expected},
-        similarity=similarity([node.task for node in predicted.nodes], [node.task for node in gold.nodes]),
+        similarity=similarity([task.task for task in predicted], [task.task for task in gold]),
         exact=all(Counter(expected[metric]) == Counter(produced[metric]) for metric in ("node", "edge")),
     )
 
 
-def _facts(graph: PlanGraph, makes: Mapping[str, str]) -> dict[Metric, list[Hashable]]:
-    arguments = []
-    for node in graph.nodes:
-        for value in node.arguments:
-            reference = _REFERENCE.search(value)
-            if reference and int(reference[1]) < len(graph.nodes):
-                source = graph.nodes[int(reference[1])].task
-                arguments.append((node.task, makes.get(source, "other"), source))
-            else:
-                arguments.append((node.task, _kind_of(value), value))
+def _facts(tasks: Sequence[Task], makes: Mapping[str, str]) -> dict[Metric, list[Hashable]]:
+    """What a plan says, by metric. A link from no task, or from the task itself, stays as it is written."""
+    names = {task.id: task.task for task in tasks}
+    links, arguments = list[Hashable](), list[tuple[str, str, str]]()
+    for task in tasks:
+        for value in _values([*task.args.values()]):
+            sources = refs_in(value)
+            for number in sources:
+                name = names.get(number)
+                links.append((ref(number) if name is None or number == task.id else name, task.task))
+                made = ("text", ref(number)) if name is None else (makes.get(name, "other"), name)
+                arguments.append((task.task, *made))
+            if not sources:
+                arguments.append((task.task, _kind_of(str(value)), str(value)))
     return {
-        "node": [node.task for node in graph.nodes],
-        "edge": [*graph.links()],
+        "node": [task.task for task in tasks],
+        "edge": links,
         "type": [argument[:2] for argument in arguments],
         "value": [*arguments],
     }
+
+
+def _values(value: Any) -> Iterator[Any]:
+    """A value, or those of nested lists one by one."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _values(item)
+    elif value is not None:
+        yield value
 
 
 def _kind_of(value: str) -> str:

@@ -41,7 +41,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, Arg
 from jarvis_agent.core.types import Frozen, Resource, Task
 from jarvis_agent.evaluation.predict import Prediction, named_files, read_records
-from jarvis_agent.evaluation.report import EvaluationReport, Ratios, Score, f1, graph_of, report_on, score
+from jarvis_agent.evaluation.report import EvaluationReport, Ratios, Score, f1, report_on, score
 
 Half = Literal["dev", "test"]
 Kind = Literal["single", "sequential", "graph", "empty"]
@@ -165,11 +165,7 @@ def _plan_text(tasks: Sequence[Task]) -> str:
 
 def judge(asked: OwnRequest, tasks: Sequence[Task], error: str | None = None) -> Judged:
     """Compare a plan with the correct ones. With an `error` there is no plan, and nothing is right."""
-    graph = graph_of(tasks, TASKS, asked.id)
-    compared = [
-        (same_plan(plan, tasks), score(graph_of(plan, TASKS, asked.id), graph, _MAKES))
-        for plan in asked.plans
-    ]
+    compared = [(same_plan(plan, tasks), score(plan, tasks, _MAKES)) for plan in asked.plans]
     exact, best = max(compared, key=lambda pair: (pair[0], pair[1].exact, pair[1].counts["node"].f1))
     if error is not None:
         exact, best = False, replace(best, exact=False, similarity=0.0)

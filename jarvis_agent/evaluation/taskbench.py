@@ -12,8 +12,9 @@ JSON object per line in `data.json` (gold plans) and `user_requests.json`, and o
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,25 +22,17 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from jarvis_agent.core.errors import InputError, words_of
+from jarvis_agent.core.references import ref
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec, split_kind
-from jarvis_agent.core.types import Frozen
+from jarvis_agent.core.types import Frozen, Task
 from jarvis_agent.evaluation.predict import Prediction, named_files, read_records
-from jarvis_agent.evaluation.report import (
-    EvaluationReport,
-    GraphNode,
-    PlanGraph,
-    Ratios,
-    Score,
-    f1,
-    graph_of,
-    report_on,
-    score,
-)
+from jarvis_agent.evaluation.report import EvaluationReport, Ratios, Score, f1, report_on, score
 
 TOOLS, GOLD, REQUESTS = "tool_desc.json", "data.json", "user_requests.json"
 TYPES = ("single", "chain", "dag")
 
+_NODE = re.compile(r"<node-(\d{1,9})>")
 _KINDS: Mapping[str, Modality] = {"text": "text", "image": "image", "audio": "audio", "video": "video"}
 
 FIGURES: Ratios[Score] = {
@@ -67,12 +60,16 @@ class _ToolFile(Frozen):
 
 @dataclass(frozen=True)
 class Bench:
-    """A folder. `makes` has the kind of each tool's first output ("none" without one)."""
+    """A folder: tools, then requests, their gold plans and TYPES by id.
+
+    `makes` has the kind of each tool's first output ("none" without one).
+    """
 
     specs: Mapping[str, TaskSpec]
     makes: Mapping[str, str]
     requests: Mapping[str, str]
-    gold: Sequence[PlanGraph]
+    gold: Mapping[str, Sequence[Task]]
+    types: Mapping[str, str]
 
     def inputs(self, limit: int | None = None) -> dict[str, dict[str, Any]]:
         """Return what a planner gets for each of the first `limit` requests, by id."""
@@ -101,7 +98,7 @@ def read_folder(folder: Path) -> Bench:
     if not asked:
         raise InputError(f"{folder} holds no requests: {REQUESTS} and {GOLD} are missing or empty")
     try:
-        plans = tuple(map(read_graph, gold))
+        plans = {str(record.get("id")): read_plan(record) for record in gold}
     except InputError as error:
         raise InputError(f"{folder / GOLD}: {error}") from error
     return Bench(
@@ -111,11 +108,12 @@ def read_folder(folder: Path) -> Bench:
             str(row["id"]): str(row.get("user_request") or row.get("instruction") or "") for row in asked
         },
         gold=plans,
+        types={str(record["id"]): str(record.get("type") or "") for record in gold},
     )
 
 
-def read_graph(record: Mapping[str, Any]) -> PlanGraph:
-    """Return the plan of a TaskBench record.
+def read_plan(record: Mapping[str, Any]) -> list[Task]:
+    """Return the plan of a TaskBench record, whose arguments have numbers for names.
 
     Raises:
         InputError: it has no `id`, or its nodes are malformed.
@@ -123,23 +121,24 @@ def read_graph(record: Mapping[str, Any]) -> PlanGraph:
     nodes = record.get("task_nodes")
     if "id" not in record or not isinstance(nodes, list):
         raise InputError(f"a TaskBench plan has `id` and `task_nodes`; this one has {sorted(record)}")
-    return PlanGraph(
-        str(record["id"]), tuple(_node(node, record["id"]) for node in nodes), str(record.get("type") or "")
-    )
+    return [_task(node, place, record["id"]) for place, node in enumerate(nodes)]
 
 
-def _node(node: Any, record: Any) -> GraphNode:
+def _task(node: Any, place: int, record: Any) -> Task:
     if not isinstance(node, Mapping) or not isinstance(node.get("task"), str):
         raise InputError(f"a node of the plan {record} is not an object with a `task`: {node!r}")
     items = node.get("arguments") or []
-    return GraphNode(node["task"], tuple(map(_argument_text, items if isinstance(items, list) else [items])))
+    texts = map(_argument_text, items if isinstance(items, list) else [items])
+    return Task(task=node["task"], id=place, args={str(number): text for number, text in enumerate(texts)})
 
 
 def _argument_text(argument: Any) -> str:
-    """An argument as text, as TaskBench reads it: the first value of an object, the items of a list."""
+    """An argument as TaskBench reads it: a node, the first value of an object, the items of a list."""
     if isinstance(argument, Mapping):
         argument = next(iter(argument.values()), "")
-    return " ".join(map(str, argument)) if isinstance(argument, list) else str(argument)
+    text = " ".join(map(str, argument)) if isinstance(argument, list) else str(argument)
+    node = _NODE.search(text)
+    return ref(int(node[1])) if node else text
 
 
 def spec_of(tool: Tool) -> TaskSpec:
@@ -175,19 +174,16 @@ def _arguments(kinds: list[str]) -> Iterator[Arg]:
 
 def score_folder(bench: Bench, predictions: Mapping[str, Prediction], name: str) -> list[EvaluationReport]:
     """Score the predictions, by id: a report on all of them, then one for each type of gold plan."""
-    gold = [graph for graph in bench.gold if graph.id in predictions]
+    scored = {record: predictions[record] for record in bench.gold if record in predictions}
 
-    def report(label: str, gold: Sequence[PlanGraph], answers: Sequence[Prediction]) -> EvaluationReport:
-        scores = [
-            score(graph, graph_of(predictions[graph.id].plan, bench.specs, graph.id), bench.makes)
-            for graph in gold
-        ]
-        empty = sum(scored.counts["node"].predicted == 0 for scored in scores)
-        return report_on(label, scores, FIGURES, answers, unanswered=empty)
+    def report(label: str, members: dict[str, Prediction], asked: Iterable[Prediction]) -> EvaluationReport:
+        scores = [score(bench.gold[record], made.plan, bench.makes) for record, made in members.items()]
+        empty = sum(not made.plan for made in members.values())
+        return report_on(label, scores, FIGURES, [*asked], unanswered=empty)
 
-    reports = [report(name, gold, list(predictions.values()))]
-    types = sorted({graph.kind for graph in gold}, key=lambda kind: (*TYPES, kind).index(kind))
+    reports = [report(name, scored, predictions.values())]
+    types = sorted({bench.types[record] for record in scored}, key=lambda kind: (*TYPES, kind).index(kind))
     for kind in types if len(types) > 1 else ():
-        members = [graph for graph in gold if graph.kind == kind]
-        reports.append(report(kind, members, [predictions[graph.id] for graph in members]))
+        members = {record: made for record, made in scored.items() if bench.types[record] == kind}
+        reports.append(report(kind, members, members.values()))
     return reports

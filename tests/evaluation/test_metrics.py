@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Usage
+from jarvis_agent.core.types import Task, Usage
 from jarvis_agent.evaluation.predict import Prediction
-from jarvis_agent.evaluation.report import (
-    GraphNode,
-    Metric,
-    PlanGraph,
-    f1,
-    figure,
-    graph_of,
-    report_on,
-    score,
-    similarity,
-)
-from jarvis_agent.evaluation.taskbench import FIGURES
-from jarvis_agent.planning.plan import Plan
+from jarvis_agent.evaluation.report import Metric, f1, figure, report_on, score, similarity
+from jarvis_agent.evaluation.taskbench import FIGURES, read_plan
 
 MAKES = {"Translation": "text", "Text-to-Speech": "audio", "Image Editing": "image", "Rank": "none"}
 METRICS: tuple[Metric, ...] = ("node", "edge", "type", "value")
 
 
-def graph(*nodes: tuple[str, list[str]]) -> PlanGraph:
-    return PlanGraph("1", tuple(GraphNode(name, tuple(arguments)) for name, arguments in nodes))
+def graph(*nodes: tuple[str, list[str]]) -> list[Task]:
+    listed = [{"task": name, "arguments": arguments} for name, arguments in nodes]
+    return read_plan({"id": "1", "task_nodes": listed})
 
 
 HELLO = ("Translation", ["Hello"])
 SPEAK = ("Text-to-Speech", ["<node-0>"])
 SPOKEN = graph(HELLO, SPEAK)
 # A predicted plan, and its F1 of nodes, edges, argument types and values.
-CASES: dict[str, tuple[PlanGraph, list[float]]] = {
+CASES: dict[str, tuple[list[Task], list[float]]] = {
     "the gold plan": (SPOKEN, [1, 1, 1, 1]),
     "a tool less": (graph(HELLO), [2 / 3, 0, 2 / 3, 2 / 3]),
     "the kind from another tool": (graph(("Rank", ["Hello"]), (SPEAK[0], ["Hello"])), [0.5, 0, 0.5, 0]),
@@ -48,7 +37,7 @@ CASES: dict[str, tuple[PlanGraph, list[float]]] = {
 
 
 @pytest.mark.parametrize(("predicted", "expected"), CASES.values(), ids=CASES)
-def test_figures_agree_with_hand_computed_ones(predicted: PlanGraph, expected: list[float]) -> None:
+def test_figures_agree_with_hand_computed_ones(predicted: list[Task], expected: list[float]) -> None:
     scored = score(SPOKEN, predicted, MAKES)
     assert [scored.counts[metric].f1 for metric in METRICS] == pytest.approx(expected, abs=1e-6)
     assert scored.exact is (predicted is SPOKEN)
@@ -75,15 +64,16 @@ def test_similarity_is_levenshteins_ratio() -> None:
         assert similarity(one, other) == pytest.approx(expected), (one, other)
 
 
-def test_our_plans_become_graphs_with_arguments_in_the_order_of_the_specification() -> None:
-    plan = Plan.parse(
-        '[{"task": "translation", "id": 4, "dep": [-1], "args": {"tgt_lang": "fr", "text": "Hi"}},'
-        ' {"task": "sentence-similarity", "id": 6, "dep": [4], "args":'
-        ' {"text": "<resource>-4", "sentences": ["a", "b"]}}]'
-    )
-    made = graph_of(plan.tasks, TASKS, "9")
-    assert [node.arguments for node in made.nodes] == [("Hi", "fr"), ("<node-0>", "a", "b")]
-    assert made.links() == [("translation", "sentence-similarity")]
+def test_a_plan_is_compared_by_its_links_and_by_all_values_of_its_arguments() -> None:
+    gold = graph(("translation", ["Hi", "fr"]), ("sentence-similarity", ["<node-0>", "a", "b"]))
+    args = {"text": "It says <resource>-4", "sentences": ["a", "b"], "context": None}
+    plan = [
+        Task(task="translation", id=4, args={"tgt_lang": "fr", "text": "Hi"}),
+        Task(task="sentence-similarity", id=6, dep=[4], args=args),
+    ]
+    assert {counts.f1 for counts in score(gold, plan, MAKES).counts.values()} == {1.0}
+    dangling = plan[1].model_copy(update={"args": {"text": "<resource>-9"}})
+    assert score(gold, [plan[0], dangling], MAKES).counts["edge"].both == 0
 
 
 def test_the_interval_is_close_to_that_of_the_binomial_distribution() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.evaluation.taskbench import read_folder, read_graph
+from jarvis_agent.core.types import Task
+from jarvis_agent.evaluation.taskbench import read_folder, read_plan
 
 TOOLS = [
     {"id": "Translation", "desc": "Translate.", "input-type": ["text"], "output-type": ["text"]},
@@ -36,7 +37,8 @@ def test_a_folder_gives_tools_requests_and_gold_plans(folder: Path) -> None:
     bench = read_folder(folder)
     assert bench.makes == {**dict.fromkeys(bench.specs, "text"), "Image Editing": "image", "Compare": "none"}
     assert bench.requests["1"] == "Translate 'word 1'"
-    assert [(graph.id, graph.kind) for graph in bench.gold] == [(str(n), "single") for n in range(3)]
+    assert bench.types == {str(n): "single" for n in range(3)}
+    assert bench.gold["1"] == [Task(task="Translation", id=0, args={"0": "word 1"})]
     names = {name: [arg.name for arg in spec.inputs if arg.required] for name, spec in bench.specs.items()}
     assert names == {
         "Translation": ["text"],
@@ -67,10 +69,10 @@ def test_folders_are_read_in_every_form_and_without_gold_plans(folder: Path) -> 
     for text in (json.dumps(RECORDS, indent=1), f"\ufeff{lines}", lines.replace("\n", "\r\n")):
         (folder / "data.json").write_bytes(text.encode())
         bench = read_folder(folder)
-        assert list(bench.requests) == [graph.id for graph in bench.gold] == ["0", "1", "2"]
+        assert list(bench.requests) == list(bench.gold) == ["0", "1", "2"]
     (folder / "data.json").rename(folder / "user_requests.json")
     bench = read_folder(folder)
-    assert (len(bench.requests), bench.gold) == (3, ())
+    assert (len(bench.requests), bench.gold) == (3, {})
 
 
 def test_invalid_folders_are_reported(folder: Path) -> None:
@@ -94,5 +96,6 @@ def test_invalid_folders_are_reported(folder: Path) -> None:
 
 
 def test_arguments_are_read_as_taskbench_reads_them() -> None:
-    node = {"task": "Thing", "arguments": [{"name": "text", "value": "x"}, ["a", "b"], 7]}
-    assert read_graph({"id": 1, "task_nodes": [node]}).nodes[0].arguments == ("text", "a b", "7")
+    node = {"task": "Thing", "arguments": [{"name": "text", "value": "x"}, ["a", "b"], 7, "see <node-2>"]}
+    (task,) = read_plan({"id": 1, "task_nodes": [node]})
+    assert [*task.args.values()] == ["text", "a b", "7", "<resource>-2"]
