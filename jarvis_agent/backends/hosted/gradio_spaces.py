@@ -8,7 +8,7 @@ endpoint to arguments of the task, or to lists of them, as a chat's message take
 each argument goes to the parameter of its name). `options` are fixed values. With `strict`, an argument that
 no parameter takes is an error, and not left out. Without `inputs` that fit, the language model fills the
 parameters, if there is one (`space_arguments`). The result is the endpoint's first value of the task's kind.
-gradio_client blocks, so each call has its own thread.
+What of gradio_client blocks has its own thread.
 A Space is untrusted: only private ones get the Hugging Face token, its files are fetched as other URLs are,
 and only those are read.
 """
@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
 from itertools import accumulate, chain, zip_longest
@@ -40,7 +38,7 @@ from jarvis_agent.backends.hosted.space_arguments import (
 )
 from jarvis_agent.backends.http_errors import expert_error, reply_timeout
 from jarvis_agent.backends.outputs.validators import existing_file
-from jarvis_agent.core.concurrency import run_in_daemon_thread
+from jarvis_agent.core.concurrency import run_in_daemon_thread, start_daemon_thread
 from jarvis_agent.core.errors import (
     BadInputError,
     InputError,
@@ -71,12 +69,6 @@ _SILENCE_S = 60.0
 
 _MAX_SHOWN, _MAX_SHOWN_CHARS = 5, 80
 """Values of an endpoint that a note shows, and the length of each."""
-
-_POLL_S = 0.1
-"""Seconds between two checks whether the call was cancelled."""
-
-Fill = Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
-"""Has the language model fill the parameters of an endpoint, less those that have a value. Blocks."""
 
 
 class SpacesBackend:
@@ -111,34 +103,41 @@ class SpacesBackend:
             UnsupportedError: it has no such endpoint or parameter, or fails.
             LLMError: the language model did not fill its parameters.
         """
-        cancelled, loop = threading.Event(), asyncio.get_running_loop()
-        limit = reply_timeout(self._settings)
-
-        def fill(endpoint: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-            assert self.own is not None
-            if cancelled.is_set():
-                raise TransientError("the call was cancelled")
-            written = fill_parameters(self.own, call, endpoint, options)
-            filled: dict[str, Any] = _wait(asyncio.run_coroutine_threadsafe(written, loop), cancelled)
-            return filled
-
+        space, limit = str(call.candidate.metadata["space"]), reply_timeout(self._settings)
         try:
-            async with asyncio.timeout(limit):
-                return await run_in_daemon_thread(
-                    _run, call, self._settings, cancelled, fill if self.own else None
-                )
+            async with asyncio.timeout(limit), _connected(space, self._settings) as (client, folder):
+                name, endpoint = _endpoint(client, call)
+                values = await self._values(call, endpoint)
+                arguments = await run_in_daemon_thread(_arguments, call, endpoint, values, folder)
+                value = _result(await _predict(client, name, endpoint, arguments), endpoint, call)
+                if call.spec.outputs[0] == "text" and not _has_file(value) and (text := text_in(value)):
+                    return answer_output(call.spec, text)
+                download = partial(_download, client, folder, self._settings)
+                return await run_in_daemon_thread(_raw_output, value, call, download)
         except TimeoutError as error:
-            space = call.candidate.metadata["space"]
             raise TransientError(f"the Space {space} did not answer within {limit:g} s") from error
-        finally:
-            cancelled.set()
+
+    async def _values(self, call: Call, endpoint: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of the task by the endpoint's parameters, or what the language model writes."""
+        metadata, parameters = call.candidate.metadata, described_parameters(endpoint)
+        options: Mapping[str, Any] = metadata.get("options") or {}
+        inputs: Mapping[str, str | list[str]] = metadata.get("inputs") or {name: name for name in call.inputs}
+        taken = chain.from_iterable([names] if isinstance(names, str) else names for names in inputs.values())
+        if metadata.get("strict") and (lost := sorted({*call.inputs} - {*taken})):
+            raise UnsupportedError(f"the Space {metadata['space']} takes no {', '.join(lost)}")
+        needed = {name for name, one in parameters.items() if not one.get("parameter_has_default")}
+        fits = needed <= {*inputs, *options} <= parameters.keys()
+        if self.own and parameters and not metadata.get("inputs") and not fits:
+            return await fill_parameters(self.own, call, endpoint, options)
+        values = {parameter: _taken(names, call.inputs) for parameter, names in inputs.items()}
+        return {parameter: value for parameter, value in values.items() if value not in (None, [])}
 
     async def close(self) -> None:
         """Do nothing: no connection is kept between calls."""
 
 
-def read_endpoints(space: str, settings: Settings) -> dict[str, Any]:
-    """Return the endpoints of a Space by name, as `view_api(return_format="dict")` describes them. Blocks.
+async def read_endpoints(space: str, settings: Settings) -> dict[str, Any]:
+    """Return the endpoints of a Space by name, as `view_api(return_format="dict")` describes them.
 
     That is /info of Gradio. Tests read it from applications of Gradio 6; what has another form is skipped.
 
@@ -148,7 +147,7 @@ def read_endpoints(space: str, settings: Settings) -> dict[str, Any]:
     """
     if find_spec("gradio_client") is None:
         raise MissingExtraError(f"the Space {space}", "spaces")
-    with _connected(space, settings) as (client, _):
+    async with _connected(space, settings) as (client, _):
         return _endpoints(client)
 
 
@@ -158,38 +157,20 @@ def _endpoints(client: Client) -> dict[str, Any]:
     return {name: one for name, one in (endpoints or {}).items() if isinstance(one, dict)}
 
 
-@contextmanager
-def _connected(space: str, settings: Settings) -> Iterator[tuple[Client, Path]]:
+@asynccontextmanager
+async def _connected(space: str, settings: Settings) -> AsyncIterator[tuple[Client, Path]]:
     """A client of a Space, and the folder of the files that it receives. Every error is a JarvisError."""
     with TemporaryDirectory(prefix="jarvis-space-", ignore_cleanup_errors=True) as folder:
         try:
-            client = _connect(space, settings)
+            client = await run_in_daemon_thread(_connect, space, settings)
             try:
                 yield client, Path(folder)
             finally:
-                client.close()
+                start_daemon_thread(client.close)
         except JarvisError:
             raise
         except Exception as error:
             raise _expert_error(error, space) from redacted_cause(error)
-
-
-def _run(call: Call, settings: Settings, cancelled: threading.Event, fill: Fill | None) -> Any:
-    """The raw output of a Space for a call. Blocks."""
-    try:
-        with _connected(str(call.candidate.metadata["space"]), settings) as (client, downloads):
-            name, endpoint = _endpoint(client, call)
-            arguments = _arguments(call, endpoint, downloads, fill)
-            value = _result(_predict(client, name, endpoint, arguments, cancelled), endpoint, call)
-            if call.spec.outputs[0] == "text" and not _has_file(value) and (text := text_in(value)):
-                return answer_output(call.spec, text)
-            return _received(value, call, partial(_download, client, downloads, settings))
-    except (InputError, BadInputError) as error:
-        raise UnsupportedError(
-            "the Space sent a file that cannot be read: {reason}", reason=error.note
-        ) from error
-    finally:
-        call.cleanup()
 
 
 def _endpoint(client: Client, call: Call) -> tuple[str, Mapping[str, Any]]:
@@ -205,12 +186,8 @@ def _endpoint(client: Client, call: Call) -> tuple[str, Mapping[str, Any]]:
     return name, endpoints[name]
 
 
-def _predict(
-    client: Client,
-    name: str,
-    endpoint: Mapping[str, Any],
-    arguments: Mapping[str, Any],
-    cancelled: threading.Event,
+async def _predict(
+    client: Client, name: str, endpoint: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> Any:
     try:
         job = client.submit(api_name=name, **arguments)
@@ -222,19 +199,10 @@ def _predict(
         problem = f"the Space cannot be called so: {name} takes {', '.join(takes) or 'nothing'}"
         raise UnsupportedError(problem, detail=brief_text(str(error))) from error
     try:
-        return _wait(job.future, cancelled)
-    except TransientError:
-        job.cancel()
+        return await asyncio.wrap_future(job.future)
+    except asyncio.CancelledError:
+        start_daemon_thread(job.cancel)
         raise
-
-
-def _wait(future: Future[Any], cancelled: threading.Event) -> Any:
-    """The result of a future. Raises TransientError if the call is cancelled before. Blocks."""
-    while not wait([future], timeout=_POLL_S).done:
-        if cancelled.is_set():
-            future.cancel()
-            raise TransientError("the call was cancelled")
-    return future.result()
 
 
 def _result(returned: Any, endpoint: Mapping[str, Any], call: Call) -> Any:
@@ -346,25 +314,11 @@ def _expert_error(error: Exception, space: str) -> JarvisError:
     return expert_error(error, f"the Space {space}")
 
 
-def _arguments(call: Call, endpoint: Mapping[str, Any], folder: Path, fill: Fill | None) -> dict[str, Any]:
-    """Values of the endpoint's parameters by name. gradio_client checks them against the endpoint."""
-    metadata, parameters = call.candidate.metadata, described_parameters(endpoint)
-    options: Mapping[str, Any] = metadata.get("options") or {}
-    inputs: Mapping[str, str | list[str]] = metadata.get("inputs") or {name: name for name in call.inputs}
-    taken = chain.from_iterable([names] if isinstance(names, str) else names for names in inputs.values())
-    if metadata.get("strict") and (lost := sorted({*call.inputs} - {*taken})):
-        raise UnsupportedError(f"the Space {metadata['space']} takes no {', '.join(lost)}")
-    needed = {name for name, one in parameters.items() if not one.get("parameter_has_default")}
-    if (
-        fill
-        and parameters
-        and not metadata.get("inputs")
-        and not needed <= {*inputs, *options} <= parameters.keys()
-    ):
-        values = fill(endpoint, options)
-    else:
-        values = {parameter: _taken(names, call.inputs) for parameter, names in inputs.items()}
-        values = {parameter: value for parameter, value in values.items() if value not in (None, [])}
+def _arguments(
+    call: Call, endpoint: Mapping[str, Any], values: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
+    """The values as they are sent; gradio_client checks them. Blocks while it reads files."""
+    parameters, options = described_parameters(endpoint), call.candidate.metadata.get("options") or {}
     values = {name: _shaped(value, component(parameters.get(name, {}))) for name, value in values.items()}
     rows = [one for one in endpoint.get("parameters") or () if isinstance(one, Mapping)]
     left = [one for one in rows if one.get("parameter_name") not in {*values, *options}]
@@ -425,6 +379,18 @@ def _download(client: Client, folder: Path, settings: Settings, file: Mapping[st
     headers = {**client.headers, **({"Cookie": cookies} if cookies else {})}
     target = Path(mkdtemp(dir=folder)) / f"file{PurePosixPath(file['path']).suffix[:8]}"
     return run_sync(partial(fetch, url, target, settings, server=client.src, headers=headers))
+
+
+def _raw_output(value: Any, call: Call, download: Callable[[Mapping[str, Any]], Path]) -> Any:
+    """As `_received`, at the end of a call. Blocks."""
+    try:
+        return _received(value, call, download)
+    except (InputError, BadInputError) as error:
+        raise UnsupportedError(
+            "the Space sent a file that cannot be read: {reason}", reason=error.note
+        ) from error
+    finally:
+        call.cleanup()
 
 
 def _received(value: Any, call: Call, download: Callable[[Mapping[str, Any]], Path]) -> Any:

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 from jarvis_agent.backends.hosted.gradio_spaces import read_endpoints
 from jarvis_agent.backends.hosted.space_arguments import FILES, MESSAGE, component, described_parameters
 from jarvis_agent.backends.hub.api import FAILURE_TTL_S, HubApi, Row
-from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
@@ -111,7 +110,7 @@ class SpacesSource(RemoteSource):
             return known
         try:
             async with asyncio.timeout(_ASK_S):
-                known = await run_in_daemon_thread(read_endpoints, space, self._settings)
+                known = await read_endpoints(space, self._settings)
         except JarvisError as error:
             known = str(error)
         except TimeoutError:
