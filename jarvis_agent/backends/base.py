@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_ENDS = ("\n\n", "\n", ". ", "! ", "? ", "。", "！", "？", " ")
+"""Where a long text is divided, the best places first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -145,6 +148,28 @@ def sentences_of(call: Call) -> list[str]:
     if not sentences or not all(sentences):
         raise BadInputError(f"{call.spec.name} needs sentences to compare with, none of them empty")
     return sentences
+
+
+def scores_output(call: Call, scores: list[float]) -> list[Any]:
+    """The scores of `sentences_of` in the form of text-ranking, whose index is the place in the call."""
+    if call.spec.name != "text-ranking":
+        return scores
+    rows = enumerate(zip(sentences_of(call), scores, strict=True))
+    return [{"index": index, "text": text, "score": score} for index, (text, score) in rows]
+
+
+def split_text(text: str, limit: int, count: Callable[[str], int]) -> list[str]:
+    """A text in parts of at most `limit` tokens, which end with a paragraph, a sentence or a word."""
+    parts: list[str] = []
+    while text:
+        end = len(text)
+        while end > 1 and (tokens := count(text[:end])) > limit:
+            most = max(1, end * limit // tokens)
+            ends = (text.rfind(mark, most // 2, most) + len(mark) for mark in _ENDS)
+            end = next((end for end in ends if end > most // 2), most)
+        parts.append(text[:end])
+        text = text[end:]
+    return parts or [text]
 
 
 def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from langchain_core.messages import HumanMessage
 
-from jarvis_agent.backends.base import Call, labels_of, reads_text, text_of
+from jarvis_agent.backends.base import Call, labels_of, reads_text, split_text, text_of
 from jarvis_agent.backends.jobs import Generation, Loading, listed
 from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.pool import ModelPool
@@ -287,7 +287,7 @@ class ChatExpert:
     async def translate(self) -> str:
         """The translation of a text, part by part."""
         most = self.options.get("max_tokens", self.room)
-        parts = split_text(text_of(self.call), min(2 * self.room // 3, 2 * most // 3))
+        parts = split_text(text_of(self.call), min(2 * self.room // 3, 2 * most // 3), count_tokens)
         # A part keeps the white space at its end, which stands between it and the next.
         replies = [(await self.ask(_prompt(self.call, {"text": part})), part) for part in parts]
         return "".join(reply.strip() + part[len(part.rstrip()) :] for reply, part in replies)
@@ -295,7 +295,7 @@ class ChatExpert:
     async def summarize(self) -> str:
         """The summary of a text, or of the summaries of its parts."""
         text = text_of(self.call)
-        while len(parts := split_text(text, self.room)) > 1:
+        while len(parts := split_text(text, self.room, count_tokens)) > 1:
             replies = [await self.ask(_prompt(self.call, {"text": part}, length=_SHORT)) for part in parts]
             if count_tokens(shorter := "\n\n".join(replies)) >= count_tokens(text):
                 raise UnsupportedError(f"{self.call.candidate.id} makes this text no shorter")
@@ -334,7 +334,7 @@ class ChatExpert:
             entities={"type": "array", "items": _object(word={"type": "string"}, entity_group=group)}
         )
         begin = 0
-        for part in split_text(text_of(call), self.room):
+        for part in split_text(text_of(call), self.room, count_tokens):
             reply = await self.ask(_prompt(call, {"text": part}, asked=asked), schema)
             named = _value_in(reply, "entities")
             if not isinstance(named, list):
@@ -362,7 +362,7 @@ class ChatExpert:
 
     def _fitting(self, text: str, room: int) -> str:
         """The beginning of a text that fits, with a note if that is not all."""
-        first = split_text(text, room)[0]
+        first = split_text(text, room, count_tokens)[0]
         if len(first) < len(text):
             read = "the first {number:,} of {total:,} characters were read"
             self.call.notes.append(Note(read, number=len(first), total=len(text)))
@@ -412,18 +412,6 @@ def _language(call: Call, argument: str) -> str:
     name = str(call.inputs.get(argument) or "")
     language = find_language(name)
     return language.name if language else name
-
-
-def split_text(text: str, limit: int) -> list[str]:
-    """A text in parts of about `limit` tokens at most, which end with a paragraph, a sentence or a word."""
-    parts: list[str] = []
-    while (tokens := count_tokens(text)) > limit:
-        most = max(1, len(text) * limit // tokens)
-        ends = (text.rfind(mark, most // 2, most) + len(mark) for mark in ("\n\n", "\n", ". ", "。", " "))
-        end = next((end for end in ends if end > most // 2), most)
-        parts.append(text[:end])
-        text = text[end:]
-    return [*parts, text]
 
 
 def _csv_line(cells: Sequence[Any]) -> str:

@@ -211,9 +211,6 @@ MAX_FRAMES = 25
 SIDE = 768
 """Side in pixels of the largest square for a model that does not state a size."""
 
-GRID = 128
-"""Cells per side of the grid in which the surface of a shape is sampled."""
-
 FRAME_RATES: tuple[tuple[str, float], ...] = (
     ("Wan|ChronoEdit|Sana", 16.0),
     ("LTX|SkyReels|Kandinsky|HunyuanVideo15", 24.0),
@@ -290,19 +287,11 @@ def video_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
 
 
 def generate_shape(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
-    """Return {vertices, faces, colors} from a text or an image.
-
-    The candidate's metadata may set `grid_size`, default GRID; fewer cells are faster and coarser.
-    """
+    """Return {vertices, faces, colors} from a text or an image."""
     import torch
 
-    image = call.inputs.get("image")
-    given = {"image": call.image()} if image else {"prompt": text_of(call)}
-    shape = call_pipeline(loaded, call, **given, output_type="latent").images[0]
-    with torch.no_grad():
-        mesh = loaded.pipe.shap_e_renderer.decode_to_mesh(
-            shape[None], shape.device, grid_size=int(call.candidate.metadata.get("grid_size", GRID))
-        )
+    given = {"image": call.image()} if call.inputs.get("image") else {"prompt": text_of(call)}
+    mesh = call_pipeline(loaded, call, **given, output_type="mesh").images[0]
     colors = torch.stack([mesh.vertex_channels[channel] for channel in "RGB"], dim=1)
     return {"vertices": mesh.verts, "faces": mesh.faces, "colors": colors.clip(0, 1)}
 

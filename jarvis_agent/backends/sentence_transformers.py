@@ -12,13 +12,13 @@ Notes:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, sentences_of, text_of
+from jarvis_agent.backends.base import Call, Expert, scores_output, sentences_of, text_of
 from jarvis_agent.backends.devices import pick_dtype, place
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import SENTENCE_TRANSFORMERS, model_folder
@@ -35,11 +35,12 @@ _EMBEDDER, _CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
 
 
 @dataclass(frozen=True, slots=True)
-class TextModel(ABC):
-    """A loaded model that compares texts, several calls at once."""
+class TextModel:
+    """A loaded model that compares texts. `run` returns the raw outputs of several calls, of any tasks."""
 
     id: str
     model: Any
+    run: Callable[[TextModel, Sequence[Call]], list[Any]]
 
     @property
     def modules(self) -> list[Any]:
@@ -49,61 +50,39 @@ class TextModel(ABC):
     def __call__(self, call: Call) -> Any:
         return self.batch([call])[0]
 
-    @abstractmethod
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """Return the raw outputs of several calls."""
+        return self.run(self, calls)
 
 
-class EmbeddingModel(TextModel):
-    """A model that maps a text to a vector."""
+def compare_vectors(loaded: TextModel, calls: Sequence[Call]) -> list[Any]:
+    """The raw outputs of a model that maps a text to a vector. Each distinct text is encoded once."""
+    model = loaded.model
+    encoders = {"plain": model.encode, "query": model.encode_query, "document": model.encode_document}
+    wanted = [_roles(call) for call in calls]
+    vectors: dict[tuple[str, str], Any] = {}
+    for role, encode in encoders.items():
+        if pairs := [*dict.fromkeys(pair for roles in wanted for pair in roles if pair[0] == role)]:
+            rows = encode([text for _, text in pairs], convert_to_tensor=True)
+            vectors |= zip(pairs, rows, strict=True)
 
-    def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Return the raw outputs of several calls of any tasks; each distinct text is encoded once."""
-        wanted = [_roles(call) for call in calls]
-        pairs = dict.fromkeys(pair for roles in wanted for pair in roles)
-        vectors: dict[tuple[str, str], Any] = {}
-        for role in dict.fromkeys(role for role, _ in pairs):
-            texts = [text for other, text in pairs if other == role]
-            vectors |= {
-                (role, text): vector for text, vector in zip(texts, self._encode(role, texts), strict=True)
-            }
-        return [
-            self._answer(call, [vectors[pair] for pair in roles])
-            for call, roles in zip(calls, wanted, strict=True)
-        ]
-
-    def _encode(self, role: str, texts: list[str]) -> Any:
-        """Return a tensor (texts, dimensions)."""
-        if role == "query":
-            return self.model.encode_query(texts, convert_to_tensor=True)
-        if role == "document":
-            return self.model.encode_document(texts, convert_to_tensor=True)
-        return self.model.encode(texts, convert_to_tensor=True)
-
-    def _answer(self, call: Call, vectors: list[Any]) -> Any:
+    def output(call: Call, first: Any, *others: Any) -> Any:
         if call.spec.name == "feature-extraction":
-            return [vector.tolist() for vector in vectors]
+            return [first.tolist()]
         import torch
 
-        scores = self.model.similarity(vectors[0].unsqueeze(0), torch.stack(vectors[1:]))[0].tolist()
-        return _ranked(sentences_of(call), scores) if call.spec.name == "text-ranking" else scores
+        return scores_output(call, model.similarity(first.unsqueeze(0), torch.stack(others))[0].tolist())
+
+    return [output(call, *map(vectors.__getitem__, roles)) for call, roles in zip(calls, wanted, strict=True)]
 
 
-class CrossEncoderModel(TextModel):
-    """A model that scores two texts read together."""
-
-    def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Return the raw outputs of several calls."""
-        if any(call.spec.name == "feature-extraction" for call in calls):
-            raise UnsupportedError(f"{self.id} compares texts, and gives none of them a vector")
-        pairs = [(text_of(call), text) for call in calls for text in sentences_of(call)]
-        scores = iter(self.model.predict(pairs).tolist())
-        results = []
-        for call in calls:
-            texts = sentences_of(call)
-            ranks = [next(scores) for _ in texts]
-            results.append(_ranked(texts, ranks) if call.spec.name == "text-ranking" else ranks)
-        return results
+def score_pairs(loaded: TextModel, calls: Sequence[Call]) -> list[Any]:
+    """The raw outputs of a cross-encoder, which reads two texts together."""
+    if any(call.spec.name == "feature-extraction" for call in calls):
+        raise UnsupportedError(f"{loaded.id} compares texts, and gives none of them a vector")
+    pairs = [(text_of(call), text) for call in calls for text in sentences_of(call)]
+    scores = iter(loaded.model.predict(pairs).tolist())
+    return [scores_output(call, [*islice(scores, len(sentences_of(call)))]) for call in calls]
 
 
 class SentenceTransformersBackend(FileBackend):
@@ -143,12 +122,12 @@ class SentenceTransformersBackend(FileBackend):
                 },
             )
         if kind == _EMBEDDER:
-            return EmbeddingModel(candidate.id, model)
+            return TextModel(candidate.id, model, compare_vectors)
         if model.num_labels != 1:
             raise UnsupportedError(
                 f"{candidate.id} sorts pairs of texts into {model.num_labels} classes, not by one score"
             )
-        return CrossEncoderModel(candidate.id, model)
+        return TextModel(candidate.id, model, score_pairs)
 
 
 def _model_type(folder: Path) -> str:
@@ -166,9 +145,3 @@ def _roles(call: Call) -> list[tuple[str, str]]:
     if call.spec.name == "text-ranking":
         return [("query", text_of(call)), *(("document", text) for text in others)]
     return [("plain", text) for text in (text_of(call), *others)]
-
-
-def _ranked(texts: list[str], scores: list[float]) -> list[dict[str, Any]]:
-    """Return [{index, text, score}]; `index` is the place in the call."""
-    rows = enumerate(zip(texts, scores, strict=True))
-    return [{"index": index, "text": text, "score": score} for index, (text, score) in rows]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 
-from jarvis_agent.backends.base import Call, Expert, labels_of, sentences_of, text_of
+from jarvis_agent.backends.base import Call, Expert, labels_of, scores_output, sentences_of, text_of
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
 from jarvis_agent.backends.starter.onnx import load_network
@@ -208,12 +208,7 @@ def load_text_comparison(weights: Path, settings: Settings) -> Expert:
             return [{"label": label, "similarity": each} for label, each in zip(labels, cosines, strict=True)]
         if task == "question-answering":
             return lines_that_fit(call, text_of(call, "context"), settings)
-        others = sentences_of(call)
-        scores = _cosines(encode([text, *others])).tolist()
-        if task == "sentence-similarity":
-            return scores
-        rows = enumerate(zip(others, scores, strict=True))
-        return [{"index": index, "text": other, "score": score} for index, (other, score) in rows]
+        return scores_output(call, _cosines(encode([text, *sentences_of(call)])).tolist())
 
     return expert
 

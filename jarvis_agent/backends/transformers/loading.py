@@ -67,15 +67,9 @@ class LoadedModel:
 
     def inputs(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Move the tensors of a batch to the model's device, and floats to its dtype."""
-        import torch
+        from transformers import BatchFeature
 
-        def placed(value: Any) -> Any:
-            if not isinstance(value, torch.Tensor):
-                return value
-            dtype = self.model.dtype if value.is_floating_point() else None
-            return value.to(self.model.device, dtype)
-
-        return {name: placed(value) for name, value in batch.items()}
+        return dict(BatchFeature(dict(batch)).to(self.model.device, self.model.dtype))
 
     def forward(self, batch: Mapping[str, Any]) -> Any:
         """Return the model's output for a batch, without gradients."""

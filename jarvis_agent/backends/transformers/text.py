@@ -13,11 +13,13 @@ mBART name languages in their own ways.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import takewhile
 from typing import Any
 
+from jarvis_agent.backends import base
 from jarvis_agent.backends.base import Call, labels_of, text_of
 from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, listed
 from jarvis_agent.backends.languages import Language, find_language, language_of_script
@@ -115,33 +117,13 @@ def token_limit(loaded: LoadedModel) -> int:
 
 
 def split_text(text: str, loaded: LoadedModel, limit: int) -> Iterator[str]:
-    """Split a text into pieces of at most `limit` tokens, after sentences or, if needed, words.
+    """The parts of a text of at most `limit` tokens, until the call is cancelled."""
 
-    It ends when the call is cancelled.
-    """
+    def count(part: str) -> int:
+        return len(loaded.tokenizer(part, verbose=False).input_ids)
 
-    def fits(piece: str) -> bool:
-        return len(loaded.tokenizer(piece, verbose=False).input_ids) <= limit
-
-    piece = ""
-    for part in _sentences(text, fits):
-        if piece and not fits(piece + part):
-            yield piece.strip()
-            if is_cancelled():
-                return
-            piece = ""
-        piece += part
-    if piece.strip():
-        yield piece.strip()
-
-
-def _sentences(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the sentences of a text, and single words of sentences that are too long."""
-    for sentence in re.findall(r".+?(?:[.!?]+(?=\s)|[。！？]|\n|$)\s*", text, re.DOTALL):
-        if fits(sentence):
-            yield sentence
-        else:
-            yield from re.findall(r"\S+\s*", sentence)
+    parts = (part.strip() for part in base.split_text(text, limit, count))
+    return takewhile(lambda _: not is_cancelled(), filter(None, parts))
 
 
 def is_chat_model(loaded: LoadedModel) -> bool:
