@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ENDS = ("\n\n", "\n", ". ", "! ", "? ", "。", "！", "？", " ")
+_ENDS = ("\n\n", "\n", ". ", "! ", "? ", "。", "！", "？", ", ", "; ", ": ", " ")
 """Where a long text is divided, the best places first."""
 
 

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
 
-from jarvis_agent.backends.background import find_server
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.remote import RemoteBackend
+from jarvis_agent.backends.remote import RemoteBackend, find_server
 from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error
 from jarvis_agent.core.plugins import check_plugin, load_plugin, plugin_entries
 from jarvis_agent.core.settings import Settings

@@ -268,6 +268,17 @@ def test_parts_are_the_whole_text_and_none_is_too_long() -> None:
         assert max(map(count_tokens, parts)) <= 300
 
 
+def test_a_text_is_cut_at_punctuation_then_at_spaces_then_anywhere() -> None:
+    for text, parts in (
+        ("short", ["short"]),
+        ("", [""]),
+        ("a b, c d e", ["a b, ", "c d e"]),
+        ("abc def ghi", ["abc ", "def ", "ghi"]),
+        ("abcdefghijklmno", ["abcdef", "ghijkl", "mno"]),
+    ):
+        assert split_text(text, 6, len) == parts
+
+
 async def test_of_a_long_context_or_table_the_beginning_is_read_and_that_is_said(tmp_path: Path) -> None:
     llm = ScriptedLLM({"expert": "blue"})
     call = own_call(llm, "question-answering", text="Which colour?", context=LONG)

@@ -294,16 +294,6 @@ def test_speech_of_a_text_without_full_stops_needs_little_memory() -> None:
     assert int(done.stdout) < 1_000_000  # as one sentence it needs nearly 2 GB
 
 
-def test_phonemes_are_cut_at_punctuation_then_at_spaces_then_anywhere() -> None:
-    for sentence, parts in (
-        ("short", ["short"]),
-        ("a b, c d e", ["a b,", " c d e"]),
-        ("abc def ghi", ["abc ", "def ", "ghi"]),
-        ("abcdefghijklmno", ["abcdef", "ghijkl", "mno"]),
-    ):
-        assert ["".join(part) for part in speech.cut_phonemes(sentence, 6)] == parts
-
-
 @pytest.mark.starter
 async def test_labels_keep_their_order_and_vectors_have_length_one(run: Run) -> None:
     """Labels get similarities, which do not look like probabilities; there are none if none clearly fits."""

@@ -34,12 +34,18 @@ from starlette.testclient import TestClient
 from waiting import until, wait_until
 
 from jarvis_agent import JarvisAgent
-from jarvis_agent.backends import background
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import make_backends
-from jarvis_agent.backends.remote import AbsentError, ExpertServer, RemoteBackend, write_request
+from jarvis_agent.backends.remote import (
+    AbsentError,
+    ExpertServer,
+    RemoteBackend,
+    find_server,
+    runtime_file,
+    write_request,
+)
 from jarvis_agent.backends.starter.backend import StarterBackend
 from jarvis_agent.core import errors
 from jarvis_agent.core.errors import (
@@ -378,19 +384,19 @@ def test_a_background_server_is_found_shown_and_stopped(
     start = [sys.executable, "-m", "jarvis_agent", "experts", "--background"]
     starting = [subprocess.Popen(start, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     shown = {process.communicate()[0] for process in starting}  # the first starts one, the others find it
-    found = background.find_server(Settings())
+    found = find_server(Settings())
     assert found is not None
     assert shown == {jarvis("experts", "--background").stdout} == {f"expert server: {found.address}\n"}
-    assert (background.runtime_file().stat().st_mode & 0o077) == 0
+    assert (runtime_file().stat().st_mode & 0o077) == 0
     made = make_backends(Settings(), ModelPool(0))
     model = Candidate(id="org/any", task="text-generation", source="hub")
     assert {one.server_for(model) for one in made if isinstance(one, RemoteBackend)} == {found}
-    assert background.find_server(Settings(experts="none")) is None
+    assert find_server(Settings(experts="none")) is None
     backend, call = command_backend(found), command_call("echo said")
     assert f"by {os.getpid()}" not in asyncio.run(said(backend, call))
     assert "org/model (0 MB)" in doctor.check_experts(Settings()).found
     assert jarvis("experts", "--stop").exit_code == 0
-    assert background.find_server(Settings()) is None
+    assert find_server(Settings()) is None
     assert f"by {os.getpid()}" in asyncio.run(said(backend, call))
     stopped = jarvis("experts", "--stop")
     assert (stopped.exit_code, "no expert server runs" in stopped.stderr) == (1, True)

@@ -15,6 +15,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.hub.snapshot import download_files
@@ -380,6 +381,26 @@ def load_expert(model: StarterModel, settings: Settings) -> Expert:
     return read(fetch_weights(model, settings), settings)
 
 
+def load_session(file: Path) -> Any:
+    """The network in an ONNX file, for onnxruntime on the CPU. It may run in several threads at once.
+
+    Each run takes one thread: on a busy machine small products are many times slower on several. A process
+    with such networks can be forked.
+    """
+    from onnxruntime import InferenceSession, SessionOptions
+
+    options = SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return InferenceSession(file, options, providers=["CPUExecutionProvider"])
+
+
+def load_network(file: Path) -> Callable[[Any], Any]:
+    """The function of a network with one input and one output, which are arrays."""
+    session = load_session(file)
+    (given,) = session.get_inputs()
+    return lambda values: session.run(None, {given.name: values})[0]
+
+
 class StarterBackend(LocalBackend):
     """Runs the rows of STARTERS."""
 
@@ -387,13 +408,11 @@ class StarterBackend(LocalBackend):
     is_served = True
 
     def mismatch(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """Return why there is no such starter model for the task, or None."""
         model = STARTERS.get(candidate.id)
         is_known = model is not None and spec.name in model.tasks
         return None if is_known else f"{candidate.id} is not a starter model for {spec.name}"
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """Return None if the model does this task and its reader and weights are available."""
         if reason := self.mismatch(spec, candidate):
             return reason
         model = STARTERS[candidate.id]
@@ -409,5 +428,4 @@ class StarterBackend(LocalBackend):
         return (self.name, candidate.id)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Load the model. Raises as `fetch_weights`."""
         return load_expert(STARTERS[candidate.id], settings)

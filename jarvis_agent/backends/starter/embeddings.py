@@ -22,8 +22,7 @@ from langchain_core.embeddings import Embeddings
 
 from jarvis_agent.backends.base import Call, Expert, labels_of, scores_output, sentences_of, text_of
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
-from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
-from jarvis_agent.backends.starter.onnx import load_network
+from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights, load_network
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.notes import Note

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
-from jarvis_agent.backends.starter.onnx import load_network
+from jarvis_agent.backends.starter.backend import load_network
 from jarvis_agent.core.images import count_frames, identified
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings

@@ -8,10 +8,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.base import Call, Expert, split_text
 from jarvis_agent.backends.jobs import add_note, is_cancelled
 from jarvis_agent.backends.languages import find_language, language_of_script
-from jarvis_agent.backends.starter.backend import STARTERS, fetch_weights
+from jarvis_agent.backends.starter.backend import STARTERS, fetch_weights, load_session
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
@@ -21,8 +21,6 @@ MAX_PHONEMES = 300
 
 _LONG = re.compile(r"(\d{15}|\S{60})(?=\S)")
 """Numbers that the voice has no name for, and words that would take it minutes."""
-
-_CUTS = (set(".?!,;:"), {" "})
 
 
 def load_voice(weights: Path, settings: Settings) -> Expert:
@@ -51,27 +49,12 @@ def load_voice(weights: Path, settings: Settings) -> Expert:
         sentences = voice.phonemize(text) if any(letter.isalnum() for letter in text) else []
         if not sentences:
             raise BadInputError("there is nothing to speak: the text has no words")
-        parts = (part for sentence in sentences for part in cut_phonemes(sentence))
+        parts = (part for sentence in sentences for part in split_text(sentence, MAX_PHONEMES, len))
         wanted = takewhile(lambda _: not is_cancelled(), parts)
         spoken = [voice.from_phonemes(part, seed=settings.seed) for part in wanted]
         return {"audio": np.concatenate(spoken), "sampling_rate": voice.sample_rate}
 
     return expert
-
-
-def cut_phonemes(sentence: str, most: int = MAX_PHONEMES) -> Iterator[str]:
-    """Parts of at most `most` phonemes, cut after punctuation, else after a space, else anywhere."""
-    start = 0
-    while len(sentence) - start > most:
-        window = sentence[start : start + most]
-        end = most
-        for marks in _CUTS:
-            if places := [place for place, phoneme in enumerate(window, 1) if phoneme in marks]:
-                end = places[-1]
-                break
-        yield window[:end]
-        start += end
-    yield sentence[start:]
 
 
 SPEECH_RATE = 16_000
@@ -166,11 +149,8 @@ def load_denoiser(weights: Path, settings: Settings) -> Expert:
     The network takes the spectrum of a frame (1, 257, 1, 2), real and imaginary parts, and its states.
     """
     import numpy as np
-    import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # a frame is too small for several
-    network = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+    network = load_session(weights)
     window = np.sin(np.pi / (2 * HOP) * np.arange(2 * HOP, dtype=np.float32))
 
     def expert(call: Call) -> dict[str, Any]:

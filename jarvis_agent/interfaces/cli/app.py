@@ -366,7 +366,7 @@ def experts(
     ] = False,
 ) -> None:
     """Serve local models to agents, which then need not load them."""
-    from jarvis_agent.backends.background import stop_background
+    from jarvis_agent.backends.remote import stop_background
     from jarvis_agent.interfaces.experts import IDLE_S, run_experts, start_background
 
     if print_config:
