@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from langchain_core.messages import HumanMessage
 
 from jarvis_agent.backends.base import Call, labels_of, reads_text, split_text, text_of
-from jarvis_agent.backends.jobs import Generation, Loading, listed
+from jarvis_agent.backends.jobs import Activity, Generation, listed
 from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
@@ -168,7 +168,6 @@ class ChatModelBackend:
         self._clients: dict[tuple[str, ...], LLMClient] = {}
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """Return None if the candidate is a chat model that may be called for the task, else the reason."""
         if spec.name not in PROMPTS:
             return f"a chat model does not do {spec.name} here"
         if "base_url" in candidate.metadata:
@@ -226,7 +225,7 @@ class ChatModelBackend:
         model: Any = getattr(self.own.model, "bound", self.own.model) if self.own else None
         if getattr(model, "path", None) != candidate.path:
             model = local_model(cast("Any", candidate.path), settings)
-        with listed(Loading(candidate.id)):
+        with listed(Activity(candidate.id)):
             model.load()
         self._pool.leave_room(model.llama)
         return model
@@ -310,7 +309,7 @@ class ChatExpert:
         asked = f"one of {', '.join(labels)}" if labels else call.purpose
         prompt = _prompt(call, {"text": self._fitting(text_of(call), self.room)}, asked=asked)
         kind = {"type": "string", "enum": labels} if labels else {"type": "string"}
-        reply = await self.ask(prompt, _object(label=kind))
+        reply = await self.ask(prompt, object_schema({"label": kind}))
         label = str(_value_in(reply, "label") or reply).strip()
         known = {one.casefold(): one for one in labels}
         if not label or (labels and label.casefold() not in known):
@@ -330,9 +329,8 @@ class ChatExpert:
             call.purpose or "the names of people (PER), organisations (ORG), places (LOC) and others (MISC)"
         )
         group = {"type": "string"} if call.purpose else {"type": "string", "enum": [*_ENTITY_GROUPS]}
-        schema = _object(
-            entities={"type": "array", "items": _object(word={"type": "string"}, entity_group=group)}
-        )
+        entity = object_schema({"word": {"type": "string"}, "entity_group": group})
+        schema = object_schema({"entities": {"type": "array", "items": entity}})
         begin = 0
         for part in split_text(text_of(call), self.room, count_tokens):
             reply = await self.ask(_prompt(call, {"text": part}, asked=asked), schema)
@@ -420,10 +418,10 @@ def _csv_line(cells: Sequence[Any]) -> str:
     return line.getvalue()
 
 
-def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of an object with exactly these properties."""
-    required = list(properties)
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+def object_schema(properties: Mapping[str, Any], required: Sequence[str] | None = None) -> dict[str, Any]:
+    """The JSON schema of an object with no other properties; None: all are required."""
+    names = list(properties if required is None else required)
+    return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
 
 
 def _value_in(reply: str, name: str) -> Any:

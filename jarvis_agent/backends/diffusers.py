@@ -3,7 +3,7 @@
     PIPELINES["image-to-video"]                            # Stable Video DiffusionSpec, LTX, Wan, …
     name = class_name(folder)                              # "StableDiffusionXLPipeline"
     pipeline = choose_pipeline(PIPELINES["text-to-image"], name)
-    loaded = load_pipeline(pipeline, name, folder, candidate, settings)
+    loaded = DiffusersBackend(settings, pool).load(spec, candidate, settings)
     loaded(call)                                           # a PIL image, from call.inputs["text"]
 
 `PIPELINES` has for each task the pipelines to choose from by the model's class. A new family of pipelines is
@@ -96,7 +96,6 @@ class LoadedPipeline:
 
     @property
     def modules(self) -> list[Any]:
-        """The torch modules that the pool measures."""
         return list(self.pipe.components.values())
 
 
@@ -155,28 +154,6 @@ def base_model(candidate: Candidate, folder: Path, settings: Settings) -> Candid
         local=settings.offline,
         path=path if path.is_dir() else None,
     )
-
-
-def load_pipeline(
-    pipeline: DiffusionSpec,
-    name: str,
-    folder: Path,
-    candidate: Candidate,
-    settings: Settings,
-    base: Path | None = None,
-) -> LoadedPipeline:
-    """Load the model of class `name` in a directory; `base` is the directory of a part's base model."""
-    device = place(settings)
-    options = {
-        "dtype": pick_dtype("float32" if pipeline.exact else settings.dtype, device),
-        "use_safetensors": None if settings.allow_pickle else True,
-        "local_files_only": True,
-    }
-    with LOADING:
-        parts = {pipeline.part: _load(name, folder, settings, options)} if pipeline.part else {}
-        pipe = _load(pipeline.loads or name, base or folder, settings, {**options, **parts})
-        move_to_device(pipe, device, settings)
-    return LoadedPipeline(candidate.id, pipe, pipeline.run)
 
 
 def _load(name: str, folder: Path, settings: Settings, options: Mapping[str, Any]) -> Any:
@@ -349,7 +326,6 @@ def _sized_image(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
 
 
 def _prompt(call: Call) -> str:
-    """Return the optional text argument."""
     return str(call.inputs.get("text") or "").strip()
 
 
@@ -570,7 +546,6 @@ class DiffusersBackend(FileBackend):
         return (self.name, first, candidate.id, candidate.revision or "")
 
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Read the model's class, choose the pipeline that fits it, then download and load the weights."""
         from diffusers.utils import logging
 
         silence_library(logging)
@@ -579,8 +554,17 @@ class DiffusersBackend(FileBackend):
         pipeline = choose_pipeline(PIPELINES[spec.name], name)
         if pipeline is None:
             raise UnsupportedError(f"{candidate.id} is a {name}, which cannot do {spec.name}")
-        folder = model_folder(candidate, settings, DIFFUSERS)
-        base = None
+        folder, device = model_folder(candidate, settings, DIFFUSERS), place(settings)
+        options = {
+            "dtype": pick_dtype("float32" if pipeline.exact else settings.dtype, device),
+            "use_safetensors": None if settings.allow_pickle else True,
+            "local_files_only": True,
+        }
+        base = folder
         if pipeline.part:
             base = model_folder(base_model(candidate, folder, settings), settings, DIFFUSERS)
-        return load_pipeline(pipeline, name, folder, candidate, settings, base)
+        with LOADING:
+            parts = {pipeline.part: _load(name, folder, settings, options)} if pipeline.part else {}
+            pipe = _load(pipeline.loads or name, base, settings, {**options, **parts})
+            move_to_device(pipe, device, settings)
+        return LoadedPipeline(candidate.id, pipe, pipeline.run)

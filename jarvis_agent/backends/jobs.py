@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import is_out_of_memory
@@ -37,14 +37,18 @@ Notify = Callable[[Literal["loading", "loaded"]], None]
 """Told when the load of a reserved model begins and ends. Called in any thread; must not block."""
 
 
-class Activity(Protocol):
-    """Work on a model that takes long, and prints as a line of a progress display.
+@dataclass(eq=False, slots=True)
+class Activity:
+    """Work on a model that takes long, such as its load, as a line of a progress display.
 
     `state` says in a word what is done: "downloading", "loading", "writing".
     """
 
     model: str
-    state: ClassVar[str]
+    state: ClassVar[str] = "loading"
+
+    def __str__(self) -> str:
+        return f"{self.model}: {self.state}"
 
 
 _unshown: list[Activity] = []
@@ -104,25 +108,13 @@ def add_note(text: str) -> None:
 
 
 @dataclass(eq=False, slots=True)
-class Loading:
-    """A model that is being loaded."""
-
-    model: str
-    state: ClassVar[str] = "loading"
-
-    def __str__(self) -> str:
-        return f"{self.model}: loading"
-
-
-@dataclass(eq=False, slots=True)
-class Generation:
+class Generation(Activity):
     """A text that a model is writing: `done` of at most `total` tokens; `text` if it is known so far."""
 
-    model: str
+    state: ClassVar[str] = "writing"
     total: int
     done: int = 0
     text: str = ""
-    state: ClassVar[str] = "writing"
 
     def add(self, text: str) -> None:
         """Count a token and append its text."""

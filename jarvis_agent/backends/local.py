@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import is_out_of_memory
 from jarvis_agent.backends.hub.snapshot import refusal
-from jarvis_agent.backends.jobs import Loading, Notify, listed
+from jarvis_agent.backends.jobs import Activity, Notify, listed
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import JarvisError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.forks import fork_safe
@@ -88,7 +88,7 @@ class LocalBackend(ABC):
         await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
 
         def load() -> Expert:
-            with listed(Loading(candidate.id)):
+            with listed(Activity(candidate.id)):
                 return self.load(spec, candidate, settings)
 
         return await self.pool.run(self.pool_key(spec, candidate, settings), load, call)
@@ -146,7 +146,6 @@ class FileBackend(LocalBackend):
         """Find the model's files and load them. Called in a worker thread."""
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """Return None if the backend can load the candidate for the task, else the reason."""
         if reason := self.mismatch(spec, candidate):
             return reason
         if missing := self.lacking(candidate):

@@ -44,14 +44,12 @@ class TextModel:
 
     @property
     def modules(self) -> list[Any]:
-        """The torch modules that the pool measures."""
         return [self.model]
 
     def __call__(self, call: Call) -> Any:
         return self.batch([call])[0]
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Return the raw outputs of several calls."""
         return self.run(self, calls)
 
 
@@ -99,7 +97,6 @@ class SentenceTransformersBackend(FileBackend):
         return (self.name, candidate.id, candidate.revision or "")
 
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Find the files and load them as an embedding model or a cross-encoder."""
         import sentence_transformers
 
         silence_library()

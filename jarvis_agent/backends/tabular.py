@@ -96,7 +96,6 @@ class SklearnBackend(FileBackend):
         return super().mismatch(spec, candidate)
 
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Find the .skops file, check the types in it, and load it."""
         import sklearn.base
 
         folder = model_folder(candidate, settings, SKOPS)
@@ -188,7 +187,6 @@ class Forecaster:
 
     @property
     def modules(self) -> list[Any]:
-        """The torch modules that the pool measures."""
         return [self.pipeline.inner_model]
 
     def __call__(self, call: Call) -> list[dict[str, Any]]:
@@ -234,7 +232,6 @@ class ChronosBackend(FileBackend):
         return super().mismatch(spec, candidate)
 
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Find the files and load the pipeline that their config names."""
         from chronos import BaseChronosPipeline
 
         silence_library()

@@ -391,7 +391,6 @@ class AlgorithmsBackend(LocalBackend):
     name = "algorithms"
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """Return None if the candidate is the algorithm of this task and its library is installed."""
         algorithm = ALGORITHMS.get(spec.name)
         if algorithm is None or algorithm.id != candidate.id:
             return f"{candidate.id} is not an algorithm for {spec.name}"
@@ -400,5 +399,4 @@ class AlgorithmsBackend(LocalBackend):
         return None
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """The algorithm, as an expert."""
         return ALGORITHMS[spec.name].run

@@ -82,7 +82,6 @@ class SpacesBackend:
         self._settings = settings
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """Return None if the candidate is a Space that may be called, else the reason."""
         if "space" not in candidate.metadata:
             return "it is not a Space"
         is_filled = self.own is not None and "api_name" in candidate.metadata
@@ -301,17 +300,14 @@ def _address(space: str, settings: Settings) -> tuple[str, str | None]:
 def _expert_error(error: Exception, space: str) -> JarvisError:
     """The error for an exception of gradio_client or huggingface_hub."""
     from gradio_client.client import httpx
-    from gradio_client.exceptions import AppError, AuthenticationError
     from gradio_client.utils import QueueError, TooManyRequestsError
 
-    name, words = f"the Space {space} failed", brief_text(str(error)) or type(error).__name__
+    name, words = f"the Space {space}", brief_text(str(error)) or type(error).__name__
     if isinstance(error, TooManyRequestsError):
-        return RateLimitedError(name, detail=words)
+        return RateLimitedError(f"{name} failed", detail=words)
     if isinstance(error, QueueError | httpx.TransportError):
-        return TransientError(name, detail=words)
-    if isinstance(error, AppError | AuthenticationError):
-        return UnsupportedError(name, detail=words)
-    return expert_error(error, f"the Space {space}")
+        return TransientError(f"{name} failed", detail=words)
+    return expert_error(error, name)
 
 
 def _arguments(

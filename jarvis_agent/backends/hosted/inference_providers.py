@@ -75,7 +75,6 @@ class HostedBackend:
         self._settings = settings
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """Return None if the candidate is served and may be called, else the reason."""
         row = CALLS.get(spec.name)
         if row is None:
             return f"inference providers have no call for {spec.name}"
@@ -304,18 +303,10 @@ _IMAGE_QUESTION = _inputs(image="image", question="text")
 _IMAGE_PROMPT = _inputs(image="image", prompt="text")
 
 
-def _token_labels(call: Call) -> Mapping[str, Any]:
-    return {**_TEXT(call), "aggregation_strategy": "simple"}
-
-
 def _translation(call: Call) -> Mapping[str, Any]:
     # The client accepts both languages or none.
     languages = _inputs(src_lang="src_lang", tgt_lang="tgt_lang")(call)
     return {**_TEXT(call), **(languages if len(languages) == 2 else {})}
-
-
-def _generation(call: Call) -> Mapping[str, Any]:
-    return {"prompt": call.inputs["text"], "max_new_tokens": MAX_NEW_TOKENS}
 
 
 def _chat(call: Call) -> Mapping[str, Any]:
@@ -323,16 +314,10 @@ def _chat(call: Call) -> Mapping[str, Any]:
     return {"messages": messages, "max_tokens": MAX_NEW_TOKENS}
 
 
-def _table(call: Call) -> Mapping[str, Any]:
+def _cells(call: Call) -> dict[str, list[str]]:
     """A table in the client's form: columns of texts by name."""
     columns = call.table().columns
-    return {
-        "table": {name: ["" if v is None else str(v) for v in values] for name, values in columns.items()}
-    }
-
-
-def _table_question(call: Call) -> Mapping[str, Any]:
-    return {**_table(call), "query": call.inputs["text"]}
+    return {name: ["" if v is None else str(v) for v in values] for name, values in columns.items()}
 
 
 def _chat_reply(reply: Any, call: Call) -> str:
@@ -343,7 +328,7 @@ def _predictions(reply: Any, call: Call) -> dict[str, Any]:
     return {"predictions": list(reply), "probabilities": None}
 
 
-def _sound(data: bytes) -> dict[str, Any]:
+def _sound(data: bytes, call: Call) -> dict[str, Any]:
     """An encoded sound as mono float32 samples with their rate in Hz."""
     import soundfile
 
@@ -354,12 +339,8 @@ def _sound(data: bytes) -> dict[str, Any]:
     return {"audio": samples.mean(axis=1), "sampling_rate": rate}
 
 
-def _speech(reply: bytes, call: Call) -> dict[str, Any]:
-    return _sound(reply)
-
-
 def _sounds(reply: Any, call: Call) -> list[dict[str, Any]]:
-    return [{"label": item.label, **_sound(item.blob)} for item in reply]
+    return [{"label": item.label, **_sound(item.blob, call)} for item in reply]
 
 
 def _picture(reply: bytes, call: Call) -> Any:
@@ -382,15 +363,17 @@ _SOUNDFILE = ("soundfile",)
 
 CALLS: dict[str, ProviderCall] = {
     "text-classification": ProviderCall("text_classification", _TEXT),
-    "token-classification": ProviderCall("token_classification", _token_labels),
+    "token-classification": ProviderCall("token_classification",
+                                         _inputs(text="text", aggregation_strategy=lambda _: "simple")),
     "question-answering": ProviderCall("question_answering", _inputs(question="text", context="context")),
-    "table-question-answering": ProviderCall("table_question_answering", _table_question),
+    "table-question-answering": ProviderCall("table_question_answering", _inputs(table=_cells, query="text")),
     "zero-shot-classification": ProviderCall("zero_shot_classification",
                                              _inputs(text="text", candidate_labels=labels_of)),
     "fill-mask": ProviderCall("fill_mask", _TEXT),
     "translation": ProviderCall("translation", _translation),
     "summarization": ProviderCall("summarization", _TEXT),
-    "text-generation": ProviderCall("text_generation", _generation),
+    "text-generation": ProviderCall("text_generation",
+                                    _inputs(prompt="text", max_new_tokens=lambda _: MAX_NEW_TOKENS)),
     "conversational": _CHAT,
     "feature-extraction": ProviderCall("feature_extraction", _TEXT, needs=("numpy",)),
     "sentence-similarity": ProviderCall("sentence_similarity",
@@ -407,7 +390,7 @@ CALLS: dict[str, ProviderCall] = {
     "text-to-video": ProviderCall("text_to_video", _inputs(prompt="text"), _video, _video),
     "image-to-video": ProviderCall("image_to_video", _IMAGE_PROMPT, _video, _video),
     "image-text-to-video": ProviderCall("image_to_video", _IMAGE_PROMPT, _video, _video),
-    "text-to-speech": ProviderCall("text_to_speech", _TEXT, _speech, _speech, _SOUNDFILE),
+    "text-to-speech": ProviderCall("text_to_speech", _TEXT, _sound, _sound, _SOUNDFILE),
     "automatic-speech-recognition": ProviderCall("automatic_speech_recognition", _AUDIO),
     "audio-classification": ProviderCall("audio_classification", _AUDIO),
     "audio-to-audio": ProviderCall("audio_to_audio", _AUDIO, _sounds, needs=_SOUNDFILE),
@@ -416,8 +399,8 @@ CALLS: dict[str, ProviderCall] = {
     "image-text-to-text": _CHAT,
     "audio-text-to-text": _CHAT,
     "any-to-any": _CHAT,
-    "tabular-classification": ProviderCall("tabular_classification", _table, _predictions),
+    "tabular-classification": ProviderCall("tabular_classification", _inputs(table=_cells), _predictions),
     # The client's method for this task fails on its own provider table; the request is the same.
-    "tabular-regression": ProviderCall("tabular_classification", _table, _predictions),
+    "tabular-regression": ProviderCall("tabular_classification", _inputs(table=_cells), _predictions),
 }  # fmt: skip
 """Calls by the provider's task name."""

@@ -18,7 +18,7 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.chat_model import STAGE
+from jarvis_agent.backends.chat_model import STAGE, object_schema
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
@@ -108,23 +108,14 @@ def _schema(parameters: Mapping[str, Mapping[str, Any]], inputs: Mapping[str, An
         kinds: list[dict[str, Any]] = [named] if is_file else [_simple(described.get("type")), named]
         if component(described) == MESSAGE:
             message = {"text": {"type": "string"}, "files": {"type": "array", "items": {"enum": files}}}
-            kinds = [_object(message, ["text"])]
+            kinds = [object_schema(message, ["text"])]
         properties[name] = {"title": brief_text(str(described.get("label"))), "anyOf": kinds}
         if not described.get("parameter_has_default"):
             kinds.append({"type": "null"})
         elif not is_file and len(repr(described.get("parameter_default"))) <= _MAX_CHARS:
             properties[name]["default"] = described.get("parameter_default")
     required = [name for name, one in parameters.items() if not one.get("parameter_has_default")]
-    return _object(properties, required)
-
-
-def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
+    return object_schema(properties, required)
 
 
 def _simple(schema: Any) -> dict[str, Any]:

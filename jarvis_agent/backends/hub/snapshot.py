@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 
 from jarvis_agent.backends.devices import computes_in_half
 from jarvis_agent.backends.http_errors import expert_error
-from jarvis_agent.backends.jobs import is_cancelled, listed
+from jarvis_agent.backends.jobs import Activity, is_cancelled, listed
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import JarvisError, TransientError, UnsupportedError
 from jarvis_agent.core.notes import Note, limit_of
@@ -271,7 +271,6 @@ def _local_folder(candidate: Candidate, settings: Settings, layout: Layout) -> P
 
 
 def _cached_folder(candidate: Candidate) -> Path:
-    """The model's folder in the Hub's cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -310,7 +309,6 @@ def _download_model(candidate: Candidate, settings: Settings, layout: Layout) ->
 
 
 def _sizes_on_hub(candidate: Candidate, settings: Settings) -> dict[str, int]:
-    """Bytes of each file of a model on the Hub."""
     from huggingface_hub import HfApi
 
     api = HfApi(token=settings.token)
@@ -353,14 +351,13 @@ def _download_errors(model: str) -> Iterator[None]:
 
 
 @dataclass(eq=False, slots=True)
-class Download:
+class Download(Activity):
     """A running download: `done` of `total` bytes."""
 
-    model: str
+    state: ClassVar[str] = "downloading"
     total: int
     done: int = 0
     stopped: bool = False
-    state: ClassVar[str] = "downloading"
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __str__(self) -> str:

@@ -332,7 +332,6 @@ def _save(columns: Mapping[str, Sequence[Any]], call: Call) -> Resource:
 
 
 def _file(raw: Any, call: Call) -> Adapted:
-    """A file that the backend wrote."""
     file = media.written_file(raw, call.spec.outputs[0], call)
     assert file.path is not None
     return Adapted({"path": str(file.path)}, f"the file {file.path.name}", (file,))

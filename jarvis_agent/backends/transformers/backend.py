@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.base import Call, Expert, labels_of, text_of
 from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder
 from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.backends.transformers import multimodal, text, vision
 from jarvis_agent.backends.transformers.loading import (
     LoadedModel,
+    by_pipeline,
     choose_pipeline,
     dry_run,
     load_model,
@@ -35,7 +36,7 @@ _SOUND = ("feature_extractor",)
 _WHOLE = ("processor",)
 
 _Exact = partial(Spec, exact=True)
-_SEGMENT = partial(_Exact, parts=_PIXELS, run=vision.segment, pipe="image-segmentation")
+_SEGMENT = partial(_Exact, parts=_PIXELS, run=by_pipeline(Call.image), pipe="image-segmentation")
 _VISION_ENCODER = partial(Spec, "ImageTextToText", (*_PIXELS, *_TOKENS), only=("vision-encoder-decoder",))
 _ASK_CHAT = Spec("ImageTextToText", _WHOLE, multimodal.answer_by_chat)
 _SPEECH = (
@@ -53,7 +54,8 @@ PIPELINES: dict[str, Sequence[Spec]] = {
         _Exact("TableQuestionAnswering", _TOKENS, text.answer_from_cells, "table-question-answering")],
     "fill-mask": [Spec("MaskedLM", _TOKENS, text.fill_mask, "fill-mask")],
     "zero-shot-classification": [
-        Spec("SequenceClassification", _TOKENS, text.classify_zero_shot, "zero-shot-classification")],
+        Spec("SequenceClassification", _TOKENS, by_pipeline(text_of, candidate_labels=labels_of),
+             "zero-shot-classification")],
     "translation": [Spec("Seq2SeqLM", _TOKENS, text.translate)],
     "summarization": [Spec("Seq2SeqLM", _TOKENS, text.summarize)],
     "text-generation": [
@@ -61,7 +63,7 @@ PIPELINES: dict[str, Sequence[Spec]] = {
         Spec("Seq2SeqLM", _TOKENS, text.generate_text)],
     "image-classification": [
         Spec("ImageClassification", _PIXELS, vision.classify, "image-classification", batched=True)],
-    "object-detection": [_Exact("ObjectDetection", _PIXELS, vision.detect, "object-detection")],
+    "object-detection": [vision.DETECTION],
     "image-segmentation": [
         _SEGMENT("UniversalSegmentation"),
         _SEGMENT("SemanticSegmentation"),
@@ -69,8 +71,8 @@ PIPELINES: dict[str, Sequence[Spec]] = {
         _SEGMENT("ImageSegmentation")],
     "depth-estimation": [_Exact("DepthEstimation", _PIXELS, vision.estimate_depth, "depth-estimation")],
     "zero-shot-image-classification": [
-        _Exact("ZeroShotImageClassification", (*_PIXELS, *_TOKENS), vision.classify_zero_shot,
-               "zero-shot-image-classification")],
+        _Exact("ZeroShotImageClassification", (*_PIXELS, *_TOKENS),
+               by_pipeline(Call.image, candidate_labels=labels_of), "zero-shot-image-classification")],
     "zero-shot-object-detection": [
         _Exact("ZeroShotObjectDetection", (*_PIXELS, *_TOKENS), vision.detect_phrases,
                "zero-shot-object-detection", only=("grounding-dino", "mm-grounding-dino")),
@@ -133,7 +135,6 @@ class TransformersExpert:
 
     @property
     def modules(self) -> list[Any]:
-        """The torch modules that the pool measures."""
         extras = self.loaded.extras.values()
         return [self.loaded.model, *(getattr(extra, "model", extra) for extra in extras)]
 
@@ -170,7 +171,6 @@ class TransformersBackend(FileBackend):
         return (self.name, spec.models_of or spec.name, candidate.id, candidate.revision or "")
 
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Read the config, choose the pipeline that fits it, then download and load the weights."""
         from transformers import AutoConfig
 
         silence_library()

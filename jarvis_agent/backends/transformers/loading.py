@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import pick_dtype, place, weight_bytes
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.forks import fork_safe
@@ -111,6 +112,19 @@ class PipelineSpec:
         import transformers
 
         return getattr(transformers, f"AutoModelFor{self.auto}" if self.auto else "AutoModel")
+
+
+def by_pipeline(read: Callable[[Call], Any], **options: Any) -> Callable[[LoadedModel, Call], Any]:
+    """The `run` of a task that a pipeline of transformers does, from what is read of a call.
+
+    An option is a value, or a function of the call.
+    """
+
+    def run(loaded: LoadedModel, call: Call) -> Any:
+        given = {name: value(call) if callable(value) else value for name, value in options.items()}
+        return loaded.pipe(read(call), **given)
+
+    return run
 
 
 def choose_pipeline(pipelines: Sequence[PipelineSpec], config: Any) -> PipelineSpec | None:

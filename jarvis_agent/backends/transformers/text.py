@@ -20,7 +20,7 @@ from itertools import takewhile
 from typing import Any
 
 from jarvis_agent.backends import base
-from jarvis_agent.backends.base import Call, labels_of, text_of
+from jarvis_agent.backends.base import Call, text_of
 from jarvis_agent.backends.jobs import Generation, add_note, is_cancelled, listed
 from jarvis_agent.backends.languages import Language, find_language, language_of_script
 from jarvis_agent.backends.transformers.loading import LoadedModel
@@ -210,11 +210,6 @@ def find_entities(loaded: LoadedModel, call: Call) -> Any:
     entities = loaded.pipe(text, aggregation_strategy="simple", stride=token_limit(loaded) // 4)
     # Joined word pieces contain marks of the tokenizer, so the word is taken from the text.
     return [{**entity, "word": text[entity["start"] : entity["end"]]} for entity in entities]
-
-
-def classify_zero_shot(loaded: LoadedModel, call: Call) -> Any:
-    """Return {sequence, labels, scores} by entailment of "This example is {label}."."""
-    return loaded.pipe(text_of(call), candidate_labels=labels_of(call))
 
 
 def fill_mask(loaded: LoadedModel, call: Call) -> Any:

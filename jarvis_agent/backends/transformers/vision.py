@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from jarvis_agent.backends.algorithms import control_maps
 from jarvis_agent.backends.base import Call, labels_of
 from jarvis_agent.backends.hub.snapshot import model_folder
-from jarvis_agent.backends.transformers.loading import LoadedModel, PipelineSpec, load_model
+from jarvis_agent.backends.transformers.loading import LoadedModel, PipelineSpec, by_pipeline, load_model
 from jarvis_agent.backends.transformers.text import MAX_LABELS, top_labels
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -73,16 +73,6 @@ def classify_video(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     return top_labels(logits.float().softmax(-1).cpu(), config)
 
 
-def detect(loaded: LoadedModel, call: Call) -> Any:
-    """Return [{label, score, box}]."""
-    return loaded.pipe(call.image(), threshold=MIN_SCORE)
-
-
-def classify_zero_shot(loaded: LoadedModel, call: Call) -> Any:
-    """Return [{label, score}] with one row for each label of the call (CLIP, SigLIP)."""
-    return loaded.pipe(call.image(), candidate_labels=labels_of(call))
-
-
 def detect_zero_shot(loaded: LoadedModel, call: Call) -> list[Detection]:
     """Return [{label, score, box}] from a model that compares regions with labels (OWL-ViT, OWLv2)."""
     image, labels = call.image(), labels_of(call)
@@ -124,11 +114,6 @@ def _distinct(rows: list[Detection]) -> list[Detection]:
         boxes, scores = [list(row["box"].values()) for row in same], [row["score"] for row in same]
         kept += [same[n] for n in non_max_suppression(boxes, scores, OVERLAP)]
     return sorted(kept, key=lambda row: -row["score"])
-
-
-def segment(loaded: LoadedModel, call: Call) -> Any:
-    """Return [{label, score or None, mask}]."""
-    return loaded.pipe(call.image())
 
 
 def estimate_depth(loaded: LoadedModel, call: Call) -> Any:
@@ -301,7 +286,13 @@ DETECTOR = "PekingU/rtdetr_r50vd"
 """Default detector of people: 172 MB, Apache 2.0."""
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
-_DETECTION = PipelineSpec("ObjectDetection", ("image_processor",), detect, "object-detection", exact=True)
+DETECTION = PipelineSpec(
+    "ObjectDetection",
+    ("image_processor",),
+    by_pipeline(Call.image, threshold=MIN_SCORE),
+    "object-detection",
+    exact=True,
+)
 
 
 def load_detector(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
@@ -321,7 +312,7 @@ def load_detector(candidate: Candidate, settings: Settings) -> Mapping[str, Any]
         path=path if path.exists() else None,
     )
     folder = model_folder(detector, settings)
-    return {"detector": load_model(_DETECTION, folder, detector, settings).pipe}
+    return {"detector": load_model(DETECTION, folder, detector, settings).pipe}
 
 
 def find_poses(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
