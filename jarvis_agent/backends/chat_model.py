@@ -16,15 +16,16 @@ import csv
 import io
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from langchain_core.messages import HumanMessage
 
 from jarvis_agent.backends.base import Call, labels_of, reads_text, split_text, text_of
-from jarvis_agent.backends.jobs import Activity, Generation, listed
+from jarvis_agent.backends.jobs import Activity, Generation, add_note, is_cancelled, listed
 from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
@@ -74,7 +75,6 @@ _NO_KEY = "none"
 
 _SENTIMENTS = ("positive", "negative", "neutral")
 _ENTITY_GROUPS = ("PER", "ORG", "LOC", "MISC")
-_ANSWERS = frozenset({"question-answering", "visual-question-answering", "document-question-answering"})
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _FILES = ("image", "audio", "video", "file")
 
@@ -146,13 +146,6 @@ def _content_block(file: Resource) -> dict[str, Any]:
         content, mime = to_portable(file.path, mime)
         return {"type": "image", "base64": base64.b64encode(content).decode(), "mime_type": mime}
     return {**file.to_content_block(), "mime_type": f"audio/{_AUDIO_FORMATS[mime]}"}
-
-
-def answer_output(spec: TaskSpec, reply: str) -> Any:
-    """A model's reply as a raw output of the task: answers are a list of one, without a score."""
-    if spec.name == "table-question-answering":
-        return {"answer": reply}
-    return [{"answer": reply, "score": None}] if spec.name in _ANSWERS else reply
 
 
 class ChatModelBackend:
@@ -262,7 +255,7 @@ class ChatExpert:
         elif candidate.path is not None:
             self.options = {**GGUF_OPTIONS, **described}
 
-    async def answer(self) -> Any:
+    async def answer(self) -> str:
         """The reply to the prompt, about what of the text fits."""
         call, inputs = self.call, dict(self.call.inputs)
         left = self.room
@@ -270,9 +263,9 @@ class ChatExpert:
             if name in inputs:
                 inputs[name] = self._fitting(text_of(call, name), left)
                 left = max(1, left - count_tokens(inputs[name]))
-        return answer_output(call.spec, await self.ask(_prompt(call, inputs)))
+        return await self.ask(_prompt(call, inputs))
 
-    async def answer_table(self) -> Any:
+    async def answer_table(self) -> str:
         """The answer to a question on as many rows of a table as fit."""
         table, read, total = await asyncio.to_thread(self._table)
         limits = ""
@@ -281,7 +274,7 @@ class ChatExpert:
             rows = "the first {number:,} of {total:,} rows were read"
             self.call.notes.append(Note(rows, number=read, total=total))
         inputs = {"text": text_of(self.call), "table": table}
-        return answer_output(self.call.spec, await self.ask(_prompt(self.call, inputs, limits=limits)))
+        return await self.ask(_prompt(self.call, inputs, limits=limits))
 
     async def translate(self) -> str:
         """The translation of a text, part by part."""
@@ -442,3 +435,27 @@ def _located(named: Sequence[Any], text: str, begin: int) -> list[dict[str, Any]
             where = {"start": begin + start, "end": begin + place}
             rows.append({"entity_group": group, "score": None, "word": word, **where})
     return rows
+
+
+class TextGenerator:
+    """The starter model that writes texts, in the GGUF file `weights`. Its raw output is the text."""
+
+    def __init__(self, weights: Path, settings: Settings) -> None:
+        """Load the model. Raises ExpertError if llama.cpp cannot."""
+        self.model = local_model(weights, settings)
+        self.model.load()
+
+    def __call__(self, call: Call) -> str:
+        progress, pieces, finish_reason = Generation(call.candidate.id, GGUF_TOKENS), list[str](), None
+        stream = cast("Any", self.model.stream(text_of(call), **GGUF_OPTIONS))
+        with listed(progress), closing(stream) as chunks:
+            for chunk in chunks:
+                if chunk.text:
+                    pieces.append(chunk.text)
+                    progress.add(chunk.text)
+                finish_reason = chunk.response_metadata.get("finish_reason", finish_reason)
+                if is_cancelled():
+                    break
+        if finish_reason == "length":
+            add_note("the text was cut at the longest reply of the model")
+        return "".join(pieces)

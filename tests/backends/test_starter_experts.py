@@ -14,11 +14,11 @@ import pytest
 from small_llm import INSTALL, WEIGHTS
 
 from jarvis_agent import JarvisAgent
+from jarvis_agent.backends import chat_model
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import Generation, Job, running
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.starter import speech
-from jarvis_agent.backends.starter import text as starter_text
 from jarvis_agent.backends.starter.backend import STARTERS, StarterBackend, load_expert
 from jarvis_agent.backends.starter.images import running_text
 from jarvis_agent.core.errors import BadInputError, ExpertError, UnsupportedError
@@ -366,7 +366,7 @@ async def test_the_small_language_model_answers_and_shows_its_text(
     assert "Paris" in answer
     assert "1 of at most 400 tokens" in shown[0]
     assert shown[-1].endswith(answer[-20:])
-    monkeypatch.setattr(starter_text, "GGUF_OPTIONS", {"max_tokens": 2})
+    monkeypatch.setattr(chat_model, "GGUF_OPTIONS", {"max_tokens": 2})
     async with JarvisAgent(settings=Settings(offline=True, output_dir=tmp_path)) as agent:
         (result,) = (await agent.ainvoke("Write a poem about cats")).results
     assert result.notes == ["the text was cut at the longest reply of the model"]

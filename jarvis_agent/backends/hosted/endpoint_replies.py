@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.chat_model import answer_output
 from jarvis_agent.backends.outputs.validators import describe_value
 from jarvis_agent.core.content import decode_base64
 from jarvis_agent.core.errors import InputError, UnsupportedError
@@ -47,7 +46,7 @@ def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any]
         if made:
             return made[0]
     elif call.spec.outputs[0] == "text" and (text := text_in(value)) is not None:
-        return answer_output(call.spec, text)
+        return text
     elif isinstance(value, Mapping | list):
         return value
     raise UnsupportedError(f"{call.spec.name} cannot be read from its answer, {describe_value(value)}")

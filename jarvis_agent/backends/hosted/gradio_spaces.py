@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urljoin, urlsplit
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.chat_model import answer_output
 from jarvis_agent.backends.hosted.endpoint_replies import text_in
 from jarvis_agent.backends.hosted.space_arguments import (
     MESSAGE,
@@ -110,7 +109,7 @@ class SpacesBackend:
                 arguments = await run_in_daemon_thread(_arguments, call, endpoint, values, folder)
                 value = _result(await _predict(client, name, endpoint, arguments), endpoint, call)
                 if call.spec.outputs[0] == "text" and not _has_file(value) and (text := text_in(value)):
-                    return answer_output(call.spec, text)
+                    return text
                 download = partial(_download, client, folder, self._settings)
                 return await run_in_daemon_thread(_raw_output, value, call, download)
         except TimeoutError as error:

@@ -141,7 +141,11 @@ def entities(raw: Any, call: Call) -> Adapted:
 
 
 def answers(raw: Any, call: Call) -> Adapted:
-    """[{answer, score or None, start?, end?}], best first; with a similarity, these are lines that fit."""
+    """[{answer, score or None, start?, end?}], best first; with a similarity, these are lines that fit.
+
+    Also from a text, which is the answer.
+    """
+    raw = {"answer": raw} if isinstance(raw, str) else raw
     if isinstance(raw, list) and not raw and call.notes:  # they say why there is none
         return Adapted([], "")
     optional = {"score": Score, "start": Index, "end": Index, "similarity": Score}
@@ -153,7 +157,8 @@ def answers(raw: Any, call: Call) -> Adapted:
 
 
 def table_answer(raw: Any, call: Call) -> Adapted:
-    """{answer, coordinates, cells, aggregator}; coordinates are rows and columns from 0."""
+    """{answer, coordinates, cells, aggregator}; coordinates are rows and columns from 0. Also from a text."""
+    raw = {"answer": raw} if isinstance(raw, str) else raw
     rows = read_rows(raw, {"answer": Text}, {"coordinates": Data, "cells": Data, "aggregator": Text})
     if not rows:
         raise UnexpectedError("an answer")

@@ -230,7 +230,7 @@ _MODELS = (
     StarterModel(
         id="HuggingFaceTB/SmolLM2-135M-Instruct",
         tasks=("text-generation",),
-        reader="starter.text:TextGenerator",
+        reader="chat_model:TextGenerator",
         description="A very small chat model (135 million parameters): short, plain, often wrong answers.",
         license="apache-2.0",
         author="Hugging Face, quantised by QuantFactory",
