@@ -199,21 +199,11 @@ FRAME_RATES: tuple[tuple[str, float], ...] = (
 DEFAULT_FRAME_RATE = 8.0
 
 
-def text_to_image(loaded: LoadedPipeline, call: Call) -> Image:
-    """Return an image of a text."""
-    return _image(call_pipeline(loaded, call, prompt=text_of(call)))
-
-
-def unconditional_image(loaded: LoadedPipeline, call: Call) -> Image:
-    """Return an image that depends only on the seed."""
-    return _image(call_pipeline(loaded, call))
-
-
-def image_to_image(loaded: LoadedPipeline, call: Call) -> Image:
-    """Return a changed image, guided by the text if given; with a mask only its white part changes."""
+def make_image(loaded: LoadedPipeline, call: Call) -> Image:
+    """Return an image of the call's text and image, if given; with a mask only its white part changes."""
     if call.inputs.get("mask") is not None:
         return inpaint(loaded, call)
-    return _image(call_pipeline(loaded, call, **_sized_image(loaded, call), prompt=_prompt(call)))
+    return _image(call_pipeline(loaded, call, **_inputs(loaded, call)))
 
 
 def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
@@ -222,8 +212,8 @@ def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
         raise UnsupportedError(f"{loaded.id} only fills masked parts of an image; give it a mask")
     from diffusers import AutoPipelineForInpainting
 
-    options = _sized_image(loaded, call)
-    mask = call.inputs["mask"].to_pil().convert("L").resize(options["image"].size)
+    inputs = _inputs(loaded, call)
+    inputs["mask_image"] = call.inputs["mask"].to_pil().convert("L").resize(inputs["image"].size)
     pipe = loaded.pipe
     try:
         if "mask_image" not in parameters(pipe):
@@ -232,25 +222,12 @@ def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
         raise UnsupportedError(
             f"{loaded.id} ({type(loaded.pipe).__name__}) cannot use a mask; leave it out"
         ) from error
-    return _image(call_pipeline(loaded, call, pipe=pipe, **options, mask_image=mask, prompt=_prompt(call)))
+    return _image(call_pipeline(loaded, call, pipe=pipe, **inputs))
 
 
-def controlled_image(loaded: LoadedPipeline, call: Call) -> Image:
-    """Return an image of a text that follows a control map, in the map's size to multiples of 8 pixels."""
-    options = _sized_image(loaded, call)
-    return _image(
-        call_pipeline(loaded, call, **options, control_image=options["image"], prompt=text_of(call))
-    )
-
-
-def text_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
-    """Return {frames, fps} of a text."""
-    return _video(loaded, call, prompt=text_of(call))
-
-
-def image_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
-    """Return {frames, fps} of a video that starts from an image, guided by the text if given."""
-    return _video(loaded, call, **_sized_image(loaded, call), prompt=_prompt(call))
+def make_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+    """Return {frames, fps} of a video of the call's text, if given, that starts from its image, if given."""
+    return _video(loaded, call, **_inputs(loaded, call))
 
 
 def video_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
@@ -318,11 +295,14 @@ def _trained_pixels(pipe: Any) -> int:
     return int(side) ** 2
 
 
-def _sized_image(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
-    """Return {image, width, height} with the call's image at the size of `fitting_size`."""
-    image = call.image()
-    size = fitting_size(image, loaded, call)
-    return {"image": image.resize(size), "width": size[0], "height": size[1]}
+def _inputs(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+    """Return the text of a call, and its image with the size at which it is processed."""
+    inputs: dict[str, Any] = {"prompt": text_of(call) if "text" in call.spec.required else _prompt(call)}
+    if call.inputs.get("image") is not None:
+        image = call.image()
+        inputs["width"], inputs["height"] = size = fitting_size(image, loaded, call)
+        inputs["image"] = inputs["control_image"] = image.resize(size)
+    return inputs
 
 
 def _prompt(call: Call) -> str:
@@ -471,45 +451,45 @@ _IMAGE_TO_IMAGE = (
         r"|(LongCatImageEdit|JoyImageEdit|BriaFiboEdit|StableDiffusionDepth2Img)Pipeline"
         r"|(StableDiffusion(Latent)?Upscale|LDMSuperResolution)Pipeline"
         r"|(StableDiffusionImageVariation|StableUnCLIPImg2Img|UnCLIPImageVariation)Pipeline",
-        image_to_image),
+        make_image),
     DiffusionSpec(r"(?!.*(Control|Audio|Animate|Kandinsky|SuperRes))\w+Inpaint\w*Pipeline", inpaint),
-    DiffusionSpec(r"(?!.*Control)\w+", image_to_image, loads="AutoPipelineForImage2Image"),
+    DiffusionSpec(r"(?!.*Control)\w+", make_image, loads="AutoPipelineForImage2Image"),
 )  # fmt: skip
 
 _IMAGE_TO_VIDEO = (
-    DiffusionSpec(r"(StableVideoDiffusion|I2VGenXL|PIA)Pipeline", image_to_video),
-    DiffusionSpec(r"LTX(ImageToVideo)?Pipeline", image_to_video, loads="LTXImageToVideoPipeline"),
+    DiffusionSpec(r"(StableVideoDiffusion|I2VGenXL|PIA)Pipeline", make_video),
+    DiffusionSpec(r"LTX(ImageToVideo)?Pipeline", make_video, loads="LTXImageToVideoPipeline"),
     DiffusionSpec(
         r"(Wan|LTX2|CogVideoX|SkyReelsV2|HunyuanVideo(15)?|Sana)ImageToVideoPipeline"
         r"|(HunyuanSkyreelsImageToVideo|Kandinsky5I2V|HunyuanVideoFramepack|MotifVideoImage2Video)Pipeline",
-        image_to_video),
+        make_video),
 )  # fmt: skip
 
 _CONTROLLED = (
-    DiffusionSpec(r"(SD3|Flux|HunyuanDiT2D|QwenImage)?ControlNetModel", controlled_image,
+    DiffusionSpec(r"(SD3|Flux|HunyuanDiT2D|QwenImage)?ControlNetModel", make_image,
                   loads="AutoPipelineForText2Image", part="controlnet"),
     DiffusionSpec(r"(?!.*(Img2Img|Inpaint|Union|Video|Animate|Blip|XS))\w*Control(Net)?(PAG)?Pipeline",
-                  controlled_image),
+                  make_image),
 )  # fmt: skip
 
 PIPELINES: dict[str, Sequence[DiffusionSpec]] = {
     "text-to-image": [
-        DiffusionSpec(r"(?!.*(Control|Kontext|Inpaint|Helios))\w+", text_to_image,
+        DiffusionSpec(r"(?!.*(Control|Kontext|Inpaint|Helios))\w+", make_image,
                       loads="AutoPipelineForText2Image"),
         DiffusionSpec(
             r"(UnCLIP|StableUnCLIP|LDMTextToImage|Amused|SanaSprint|HiDreamImage|OmniGen|Bria|BriaFibo"
-            r"|HunyuanImage|LongCatImage|PRXPixel|Kandinsky5T2I|CogView3Plus)Pipeline", text_to_image)],
+            r"|HunyuanImage|LongCatImage|PRXPixel|Kandinsky5T2I|CogView3Plus)Pipeline", make_image)],
     "image-to-image": _IMAGE_TO_IMAGE,
     "image-text-to-image": _IMAGE_TO_IMAGE,
     "unconditional-image-generation": [
         DiffusionSpec(r"(DDPM|DDIM|PNDM|KarrasVe|ScoreSdeVe|ConsistencyModel|LDM)Pipeline",
-                      unconditional_image, exact=True)],
+                      make_image, exact=True)],
     "text-to-video": [
-        DiffusionSpec("MotionAdapter", text_to_video, loads="AnimateDiffPipeline", part="motion_adapter"),
+        DiffusionSpec("MotionAdapter", make_video, loads="AnimateDiffPipeline", part="motion_adapter"),
         DiffusionSpec(
             r"(TextToVideoSD|AnimateDiff(SDXL|PAG)?|Wan|LTX|LTX2|CogVideoX|HunyuanVideo(15)?|Mochi|Allegro|Latte"
             r"|SkyReelsV2|SanaVideo|EasyAnimate|Kandinsky5T2V|CosmosTextToWorld|MotifVideo)Pipeline",
-            text_to_video)],
+            make_video)],
     "image-to-video": _IMAGE_TO_VIDEO,
     "image-text-to-video": _IMAGE_TO_VIDEO,
     "video-to-video": [

@@ -16,6 +16,7 @@ from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.backends.transformers import multimodal, text, vision
 from jarvis_agent.backends.transformers.loading import (
     LoadedModel,
+    batch_by_pipeline,
     by_pipeline,
     choose_pipeline,
     dry_run,
@@ -38,7 +39,9 @@ _WHOLE = ("processor",)
 _Exact = partial(Spec, exact=True)
 _SEGMENT = partial(_Exact, parts=_PIXELS, run=by_pipeline(Call.image), pipe="image-segmentation")
 _VISION_ENCODER = partial(Spec, "ImageTextToText", (*_PIXELS, *_TOKENS), only=("vision-encoder-decoder",))
-_ASK_CHAT = Spec("ImageTextToText", _WHOLE, multimodal.answer_by_chat)
+_ASK_CHAT = Spec(
+    "ImageTextToText", _WHOLE, partial(multimodal.reply, max_new_tokens=multimodal.ANSWER_TOKENS)
+)
 _SPEECH = (
     _Exact("TextToWaveform", (*_WHOLE, *_TOKENS), multimodal.synthesize, "text-to-audio", only=("bark",)),
     _Exact("TextToWaveform", _TOKENS, multimodal.synthesize, "text-to-audio"),
@@ -46,7 +49,9 @@ _SPEECH = (
 
 PIPELINES: dict[str, Sequence[Spec]] = {
     "text-classification": [
-        Spec("SequenceClassification", _TOKENS, text.classify, "text-classification", batched=True)],
+        Spec("SequenceClassification", _TOKENS,
+             batch_by_pipeline(text_of, truncation=True, top_k=text.MAX_LABELS), "text-classification",
+             batched=True)],
     "token-classification": [
         Spec("TokenClassification", _TOKENS, text.find_entities, "token-classification")],
     "question-answering": [Spec("QuestionAnswering", _TOKENS, text.answer_from_context)],
@@ -62,7 +67,8 @@ PIPELINES: dict[str, Sequence[Spec]] = {
         Spec("CausalLM", _TOKENS, text.generate_text),
         Spec("Seq2SeqLM", _TOKENS, text.generate_text)],
     "image-classification": [
-        Spec("ImageClassification", _PIXELS, vision.classify, "image-classification", batched=True)],
+        Spec("ImageClassification", _PIXELS, batch_by_pipeline(Call.image, top_k=text.MAX_LABELS),
+             "image-classification", batched=True)],
     "object-detection": [vision.DETECTION],
     "image-segmentation": [
         _SEGMENT("UniversalSegmentation"),
@@ -112,7 +118,8 @@ PIPELINES: dict[str, Sequence[Spec]] = {
     "visual-document-retrieval": [
         Spec("PreTraining", _WHOLE, multimodal.score_pages, only=("colpali", "colqwen2", "colmodernvbert"))],
     "text-to-audio": [
-        _Exact("TextToWaveform", _TOKENS, multimodal.generate_music, only=("musicgen", "musicgen_melody")),
+        _Exact("TextToWaveform", _TOKENS, multimodal.generate_music, "text-to-audio",
+               only=("musicgen", "musicgen_melody")),
         *_SPEECH],
 }  # fmt: skip
 

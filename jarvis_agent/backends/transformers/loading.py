@@ -127,6 +127,17 @@ def by_pipeline(read: Callable[[Call], Any], **options: Any) -> Callable[[Loaded
     return run
 
 
+def batch_by_pipeline(
+    read: Callable[[Call], Any], **options: Any
+) -> Callable[[LoadedModel, Sequence[Call]], list[Any]]:
+    """As `by_pipeline`, for several calls, whose inputs are computed at once."""
+
+    def run(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
+        return list(loaded.pipe([read(call) for call in calls], batch_size=len(calls), **options))
+
+    return run
+
+
 def choose_pipeline(pipelines: Sequence[PipelineSpec], config: Any) -> PipelineSpec | None:
     """Return the pipeline that fits a model's config: by its exact architecture, else the first."""
     fitting = []

@@ -2,7 +2,7 @@
 
     transcribe(loaded, call)             # {"text": "Hello."}
     reply(loaded, call)                  # "A cat sleeps on a sofa."
-    answer_from_pixels(loaded, call)     # [{"answer": "42"}]
+    answer_from_pixels(loaded, call)     # "42"
     score_pages(loaded, call)            # [14.2, 9.7]: how well each page matches a query
 
 Notes:
@@ -55,12 +55,11 @@ _NO_TILES = {"do_image_splitting": False, "crop_to_patches": False}
 """Settings with which image processors do not cut an image into tiles."""
 
 
-def reply(loaded: LoadedModel, call: Call) -> str:
-    """Return a chat model's reply to a text with the image, video and recording of the call."""
-    return _reply(loaded, call, text_of(call), REPLY_TOKENS)
-
-
-def _reply(loaded: LoadedModel, call: Call, text: str, max_new_tokens: int) -> str:
+def reply(
+    loaded: LoadedModel, call: Call, text: str | None = None, max_new_tokens: int = REPLY_TOKENS
+) -> str:
+    """Return a chat model's reply to a text (default: the call's) with the media of the call."""
+    text = text_of(call) if text is None else text
     if not is_chat_model(loaded):
         raise UnsupportedError(f"{loaded.id} is not a chat model, so it cannot be asked about anything")
     media = [part for name, show in _SHOW.items() if call.inputs.get(name) for part in show(loaded, call)]
@@ -122,7 +121,7 @@ def caption(loaded: LoadedModel, call: Call) -> str:
     limit = READ_TOKENS if reads else CAPTION_TOKENS
     if is_chat_model(loaded):
         asked = str(call.inputs.get("text") or "Describe this image in one sentence.")
-        return _reply(loaded, call, "Write out all the text in this image." if reads else asked, limit)
+        return reply(loaded, call, "Write out all the text in this image." if reads else asked, limit)
     batch = loaded.processor(images=call.image(), return_tensors="pt")
     return decode(loaded, generate(loaded, batch, max_new_tokens=limit))
 
@@ -143,11 +142,6 @@ def answer_question(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     return top_labels(scores, loaded.model.config, "answer")
 
 
-def answer_by_chat(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
-    """Return [{answer}] from a chat model that sees images."""
-    return [{"answer": _reply(loaded, call, text_of(call), ANSWER_TOKENS)}]
-
-
 Words = list[tuple[str, list[int]]]
 """Words with their boxes in thousandths of the page: xmin, ymin, xmax, ymax."""
 
@@ -164,15 +158,15 @@ def answer_from_page(loaded: LoadedModel, call: Call) -> Any:
     return loaded.pipe(image, text_of(call), word_boxes=words)
 
 
-def answer_from_pixels(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
-    """Return [{answer}] from a model that reads the page itself (Donut)."""
+def answer_from_pixels(loaded: LoadedModel, call: Call) -> str:
+    """Return the answer of a model that reads the page itself (Donut)."""
     prompt = f"<s_docvqa><s_question>{text_of(call)}</s_question><s_answer>"
     pixels = loaded.parts["image_processor"](images=call.image(), return_tensors="pt")["pixel_values"]
     start = loaded.tokenizer(prompt, add_special_tokens=False, return_tensors="pt").input_ids
     batch = {"pixel_values": pixels, "decoder_input_ids": start}
     ids = generate(loaded, batch, max_new_tokens=ANSWER_TOKENS)
     text = loaded.tokenizer.decode(ids, skip_special_tokens=False).split("</s_answer>")[0]
-    return [{"answer": re.sub(r"<[^>]*>", "", text).strip()}]
+    return re.sub(r"<[^>]*>", "", text).strip()
 
 
 def load_ocr(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
@@ -274,18 +268,11 @@ def synthesize(loaded: LoadedModel, call: Call) -> dict[str, Any]:
     return {"audio": np.concatenate(sounds), "sampling_rate": int(outputs[0]["sampling_rate"])}
 
 
-def generate_music(loaded: LoadedModel, call: Call) -> dict[str, Any]:
+def generate_music(loaded: LoadedModel, call: Call) -> Any:
     """Return {audio, sampling_rate}: music from a description (MusicGen), sampled with the settings' seed.
 
     The length is MUSIC_TOKENS unless `LoadedModel.options` has `max_new_tokens`.
     """
-    import torch
-
-    batch = loaded.tokenizer(text_of(call), return_tensors="pt")
-    wanted = {"max_new_tokens": MUSIC_TOKENS, **loaded.options}
-    with seeded(call.settings.seed), torch.inference_mode():
-        sound = loaded.model.generate(**loaded.inputs(batch), stopping_criteria=stopping(), **wanted)
-    return {
-        "audio": sound[0].float().mean(dim=0).cpu().numpy(),
-        "sampling_rate": loaded.model.config.audio_encoder.sampling_rate,
-    }
+    wanted = {"max_new_tokens": MUSIC_TOKENS, **loaded.options, "stopping_criteria": stopping()}
+    with seeded(call.settings.seed):
+        return loaded.pipe(text_of(call), generate_kwargs=wanted)

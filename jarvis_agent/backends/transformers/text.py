@@ -198,12 +198,6 @@ def top_labels(scores: Any, config: Any, key: str = "label") -> list[dict[str, A
     return [{key: config.id2label[index], "score": score} for index, score in ranked]
 
 
-def classify(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
-    """Return [{label, score}] for each call. Long texts are truncated."""
-    texts = [text_of(call) for call in calls]
-    return list(loaded.pipe(texts, truncation=True, top_k=MAX_LABELS, batch_size=len(texts)))
-
-
 def find_entities(loaded: LoadedModel, call: Call) -> Any:
     """Return [{entity_group, score, word, start, end}] with the tokens of a name joined."""
     text = text_of(call)

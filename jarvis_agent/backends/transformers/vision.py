@@ -13,7 +13,7 @@ whole image counts as one person. A new control map is a function and a row of C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from jarvis_agent.backends.algorithms import control_maps
 from jarvis_agent.backends.base import Call, labels_of
 from jarvis_agent.backends.hub.snapshot import model_folder
 from jarvis_agent.backends.transformers.loading import LoadedModel, PipelineSpec, by_pipeline, load_model
-from jarvis_agent.backends.transformers.text import MAX_LABELS, top_labels
+from jarvis_agent.backends.transformers.text import top_labels
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
@@ -54,13 +54,6 @@ FRAMES = 16
 
 MAX_UPSCALED_PIXELS = 1_000_000
 """Pixels of an image that is enlarged; each needs several kilobytes of memory."""
-
-
-def classify(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
-    """Return [{label, score}] for each call."""
-    images = [call.image() for call in calls]
-    most = min(MAX_LABELS, loaded.model.config.num_labels)
-    return list(loaded.pipe(images, top_k=most, batch_size=len(images)))
 
 
 def classify_video(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
