@@ -37,6 +37,9 @@ T = TypeVar("T")
 _ENDS = ("\n\n", "\n", ". ", "! ", "? ", "。", "！", "？", ", ", "; ", ": ", " ")
 """Where a long text is divided, the best places first."""
 
+_TOKEN_CHARS = 8
+"""More characters than tokens have on average, so that of a long text only a part is counted at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -162,14 +165,26 @@ def split_text(text: str, limit: int, count: Callable[[str], int]) -> list[str]:
     """A text in parts of at most `limit` tokens, which end with a paragraph, a sentence or a word."""
     parts: list[str] = []
     while text:
-        end = len(text)
-        while end > 1 and (tokens := count(text[:end])) > limit:
-            most = max(1, end * limit // tokens)
-            ends = (text.rfind(mark, most // 2, most) + len(mark) for mark in _ENDS)
-            end = next((end for end in ends if end > most // 2), most)
-        parts.append(text[:end])
-        text = text[end:]
+        parts.append(beginning(text, limit, count))
+        text = text[len(parts[-1]) :]
     return parts or [text]
+
+
+def beginning(text: str, limit: int, count: Callable[[str], int]) -> str:
+    """The first part of a text, as of `split_text`: at least a character."""
+    most = _TOKEN_CHARS * limit
+    while True:
+        part = text if len(text) <= most else text[: _last_end(text, most)]
+        tokens = count(part)
+        if tokens <= limit or most == 1:
+            return part
+        most = max(1, len(part) * limit // tokens)
+
+
+def _last_end(text: str, most: int) -> int:
+    """Where a paragraph, a sentence or a word ends in the second half of the first `most` characters."""
+    ends = (text.rfind(mark, most // 2, most) + len(mark) for mark in _ENDS)
+    return next((end for end in ends if end > most // 2), most)
 
 
 def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from langchain_core.messages import HumanMessage
 
-from jarvis_agent.backends.base import Call, labels_of, reads_text, split_text, text_of
+from jarvis_agent.backends.base import Call, beginning, labels_of, reads_text, split_text, text_of
 from jarvis_agent.backends.jobs import Activity, Generation, add_note, is_cancelled, listed
 from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.pool import ModelPool
@@ -353,7 +353,7 @@ class ChatExpert:
 
     def _fitting(self, text: str, room: int) -> str:
         """The beginning of a text that fits, with a note if that is not all."""
-        first = split_text(text, room, count_tokens)[0]
+        first = beginning(text, room, count_tokens)
         if len(first) < len(text):
             read = "the first {number:,} of {total:,} characters were read"
             self.call.notes.append(Note(read, number=len(first), total=len(text)))

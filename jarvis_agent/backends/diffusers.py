@@ -8,7 +8,7 @@
 
 `PIPELINES` has for each task the pipelines to choose from by the model's class. A new family of pipelines is
 a name in a pattern; a new task is a row. A ControlNet or a motion adapter is a part: it is loaded into the
-pipeline of its base model. Every pipeline reports its steps to its progress bar, so `StepMonitor` replaces
+pipeline of its base model. Every pipeline reports its steps to its progress bar, so `step_monitor` replaces
 the bar: it logs them, and stops the pipeline on cancellation.
 """
 
@@ -18,9 +18,10 @@ import inspect
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -347,42 +348,27 @@ The first match counts. Pipelines made for few steps have good defaults.
 """
 
 
-class StepMonitor:
-    """Replaces a pipeline's progress bar: logs each step, and stops when the call is cancelled.
+def step_monitor(call: Call) -> type[Any]:
+    """A class of progress bars that show nothing, log each step, and raise ExpertError on cancellation."""
+    from tqdm import tqdm  # type: ignore[import-untyped]
 
-    Used like the bar: `for t in bar(timesteps)`, or `with bar(total=20) as b: b.update()`.
-    """
+    class StepMonitor(tqdm):  # type: ignore[misc]
+        monitor_interval = 0  # no thread
 
-    def __init__(self, call: Call) -> None:
-        self.call = call
+        def __init__(self, iterable: Any = None, total: int | None = None) -> None:
+            super().__init__(iterable, total=total, file=StringIO(), mininterval=0, miniters=1)
+            self.check_cancelled()
 
-    def __call__(self, iterable: Iterable[Any] = (), total: int | None = None) -> StepMonitor:
-        self.steps, self.done = list(iterable), 0
-        self.total = len(self.steps) or total
-        self.check_cancelled()
-        return self
+        def update(self, n: float | None = 1) -> None:
+            super().update(n)
+            logger.debug("%s: step %s of %s", call.candidate.id, self.n, self.total)
+            self.check_cancelled()
 
-    def __iter__(self) -> Iterator[Any]:
-        for step in self.steps:
-            yield step
-            self.update()
+        def check_cancelled(self) -> None:
+            if is_cancelled():
+                raise ExpertError(f"{call.candidate.id} was stopped: {call.spec.name} was cancelled")
 
-    def __enter__(self) -> StepMonitor:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-    def update(self, steps: int = 1) -> None:
-        """Count finished steps."""
-        self.done += steps
-        logger.debug("%s: step %s of %s", self.call.candidate.id, self.done, self.total)
-        self.check_cancelled()
-
-    def check_cancelled(self) -> None:
-        """Raise ExpertError if the call was cancelled."""
-        if is_cancelled():
-            raise ExpertError(f"{self.call.candidate.id} was stopped: {self.call.spec.name} was cancelled")
+    return StepMonitor
 
 
 def call_pipeline(loaded: LoadedPipeline, call: Call, *, pipe: Any = None, **inputs: Any) -> Any:
@@ -403,7 +389,7 @@ def call_pipeline(loaded: LoadedPipeline, call: Call, *, pipe: Any = None, **inp
     if "generator" in known:
         given["generator"] = torch.Generator("cpu").manual_seed(seed)
     given = {name: value for name, value in given.items() if name in known and value is not None}
-    pipe.progress_bar = StepMonitor(call)
+    pipe.progress_bar = step_monitor(call)
     try:
         with nullcontext() if "generator" in known else seeded(seed):
             output = pipe(**given)
