@@ -336,7 +336,7 @@ class ChatExpert:
 
     async def ask(self, prompt: str, schema: Mapping[str, Any] | None = None) -> str:
         """The reply to a prompt and the files of the call."""
-        call, pieces, reason = self.call, list[str](), None
+        call, reason = self.call, None
         message = await asyncio.to_thread(user_message, call.inputs, prompt)
         progress = Generation(call.candidate.id, self.options.get("max_tokens", self.room))
         stage = self.client.for_stage(STAGE, schema=schema)
@@ -344,12 +344,11 @@ class ChatExpert:
         with listed(progress):
             async with aclosing(stream) as chunks:
                 async for chunk in chunks:
-                    pieces.append(str(chunk.text))
-                    progress.add(pieces[-1])
+                    progress.add(str(chunk.text))
                     reason = chunk.response_metadata.get("finish_reason", reason)
         if reason == "length" and schema is None:
             call.notes.append(Note("the text was cut at the longest reply of the model"))
-        return "".join(pieces)
+        return progress.text
 
     def _fitting(self, text: str, room: int) -> str:
         """The beginning of a text that fits, with a note if that is not all."""
@@ -446,16 +445,15 @@ class TextGenerator:
         self.model.load()
 
     def __call__(self, call: Call) -> str:
-        progress, pieces, finish_reason = Generation(call.candidate.id, GGUF_TOKENS), list[str](), None
+        progress, reason = Generation(call.candidate.id, GGUF_TOKENS), None
         stream = cast("Any", self.model.stream(text_of(call), **GGUF_OPTIONS))
         with listed(progress), closing(stream) as chunks:
             for chunk in chunks:
                 if chunk.text:
-                    pieces.append(chunk.text)
                     progress.add(chunk.text)
-                finish_reason = chunk.response_metadata.get("finish_reason", finish_reason)
+                reason = chunk.response_metadata.get("finish_reason", reason)
                 if is_cancelled():
                     break
-        if finish_reason == "length":
+        if reason == "length":
             add_note("the text was cut at the longest reply of the model")
-        return "".join(pieces)
+        return progress.text

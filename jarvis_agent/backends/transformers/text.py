@@ -264,7 +264,7 @@ def _best_spans(start: Any, end: Any, in_context: list[bool]) -> list[tuple[int,
     return [(place // width, place % width, score) for place, score in ranked if score > 0]
 
 
-def answer_from_cells(loaded: LoadedModel, call: Call) -> dict[str, Any]:
+def answer_from_cells(loaded: LoadedModel, call: Call) -> Any:
     """Return {answer, coordinates, cells, aggregator}: cells of a table that the model chooses (TAPAS)."""
     if find_spec("pandas") is None:
         raise MissingExtraError(f"{loaded.id}, which answers from tables,", "tabular")
@@ -283,13 +283,7 @@ def answer_from_cells(loaded: LoadedModel, call: Call) -> dict[str, Any]:
     if read < len(rows):
         rows_read = "the first {number:,} of {total:,} rows were read"
         call.notes.append(Note(rows_read, number=read, total=len(rows)))
-    answer = loaded.pipe(table=table.head(read), query=query)
-    return {
-        "answer": answer["answer"],
-        "coordinates": [[int(row), int(column)] for row, column in answer["coordinates"]],
-        "cells": answer["cells"],
-        "aggregator": answer.get("aggregator", ""),
-    }
+    return loaded.pipe(table=table.head(read), query=query)
 
 
 def summarize(loaded: LoadedModel, call: Call) -> str:
