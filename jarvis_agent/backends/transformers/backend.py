@@ -84,7 +84,7 @@ PIPELINES: dict[str, Sequence[Spec]] = {
                "zero-shot-object-detection", only=("grounding-dino", "mm-grounding-dino")),
         _Exact("ZeroShotObjectDetection", _WHOLE, vision.detect_zero_shot)],
     "mask-generation": [
-        _Exact("MaskGeneration", _PIXELS, vision.mask_everything, only=("sam",)),
+        _Exact("MaskGeneration", _PIXELS, vision.mask_everything, "mask-generation", only=("sam",)),
         _Exact("MaskGeneration", _PIXELS, vision.mask_by_pipeline, "mask-generation")],
     "keypoint-detection": [
         _Exact("PoseEstimation", _PIXELS, vision.find_poses, only=("vitpose",),

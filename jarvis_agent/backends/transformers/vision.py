@@ -3,8 +3,8 @@
 kept = non_max_suppression(boxes, scores, 0.7)      # indices of the boxes to keep, best first
 
 SAM makes masks of everything: it is prompted at each point of a grid. Masks are filtered at the model's
-resolution and only the remaining ones are resized, so that memory does not grow with the image. transformers'
-own pipeline needs torchvision; this code does not.
+resolution and only the remaining ones are resized; transformers' own pipeline resizes all, which takes many
+times as long, and needs torchvision for its last step.
 
 ViTPose needs the box of each person, so a detector runs first: the one in the candidate's metadata
 ("detector": an id or a path), or DETECTOR for models of the Hub. For a model in a folder that names none, the
@@ -180,8 +180,8 @@ def non_max_suppression(boxes: Any, scores: Any, overlap: float) -> list[int]:
     return [int(place) for place in kept]
 
 
-POINTS = 32
-"""Points along each side of the grid."""
+_PROMPTS = ("input_points", "input_labels", "image_embeddings")
+"""What SAM is given of a batch of its pipeline, which prompts it at each point of a grid."""
 
 BATCH = 64
 """Points per forward pass."""
@@ -200,40 +200,19 @@ def mask_everything(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{mask: PIL image in mode L of the image's size, score}], best first."""
     import torch
 
-    image = call.image()
-    processor = loaded.parts["image_processor"]
-    batch = processor(image, return_tensors="pt")
-    height, width = batch["reshaped_input_sizes"][0].tolist()
-    with torch.inference_mode():
-        pixels = loaded.inputs({"pixel_values": batch["pixel_values"]})
-        embeddings = loaded.model.get_image_embeddings(**pixels)
-        answers = [_prompt(loaded, embeddings, points) for points in _grid(width, height).split(BATCH)]
-    masks, scores = (torch.cat(part) for part in zip(*answers, strict=True))
-    masks = _crop_padding(masks, (height, width), processor.pad_size)
+    image, batches = call.image(), list[tuple[Any, Any]]()
+    for batch in loaded.pipe.preprocess(image, points_per_batch=BATCH):
+        height, width = batch["reshaped_input_sizes"][0].tolist()
+        output = loaded.forward({name: batch[name] for name in _PROMPTS})
+        # Three masks a point, from a part to the whole object.
+        logits, rated = output.pred_masks[0].flatten(0, 1), output.iou_scores[0].flatten()
+        batches.append((logits.float().cpu(), rated.float().cpu()))
+    masks, scores = (torch.cat(part) for part in zip(*batches, strict=True))
+    masks = _crop_padding(masks, (height, width), loaded.parts["image_processor"].pad_size)
     good = _is_stable(masks) & (scores > MIN_MASK_SCORE)
     masks, scores = masks[good], scores[good]
     kept = non_max_suppression([_box(mask > 0) for mask in masks], scores, MASK_OVERLAP)
     return [{"mask": _resized_mask(masks[n], image.size), "score": min(float(scores[n]), 1.0)} for n in kept]
-
-
-def _grid(width: int, height: int) -> Any:
-    """Return float (POINTS², 2): the centres of the cells of a grid over the resized image."""
-    import torch
-
-    centres = (torch.arange(POINTS) + 0.5) / POINTS
-    down, across = torch.meshgrid(centres * height, centres * width, indexing="ij")
-    return torch.stack([across, down], dim=-1).reshape(-1, 2)
-
-
-def _prompt(loaded: LoadedModel, embeddings: Any, points: Any) -> tuple[Any, Any]:
-    """Return mask logits (n, h, w) and scores (n,): three masks a point, from a part to the whole object."""
-    import torch
-
-    prompts = loaded.inputs(
-        {"input_points": points[None, :, None, :], "input_labels": torch.ones(1, len(points), 1).long()}
-    )
-    output = loaded.model(**prompts, image_embeddings=embeddings, multimask_output=True)
-    return output.pred_masks[0].flatten(0, 1).float().cpu(), output.iou_scores[0].flatten().float().cpu()
 
 
 def _crop_padding(masks: Any, size: tuple[int, int], padded: Any) -> Any:
