@@ -48,14 +48,21 @@ _SIGNATURES: tuple[tuple[tuple[bytes, ...], Modality, str], ...] = (
 )
 """Of formats that are text, or that no library here tells."""
 
-_SUFFIXES = {
+_TEXTS = {
     ".csv": "text/csv",
     ".tsv": "text/tab-separated-values",
     ".json": "application/json",
     **dict.fromkeys((".markdown", ".md"), MARKDOWN),
     **dict.fromkeys((".vtt", ".srt"), SRT),
     **dict.fromkeys((".htm", ".xhtml", ".html"), HTML),
-    **{f".{name}": f"model/{name}" for name in ("obj", "stl", "ply")},
+    **{f".{name}": f"model/{name}" for name in ("obj", "stl")},
+    ".svg": "image/svg+xml",
+}
+"""Endings that distinguish formats of text; a text under another name is plain text."""
+
+_SUFFIXES = {
+    **_TEXTS,
+    ".ply": "model/ply",
     ".glb": "model/gltf-binary",
     ".pdf": PDF,
     ".docx": DOCX,
@@ -68,7 +75,6 @@ _SUFFIXES = {
     ".xls": XLS,
     ".xlsb": XLSB,
     ".ods": ODS,
-    ".svg": "image/svg+xml",
     **{f".{name}": f"image/{name}" for name in ("heic", "webp", "png")},
     ".jpg": "image/jpeg",
     ".m4a": "audio/mp4",
@@ -110,11 +116,6 @@ _MEMBERS = {
 
 _HTML_START = re.compile(r"\s*(?>(<\?xml[^>]*>|<!--.*?-->)\s*)*+<(!doctype\s+html|html[\s>])", re.I | re.S)
 _SRT_START = re.compile(r"\s*(WEBVTT\b(?=[^>]*-->)|[0-9]+\s+[0-9:]+[,.][0-9]{3} --> [0-9:]+[,.][0-9]{3}\s)")
-_TEXT_FORMATS = frozenset(
-    {".csv", ".tsv", ".json", ".md", ".markdown", ".obj", ".stl", ".svg", ".srt", ".vtt", ".htm", ".html"}
-)
-"""Endings that distinguish formats of text; a text under another name is plain text."""
-
 _KINDS: Mapping[str, Modality] = {
     **{kind: kind for kind in ("image", "audio", "video", "text")},
     **dict.fromkeys((PDF, DOCX, PPTX, ODT, ODP, EPUB, RTF, SRT), "text"),
@@ -212,7 +213,7 @@ def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
         return "text", HTML
     if _SRT_START.match(text):
         return "text", SRT
-    if path.suffix.lower() in _TEXT_FORMATS:
+    if path.suffix.lower() in _TEXTS:
         return _by_name(path.name)
     is_named_image = (mimetypes.guess_type(path.name)[0] or "").startswith("image/")
     return (_of_image(file, path) if is_named_image else None) or ("text", "text/plain")

@@ -95,27 +95,22 @@ class AttemptFiles:
         self._new_path = new_path
         self._paths: list[Path] = []
         self._is_over = False
-        self._lock = fork_safe(threading.Lock())
 
     def new_path(self, suffix: str) -> Path:
         """A path for a file of this attempt. Raises AttemptTimeoutError: the attempt is over."""
-        # Outside the lock: this may wait for a disk, and `rollback` must not wait.
-        path = self._new_path(suffix)
-        with self._lock:
-            if self._is_over:
-                raise AttemptTimeoutError("the attempt is over, so it writes no further file")
-            self._paths.append(path)
+        self._paths.append(path := self._new_path(suffix))  # before the check, so that `rollback` has it
+        if self._is_over:
+            raise AttemptTimeoutError("the attempt is over, so it writes no further file")
         return path
 
     def rollback(self) -> None:
         """End the attempt and delete its files, complete or partial."""
-        with self._lock:
-            self._is_over = True
+        self._is_over = True
         self.cleanup()
 
     def cleanup(self) -> None:
         """Delete the files if the attempt was rolled back; otherwise do nothing."""
-        for path in self._paths if self._is_over else ():  # which gets no more
+        for path in [*self._paths] if self._is_over else ():
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:

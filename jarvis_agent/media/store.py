@@ -32,7 +32,7 @@ from jarvis_agent.media.detect import PDF, kind_by_name
 from jarvis_agent.media.documents import MAX_CHARS, extract_pages, load_text, render_pages
 from jarvis_agent.media.download import fetch
 from jarvis_agent.media.run_directory import RunDirectory
-from jarvis_agent.media.video import extract_sound
+from jarvis_agent.media.video import write_sound
 
 logger = logging.getLogger(__name__)
 
@@ -250,7 +250,7 @@ class ResourceStore:
         if kind == "audio" and resource.kind == "video" and resource.path is not None:
             await asyncio.to_thread(limits.check_limits, resource)
             sound = await asyncio.to_thread(self.directory.new_path, ".flac", resource.path.stem)
-            await run_cpu_bound(extract_sound, resource.path, sound, notes)
+            await run_cpu_bound(write_sound, resource.path, sound, notes)
             resource = Resource(kind="audio", path=sound, mime="audio/flac", name=resource.name)
         if kind == "image" and resource.mime == PDF and resource.path is not None:
             pages = await asyncio.to_thread(self.directory.new_path, ".tiff", resource.path.stem)

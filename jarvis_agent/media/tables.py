@@ -283,8 +283,6 @@ def _find_header(rows: list[Row], apart: set[int], width: int) -> int:
     full = next(at for at, count in enumerate(counts) if count >= min(width, max(counts)))
     gaps = [id(row) in apart for row in rows[1 : full + 2]]
     is_title = gaps[full:] == [True] or spaced[full : full + 2] == [True, False]
-    if full == 0 and not is_title:
-        return 0
     naming = (at for at in range(full + is_title, -1, -1) if _names(rows[at], rows[at + 1 :]))
     short = (at for at in range(full) if filled(rows[at]) >= max(2, width - 1) and not gaps[at])
     return next(naming, next(short, 0 if "number" in map(_form, rows[full]) else full))

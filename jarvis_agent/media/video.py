@@ -173,36 +173,32 @@ def _add_h264(output: Any, width: int, height: int, rate: Fraction) -> Any:
     return stream
 
 
-def to_mp4(source: Path, target: Path) -> None:
-    """Write a video as MP4. Pictures that `is_mp4` are copied; others, and the sound, are encoded."""
-    with opened(source) as pictures, opened(source) as sound:
-        has_sound = any(stream.codec_context for stream in sound.streams.audio[:1])
-        join_mp4(pictures, sound if has_sound else None, target)
+def to_mp4(source: Path, target: Path, sound: Path | None = None) -> None:
+    """Write a video as MP4, with its own `sound`, if any, or that of another file.
 
-
-def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
-    """Write an MP4 file with the first video stream of one opened file and the first audio stream of another.
-
-    Each is read to its end, so both streams of one file need two opened files.
+    Pictures that `is_mp4` are copied; others, and the sound, are encoded. The longer one sets the length.
     """
-    source = pictures.streams.video[0]
-    with _load_av().open(target, "w", options=_FASTSTART) as output:
+    # Each stream is read to its end, so both of one file need it opened twice.
+    others = opened(sound, "audio") if sound else opened(source)
+    with opened(source) as file, others as heard, _load_av().open(target, "w", options=_FASTSTART) as output:
         # The header lists all streams, so each is added before the first is written.
-        if is_mp4(pictures):
-            video = output.add_stream_from_template(source)
-            packets: Iterator[Any] = (one for one in pictures.demux(source) if one.dts is not None)
+        pictures = file.streams.video[0]
+        if is_mp4(file):
+            video = output.add_stream_from_template(pictures)
+            packets: Iterator[Any] = (one for one in file.demux(pictures) if one.dts is not None)
         else:
-            rate = source.average_rate or source.guessed_rate or Fraction(25)
-            frames = map(_upright, decoded(pictures, "video"))
+            rate = pictures.average_rate or pictures.guessed_rate or Fraction(25)
+            frames = map(_upright, decoded(file, "video"))
             first = next(frames)
             video = _add_h264(output, first.width, first.height, rate)
-            video.codec_context.time_base = source.time_base
+            video.codec_context.time_base = pictures.time_base
             packets = _encoded(chain([first], frames), video)
-        heard = _sound(output, "aac", sound) if sound is not None else ()
+        has_sound = any(stream.codec_context for stream in heard.streams.audio[:1])
+        encoded = _sound(output, "aac", heard) if has_sound else ()
         for packet in packets:
             packet.stream = video
             output.mux(packet)
-        output.mux(heard)
+        output.mux(encoded)
 
 
 def _upright(frame: Any) -> Any:
@@ -255,17 +251,12 @@ SOUND_CODECS = {
 """By ending of the file's name."""
 
 
-def extract_sound(video: Path, target: Path, notes: list[str]) -> None:
-    """Write the sound of a video, in the format of the target's ending; notes on damage are added."""
-    with opened(video, "audio") as source:
-        write_sound(source, target, notes)
-
-
-def write_sound(source: Any, target: Path, notes: list[str] | None = None) -> None:
-    """Write the first audio stream of an opened file, in the format of the target's ending."""
+def write_sound(source: Path, target: Path, notes: list[str] | None = None) -> None:
+    """Write the sound of a file, in the format of the target's ending; notes on damage are added."""
     suffix = target.suffix[1:]
-    with _load_av().open(target, "w", options=_FASTSTART if suffix == "m4a" else {}) as output:
-        output.mux(_sound(output, SOUND_CODECS[suffix], source, notes))
+    options = _FASTSTART if suffix == "m4a" else {}
+    with opened(source, "audio") as file, _load_av().open(target, "w", options=options) as output:
+        output.mux(_sound(output, SOUND_CODECS[suffix], file, notes))
 
 
 def _encoded(frames: Iterable[Any], stream: Any) -> Iterator[Any]:

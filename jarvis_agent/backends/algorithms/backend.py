@@ -34,7 +34,7 @@ from jarvis_agent.media.detect import MARKDOWN, OLE, PDF, SUFFIXES, detect_media
 from jarvis_agent.media.documents import count_pages, load_text
 from jarvis_agent.media.limits import image_size
 from jarvis_agent.media.tables import table_shape
-from jarvis_agent.media.video import SOUND_CODECS, join_mp4, opened, probe_video, spread_frames, write_sound
+from jarvis_agent.media.video import SOUND_CODECS, probe_video, spread_frames, to_mp4, write_sound
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -49,15 +49,11 @@ MAX_FRAMES = 64
 def combine(call: Call) -> dict[str, Any]:
     """Replace the sound of a video (inputs: video, audio): {path} of an MP4 with H.264 and AAC.
 
-    H.264 pictures of an MP4 file are copied; others, and the sound, are encoded. The longer of the two sets
-    the length.
-
     Raises:
         BadInputError: a file cannot be read, or lacks pictures or sound.
     """
     target = call.new_path(".mp4")
-    with opened(call.inputs["video"].path) as video, opened(call.inputs["audio"].path, "audio") as audio:
-        join_mp4(video, audio, target)
+    to_mp4(call.inputs["video"].path, target, call.inputs["audio"].path)
     return {"path": target}
 
 
@@ -68,8 +64,7 @@ def extract_audio(call: Call) -> dict[str, Any]:
         BadInputError: the file cannot be read, or has no sound; or the format is unknown.
     """
     target = call.new_path(f".{_suffix(call.inputs.get('format') or 'wav', SOUND_CODECS, 'recordings')}")
-    with opened(call.inputs["video"].path, "audio") as source:
-        write_sound(source, target)
+    write_sound(call.inputs["video"].path, target)
     return {"path": target}
 
 

@@ -53,7 +53,7 @@ from jarvis_agent.media.access import describe_file
 from jarvis_agent.media.audio import probe_audio, read_audio, to_pcm
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
-from jarvis_agent.media.video import opened, write_sound
+from jarvis_agent.media.video import write_sound
 
 AUTO = "auto"
 MAX_TEXTS = 2048
@@ -229,8 +229,7 @@ def _encode_speech(speech: Resource, form: SpeechFormat, folder: Path) -> bytes:
     if form == "pcm":
         return to_pcm(read_audio(speech.path, _PCM_RATE)[0])
     target = folder / f"speech.{'ogg' if form == 'opus' else form}"
-    with opened(speech.path, "audio") as source:
-        write_sound(source, target)
+    write_sound(speech.path, target)
     return target.read_bytes()
 
 
