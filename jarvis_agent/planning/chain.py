@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
@@ -56,9 +56,6 @@ class PlanDefects(NamedTuple):
 
     errors: list[PlanParseError]
     tasks: list[Task]
-
-
-Repair = Callable[[PlanDefects], Awaitable[Any]]
 
 
 class PlanOutputParser(BaseTransformOutputParser[Plan]):
@@ -104,20 +101,14 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             for chunk in input:
                 yield chunk
 
-        async def repair(defects: PlanDefects) -> Any:
-            return self.repair.invoke(defects) if self.repair else ""
-
-        return _iterate(self._plans(chunks(), repair))
+        return _iterate(self._plans(chunks(), is_sync=True))
 
     def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Plan]:  # noqa: A002
-        async def repair(defects: PlanDefects) -> Any:
-            return await self.repair.ainvoke(defects) if self.repair else ""
+        return self._plans(input, is_sync=False)
 
-        return self._plans(input, repair)
-
-    async def _plans(self, chunks: AsyncIterator[str | BaseMessage], repair: Repair) -> AsyncIterator[Plan]:
-        parser = StreamingPlanParser(self.specs, files=self.files)
-        can_repair = self.repair is not None
+    async def _plans(self, chunks: AsyncIterator[str | BaseMessage], *, is_sync: bool) -> AsyncIterator[Plan]:
+        """The chunks of the plan; if `is_sync`, nothing but the input is awaited."""
+        parser, repair = StreamingPlanParser(self.specs, files=self.files), self.repair
         try:
             async for chunk in chunks:
                 if tasks := parser.feed(_text(chunk)):
@@ -129,13 +120,15 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
                 raise
             stopped = "the language model stopped before its plan was complete: {error}"
             parser.note(Note(stopped, error=error.note), is_removal=True)
-            can_repair = False
+            repair = None
         if rest:
             yield Plan(tasks=rest, preference=parser.preference)
         more: list[Task] = []
-        if can_repair and (errors := parser.errors):
+        if repair is not None and (errors := parser.errors):
+            defects = PlanDefects(errors, parser.tasks)
             try:
-                more = parser.apply_repair(_text(await repair(PlanDefects(errors, parser.tasks))))
+                reply = repair.invoke(defects) if is_sync else await repair.ainvoke(defects)
+                more = parser.apply_repair(_text(reply))
             except LLMError as error:
                 parser.note(Note("the language model could not repair its plan: {error}", error=error.note))
         if parser.errors and not parser.tasks:

@@ -148,7 +148,7 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
         request, template = PlanRequest.of(input), getattr(self.prompts, stage)
         may_go_on = input.get("tools") is not None and uses(template, "available_tasks")
         window = await self.client.window()
-        texts = await run_cpu_bound(self.texts, input, request, window)
+        texts = await run_cpu_bound(response_texts, input, request, window)
         specs = request.specs if may_go_on else {}
         whole = task_variables(specs, window, brief=True) | {"chat_history": messages_of(request.turns)}
         stream = self._chain(stage).astream(fill(template, texts, window, **whole), config)
@@ -190,33 +190,6 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
         """The prompt for results, and the one for an empty plan."""
         return [self.prompts.respond, self.prompts.chat]
 
-    def texts(self, inputs: Mapping[str, Any], request: PlanRequest, window: int) -> dict[str, str]:
-        """The texts of the prompts, the most important first. Blocks: reads text files."""
-        results, plan = list(inputs.get("results") or ()), _plan(inputs)
-        names = file_names(results)
-
-        def named(value: Any) -> Any:
-            # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
-            return map_texts(value, lambda text: names.get(text, text), keys=True)
-
-        tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
-        language = f"\n\n(Answer in {inputs['language']}.)" if inputs.get("language") else ""
-        texts, part = _texts_read(request.files, results), window // _PART_SHARE
-        counted = named(totals(results))
-        return {
-            "predictions": clip_rows(lambda budget: named(predictions(results, budget)), 2 * part),
-            "input": inputs["input"] + language,
-            "texts": clip_rows(
-                lambda budget: [{name: clip(text, budget)} for name, text in texts.items()], 2 * part
-            ),
-            "totals": clip_data(counted, part) if counted else "",
-            "model_assignment": clip_data(model_assignment(results), part),
-            "tasks": clip_data(tasks, part),
-            "notes": "\n".join(f"- {to_json_line(note)}" for note in plan.notes),
-            "files": list_files(request.files),
-            "chat_log": format_chat_history(request.turns, part),
-        }
-
     def _path_checker(self, inputs: Mapping[str, Any], request: PlanRequest) -> PathChecker:
         made = [resource for result in inputs.get("results") or () for resource in result.resources]
         earlier = [resource for turn in request.turns for resource in turn.resources]
@@ -230,6 +203,34 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
     def _chain(self, stage: str) -> Runnable[Any, str]:
         chain: Runnable[Any, str] = getattr(self.prompts, stage) | self.client.for_stage(stage) | TextPieces()
         return chain.with_config(run_name="respond")
+
+
+def response_texts(inputs: Mapping[str, Any], request: PlanRequest, window: int) -> dict[str, str]:
+    """The texts of the prompts, the most important first. Blocks: reads text files."""
+    results, plan = list(inputs.get("results") or ()), _plan(inputs)
+    names = file_names(results)
+
+    def named(value: Any) -> Any:
+        # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
+        return map_texts(value, lambda text: names.get(text, text), keys=True)
+
+    tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
+    language = f"\n\n(Answer in {inputs['language']}.)" if inputs.get("language") else ""
+    texts, part = _texts_read(request.files, results), window // _PART_SHARE
+    counted = named(totals(results))
+    return {
+        "predictions": clip_rows(lambda budget: named(predictions(results, budget)), 2 * part),
+        "input": inputs["input"] + language,
+        "texts": clip_rows(
+            lambda budget: [{name: clip(text, budget)} for name, text in texts.items()], 2 * part
+        ),
+        "totals": clip_data(counted, part) if counted else "",
+        "model_assignment": clip_data(model_assignment(results), part),
+        "tasks": clip_data(tasks, part),
+        "notes": "\n".join(f"- {to_json_line(note)}" for note in plan.notes),
+        "files": list_files(request.files),
+        "chat_log": format_chat_history(request.turns, part),
+    }
 
 
 class TextPieces(StrOutputParser):

@@ -24,7 +24,7 @@ from jarvis_agent.core.sync import run_sync
 from jarvis_agent.llm.client import LanguageModel, open_client, write_json
 from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.response.chain import ResponseChain, ResponseInput
+from jarvis_agent.response.chain import ResponseInput, response_texts
 
 
 class ResponseFormat:
@@ -107,13 +107,12 @@ def structured_chain(
     settings = read_settings(settings)
     client, format_ = open_client(llm, settings), ResponseFormat.of(response_format)
     templates = load_prompts(prompts or settings.prompts, "structure")
-    responder = ResponseChain(client, templates, settings)
     schema = json.dumps(format_.json_schema, ensure_ascii=False)
     model = client.for_stage("structure", schema=format_.json_schema)
 
     async def write(inputs: Any, config: RunnableConfig) -> Any:
         window = await client.window()
-        texts = await run_cpu_bound(responder.texts, inputs, PlanRequest.of(inputs), window)
+        texts = await run_cpu_bound(response_texts, inputs, PlanRequest.of(inputs), window)
         values = fill(
             templates.structure, {**texts, "answer": inputs.get("answer", "")}, window, schema=schema
         )
