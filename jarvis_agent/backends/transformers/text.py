@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import takewhile
 from typing import Any
@@ -49,39 +48,23 @@ Content = Mapping[str, Any]
 """A part of a message: {type: "image", image: PIL}, {type: "audio", audio: samples}, {type: "text", text}."""
 
 
-def stopping() -> list[Any]:
-    """Stopping criteria that end a generation whose call was cancelled."""
+def stopping(generation: Generation | None = None) -> list[Any]:
+    """Stopping criteria that count the tokens of a generation, and end it if its call was cancelled."""
     import torch
 
-    def cancelled(ids: Any, scores: Any, **_: Any) -> Any:
-        return torch.full((ids.shape[0],), is_cancelled(), dtype=torch.bool, device=ids.device)
+    def stop(ids: Any, scores: Any, **_: Any) -> Any:
+        is_over = is_cancelled()
+        if generation is not None:
+            generation.done += 1
+        return torch.full((ids.shape[0],), is_over, dtype=torch.bool, device=ids.device)
 
-    return [cancelled]
-
-
-@contextmanager
-def counting(name: str, model: Any, limit: int) -> Iterator[list[Any]]:
-    """Stopping criteria for one generation that show its progress; a note says if it reached its limit."""
-    import torch
-
-    generation, last = Generation(name, limit), list[int]()
-
-    def count(ids: Any, scores: Any, **_: Any) -> Any:
-        generation.done += 1
-        last[:] = ids[:, -1].tolist()
-        return torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
-
-    with listed(generation):
-        yield [*stopping(), count]
-    ends = model.generation_config.eos_token_id
-    if generation.done >= limit and {*last}.isdisjoint(ends if isinstance(ends, list) else [ends]):
-        add_note(f"the text was cut at the limit of {limit} tokens")
+    return [stop]
 
 
 def generate(loaded: LoadedModel, batch: Mapping[str, Any], *, max_new_tokens: int, **options: Any) -> Any:
     """Return the generated token ids for a batch of one, shape (length,), without the prompt.
 
-    `LoadedModel.options` override `max_new_tokens` and `options`.
+    `LoadedModel.options` override `max_new_tokens` and `options`. A note says if the text reached its limit.
 
     Raises:
         UnsupportedError: the text is longer than the model's context.
@@ -104,8 +87,12 @@ def generate(loaded: LoadedModel, batch: Mapping[str, Any], *, max_new_tokens: i
             f"{loaded.id} cannot read {max(read, length)} tokens at once; take a shorter text"
         )
     arguments = {"max_new_tokens": limit, "do_sample": False, **wanted}
-    with torch.inference_mode(), counting(loaded.id, loaded.model, limit) as criteria:
-        ids = loaded.model.generate(**inputs, **arguments, stopping_criteria=criteria)[0]
+    generation = Generation(loaded.id, limit)
+    with torch.inference_mode(), listed(generation):
+        ids = loaded.model.generate(**inputs, **arguments, stopping_criteria=stopping(generation))[0]
+    ends = loaded.model.generation_config.eos_token_id
+    if generation.done >= limit and int(ids[-1]) not in (ends if isinstance(ends, list) else [ends]):
+        add_note(f"the text was cut at the limit of {limit} tokens")
     if prompt is not None and len(ids) >= length and bool((ids[:length] == prompt[0]).all()):
         return ids[length:]
     return ids
