@@ -45,9 +45,6 @@ class Counts:
     predicted: int = 0
     gold: int = 0
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(self.both + other.both, self.predicted + other.predicted, self.gold + other.gold)
-
     @property
     def f1(self) -> float:
         """Return F1; 1 if there are no facts at all."""
@@ -174,9 +171,9 @@ class EvaluationReport(Frozen):
     usage: Usage = Usage()
 
 
-def f1(counts: Counts) -> tuple[float, float]:
+def f1(*counts: Counts) -> tuple[float, float]:
     """Return what one item adds to a micro-averaged F1."""
-    return 2.0 * counts.both, counts.predicted + counts.gold
+    return 2.0 * sum(each.both for each in counts), sum(each.predicted + each.gold for each in counts)
 
 
 def figure(name: str, parts: Sequence[tuple[float, float]]) -> Figure:

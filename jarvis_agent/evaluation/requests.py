@@ -179,7 +179,7 @@ FIGURES: Ratios[Judged] = {
     "recall": lambda judged: (judged.graph.counts["node"].both, judged.graph.counts["node"].gold),
     "F1": lambda judged: f1(judged.graph.counts["node"]),
     "edit distance": lambda judged: (1.0 - judged.graph.similarity, 1.0),
-    "graph F1": lambda judged: f1(judged.graph.counts["node"] + judged.graph.counts["edge"]),
+    "graph F1": lambda judged: f1(judged.graph.counts["node"], judged.graph.counts["edge"]),
 }
 """Accuracy: tasks and links are right, whatever the arguments. Graph F1: tasks and links together."""
 

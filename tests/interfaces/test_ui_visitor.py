@@ -90,7 +90,7 @@ async def test_a_chat_remembers_runs_with_and_without_approval(home: Path) -> No
     assert turn.proposal is not None
     assert not turn.is_over
     await decide(visitor, True)
-    assert turn.run is not None
+    assert turn.is_answered
     await ask(visitor, "Describe it again.", [], Choices())
     prompts = [call.prompt for call in llm.calls if call.stage == "plan"]
     assert "What is this?" in prompts[1]
@@ -107,7 +107,7 @@ async def test_a_changed_plan_that_cannot_run_is_shown_again_with_the_problem(ho
     assert "make-tea" in turn.proposal["problem"]
     assert backend.calls == []
     await decide(visitor, False)
-    assert turn.run is not None
+    assert turn.is_answered
     assert turn.proposal is None
 
 
@@ -203,7 +203,7 @@ async def test_a_chat_that_another_process_works_on_does_not_run(home: Path) -> 
         turn = await ask(visitor, "And now?", [home / "a.jpg"], Choices())
     assert "another process works on this chat" in str(turn.trouble)
     assert (backend.calls, (home / "outputs" / CHAT_FILE).read_bytes()) == ([], stored)
-    assert (await ask(visitor, "And now?", [], Choices())).run is not None
+    assert (await ask(visitor, "And now?", [], Choices())).is_answered
 
 
 async def test_a_request_that_is_asked_again_takes_the_place_of_what_followed(home: Path) -> None:
@@ -235,7 +235,7 @@ async def test_a_task_is_run_again_with_another_model_on_the_results_of_the_othe
     )
     visitor = Visitor([agent], home / "outputs")
     turn = await ask(visitor, "What is this?", [home / "a.jpg"], Choices())
-    assert turn.run is not None
+    assert turn.is_answered
     _, other = models_of(turn.progress.tasks[1])
     outline = turn.run.results[2].paths()
     llm.calls.clear()
@@ -271,7 +271,7 @@ async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:
         async for _ in visitor.run():
             go.set()
         go.set()
-    assert turn.run is not None
+    assert turn.is_answered
     assert len(backend.calls) == 1
 
 
@@ -294,7 +294,7 @@ async def test_a_run_stops_when_its_chat_goes_on_in_another_session(home: Path) 
                 visitor.resume()
         await stopped.wait()
     assert turn.is_stopped
-    assert turn.run is None
+    assert not turn.is_answered
 
 
 class Writer(LocalBackend):

@@ -151,7 +151,7 @@ class ChatView:
         return (
             f'<section class="about {self._state(turn, row)}" data-task="{number}-{row.task.id}" hidden>'
             f"<b>{self._title(row)}</b><dl>{''.join(self._facts(row))}"
-            f"{self._again(number, row) if turn.run is not None else ''}</dl></section>"
+            f"{self._again(number, row) if turn.is_answered else ''}</dl></section>"
         )
 
     def _again(self, number: int, row: TaskProgress) -> str:
@@ -233,7 +233,7 @@ class ChatView:
         messages: list[Message] = [{"role": "user", "content": [*files, escape(turn.request)]}]
         if turn.progress.tasks or self._visitor.running is turn:
             messages.append(self._progress(turn))
-        answer, results = turn.progress.run.answer, turn.run.results if turn.run else []
+        answer, results = turn.run.answer, turn.run.results if turn.is_answered else []
         said, viewers = self._with_files(escape(to_markdown(self._clean(answer), results)), results)
         texts = [said]
         if turn.proposal is not None:
@@ -258,7 +258,7 @@ class ChatView:
             name = escape(shorten(title_of(row.task.id, row.task.task), 60))
             lines.append(f"{ICONS[state]} **{name}** {self._shown(what)}")
         metadata: dict[str, Any] = {"title": title, "status": "done" if turn.is_over else "pending"}
-        if turn.run is not None:
+        if turn.is_answered:
             metadata["duration"] = round(turn.run.timings.get("total", 0.0), 1)
             tokens = sum(usage.input_tokens + usage.output_tokens for usage in turn.run.usage.values())
             metadata["log"] = self._text("tokens", number=f"{tokens:,}") if tokens else ""
@@ -379,11 +379,11 @@ def _parts(visitor: Visitor, view: ChatView, number: int, turn: PageTurn) -> Ite
     for path in turn.files:
         mime = mimetypes.guess_type(path.name)[0]
         yield _file(path, (mime or "").partition("/")[0], mime)
-    run = turn.progress.run
+    run = turn.run
     yield _MARKDOWN.render(to_markdown(visitor.clean(run.answer), run.results))
     if turn.trouble is not None:
         yield f"<p>⚠️ {html.escape(visitor.clean(public_message(turn.trouble)))}</p>"
-    for resource in turn.run.resources if turn.run is not None else ():
+    for resource in run.resources if turn.is_answered else ():
         if resource.path is not None:
             yield _file(resource.path, resource.kind, resource.mime)
     yield f'<div id="plan">{view.plan_of(number, turn)}</div>'

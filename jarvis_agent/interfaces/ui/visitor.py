@@ -12,12 +12,12 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from pydantic import ValidationError
+from pydantic import BeforeValidator, ValidationError
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.backends.jobs import activities
@@ -88,37 +88,32 @@ class PageTurn:
     messages: list[Any] | None = None
 
     @property
-    def run(self) -> Run | None:
-        """The Run, once it has ended."""
-        return self.progress.done
+    def run(self) -> Run:
+        """The Run, or what is known of it so far."""
+        return self.progress.run
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether its run has ended."""
+        return self.progress.done is not None
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more will happen."""
-        return self.is_stopped or self.run is not None or self.trouble is not None
+        return self.is_stopped or self.is_answered or self.trouble is not None
 
 
-class StoredTurn(Frozen):
-    """A turn that is over, as a line of the file of its chat. Without an answer, `run` is what was done."""
+class StoredTurn(Frozen, from_attributes=True):
+    """A PageTurn that is over, as a line of the file of its chat."""
 
     request: str
     files: list[Path]
     run: Run
     is_answered: bool
-    trouble: str | None
+    trouble: Annotated[
+        str | None, BeforeValidator(lambda why: public_message(why) if isinstance(why, Exception) else why)
+    ]
     memory: ChatTurn | None
-
-    @classmethod
-    def of(cls, turn: PageTurn) -> StoredTurn:
-        """A turn of the page."""
-        return cls(
-            request=turn.request,
-            files=turn.files,
-            run=turn.progress.run,
-            is_answered=turn.run is not None,
-            trouble=None if turn.trouble is None else public_message(turn.trouble),
-            memory=turn.memory,
-        )
 
     def restored(self, agent: JarvisAgent) -> PageTurn:
         """The turn of the page."""
@@ -175,7 +170,7 @@ class Visitor:
     @property
     def file_names(self) -> list[str]:
         """The files of the chat, which a plan may use: uploads, and what earlier runs made."""
-        runs = [turn.run for turn in self.turns if turn.run is not None]
+        runs = [turn.run for turn in self.turns if turn.is_answered]
         paths = [file.path for run in runs for file in run.resources if file.path is not None]
         return list(dict.fromkeys(path.name for path in [*(f for t in self.turns for f in t.files), *paths]))
 
@@ -224,7 +219,7 @@ class Visitor:
         """
         turn = self.turns[number] if 0 <= number < len(self.turns) else None
         row = turn.progress.tasks.get(task) if turn is not None else None
-        if turn is None or turn.run is None or row is None or model not in models_of(row):
+        if turn is None or not turn.is_answered or row is None or model not in models_of(row):
             raise InputError("this task cannot be run again with this model")
         request = f"{turn.request}\n\n↻ {task} {row.task.task}: {model}"
         self.ask(request, turn.files, choices, turn.run.repeating(task), {row.task.task: model})
@@ -243,7 +238,7 @@ class Visitor:
             InputError: they made nothing, or ratings are not kept.
         """
         turn = self.turns[self._number_of(message)]
-        turn.progress.run.rate(good=good, owner=self.directory.name.split("-")[0])
+        turn.run.rate(good=good, owner=self.directory.name.split("-")[0])
 
     def _number_of(self, message: int) -> int:
         """The number of the turn with this message of the chat."""
@@ -280,7 +275,7 @@ class Visitor:
                         return
                 state = await turn.agent.aget_state(self._config)
                 turn.proposal = state.waiting
-                turn.memory = state.turns[-1] if turn.run is not None else None
+                turn.memory = state.turns[-1] if turn.is_answered else None
             except (asyncio.CancelledError, GeneratorExit):
                 turn.is_stopped = True
                 raise
@@ -295,9 +290,8 @@ class Visitor:
     def _save(self) -> None:
         """Store the turns that are over, unless the chat was deleted meanwhile."""
         if self._uploads.is_dir():
-            lines = [
-                StoredTurn.of(turn).model_dump_json(context=STORED) for turn in self.turns if turn.is_over
-            ]
+            stored = [StoredTurn.model_validate(turn) for turn in self.turns if turn.is_over]
+            lines = [turn.model_dump_json(context=STORED) for turn in stored]
             part = self._file.with_suffix(".part")
             part.write_text("\n".join(lines), "utf-8")
             part.replace(self._file)
