@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import mimetypes
 import re
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from io import SEEK_END, BytesIO
@@ -135,10 +134,9 @@ def detect_media_type(path: Path, name: str = "") -> tuple[Modality, str]:
     """
     name = name or path.name
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
+        if path.is_dir():
             raise InputError(f"{name} is a directory; name a file in it")
-        if not stat.S_ISREG(mode):
+        if path.exists() and not path.is_file():
             # Opening a pipe without a writer blocks forever.
             raise InputError(f"{name} is a pipe, a socket or a device; store what it gives in a file")
         with path.open("rb") as file:

@@ -60,7 +60,8 @@ async def fetch(
                     raise ForbiddenError(f"{url}: only http and https addresses are fetched")
                 parsed = httpx.URL(url)
                 proxy = _proxy_of(parsed)
-                is_named = _same_server(parsed, server)
+                own = httpx.URL(server)  # without a scheme if there is none
+                is_named = (parsed.scheme, parsed.host, parsed.port) == (own.scheme, own.host, own.port)
                 named: dict[str, Any] = {"url": parsed, "headers": {**_HEADERS, **(headers or {})}}
                 request = named if is_named else await _request(parsed, settings, proxy)
                 async with (
@@ -82,11 +83,6 @@ async def fetch(
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as error:
         # httpx raises an ImportError for a SOCKS proxy if its extra is missing.
         raise InputError(f"{url} cannot be fetched", detail=describe_error(error)) from redacted_cause(error)
-
-
-def _same_server(url: httpx.URL, server: str) -> bool:
-    named = url.join(server)
-    return bool(server) and (url.scheme, url.host, url.port) == (named.scheme, named.host, named.port)
 
 
 async def _save(response: httpx.Response, url: str, target: Path, limit: int) -> None:
