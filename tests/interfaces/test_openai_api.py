@@ -121,6 +121,19 @@ def test_earlier_messages_are_the_history_and_urls_in_them_are_files(live: Live)
     assert live.backend.calls[-1].inputs["image"].path == made
 
 
+def test_open_webui_lists_the_files_of_a_message_before_its_text(live: Live) -> None:
+    tag = '<file type="file" id="7" url="7" content_type="image/jpeg" name="Our cat.jpg"/>'
+    listed = {"type": "text", "text": f"<attached_files>\n{tag}\n</attached_files>\n\n"}
+    [message] = about_cat()
+    live.script["plan"] = plan_for("Our cat.jpg")
+    live.ask([{"role": "user", "content": [listed, *message["content"]]}])
+    assert live.backend.calls[0].inputs["image"].path.read_bytes() == CAT.read_bytes()
+    assert "attached_files" not in live.llm.calls[0].prompt
+    live.script["plan"] = "[]"
+    live.ask([{"role": "user", "content": f"{listed['text']}Good morning"}])
+    assert "<request>\nGood morning\n</request>" in live.llm.calls[-1].prompt
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_later_turn_refers_to_results_and_not_to_what_was_said_of_them(
     tmp_path: Path, stream: bool

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -58,6 +59,10 @@ _ARCHITECTURE = {
 
 _STATUS_WAIT_S = 5.0
 
+_FILE_LIST = re.compile(r"\A\s*<attached_files>(.*?)</attached_files>\s*", re.DOTALL)
+"""The files of a message, which Open WebUI lists before its text."""
+_IMAGE_NAME = re.compile(r'content_type="image/[^"]*" name="([^"]*)"')
+
 _T = TypeVar("_T")
 
 
@@ -99,6 +104,23 @@ def _turn_key(owner: str, asked: BaseMessage, answer: str) -> str:
     """What stands for a turn. Programs change the space in and around an answer."""
     said = json.dumps([owner, asked.content, answer.split()])
     return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _without_file_list(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of Open WebUI without its list of files, and its images with their names."""
+    match message.get("content"):
+        case str(text):
+            return {**message, "content": _FILE_LIST.sub("", text, count=1)}
+        case [{"type": "text", "text": str(text)}, *parts] if listed := _FILE_LIST.match(text):
+            names = _IMAGE_NAME.findall(listed[1])
+            images = [part for part in parts if isinstance(part, dict) and part.get("type") == "image_url"]
+            if len(names) == len(images):
+                named = {
+                    id(image): image | {"filename": name} for image, name in zip(images, names, strict=True)
+                }
+                parts = [named.get(id(part), part) for part in parts]
+            return {**message, "content": [{"type": "text", "text": text[listed.end() :]}, *parts]}
+    return message
 
 
 class OpenAIRoute(APIRoute):
@@ -250,7 +272,8 @@ def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
         _check_name(body.model)
         workspace = workspaces[request.state.owner]
         owner, urls, origin = request.state.owner, FileUrls(workspace.runs, request), origin_of(request)
-        asked = AgentRequest.of({"messages": to_paths(body.messages, workspace.runs, origin)})
+        sent = [*map(_without_file_list, body.messages)]
+        asked = AgentRequest.of({"messages": to_paths(sent, workspace.runs, origin)})
         turns, messages = await asyncio.to_thread(chats.recall, owner, asked.messages)
         agent, asked = workspace.stateless.copy(history=turns), AgentRequest(messages=messages)
         thread: RunnableConfig = {"configurable": {"thread_id": secrets.token_hex(12)}}
