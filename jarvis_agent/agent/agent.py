@@ -70,6 +70,16 @@ _TOOL_DESCRIPTION = (
 )
 
 
+def _check_approval(approve: ApprovalPolicy, checkpointer: BaseCheckpointSaver[Any] | None) -> None:
+    check_policy(approve)
+    if approve and checkpointer is None:
+        raise ConfigError(
+            "approve=True needs a checkpointer, which keeps the plan until you decide: "
+            "JarvisAgent(checkpointer=InMemorySaver(), approve=True). In a larger graph, which has its "
+            "own, use agent.copy(approve=True).graph"
+        )
+
+
 class JarvisAgent(Runnable[Any, Run]):
     """Plans a request as a graph of tasks, selects a model for each, runs them, and answers.
 
@@ -120,13 +130,7 @@ class JarvisAgent(Runnable[Any, Run]):
     ) -> None:
         from jarvis_agent.planning.offline import OfflinePlanner
 
-        check_policy(approve)
-        if approve and checkpointer is None:
-            raise ConfigError(
-                "approve=True needs a checkpointer, which keeps the plan until you decide: "
-                "JarvisAgent(checkpointer=InMemorySaver(), approve=True). In a larger graph, which has its "
-                "own, use agent.copy(approve=True).graph"
-            )
+        _check_approval(approve, checkpointer)
         settings = read_settings(settings)
         if model == NO_MODEL:
             settings = settings.model_copy(update={"model": NO_MODEL})
@@ -166,10 +170,10 @@ class JarvisAgent(Runnable[Any, Run]):
         self.checkpointer = checkpointer
         self.approve = approve
         self._memory = ChatMemory()
-        self._history: tuple[ChatTurn, ...] = ()
-        self._observer: Observer | None = None
 
     InputType: Any = Input
+    _history: tuple[ChatTurn, ...] = ()
+    _observer: Observer | None = None
 
     def __repr__(self) -> str:
         count = len(TASKS if self.stages.tools is None else self.stages.tools)
