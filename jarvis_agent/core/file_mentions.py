@@ -56,8 +56,6 @@ _GOES_ON = re.compile(rf"\.*{LETTER}|[-/\\]+\w")
 
 _PAGES = re.compile(r"(.+)#page=([0-9]{1,6})(?:-([0-9]{1,6}))?")
 
-_LAST_WORD = re.compile(rf"(?<!{LETTER})(?<![-.]){LETTER}(?:{LETTER}|-){{2,}}(?=\W*\Z|[{_EAST}])")
-
 LONGEST_PATH = 1000
 """The most characters of a path; a longer text is none."""
 MOST_NAMES = 256
@@ -190,14 +188,6 @@ def mentions(text: str, known: Callable[[str], Iterable[tuple[int, int]]] = lamb
         for start, end in _names_in(run) if "." in run.group() else ():
             take(start, end, text[start:end])
     return list(dict.fromkeys(names[start] for start in sorted(names)))[:MOST_NAMES]
-
-
-def last_words(text: str) -> list[str]:
-    """The word that ends a text, and those before another script (描述pics里的图): a folder may be called so.
-
-    Shorter words, such as "in", and others are more often meant as words.
-    """
-    return _LAST_WORD.findall(text)
 
 
 def is_name(text: str) -> bool:

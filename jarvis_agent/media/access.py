@@ -33,7 +33,6 @@ from jarvis_agent.core.file_mentions import (
     fold,
     has_ending,
     is_name,
-    last_words,
 )
 from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.notes import Note, limit_of
@@ -171,10 +170,6 @@ class AccessPolicy:
         names = (name.as_posix() for name, each in islice(shown, _MOST_LISTED) if each.is_file())
         fitting = re.compile(_BRACES.sub(_any_of, translate(fold(pattern.replace("**/", "*")))))
         return sorted(folder + each for each in names if fitting.match(fold(each)))
-
-    def folders_in(self, text: str) -> list[str]:
-        """The folders with files whose names, spelt exactly so, are the last words of any text. Blocks."""
-        return [word for word in last_words(text) if self.files_in(word) and Path(word).is_dir()]
 
     def _list(self, folder: Path) -> NameIndex[Path]:
         """What is in a folder; nothing if it cannot be read."""

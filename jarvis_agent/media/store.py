@@ -97,9 +97,6 @@ class ResourceStore:
         files = [file for place, file in enumerate(files) if file not in files[:place]]
         files += await gather_limited(self.grant_block, request.blocks)
         named = await self.grant_mentions(request.text, notes)
-        folders = [] if files or named else await asyncio.to_thread(self.access.folders_in, request.text)
-        for folder in folders:
-            named += await self._grant_all(self.grant, notes, folder)
         called = {file.path: file for file in reversed(named)}
         files = [called.pop(file.path, file) for file in files]
         files += [file for file in named if file not in files]

@@ -26,7 +26,6 @@ def pictures(names: list[str]) -> tuple[Resource, ...]:
         ("Describe all pictures in my in/", [f"my in/{name}" for name in NAMES], "image-to-text"),
         ("Describe *.png", NAMES, "image-to-text"),
         ("How large are *.png?", NAMES, "media-info"),
-        ("Describe the pictures in photos", [f"photos/{name}" for name in NAMES[:3]], "image-to-text"),
         ("Describe photos/**/*.png", [f"photos/a/{name}" for name in NAMES[:3]], "image-to-text"),
         ("Describe in/* and 1.png", [*(f"in/{name}" for name in NAMES[:3]), "1.png"], "image-to-text"),
     ],

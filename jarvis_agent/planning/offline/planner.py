@@ -21,7 +21,7 @@ from jarvis_agent.backends.languages import find_language, languages_in
 from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import describe_error
-from jarvis_agent.core.file_mentions import LETTER, last_words, split_names
+from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.settings import Settings, read_settings
@@ -320,7 +320,6 @@ def _with_files_of_folders(text: str, files: Sequence[Resource]) -> str:
     above = {name[: slash.end()] for name in names for slash in re.finditer(r"[/\\]", name)} - folders
     places = [*map(re.escape, sorted(folders, key=len, reverse=True))]
     places += [rf"{re.escape(folder)}(?=\*\*/)" for folder in sorted(above, key=len, reverse=True)]
-    places += [rf"(?<!{LETTER}){word}(?!{LETTER})" for word in last_words(text) if f"{word}/" in folders]
     places.append(f"(?={PATTERN.pattern})")
 
     def listed(place: re.Match[str]) -> str:
