@@ -10,8 +10,9 @@ soon as memory allows, before its first call. One lock guards the state, so that
 loops.
 
 Worker threads are daemons, so that a process can end although one is stuck, which a `ThreadPoolExecutor` does
-not allow. A `ModelTable` counts the bytes of weights on each device: RAM is the device "cpu", and a GPU is
-added, with its own limit, when the first model is placed on one.
+not allow. They stay for further work, since libraries keep state by thread. A `ModelTable` counts the bytes
+of weights on each device: RAM is the device "cpu", and a GPU is added, with its own limit, when the first
+model is placed on one.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import inf
+from queue import SimpleQueue
 from sys import maxsize
 from typing import Any, Literal, TypeVar
 from weakref import WeakSet
@@ -43,7 +46,7 @@ from jarvis_agent.backends.jobs import (
     run_jobs,
     running,
 )
-from jarvis_agent.core.concurrency import limits, run_in_daemon_thread
+from jarvis_agent.core.concurrency import limits
 from jarvis_agent.core.errors import ExpertError, JarvisError, describe_error
 from jarvis_agent.core.forks import fork_safe, keep_forever, renew_in_child
 
@@ -252,7 +255,7 @@ class ModelPool:
         self.workers = workers
         self._models = ModelTable(limit_bytes)
         self._lock = fork_safe(threading.Lock())
-        self._threads: set[threading.Thread] | None = None
+        self._threads: WorkerThreads | None = None
         renew_in_child(self, ModelPool._renew)
 
     def _renew(self) -> None:
@@ -349,14 +352,19 @@ class ModelPool:
             threads, self._threads = self._threads, None
         fail_jobs(queued, closed_error("not run"))
         if threads is not None:
-            atexit.unregister(self._stop_at_exit)
-            if stuck := await run_in_daemon_thread(_join, list(threads)):
-                logger.error(
-                    "%d model calls do not end after close(); their threads are abandoned", len(stuck)
-                )
+            await self._stop(threads)
         with self._lock:
             self._models.evict_idle()
         self._free()
+
+    async def _stop(self, threads: WorkerThreads) -> None:
+        atexit.unregister(self._stop_at_exit)
+        stuck: Collection[object] = ()
+        if busy := threads.unfinished:
+            _, stuck = await asyncio.wait(map(asyncio.wrap_future, busy), timeout=2 * limits.CANCEL_GRACE_S)
+        if stuck:
+            logger.error("%d model calls do not end after close(); their threads are abandoned", len(stuck))
+        threads.stop(0.0 if stuck else 2 * limits.CANCEL_GRACE_S)
 
     def _cancel_running(self) -> None:
         for entry in self._models.entries.values():
@@ -366,7 +374,8 @@ class ModelPool:
     def _stop_at_exit(self) -> None:
         """Stop the workers before the interpreter unloads the libraries that they use."""
         self._cancel_running()
-        _join(list(self._threads or ()))
+        if self._threads is not None:
+            self._threads.stop(2 * limits.CANCEL_GRACE_S)
 
     def _schedule(self) -> None:
         """Submit every job, and then every load of a reserved model, that may run now. The lock is held."""
@@ -391,27 +400,14 @@ class ModelPool:
                 self._submit(entry, entry.reserved[0], self._prefetch)
 
     def _may_start(self, entry: ModelEntry) -> bool:
-        busy = sum(bool(other.running) for other in self._models.entries.values())
-        is_free = not entry.running and busy < self.workers
-        return is_free and (entry.expert is not None or self._models.can_load(entry))
+        return not entry.running and (entry.expert is not None or self._models.can_load(entry))
 
     def _submit(self, entry: ModelEntry, first: Any, work: Callable[[ModelEntry, Any], None]) -> None:
-        if self._threads is None:
-            self._threads = set()
-            atexit.register(self._stop_at_exit)
-        threads = self._threads
-
-        def run() -> None:
-            try:
-                work(entry, first)
-            except BaseException:
-                logger.exception("a worker of the model pool failed")
-            threads.discard(thread)
-
         entry.running = [first]
-        thread = threading.Thread(target=run, name="jarvis-model", daemon=True)
-        threads.add(thread)
-        thread.start()
+        if self._threads is None:
+            self._threads = WorkerThreads(self.workers)
+            atexit.register(self._stop_at_exit)
+        self._threads.submit(lambda: work(entry, first))
 
     def _prefetch(self, entry: ModelEntry, reservation: Reservation) -> None:
         """Load a reserved model in a worker thread. A failed load is left to the call."""
@@ -530,9 +526,53 @@ class ModelPool:
         free_caches()
 
 
-def _join(threads: Iterable[threading.Thread]) -> list[threading.Thread]:
-    """Wait a while for the end of threads; returns those that go on. Blocks."""
-    deadline = time.monotonic() + 2 * limits.CANCEL_GRACE_S
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return [thread for thread in threads if thread.is_alive()]
+class WorkerThreads:
+    """At most `size` threads, started when needed. `submit` is called by one thread at a time."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._unfinished: set[Future[None]] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def unfinished(self) -> set[Future[None]]:
+        """Work that is queued or running."""
+        with self._lock:
+            return set(self._unfinished)
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Run the work when a thread is free. Its errors are logged."""
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException:
+                logger.exception("a worker of the model pool failed")
+            with self._lock:
+                self._unfinished.discard(done)
+            done.set_result(None)
+
+        with self._lock:
+            self._unfinished.add(done)
+            grows = len(self._threads) < min(len(self._unfinished), self._size)
+        self._queue.put(run)
+        if grows:
+            name = f"jarvis-model-{len(self._threads)}"
+            self._threads.append(threading.Thread(target=self._serve, name=name, daemon=True))
+            self._threads[-1].start()
+
+    def stop(self, seconds: float) -> None:
+        """End the threads after their work; wait up to `seconds` for them."""
+        for _ in self._threads:
+            self._queue.put(None)
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _serve(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+            del work

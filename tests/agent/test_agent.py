@@ -311,6 +311,5 @@ def test_the_last_agent_closes_the_model_pool(monkeypatch: pytest.MonkeyPatch) -
     llm = ScriptedLLM({"plan": plan(("canny-control", [], {"image": "a.jpg"})), "respond": "Done."})
     with JarvisAgent(llm, settings=Settings(offline=True)) as agent:
         assert agent.invoke("Make a canny image of a.jpg").ok
-        assert experts._pool is not None
-    assert experts._pool is None
+        assert running_threads() > before
     assert running_threads() == before
