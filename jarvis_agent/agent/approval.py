@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -32,7 +33,7 @@ from jarvis_agent.core.errors import ConfigError, log_error
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import known_task
-from jarvis_agent.core.text import brief_text, replace_surrogates_in
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Frozen, Selection, Task, TaskResult
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.parser import LEFT_OUT, StreamingPlanParser
@@ -55,6 +56,7 @@ _WORDS = dict.fromkeys(("true", "yes", "y", "ok", "okay", "approve", "approved")
     ("false", "no", "n", "reject", "rejected"), False
 )
 _JSON: TypeAdapter[Any] = TypeAdapter(Any)
+_STORED_BITS = 63
 
 
 class PlannedTask(Frozen):
@@ -236,12 +238,19 @@ def check_policy(policy: Any) -> None:
 
 
 def to_json(decision: Any) -> Any:
-    """A decision, such as a Plan or a list of Tasks, as plain JSON that checkpointers take.
+    """A decision, such as a Plan or a list of Tasks, as plain JSON, which can be stored."""
+    return _storable(_JSON.dump_python(decision, mode="json", fallback=str))
 
-    They refuse numbers of over 64 bits, which become floats, and halves of characters.
-    """
-    text = json.dumps(replace_surrogates_in(_JSON.dump_python(decision, mode="json", fallback=str)))
-    return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 19 else float(digits))
+
+def _storable(value: Any) -> Any:
+    """Plain JSON without numbers of over 64 bits and halves of characters, which checkpointers refuse."""
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, int) and value.bit_length() > _STORED_BITS:
+        return float(value) if value.bit_length() < sys.float_info.max_exp else None
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def decision_of(value: Any) -> Any:

@@ -172,13 +172,14 @@ def split_text(text: str, limit: int, count: Callable[[str], int]) -> list[str]:
 
 def beginning(text: str, limit: int, count: Callable[[str], int]) -> str:
     """The first part of a text, as of `split_text`: at least a character."""
-    most = _TOKEN_CHARS * limit
+    most, is_growing = _TOKEN_CHARS * limit, True
     while True:
         part = text if len(text) <= most else text[: _last_end(text, most)]
         tokens = count(part)
-        if tokens <= limit or most == 1:
+        is_growing = is_growing and tokens <= limit and len(part) < len(text)
+        if not is_growing and (tokens <= limit or most == 1):
             return part
-        most = max(1, len(part) * limit // tokens)
+        most = 2 * most if is_growing else max(1, len(part) * limit // tokens)
 
 
 def _last_end(text: str, most: int) -> int:

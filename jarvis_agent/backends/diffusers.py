@@ -356,7 +356,8 @@ def step_monitor(call: Call) -> type[Any]:
         monitor_interval = 0  # no thread
 
         def __init__(self, iterable: Any = None, total: int | None = None) -> None:
-            super().__init__(iterable, total=total, file=StringIO(), mininterval=0, miniters=1)
+            # TQDM_DISABLE=1 would take the updates away.
+            super().__init__(iterable, total=total, file=StringIO(), mininterval=0, miniters=1, disable=False)
             self.check_cancelled()
 
         def update(self, n: float | None = 1) -> None:

@@ -264,6 +264,13 @@ def to_opaque(image: Image) -> Image:
     return Images.alpha_composite(Images.new("RGBA", seen.size, paper), seen).convert("RGB")
 
 
+def _is_whole(content: bytes, mime: str) -> bool:
+    """Whether a file of `_PORTABLE` has its end, which is faster than to decode it."""
+    if mime == "image/webp":
+        return int.from_bytes(content[4:8], "little") + 8 <= len(content)
+    return (b"IEND" if mime == "image/png" else b"\xff\xd9") in content[-1024:]
+
+
 def to_portable(
     path: Path, mime: str | None, longest: int = 1_000_000, notes: list[str] | None = None
 ) -> tuple[bytes, str]:
@@ -279,11 +286,10 @@ def to_portable(
     """
     with identified(path) as header:
         if mime in _PORTABLE and max(header.size) <= longest and count_frames(header) == 1:
-            _decode(header, cut := list[str]())
-            is_turned = header.getexif().get(_ORIENTATION, 1) != 1
-            is_deep = header.mode.startswith(("I", "F"))
-            if not (cut or is_turned or is_deep or header.has_transparency_data):
-                return path.read_bytes(), mime
+            sent, is_deep = path.read_bytes(), header.mode.startswith(("I", "F"))
+            is_plain = _is_whole(sent, mime) and not (is_deep or header.has_transparency_data)
+            if is_plain and header.getexif().get(_ORIENTATION, 1) == 1:
+                return sent, mime
     image, left_out = open_image(path)
     if notes is not None:
         notes.extend(left_out)

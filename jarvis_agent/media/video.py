@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -89,20 +89,10 @@ def opened(path: Path, kind: Literal["video", "audio"] = "video") -> Iterator[An
         raise BadInputError(f"{path.name} cannot be read as {form}", detail=error) from error
 
 
-def decoded(
-    container: Any,
-    kind: Literal["video", "audio"],
-    notes: list[str] | None = None,
-    wanted: Sequence[int] = (),
-) -> Iterator[Any]:
-    """The frames of the first stream of a kind. Damaged parts are left out, with a note, unless all are.
-
-    Where each packet is a frame of its own, those before the next number in `wanted` are not decoded.
-    """
-    damage, count, stream = None, 0, getattr(container.streams, kind)[0]
-    packets = container.demux(stream)
-    if wanted and stream.codec_context.codec.intra_only:
-        packets = (packet for number, packet in enumerate(packets) if number >= wanted[0])
+def decoded(container: Any, kind: Literal["video", "audio"], notes: list[str] | None = None) -> Iterator[Any]:
+    """The frames of the first stream of a kind. Damaged parts are left out, with a note, unless all are."""
+    damage, count = None, 0
+    packets = container.demux(getattr(container.streams, kind)[0])
     while True:
         try:
             for frame in next(packets).decode():
@@ -144,22 +134,20 @@ def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
 def _frames_at(path: Path, count: int, total: int) -> tuple[list[tuple[float, Image]], int]:
     """At most `count` of `total` frames, and how many were decoded for them."""
     parts = min(count, total)
-    wanted = [(2 * part + 1) * total // (2 * parts) for part in range(parts)]
+    wanted = {(2 * part + 1) * total // (2 * parts) for part in range(parts)}
     frames, pixels, seen = list[tuple[float, "Image"]](), 0, 0
     with opened(path) as video:
-        is_alone = video.streams.video[0].codec_context.codec.intra_only
-        for frame in decoded(video, "video", wanted=wanted):
-            if is_alone or seen == wanted[0]:
+        for frame in decoded(video, "video"):
+            if seen in wanted:
                 pixels += frame.width * frame.height
                 if pixels > MAX_FRAME_PIXELS:
                     raise BadInputError(
-                        f"{parts} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels "
+                        f"{len(wanted)} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels "
                         "together; take fewer, or make the video smaller"
                     )
                 frames.append((float(frame.time or 0.0), _upright(frame).to_image()))
-                del wanted[0]
             seen += 1
-            if not wanted:
+            if len(frames) == len(wanted):
                 break
     return frames, seen
 

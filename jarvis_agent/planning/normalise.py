@@ -209,7 +209,8 @@ def _deps(value: Any, notes: list[str]) -> tuple[int, ...]:
 def _numbers(item: Any) -> list[int]:
     """The ids in an id or an item of `dep`, -1 for none: 0, "0", "task_0", "<resource>-0", "0, 1"."""
     if isinstance(item, str):
-        return [int(n) for n in re.findall(r"(?<![\w>-])-[0-9]{1,9}|[0-9]{1,9}", normalise_references(item))]
+        digits = rf"(?<![\w>-])-[0-9]{{1,{_LONGEST_ID}}}(?![0-9])|(?<![0-9])[0-9]{{1,{_LONGEST_ID}}}(?![0-9])"
+        return [int(number) for number in re.findall(digits, normalise_references(item))]
     is_number = isinstance(item, int | float) and not isinstance(item, bool)
     return [int(item)] if is_number and -1 <= item < 10**_LONGEST_ID and item == int(item) else []
 

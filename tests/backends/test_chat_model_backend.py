@@ -268,6 +268,10 @@ def test_parts_are_the_whole_text_and_none_is_too_long() -> None:
         assert max(map(count_tokens, parts)) <= 300
 
 
+def test_a_text_that_fits_is_whole_however_long_its_tokens_are() -> None:
+    assert split_text("a" * 9000, 100, lambda text: len(text) // 100) == ["a" * 9000]
+
+
 def test_a_text_is_cut_at_punctuation_then_at_spaces_then_anywhere() -> None:
     for text, parts in (
         ("short", ["short"]),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from jarvis_agent.media.store import ResourceStore
 
 av, soundfile = pytest.importorskip("av"), pytest.importorskip("soundfile")
 
-from jarvis_agent.media.video import decoded, probe_video, spread_frames, to_mp4  # noqa: E402
+from jarvis_agent.media.video import probe_video, spread_frames, to_mp4  # noqa: E402
 
 TONE = (0.3 * np.sin(np.arange(RATE) * 0.2)).astype(np.float32)
 OTHER = np.random.default_rng(0).normal(0, 0.1, RATE).astype(np.float32)
@@ -180,35 +178,6 @@ def film(tmp_path: Path) -> Path:
     image = Image.new("RGB", (32, 16), "blue")
     image.paste("red", (0, 0, 16, 16))
     return write_film(tmp_path / "film.mp4", image, turn=90)
-
-
-def test_frames_that_stand_alone_are_decoded_only_where_they_are_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with av.open(tmp_path / "film.avi", "w") as made:
-        stream = made.add_stream("mjpeg", rate=10)
-        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuvj420p"
-        for shade in range(0, 200, 10):
-            made.mux(stream.encode(av.VideoFrame.from_image(Image.new("RGB", (32, 16), (shade,) * 3))))
-    count = 0
-
-    def counted(*args: Any, **options: Any) -> Iterator[Any]:
-        nonlocal count
-        for frame in decoded(*args, **options):
-            count += 1
-            yield frame
-
-    monkeypatch.setattr("jarvis_agent.media.video.decoded", counted)
-    spread = spread_frames(tmp_path / "film.avi", 4)
-    assert [(round(at, 1), round(frame.getpixel((8, 8))[0] / 10)) for at, frame in spread] == [  # type: ignore[index]
-        (0.2, 2), (0.7, 7), (1.2, 12), (1.7, 17)
-    ]  # fmt: skip
-    assert count == 4
-    content = bytearray((tmp_path / "film.avi").read_bytes())
-    places = [match.start() for match in re.finditer(b"\xff\xd8\xff", content)]
-    content[places[7] : places[8] - 8] = bytes(places[8] - 8 - places[7])
-    (tmp_path / "film.avi").write_bytes(content)
-    assert [round(at, 1) for at, _ in spread_frames(tmp_path / "film.avi", 4)] == [0.2, 0.8, 1.2, 1.7]
 
 
 def test_a_turned_video_is_upright_everywhere(film: Path, tmp_path: Path) -> None:

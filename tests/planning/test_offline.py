@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import pickle
 import subprocess
 import sys
 import threading
@@ -324,6 +325,12 @@ def test_a_preference_that_is_unlikely_is_left_out(words: str, preference: str |
 )
 def test_a_preference_in_the_request_is_one_of_the_plan(said: str, preference: str) -> None:
     assert plan(said).preference == preference
+
+
+def test_a_planner_can_be_copied_and_be_a_key() -> None:
+    planner = OfflinePlanner(["image-to-text"])
+    assert pickle.loads(pickle.dumps(planner)).name == planner.name
+    assert {planner: 1}[planner] == 1
 
 
 def test_references_in_the_words_of_a_user_are_words() -> None:

@@ -25,8 +25,9 @@ from typing import Any, get_args
 from weakref import WeakValueDictionary
 
 import gradio as gr
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
-from starlette.middleware.base import RequestResponseEndpoint
+from fastapi import Depends, FastAPI, HTTPException, Request
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import InputError
@@ -108,13 +109,7 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
             await agent.aclose()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-
-    @app.middleware("http")
-    async def add_headers(request: Request, answer: RequestResponseEndpoint) -> Response:
-        response = await answer(request)
-        response.headers.update(_HEADERS)
-        return response
-
+    app.add_middleware(_PageHeaders)
     add_host_checks(app, server)
     known = [ApiKey(key.get_secret_value()) for key in server.api_keys]
 
@@ -133,6 +128,21 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
         options["app_kwargs"] = {"dependencies": [Depends(check_login)]}
     gr.mount_gradio_app(app, page, path="/", **options)
     return app
+
+
+class _PageHeaders:
+    """ASGI middleware that adds headers to each response; Starlette's own would hide that a client left."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
 
 
 class Page:

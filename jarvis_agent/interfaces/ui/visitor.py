@@ -165,7 +165,7 @@ class Visitor:
 
     def clean(self, text: str) -> str:
         """The text as a visitor may see it: file names in place of paths, no keys."""
-        return self._run_folder.sub("", str(self._names.of(redact(text)))).replace(str(CLONE), ".")
+        return self._run_folder.sub("", str(self._names.of(redact(text)))).replace(f'"{CLONE}', '".')
 
     @property
     def file_names(self) -> list[str]:

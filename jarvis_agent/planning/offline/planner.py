@@ -87,21 +87,22 @@ class OfflinePlanner(RunnableLambda[str | dict[str, Any], Plan]):
             tools: what a plan may use: names, TaskSpecs or LangChain tools. None: all task types of the Hub.
             settings: where the weights of MiniLM are; a dict of some, or None: from the environment.
         """
-        specs, settings = task_specs(tools), read_settings(settings)
+        super().__init__(self._plan, self._aplan, name="plan")
+        self._specs, self._settings = task_specs(tools), read_settings(settings)
 
-        def plan(value: str | dict[str, Any]) -> Plan:
-            given = {"input": value} if isinstance(value, str) else value
-            planned = plan_request(PlanRequest.of(given, specs), settings)[0]
-            if (error := given.get("error")) is None:
-                return planned
-            error = describe_error(error) if isinstance(error, BaseException) else error
-            note = Note("the language model could not plan: {error}", error=error)
-            return planned.model_copy(update={"notes": [note, *planned.notes]})
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
-        async def aplan(value: str | dict[str, Any]) -> Plan:
-            return await run_cpu_bound(plan, value)
+    def _plan(self, value: str | dict[str, Any]) -> Plan:
+        given = {"input": value} if isinstance(value, str) else value
+        planned = plan_request(PlanRequest.of(given, self._specs), self._settings)[0]
+        if (error := given.get("error")) is None:
+            return planned
+        error = describe_error(error) if isinstance(error, BaseException) else error
+        note = Note("the language model could not plan: {error}", error=error)
+        return planned.model_copy(update={"notes": [note, *planned.notes]})
 
-        super().__init__(plan, aplan, name="plan")
+    async def _aplan(self, value: str | dict[str, Any]) -> Plan:
+        return await run_cpu_bound(self._plan, value)
 
 
 def plan_request(
