@@ -34,6 +34,7 @@ class RunDirectory:
         run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}"
         self.path = (path or settings.output_dir / run_id).absolute()
         self._taken: set[str] = set()
+        self._is_prepared = False
         self._is_closed = False
         self._lock = fork_safe(threading.RLock())
 
@@ -44,9 +45,10 @@ class RunDirectory:
         """
         with disk_errors("the output directory"), self._lock:
             # The run may have been stopped meanwhile; a directory created now would stay behind.
-            if not (self._taken or self._is_closed):
+            if not (self._is_prepared or self._is_closed):
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._taken.update(path.name for path in self.path.iterdir())
+                self._is_prepared = True
 
     def new_path(self, suffix: str, stem: str = "file") -> Path:
         """An unused path; `suffix` starts with a dot, as in ".png"."""

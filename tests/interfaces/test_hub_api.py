@@ -32,7 +32,7 @@ TALL = base64.b64encode(_tall.getvalue()).decode()
 """An image of more pixels than the server takes."""
 Image.effect_noise((30, 20), 90).save(_noise := io.BytesIO(), format="PNG")
 NOISE = _noise.getvalue()
-PICTURE, DAMAGED = (base64.b64encode(content).decode() for content in (NOISE, NOISE[:300]))
+PICTURE, DAMAGED = (base64.b64encode(content).decode() for content in (NOISE, NOISE[:43]))
 
 TINY = {
     "bert_classifier": "text-classification",
