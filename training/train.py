@@ -354,6 +354,9 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="*", help="with --start: how the names of weights begin that are learned further"
     )
+    parser.add_argument(
+        "--keep", type=float, default=0.0, help="with --start: share of the weights before that stays"
+    )
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--port", type=int, default=29511, help="of this machine, where the processes meet")
@@ -405,7 +408,9 @@ def work(rank: int, given: argparse.Namespace) -> None:
         fused=True,
     )
     stream = samples(examples, vocabulary, given.seed + 1000 * rank, given.joined)
-    average = {name: weight.detach().clone() for name, weight in network.state_dict().items()}
+    before, average = (
+        {name: weight.detach().clone() for name, weight in network.state_dict().items()} for _ in range(2)
+    )
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     began, seen, step, running, spoken, progress = time.monotonic(), 0, 0, 0.0, 0.0, 0.0
     averaged = 0
@@ -443,6 +448,9 @@ def work(rank: int, given: argparse.Namespace) -> None:
         if rank == 0 and time.monotonic() - spoken > 600:  # the other process waits meanwhile
             spoken = time.monotonic()
             say(f"{spoken - began:.0f} s, {seen} samples, loss {running:.3f}; {check(network, checked)}")
+    for name, weight in average.items():  # Wortsman et al., "Robust fine-tuning of zero-shot models", 2022
+        if weight.is_floating_point():
+            weight.lerp_(before[name], given.keep)
     network.load_state_dict(average)
     if rank == 0:
         say(f"{time.monotonic() - began:.0f} s, {seen} samples; averaged: {check(network, checked)}")

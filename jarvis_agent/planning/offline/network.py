@@ -58,7 +58,7 @@ PLANNER = StarterModel(
     package="jarvis_agent_weights",
     folder="",
     # The training prints the digest and the size.
-    files={"planner.npz": "c93ca24bfa8c48c03a61fd5aafbd4448ebc23dd38066c51fca5cbc5b0b434b8f"},
+    files={"planner.npz": "3cf2f90308887254f2684b15bf8db5a2e3c57a696094466d11933eae180608ee"},
     size=24_416_203,
     needs=("numpy", "threadpoolctl", "tokenizers"),
 )
