@@ -176,7 +176,7 @@ async def _transcribe(
     upload = await receive_upload(workspace.uploads, file, settings.max_file_bytes, max_stored)
     path = workspace.uploads / upload.name
     try:
-        described = await asyncio.to_thread(describe_file, path, upload.name)
+        described = await asyncio.to_thread(describe_file, path, path.name)
         audio = await ResourceStore(settings).resolve(described, "audio")
         (result,) = await run_task(workspace, "automatic-speech-recognition", model, [{"audio": audio}])
         return result, (await asyncio.to_thread(probe_audio, path)).duration
