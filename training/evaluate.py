@@ -39,7 +39,7 @@ def main() -> None:
     given = parser.parse_args()
     settings = Settings(offline=True)
     network = load_network(settings, given.weights)
-    groups: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
+    groups: dict[str, list[tuple[bool, bool, bool]]] = defaultdict(list)
     scored: list[tuple[float, bool, bool]] = []
     examples = [(voice, example.asked) for voice in given.voices for example in read_examples([voice])]
     if given.sample:
@@ -50,19 +50,19 @@ def main() -> None:
         right = judge(asked, made.tasks).exact
         quiet = not right and not made.notes
         kind = "follow-up" if asked.turns else asked.kind
-        for group in ("all", asked.language, kind, f"{asked.language} {kind}"):
-            groups[group].append((right, quiet))
         is_guess = any("is a guess" in note for note in made.notes)
+        for group in ("all", asked.language, kind, f"{asked.language} {kind}"):
+            groups[group].append((right, quiet, right and is_guess))
         scored.append((probability, right, len(made.notes) > is_guess))
         if given.failures and not right and "held_out" not in voice.parts:
             print(f"{probability:.2f}", judge(asked, made.tasks).as_failure(), *made.notes)
     seconds = (time.process_time() - began) / max(len(scored), 1)
     print(f"{seconds:.3f} CPU seconds a plan")
-    print(f"{'':20}{'requests':>9}{'exact':>8}{'wrong, no note':>16}")
+    print(f"{'':20}{'requests':>9}{'exact':>8}{'wrong, no note':>16}{'right, a guess':>16}")
     for group in sorted(groups, key=lambda name: (name != "all", len(name) > 2, name)):
         rows = groups[group]
-        exact, quiet_share = (sum(row[i] for row in rows) / len(rows) for i in (0, 1))
-        print(f"{group:20}{len(rows):9}{exact:8.1%}{quiet_share:16.1%}")
+        exact, quiet_share, guessed = (sum(row[i] for row in rows) / len(rows) for i in range(3))
+        print(f"{group:20}{len(rows):9}{exact:8.1%}{quiet_share:16.1%}{guessed:16.1%}")
     print(f"plans without a note, by the least probability that they need (now {SURE:.0%}):")
     for limit in (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
         sure = [right for probability, right, noted in scored if probability >= limit and not noted]
