@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import re
@@ -13,7 +14,7 @@ import tarfile
 import tomllib
 import zipfile
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, metadata, requires
+from importlib.metadata import PackageNotFoundError, metadata, packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,28 @@ def test_every_requirement_is_pinned_in_the_constraints() -> None:
                 Requirement(weights).specifier == pins[canonicalize_name(Requirement(weights).name)].specifier
             )
             assert re.fullmatch("[0-9a-f]{64}", digest)
+
+
+def test_every_imported_library_is_declared() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    used = [PROJECT["project"]["dependencies"], *(texts for name, texts in extras.items() if name != "dev")]
+    declared = {canonicalize_name(Requirement(text).name) for texts in used for text in texts}
+    imported = {
+        (name or "").partition(".")[0]
+        for path in (*(ROOT / "jarvis_agent").rglob("*.py"), *(ROOT / "tools").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module]
+            if isinstance(node, ast.ImportFrom) and not node.level
+            else []
+        )
+    }
+    providers = packages_distributions()
+    for name in imported - sys.stdlib_module_names - {"jarvis_agent", "jarvis_agent_weights"}:
+        if name in providers:
+            assert declared & set(map(canonicalize_name, providers[name])), f"{name} is not declared"
 
 
 def test_the_extra_all_is_every_extra_without_gpl_programs() -> None:
