@@ -7,12 +7,13 @@ words.translated(Note("no task uses {file}", file="“b.jpg”"))   # "没有任
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jarvis_agent.core.file_mentions import mentions, split_names
+from jarvis_agent.core.file_mentions import LETTER, mentions, split_names
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import detect_script
 
@@ -183,8 +184,13 @@ CHINESE = Phrases(**_DATA | {"examples": tuple(_DATA["examples"])})
 
 
 def phrases(request: str) -> Phrases:
-    """The phrases for the language of a request, apart from names of files: Chinese, else English."""
+    """The phrases for the language of a request: Chinese if that has more characters than others have words.
+
+    Names of files do not count.
+    """
     if detect_script(request) != "zh":
         return ENGLISH
-    words = split_names(request, mentions(request))[::2]
-    return CHINESE if detect_script(" ".join(words)) in ("zh", None) else ENGLISH
+    rest = " ".join(split_names(request, mentions(request))[::2])
+    words = re.findall(f"{LETTER}+", rest)
+    characters = len(re.findall(r"\w", rest)) - sum(map(len, words))
+    return ENGLISH if len(words) > characters else CHINESE

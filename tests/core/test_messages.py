@@ -16,13 +16,21 @@ TESTS = Path(__file__).parents[1]
 
 
 def test_reports_are_in_chinese_for_chinese_requests_and_else_in_english() -> None:
-    for request in ("描述 a.jpg", "描述照片1.jpg", "照片.jpg"):
+    for request in (
+        "描述 a.jpg",
+        "描述照片1.jpg",
+        "照片.jpg",
+        "OCR 一下 page.png",
+        "用 YOLO 检测 照片/a.jpg",
+    ):
         assert phrases(request) is CHINESE
     for request in (
         "Describe a.jpg",
         "この画像は何ですか",
         "",
         "Describe 照片.jpg",
+        "What is in 照片/cat.jpg?",
+        "How wide are the photos in 旅行照片?",
         "Was ist auf 我的照片.jpg?",
     ):
         assert phrases(request) is ENGLISH
