@@ -1,9 +1,5 @@
 """The table of adapters: from a model's raw output to the user's result, plain JSON and resources.
 
-    output, resources = adapt(TASKS["object-detection"], raw, call)
-    output      [{"label": "cat", "score": 0.9981, "box": {"xmin": 13, "ymin": 52, "xmax": 314, "ymax": 470}}]
-    resources   the image with the boxes drawn, the boxes as data, "1 object: 1 cat"
-
 The output has the shape of huggingface_hub's inference types, whichever backend ran the model; written files
 appear in it as paths. A task without an own adapter uses the adapter of its first output kind.
 """
@@ -57,17 +53,10 @@ class Result(NamedTuple):
 
 
 def adapt(spec: TaskSpec, raw: Any, call: Call) -> Result:
-    """Convert a model's raw output into JSON and resources. Blocks while it draws and writes files.
+    """Convert a model's raw output into JSON, and resources in the order of `spec.outputs`. Writes files.
 
-    A Result, as an expert server sends it, stays as it is.
-
-    Returns:
-        The output, and the resources in the order of `spec.outputs`, followed by further files.
-
-    Raises:
-        UnsupportedError: the output does not have the task's form, or has NaN for scores.
-        InputError: a file could not be written.
-        MissingExtraError: the package that writes such files (videos, 3D models) is not installed.
+    A Result, as an expert server sends it, stays as it is. UnsupportedError: the output has another form, or
+    NaN for scores. InputError: a file could not be written.
     """
     if isinstance(raw, Result):
         return raw
@@ -80,10 +69,6 @@ def adapt(spec: TaskSpec, raw: Any, call: Call) -> Result:
         raise UnsupportedError(
             f"{model} did not return what {spec.name} makes", detail=f"{value}; expected was {error}"
         ) from error
-    return Result(adapted.output, _resources(spec, adapted))
-
-
-def _resources(spec: TaskSpec, adapted: Adapted) -> list[Resource]:
     resources: list[Resource] = []
     for kind in spec.outputs:
         if kind == "text":
@@ -92,7 +77,8 @@ def _resources(spec: TaskSpec, adapted: Adapted) -> list[Resource]:
             resources.append(Resource(kind="data", data=adapted.output, text=adapted.summary, name=spec.name))
         else:
             resources += [file for file in adapted.files if file.kind == kind]
-    return [*resources, *(file for file in adapted.files if file not in resources)]
+    resources += [file for file in adapted.files if file not in resources]
+    return Result(adapted.output, resources)
 
 
 def classes(raw: Any, call: Call) -> Adapted:
@@ -141,10 +127,7 @@ def entities(raw: Any, call: Call) -> Adapted:
 
 
 def answers(raw: Any, call: Call) -> Adapted:
-    """[{answer, score or None, start?, end?}], best first; with a similarity, these are lines that fit.
-
-    Also from a text, which is the answer.
-    """
+    """[{answer, score or None, start?, end?}], best first; of a similarity, lines that fit. Also a text."""
     raw = {"answer": raw} if isinstance(raw, str) else raw
     if isinstance(raw, list) and not raw and call.notes:  # they say why there is none
         return Adapted([], "")
@@ -178,9 +161,7 @@ def pages(raw: Any, call: Call) -> Adapted:
 
 
 def _scores(raw: Any, names: Sequence[str]) -> Adapted:
-    count = max(1, len(names))
-    form = conlist(Score, min_length=count, max_length=count)
-    scores = check(form, to_list(raw), f"a list of {len(names)} scores")
+    scores = _sized(raw, Score, max(1, len(names)), f"a list of {len(names)} scores")
     ranked = sorted(zip(scores, names, strict=True), key=lambda pair: -pair[0])
     return Adapted(scores, "; ".join(f"{name} ({value:.2f})" for value, name in ranked))
 
@@ -265,14 +246,12 @@ _Numbers = Annotated[list[_Number], BeforeValidator(to_list), Field(min_length=1
 
 
 def labelled_rows(raw: Any, call: Call) -> Adapted:
-    """{predictions: a label a row, probabilities: a list a row or None}: the labels, and the table.
-
-    The table gets the columns `prediction`, and `probability` if known.
-    """
+    """{predictions: a label a row, probabilities: a list a row or None}: the labels, and the table."""
     cells, labels = _predictions(raw, _Label, call)
     added: dict[str, list[Any]] = {"prediction": labels}
     if (probabilities := raw.get("probabilities")) is not None:
-        added["probability"] = [max(row) for row in _sized(probabilities, _Numbers, len(labels))]
+        rows = _sized(probabilities, _Numbers, len(labels), "probabilities for each row")
+        added["probability"] = [max(row) for row in rows]
     shown = ", ".join(f"{count} {label}" for label, count in Counter(sorted(labels)).most_common())
     file = _save_with(cells, added, call)
     return Adapted(labels, f"{quantity(len(labels), 'row')}: {shown}", (file,))
@@ -309,15 +288,14 @@ def _predictions(raw: Any, form: Any, call: Call) -> tuple[Mapping[str, list[str
     if not isinstance(raw, Mapping) or "predictions" not in raw:
         raise UnexpectedError("{predictions}")
     cells = read_table(call.inputs["table"].path).cells  # its notes were made when the model read it
-    return cells, _sized(raw["predictions"], form, len(next(iter(cells.values()))))
+    count = len(next(iter(cells.values())))
+    what = f"one prediction for each of {quantity(count, 'row')}"
+    return cells, _sized(raw["predictions"], form, count, what)
 
 
-def _sized(values: Any, form: Any, length: int) -> list[Any]:
-    items = conlist(form, min_length=length, max_length=length)
-    checked: list[Any] = check(
-        items, to_list(values), f"one prediction for each of {quantity(length, 'row')}"
-    )
-    return checked
+def _sized(values: Any, form: Any, length: int, what: str) -> list[Any]:
+    items: list[Any] = check(conlist(form, min_length=length, max_length=length), to_list(values), what)
+    return items
 
 
 def _save_with(cells: Mapping[str, list[str]], added: Mapping[str, list[Any]], call: Call) -> Resource:

@@ -1,9 +1,4 @@
-"""Drawings of what was found in an image: boxes, masks and skeletons.
-
-draw_boxes(image, [("cat", "cat 0.98", (10, 20, 110, 140))])      # a copy of the image
-
-What has the same label gets the same colour.
-"""
+"""Drawings of what was found in an image: boxes, masks and skeletons, a colour for each label."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
-"""Adapters of media, and the files that they write: images with what was found in them, sounds, videos.
-
-resource = save_image(to_image(raw), call, "objects found")      # a PNG with its origin in text chunks
-resource, seconds = save_audio(samples, 22_050, call, "speech")   # a WAV
-"""
+"""Adapters of media, and the files that they write: images with what was found in them, sounds, videos."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from importlib.util import find_spec
@@ -33,7 +30,6 @@ from jarvis_agent.backends.outputs.validators import (
     plural,
     quantity,
     read_rows,
-    tally,
     to_array,
     to_builtin,
     to_list,
@@ -73,8 +69,8 @@ _COUNTED = ("frame", "channel", "page", "word", "line", "character", "row", "ent
 def picture(raw: Any, call: Call) -> Adapted:
     """An image: PIL, an array, a file, or a dict with one of those (as of depth-estimation).
 
-    {path} is an image file that the backend wrote, which keeps its format; all others become PNG. Of a list,
-    the first is the output, and the others are further files.
+    {path} keeps its format, all others become PNG. Of a list, the first is the output, the rest further
+    files.
     """
     values = raw if isinstance(raw, list | tuple) and raw else [raw]
     (image, saved), *others = [_saved_picture(value, call) for value in values]
@@ -126,12 +122,18 @@ def depth(raw: Any, call: Call) -> Adapted:
     import numpy as np
     from PIL import Image as Images
 
+    try:
+        import cv2
+    except ImportError as error:
+        raise MissingExtraError("a depth map in colour", "local") from error
     known: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {"depth": raw}
     predicted = known.get("predicted_depth")
     values = _depth_values(known.get("depth") if predicted is None else predicted)
     low, high = float(values.min()), float(values.max())
     share = (values - low) / ((high - low) or 1.0)
-    colours = _inferno(1 - share if known.get("metric") else share)
+    brightness = 1 - share if known.get("metric") else share
+    mapped = cv2.applyColorMap((brightness * 255).round().astype(np.uint8), cv2.COLORMAP_INFERNO)
+    colours = Images.fromarray(cv2.cvtColor(mapped, cv2.COLOR_BGR2RGB))
     shown = save_image(colours, call, "depth in colour, near is bright")
     exact = save_image(Images.fromarray((share * 65_535).round().astype(np.uint16)), call, "depth in 16 bits")
     output = {
@@ -162,19 +164,6 @@ def _depth_values(depth: Any) -> NDArray[np.float64]:
     return values
 
 
-def _inferno(brightness: NDArray[np.float64]) -> Image:
-    """Numbers in 0…1 in OpenCV's colour map INFERNO: black, violet, red, yellow."""
-    import numpy as np
-    from PIL import Image as Images
-
-    try:
-        import cv2
-    except ImportError as error:
-        raise MissingExtraError("a depth map in colour", "local") from error
-    mapped = cv2.applyColorMap((brightness * 255).round().astype(np.uint8), cv2.COLORMAP_INFERNO)
-    return Images.fromarray(cv2.cvtColor(mapped, cv2.COLOR_BGR2RGB))
-
-
 def frames(raw: Any, call: Call) -> Adapted:
     """[{image, time}] of a video, times in seconds: one image file each."""
     rows = read_rows(raw, {"image": _Image, "time": Seconds})
@@ -187,10 +176,7 @@ def frames(raw: Any, call: Call) -> Adapted:
 
 
 def sound(raw: Any, call: Call) -> Adapted:
-    """{audio, sampling_rate}, a list of those (as of source separation, with labels), or {path}.
-
-    The output has sampling_rate in Hz, duration in seconds, and path; a list of such if there are several.
-    """
+    """{audio, sampling_rate in Hz}, a list of those (of source separation, with labels), or {path}."""
     if isinstance(raw, str | Path) or (isinstance(raw, Mapping) and "path" in raw):
         return _sound_file(written_file(raw, "audio", call), call)
     labels = {"label": Annotated[str, BeforeValidator(str)]}
@@ -233,12 +219,22 @@ def video(raw: Any, call: Call) -> Adapted:
     """
     try:
         if isinstance(raw, Mapping) and "frames" in raw:
-            path = _encode(raw, call)
+            fps = check(_Rate, raw.get("fps"), "a number of frames a second (fps) above zero")
+            images = check(_Frames, raw["frames"], "frames (n, height, width, 3)")
+            if len({image.size for image in images}) != 1:
+                raise UnexpectedError("frames of one size" if images else "at least one frame")
+            path = call.new_path(".mp4")
+            write_video(path, images, fps)
         else:
             file = written_file(raw, "video", call)
             if find_spec("av") is None:
                 return Adapted({"path": str(file.path)}, f"the video {file.name}", (file,))
-            path = _as_mp4(Path(str(file.path)), call)
+            path = source = Path(str(file.path))
+            with opened(source) as container:
+                is_kept = is_mp4(container)
+            if not is_kept:
+                path = call.new_path(".mp4")
+                to_mp4(source, path)
         facts = probe_video(path)
     except BadInputError as error:
         raise UnexpectedError(f"a video that can be read ({error})") from error
@@ -248,45 +244,8 @@ def video(raw: Any, call: Call) -> Adapted:
     return Adapted({"path": str(path), **asdict(facts)}, summary, (resource,))
 
 
-def _as_mp4(source: Path, call: Call) -> Path:
-    """A video as MP4 (H.264); it is converted only if it has another form."""
-    with opened(source) as file:
-        if is_mp4(file):
-            return source
-    path = call.new_path(".mp4")
-    to_mp4(source, path)
-    return path
-
-
-def _encode(raw: Mapping[str, Any], call: Call) -> Path:
-    fps = check(
-        Annotated[Number, Field(gt=0)], raw.get("fps"), "a number of frames a second (fps) above zero"
-    )
-    path = call.new_path(".mp4")
-    write_video(path, _frame_images(raw["frames"]), fps)
-    return path
-
-
-def _frame_images(frames: Any) -> Iterable[Image]:
-    """The frames, all of one size."""
-    if isinstance(frames, str | bytes | Path | Mapping):
-        raise UnexpectedError("frames (n, height, width, 3)")
-    try:
-        images = [to_image(frame) for frame in frames]
-    except TypeError as error:
-        raise UnexpectedError("frames (n, height, width, 3)") from error
-    if not images:
-        raise UnexpectedError("at least one frame")
-    if len({image.size for image in images}) != 1:
-        raise UnexpectedError("frames of one size")
-    return images
-
-
 def mesh(raw: Any, call: Call) -> Adapted:
-    """{vertices (n, 3), faces (m, 3), colors (n, 3) or None}, or {path} of a GLB, OBJ, PLY or STL file.
-
-    It becomes a GLB file. The output has path and the numbers of vertices and faces.
-    """
+    """{vertices (n, 3), faces (m, 3), colors (n, 3) or None}, or {path} of a 3D file, as a GLB file."""
     scene = _scene(raw)
     path = call.new_path(".glb")
     path.write_bytes(scene.export(file_type="glb"))
@@ -335,8 +294,7 @@ MAX_PROMPT = 2_000
 def to_image(value: Any) -> Image:
     """An image from PIL, from an array or tensor, or from the path of an image file.
 
-    Arrays: shape (height, width), or with 1, 3 or 4 channels as the last axis; integers in 0…255, or bool,
-    or floats in 0…1. Anything else raises UnexpectedError.
+    Arrays: shape (height, width), or with 1, 3 or 4 channels last; 0…255, or bool, or floats in 0…1.
     """
     from PIL import Image as Images
 
@@ -347,14 +305,9 @@ def to_image(value: Any) -> Image:
             return Resource(kind="image", path=path).to_pil()
         except BadInputError as error:
             raise UnexpectedError(f"an image that can be read ({error})") from error
-    if hasattr(value, "tolist") and hasattr(value, "shape"):
-        return _from_array(value)
-    raise UnexpectedError("an image")
-
-
-def _from_array(value: Any) -> Image:
+    if not (hasattr(value, "tolist") and hasattr(value, "shape")):
+        raise UnexpectedError("an image")
     import numpy as np
-    from PIL import Image as Images
 
     what = "an image (height, width) or (height, width, 3)"
     pixels = to_array(value, what)
@@ -399,21 +352,11 @@ def save_audio(samples: Any, rate: int, call: Call, name: str) -> tuple[Resource
     """Write samples as a 16-bit mono WAV file; returns it and its length in seconds.
 
     Samples: shape (n,), or (channels, n) or (n, channels), which are averaged. Floats are in [-1, 1].
-
-    Raises:
-        UnexpectedError: the samples or the rate are invalid.
     """
-    if rate <= 0:
-        raise UnexpectedError("a sampling rate in Hz")
-    path = call.new_path(".wav")
-    seconds = write_audio(path, _mono(samples), rate)
-    return Resource(kind="audio", path=path, mime="audio/wav", name=name), seconds
-
-
-def _mono(samples: Any) -> NDArray[np.float32]:
-    """Samples in [-1, 1], shape (n,); channels, on either axis, are averaged."""
     import numpy as np
 
+    if rate <= 0:
+        raise UnexpectedError("a sampling rate in Hz")
     signal = np.squeeze(to_array(samples, f"samples of sound (not {describe_value(samples)})"))
     if signal.dtype.kind in "iu":
         limits = np.iinfo(signal.dtype)
@@ -424,15 +367,13 @@ def _mono(samples: Any) -> NDArray[np.float32]:
         sound = sound.mean(axis=int(sound.shape[1] < sound.shape[0]))
     if sound.ndim != 1 or sound.size == 0:
         raise UnexpectedError("samples of sound of shape (n,) or (channels, n)")
-    return sound
+    path = call.new_path(".wav")
+    seconds = write_audio(path, sound, rate)
+    return Resource(kind="audio", path=path, mime="audio/wav", name=name), seconds
 
 
 def written_file(raw: Any, kind: ArgKind, call: Call) -> Resource:
-    """The resource of a file that the backend wrote, from its path or {path}.
-
-    Raises:
-        UnexpectedError: there is no such file, or its content is of another kind.
-    """
+    """The resource of a file of this kind that the backend wrote, from its path or {path}."""
     path = existing_file(raw.get("path") if isinstance(raw, Mapping) else raw)
     if path is None:
         raise UnexpectedError("the path of a file")
@@ -451,6 +392,10 @@ MIN_JOINT_SCORE = 0.3
 
 _Image = Annotated[Any, AfterValidator(to_image)]
 _Mask = Annotated[Any, AfterValidator(lambda value: to_image(value).convert("L"))]
+_Rate = Annotated[Number, Field(gt=0)]
+_Frames = Annotated[
+    list[_Image], BeforeValidator(lambda value: [*value] if getattr(value, "ndim", 0) else value)
+]
 _Pixel = Annotated[Number, AfterValidator(round)]
 _Coordinate = Annotated[Number, AfterValidator(lambda value: round(value, 1))]
 
@@ -475,16 +420,17 @@ def objects(raw: Any, call: Call) -> Adapted:
     labels = [row["label"] for row in rows]
     captions = [f"{row['label']} {row['score']:.2f}" for row in rows]
     boxes = [tuple(row["box"].values()) for row in rows]
-    drawn = draw_boxes(_input_image(call), list(zip(labels, captions, boxes, strict=True)))
+    drawn = draw_boxes(call.inputs["image"].to_pil(), list(zip(labels, captions, boxes, strict=True)))
     picture = save_image(drawn, call, "objects found")
-    summary = f"{quantity(len(rows), 'object')}: {tally(labels)}" if rows else "no objects"
+    counts = ", ".join(quantity(amount, label) for label, amount in Counter(labels).most_common())
+    summary = f"{quantity(len(rows), 'object')}: {counts}" if rows else "no objects"
     return Adapted(rows, summary, (picture,))
 
 
 def segments(raw: Any, call: Call) -> Adapted:
     """[{label, score or None, mask}]; each mask is a PNG, white inside the segment."""
     rows = read_rows(raw, {"label": Text, "mask": _Mask}, {"score": Score})
-    saved, files = _save_masks(rows, [row["label"] for row in rows], call, "segments found")
+    saved, files = _save_masks(rows, call, "segments found")
     shares = [sum(row["mask"].histogram()[128:]) / (row["mask"].width * row["mask"].height) for row in rows]
     named = (f"{row['label']} ({100 * share:.0f} %)" for row, share in zip(rows, shares, strict=True))
     summary = f"{quantity(len(saved), 'segment')}: {', '.join(named)}" if saved else "no segments"
@@ -494,49 +440,40 @@ def segments(raw: Any, call: Call) -> Adapted:
 def unlabelled_masks(raw: Any, call: Call) -> Adapted:
     """[{mask, score}] of all parts of an image, best first; each mask becomes a PNG."""
     rows = best_first(read_rows(raw, {"mask": _Mask, "score": Score}))
-    saved, files = _save_masks(rows, [""] * len(rows), call, "masks found")
+    saved, files = _save_masks(rows, call, "masks found")
     return Adapted(saved, quantity(len(saved), "mask") if saved else "no masks", files)
 
 
 def _save_masks(
-    rows: Sequence[Mapping[str, Any]], labels: Sequence[str], call: Call, name: str
+    rows: Sequence[Mapping[str, Any]], call: Call, name: str
 ) -> tuple[list[dict[str, Any]], tuple[Resource, ...]]:
     """The rows with the paths of their masks; the image with the masks drawn, and the masks, as files."""
-    named = [
-        (place, label, row["mask"]) for place, (label, row) in enumerate(zip(labels, rows, strict=True), 1)
+    masks = [
+        (row.get("label") or str(number), row.get("label", ""), row["mask"])
+        for number, row in enumerate(rows, 1)
     ]
-    drawn = [(label or str(place), label, mask) for place, label, mask in named]
-    picture = save_image(draw_masks(_input_image(call), drawn), call, name)
+    picture = save_image(draw_masks(call.inputs["image"].to_pil(), masks), call, name)
     files = [
-        save_image(mask, call, f"mask of {label}" if label else f"mask {place}")
-        for place, label, mask in named
+        save_image(mask, call, f"mask of {label}" if label else f"mask {number}")
+        for number, label, mask in masks
     ]
     saved = [{**row, "mask": str(file.path)} for row, file in zip(rows, files, strict=True)]
     return saved, (picture, *files)
 
 
 def people(raw: Any, call: Call) -> Adapted:
-    """[{score, box?, keypoints [{label, x, y, score}]}], one row a person, best first.
-
-    Coordinates are pixels of the image. Edges (pairs of indices into `keypoints`) are drawn only.
-    """
+    """[{score, box?, keypoints [{label, x, y, score}]}] in pixels, best first; edges are drawn only."""
     edges = Annotated[list[tuple[int, int]], BeforeValidator(to_list)]
     fields = {"score": Score, "keypoints": list[_Joint]}
     rows = best_first(read_rows(raw, fields, {"box": _Box, "edges": edges}))
-    skeletons = [_skeleton(row["keypoints"], row.pop("edges", [])) for row in rows]
-    picture = save_image(draw_skeletons(_input_image(call), skeletons), call, "people found")
+    skeletons: list[Skeleton] = []
+    for row in rows:
+        joints, bones = row["keypoints"], row.pop("edges", [])
+        if any(not 0 <= place < len(joints) for bone in bones for place in bone):
+            raise UnexpectedError(f"edges between the {len(joints)} keypoints")
+        points = [(joint["x"], joint["y"]) if joint["score"] >= MIN_JOINT_SCORE else None for joint in joints]
+        skeletons.append((points, bones))
+    picture = save_image(draw_skeletons(call.inputs["image"].to_pil(), skeletons), call, "people found")
     seen = [sum(joint is not None for joint in joints) for joints, _ in skeletons]
     counts = ", ".join(f"{quantity(count, 'joint')} seen" for count in seen)
     return Adapted(rows, f"{quantity(len(rows), 'person')}: {counts}" if rows else "no people", (picture,))
-
-
-def _skeleton(joints: list[dict[str, Any]], edges: list[tuple[int, int]]) -> Skeleton:
-    if any(not 0 <= place < len(joints) for edge in edges for place in edge):
-        raise UnexpectedError(f"edges between the {len(joints)} keypoints")
-    seen = [(joint["x"], joint["y"]) if joint["score"] >= MIN_JOINT_SCORE else None for joint in joints]
-    return seen, edges
-
-
-def _input_image(call: Call) -> Image:
-    image: Image = call.inputs["image"].to_pil()
-    return image

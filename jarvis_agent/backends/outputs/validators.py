@@ -1,15 +1,11 @@
 """Checks of raw outputs and their conversion to plain Python values; the result type of an adapter.
 
-read_rows(raw, {"label": Text, "score": Score})     # a list of dicts with these keys, or UnexpectedError
-check(Score, np.float32(0.72439), "a score")        # 0.7244
-
 What a value must be is a type for pydantic. Numbers of numpy and torch count as Python's.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,16 +71,9 @@ Text = Annotated[InstanceOf[str], AfterValidator(str.strip)]
 Data = Annotated[Any, BeforeValidator(to_builtin)]
 """Plain JSON."""
 
-Fields = Mapping[str, Any]
-"""Names of values in a row, each with its type."""
-
 
 def check(form: Any, raw: Any, what: str) -> Any:
-    """A raw output as a type.
-
-    Raises:
-        UnexpectedError: it is something else; `what` names the expected value.
-    """
+    """A raw output as a type; UnexpectedError if it is something else, where `what` names the type."""
     try:
         return TypeAdapter(form).validate_python(raw)
     except ValidationError as error:
@@ -93,14 +82,13 @@ def check(form: Any, raw: Any, what: str) -> Any:
         raise UnexpectedError(f"{what} ({place and f'{place}: '}{first['msg']})") from error
 
 
-def read_rows(raw: Any, fields: Fields, optional: Fields | None = None) -> list[dict[str, Any]]:
-    """A list of dicts with these fields, converted; other fields are dropped.
+def read_rows(
+    raw: Any, fields: Mapping[str, Any], optional: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """A list of dicts with these fields, by name and type; other fields are dropped.
 
     A single dict counts as a list of one, and a list in a list as the inner one. Optional fields that are
-    missing or None are left out.
-
-    Raises:
-        UnexpectedError: it is no such list, or a field has another type.
+    missing or None are left out. Raises UnexpectedError for anything else.
     """
     rows = [raw] if isinstance(raw, Mapping) else raw
     if isinstance(rows, list | tuple) and len(rows) == 1 and isinstance(rows[0], list):
@@ -149,11 +137,7 @@ def existing_file(value: Any) -> Path | None:
 
 
 def to_array(value: Any, what: str) -> NDArray[Any]:
-    """A numpy array from an array, list or tensor of any dtype and device.
-
-    Raises:
-        UnexpectedError: it is something else; `what` names the expected value.
-    """
+    """A numpy array of finite numbers, from an array, list or tensor of any dtype and device."""
     import numpy as np
 
     if callable(getattr(value, "detach", None)):
@@ -202,8 +186,3 @@ def plural(noun: str) -> str:
 def quantity(amount: int, noun: str) -> str:
     """An amount with its noun: "1 cat", "2 cats"."""
     return f"{amount} {noun if amount == 1 else plural(noun)}"
-
-
-def tally(labels: Iterable[str]) -> str:
-    """Labels counted, the most frequent first: "2 cats, 1 remote"."""
-    return ", ".join(quantity(amount, label) for label, amount in Counter(labels).most_common())
