@@ -1,15 +1,8 @@
 """Run models of the Hub with diffusers: images, videos, sounds and shapes from texts and images.
 
-    PIPELINES["image-to-video"]                            # Stable Video DiffusionSpec, LTX, Wan, …
-    name = class_name(folder)                              # "StableDiffusionXLPipeline"
-    pipeline = choose_pipeline(PIPELINES["text-to-image"], name)
-    loaded = DiffusersBackend(settings, pool).load(spec, candidate, settings)
-    loaded(call)                                           # a PIL image, from call.inputs["text"]
-
 `PIPELINES` has for each task the pipelines to choose from by the model's class. A new family of pipelines is
 a name in a pattern; a new task is a row. A ControlNet or a motion adapter is a part: it is loaded into the
-pipeline of its base model. Every pipeline reports its steps to its progress bar, so `step_monitor` replaces
-the bar: it logs them, and stops the pipeline on cancellation.
+pipeline of its base model.
 """
 
 from __future__ import annotations
@@ -27,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert, text_of
 from jarvis_agent.backends.devices import pick_dtype, place, seeded, weight_bytes
-from jarvis_agent.backends.hub.model_card import read_json
+from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import DIFFUSERS, marker_folder, model_folder
 from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.backends.local import FileBackend
@@ -113,43 +106,30 @@ def class_name(folder: Path) -> str:
 
 
 def choose_pipeline(pipelines: Sequence[DiffusionSpec], name: str) -> DiffusionSpec | None:
-    """Return the first pipeline that fits a model of the class `name`."""
-    return next(
-        (
-            pipeline
-            for pipeline in pipelines
-            if re.fullmatch(pipeline.classes, name) and _fits(pipeline, name)
-        ),
-        None,
-    )
-
-
-def _fits(pipeline: DiffusionSpec, name: str) -> bool:
-    """Whether diffusers knows a pipeline for the model's family, where an auto pipeline loads it."""
-    mapping = AUTO_PIPELINES.get(pipeline.loads)
-    if pipeline.part or mapping is None:
-        return True
+    """Return the first pipeline that fits a model of the class `name`, of a family that it can load."""
     from diffusers.pipelines import auto_pipeline
 
-    known = getattr(auto_pipeline, mapping)
-    return auto_pipeline._get_task_class(known, name, throw_error_if_not_exist=False) is not None
+    for pipeline in pipelines:
+        if re.fullmatch(pipeline.classes, name):
+            mapping = None if pipeline.part else AUTO_PIPELINES.get(pipeline.loads)
+            families = mapping and getattr(auto_pipeline, mapping)
+            if not families or auto_pipeline._get_task_class(families, name, throw_error_if_not_exist=False):
+                return pipeline
+    return None
 
 
 def base_model(candidate: Candidate, folder: Path, settings: Settings) -> Candidate:
     """Return the base model of a part: from its metadata or card, else by its text width."""
-    named = candidate.metadata.get("base_model")
-    if isinstance(named, list | tuple):
-        named = next(iter(named), None)
-    if not named:
-        named = BASE_MODELS.get(read_json(folder / "config.json").get("cross_attention_dim", 768))
+    by_width = BASE_MODELS.get(read_json(folder / "config.json").get("cross_attention_dim", 768))
+    named = next(filter(None, strings(candidate.metadata.get("base_model"))), by_width)
     if not named:
         raise UnsupportedError(
             f"{candidate.id} is part of a model; say of which: "
             'register it with metadata={"base_model": its id on the Hub, or a directory}'
         )
-    path = Path(str(named)).expanduser()
+    path = Path(named).expanduser()
     return Candidate(
-        id=RENAMED_MODELS.get(str(named), str(named)),
+        id=RENAMED_MODELS.get(named, named),
         task=candidate.task,
         library="diffusers",
         local=settings.offline,
@@ -184,7 +164,7 @@ def move_to_device(pipe: Any, device: Any, settings: Settings) -> None:
 
 
 MAX_FRAMES = 25
-"""Frames of a video that is changed; most video models want 8 n + 1."""
+"""Frames of a video that is changed."""
 
 SIDE = 768
 """Side in pixels of the largest square for a model that does not state a size."""
@@ -234,7 +214,10 @@ def make_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
 def video_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
     """Return {frames, fps} of a changed video: at most MAX_FRAMES frames spread over its whole length."""
     path = call.inputs["video"].path
-    frames, seconds = _sample_frames(path), probe_video(path).duration
+    count = len(spread_frames(path, MAX_FRAMES))
+    # Most models want 8 n + 1 frames.
+    frames = [frame.convert("RGB") for _, frame in spread_frames(path, 8 * ((count - 1) // 8) + 1)]
+    seconds = probe_video(path).duration
     width, height = fitting_size(frames[0], loaded, call)
     resized = [frame.resize((width, height)) for frame in frames]
     made = _video(loaded, call, video=resized, width=width, height=height, prompt=_prompt(call))
@@ -259,12 +242,6 @@ def text_to_audio(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
     return {"audio": samples, "sampling_rate": int(rate)}
 
 
-def _sample_frames(path: Path) -> list[Image]:
-    """Return 8 n + 1 RGB frames, at most MAX_FRAMES, spread over a video."""
-    count = len(spread_frames(path, MAX_FRAMES))
-    return [frame.convert("RGB") for _, frame in spread_frames(path, 8 * ((count - 1) // 8) + 1)]
-
-
 def fitting_size(image: Image, loaded: LoadedPipeline, call: Call) -> tuple[int, int]:
     """Return the size at which an image is processed, in whole blocks of pixels.
 
@@ -274,26 +251,20 @@ def fitting_size(image: Image, loaded: LoadedPipeline, call: Call) -> tuple[int,
     if "width" in options and "height" in options:
         width, height = int(options["width"]), int(options["height"])
     else:
-        block = 8 if hasattr(loaded.pipe, "unet") else 32
-        scale = min(1.0, math.sqrt(_trained_pixels(loaded.pipe) / (image.width * image.height)))
+        pipe, known = loaded.pipe, parameters(loaded.pipe)
+        high, wide = (getattr(known.get(side), "default", None) for side in ("height", "width"))
+        if not (isinstance(high, int) and isinstance(wide, int)):  # what the network was trained with
+            network = getattr(pipe, "unet", None) or getattr(pipe, "transformer", None)
+            trained = getattr(getattr(network, "config", None), "sample_size", None)
+            size = getattr(pipe, "default_sample_size", trained)
+            high = wide = size * getattr(pipe, "vae_scale_factor", 8) if isinstance(size, int) else SIDE
+        block = 8 if hasattr(pipe, "unet") else 32
+        scale = min(1.0, math.sqrt(high * wide / (image.width * image.height)))
         width, height = (max(block, round(side * scale / block) * block) for side in image.size)
     if (width, height) != image.size:
         changed = "the size was changed from {width} × {height} to {wide} × {high} pixels"
         call.notes.append(Note(changed, width=image.width, height=image.height, wide=width, high=height))
     return width, height
-
-
-def _trained_pixels(pipe: Any) -> int:
-    """Return how many pixels an image of the model has by default."""
-    known = parameters(pipe)
-    height, width = (getattr(known.get(side), "default", None) for side in ("height", "width"))
-    if isinstance(height, int) and isinstance(width, int):
-        return height * width
-    network = getattr(pipe, "unet", None) or getattr(pipe, "transformer", None)
-    trained = getattr(getattr(network, "config", None), "sample_size", None)
-    size = getattr(pipe, "default_sample_size", trained)
-    side = size * getattr(pipe, "vae_scale_factor", 8) if isinstance(size, int) else SIDE
-    return int(side) ** 2
 
 
 def _inputs(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
@@ -319,17 +290,11 @@ def _video(loaded: LoadedPipeline, call: Call, **inputs: Any) -> dict[str, Any]:
     import numpy as np
 
     frames = call_pipeline(loaded, call, **inputs, output_type="pil").frames[0]
-    return {"frames": [np.asarray(frame) for frame in frames], "fps": _frame_rate(loaded, call)}
-
-
-def _frame_rate(loaded: LoadedPipeline, call: Call) -> float:
-    known, options = parameters(loaded.pipe), options_of(loaded, call)
-    for name in ("fps", "frame_rate"):
-        stated = options.get(name, getattr(known.get(name), "default", None))
-        if isinstance(stated, int | float):
-            return float(stated)
-    name = type(loaded.pipe).__name__
-    return next((rate for pattern, rate in FRAME_RATES if re.search(pattern, name)), DEFAULT_FRAME_RATE)
+    name, known, options = type(loaded.pipe).__name__, parameters(loaded.pipe), options_of(loaded, call)
+    rates = [options.get(each, getattr(known.get(each), "default", None)) for each in ("fps", "frame_rate")]
+    rates += [rate for pattern, rate in FRAME_RATES if re.search(pattern, name)]
+    fps = next((float(rate) for rate in rates if isinstance(rate, int | float)), DEFAULT_FRAME_RATE)
+    return {"frames": [np.asarray(frame) for frame in frames], "fps": fps}
 
 
 DISTILLED: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -373,20 +338,16 @@ def step_monitor(call: Call) -> type[Any]:
 
 
 def call_pipeline(loaded: LoadedPipeline, call: Call, *, pipe: Any = None, **inputs: Any) -> Any:
-    """Return the pipeline's output for the inputs that it takes; None and unknown ones are left out.
-
-    `pipe` is another pipeline of the same parts to call instead.
-
-    Raises:
-        UnsupportedError: the pipeline has no such option, or needs a package that is not installed.
-        ExpertError: the safety checker flagged the result, or the call was cancelled.
-    """
+    """Return the output of `pipe` (default: the loaded one) for those of the inputs that it takes."""
     import torch
 
     pipe = loaded.pipe if pipe is None else pipe
     known = parameters(pipe)
     seed = call.settings.seed
-    given = {**_distilled_options(loaded), **options_of(loaded, call), **inputs}
+    scheduler = type(getattr(loaded.pipe, "scheduler", None)).__name__
+    about = f"{loaded.id} {type(loaded.pipe).__name__} {scheduler}".lower()
+    distilled = next((options for pattern, options in DISTILLED if re.search(pattern, about)), {})
+    given = {**distilled, **options_of(loaded, call), **inputs}
     if "generator" in known:
         given["generator"] = torch.Generator("cpu").manual_seed(seed)
     given = {name: value for name, value in given.items() if name in known and value is not None}
@@ -424,12 +385,6 @@ def options_of(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
             f"{type(loaded.pipe).__name__} takes {names}"
         )
     return options
-
-
-def _distilled_options(loaded: LoadedPipeline) -> Mapping[str, Any]:
-    scheduler = type(getattr(loaded.pipe, "scheduler", None)).__name__
-    about = f"{loaded.id} {type(loaded.pipe).__name__} {scheduler}".lower()
-    return next((options for pattern, options in DISTILLED if re.search(pattern, about)), {})
 
 
 _IMAGE_TO_IMAGE = (

@@ -1,13 +1,6 @@
 """Run models that compare texts with sentence-transformers: embeddings, similarity, ranking.
 
-    backend = SentenceTransformersBackend(settings, pool)
-    raw = await backend.run(call)     # feature-extraction [vector], sentence-similarity [0.83, 0.12],
-                                      # text-ranking [{"index": 1, "text": …, "score": 0.97}, …]
-
-Notes:
-- An embedding model maps a text to a vector; a cross-encoder scores two texts read together.
-- The token vectors of a plain model of transformers are averaged.
-- The prompts of a model ("query: ") mark which text is the query and which are the documents.
+The prompts of a model ("query: ") mark which text is the query and which are the documents.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
 """Load a model with transformers: the right class for the task, on its device, with all of its weights.
 
-    pipeline = choose_pipeline(PIPELINES["image-classification"], config)
-    loaded = load_model(pipeline, folder, candidate, settings)     # LoadedModel: .model .tokenizer .pipe
-    pipeline.run(loaded, call)                                     # raw output
-
-Notes:
-- Missing weights are an error here; transformers itself initialises them at random.
-- A video is shown to a model as images, so the video part of a processor is never needed. Models with such
-  a part (Qwen-VL, InternVL, SmolVLM) are loaded without it and therefore without torchvision.
+Missing weights are an error here; transformers itself initialises them at random. Videos are shown as images,
+so models with a video part (Qwen-VL, InternVL, SmolVLM) are loaded without it, and without torchvision.
 """
 
 from __future__ import annotations
@@ -42,14 +36,7 @@ _PROCESSOR_SUBSTITUTES = {"SmolVLMProcessor": "Idefics3Processor"}
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model on its device with what prepares its inputs.
-
-    Attributes:
-        parts: tokenizer, image processor, … as named by the PipelineSpec.
-        extras: result of `PipelineSpec.prepare`.
-        pipe: the transformers pipeline, if the PipelineSpec names one.
-        options: generation options from the candidate's metadata.
-    """
+    """A model on its device, the parts that prepare its inputs, and what PipelineSpec names beside them."""
 
     id: str
     model: Any
@@ -115,10 +102,7 @@ class PipelineSpec:
 
 
 def by_pipeline(read: Callable[[Call], Any], **options: Any) -> Callable[[LoadedModel, Call], Any]:
-    """The `run` of a task that a pipeline of transformers does, from what is read of a call.
-
-    An option is a value, or a function of the call.
-    """
+    """The `run` of a task by transformers' pipeline; an option is a value or a function of the call."""
 
     def run(loaded: LoadedModel, call: Call) -> Any:
         given = {name: value(call) if callable(value) else value for name, value in options.items()}
@@ -144,7 +128,12 @@ def choose_pipeline(pipelines: Sequence[PipelineSpec], config: Any) -> PipelineS
     for pipeline in pipelines:
         if pipeline.only and config.model_type not in pipeline.only:
             continue
-        names = _class_names(pipeline.auto_class, config)
+        auto, names = pipeline.auto_class, set[str]()
+        if auto.__name__ in getattr(config, "auto_map", {}):
+            names = {auto.__name__}
+        elif type(config) in auto._model_mapping:
+            classes = auto._model_mapping[type(config)]
+            names = {cls.__name__ for cls in (classes if isinstance(classes, tuple) else (classes,))}
         if names & set(config.architectures or ()):
             return pipeline
         if names:
@@ -152,21 +141,8 @@ def choose_pipeline(pipelines: Sequence[PipelineSpec], config: Any) -> PipelineS
     return fitting[0] if fitting else None
 
 
-def _class_names(auto: Any, config: Any) -> set[str]:
-    """Names of the model classes that an auto class has for a config."""
-    if auto.__name__ in getattr(config, "auto_map", {}):
-        return {auto.__name__}
-    if type(config) not in auto._model_mapping:
-        return set()
-    classes = auto._model_mapping[type(config)]
-    return {cls.__name__ for cls in (classes if isinstance(classes, tuple) else (classes,))}
-
-
 def silence_library(log: Any = None) -> None:
-    """Disable progress bars, and warnings unless the user set a log level.
-
-    `log` is the logging module of a library with transformers' conventions; default: transformers'.
-    """
+    """Disable progress bars, and warnings unless the user set a log level in `log` (transformers')."""
     from transformers.utils import logging
 
     log = log or logging
@@ -201,30 +177,20 @@ def load_model(pipeline: PipelineSpec, folder: Path, candidate: Candidate, setti
             output_loading_info=True,
             **code,
         )
-        _check_weights(model, report["missing_keys"], candidate)
+        # A headless model may lack its pooler: many are trained without one, and nothing here uses it.
+        optional = "pooler." if model.base_model is model else f"{model.base_model_prefix}."
+        missing = sorted(name for name in report["missing_keys"] if not name.startswith(optional))
+        if missing:
+            lacks = f"it lacks the weights {', '.join(missing[:3])}"
+            raise UnsupportedError(f"{candidate.id} is not trained for {candidate.task}: {lacks}")
         device = place(settings, weight_bytes(model))
         model = model.to(device).eval()
         pipe = pipeline.pipe and transformers.pipeline(pipeline.pipe, model=model, device=device, **parts)
-    if "tokenizer" in parts:
-        _limit_length(parts["tokenizer"], model.config)
+    tokenizer, positions = parts.get("tokenizer"), getattr(model.config, "max_position_embeddings", None)
+    if tokenizer and tokenizer.model_max_length > 1_000_000 and isinstance(positions, int):
+        # So that long texts are split. RoBERTa models number positions from 2.
+        tokenizer.model_max_length = positions - 2
     return LoadedModel(candidate.id, model, parts, extras, pipe)
-
-
-def _check_weights(model: Any, missing: set[str], candidate: Candidate) -> None:
-    """Refuse a model whose head has no weights."""
-    # A headless model may lack its pooler: many are trained without one, and nothing here uses it.
-    optional = "pooler." if model.base_model is model else f"{model.base_model_prefix}."
-    if heads := sorted(name for name in missing if not name.startswith(optional)):
-        raise UnsupportedError(
-            f"{candidate.id} is not trained for {candidate.task}: it lacks the weights {', '.join(heads[:3])}"
-        )
-
-
-def _limit_length(tokenizer: Any, config: Any) -> None:
-    """Set the model's own limit on a tokenizer without one, so that long texts are split."""
-    positions = getattr(config, "max_position_embeddings", None)
-    if tokenizer.model_max_length > 1_000_000 and isinstance(positions, int):
-        tokenizer.model_max_length = positions - 2  # RoBERTa models number positions from 2
 
 
 def load_processor(folder: Path, **options: Any) -> Any:
@@ -236,14 +202,22 @@ def load_processor(folder: Path, **options: Any) -> Any:
     kind = PROCESSOR_MAPPING.get(type(config), None)
     if kind is None or _VIDEO_PART not in kind.get_attributes():
         return transformers.AutoProcessor.from_pretrained(str(folder), **options)
-    kind = _accept_no_video(getattr(transformers, _PROCESSOR_SUBSTITUTES.get(kind.__name__, kind.__name__)))
+    kind = getattr(transformers, _PROCESSOR_SUBSTITUTES.get(kind.__name__, kind.__name__))
+
+    def check(processor: Any, name: str, part: Any) -> Any:
+        """Accept NoVideoProcessor as the video part."""
+        if name == _VIDEO_PART:
+            return NoVideoProcessor
+        return kind.check_argument_for_proper_class(processor, name, part)
+
+    tolerant: Any = type(kind.__name__, (kind,), {"check_argument_for_proper_class": check})
     described, unused = kind.get_processor_dict(str(folder), **options)
     parts = [
         NoVideoProcessor() if name == _VIDEO_PART else _load_part(name, folder, options)
         for name in kind.get_attributes()
     ]
     unused.pop("trust_remote_code", None)
-    return kind.from_args_and_dict(parts, described, **unused)
+    return tolerant.from_args_and_dict(parts, described, **unused)
 
 
 def _load_part(name: str, folder: Path, options: dict[str, Any]) -> Any:
@@ -271,17 +245,6 @@ class NoVideoProcessor(dict[str, Any]):
         raise UnsupportedError(
             "whole videos need torchvision (pip install torchvision); give frames as images"
         )
-
-
-def _accept_no_video(kind: type[Any]) -> type[Any]:
-    """Return a subclass of a processor class that accepts NoVideoProcessor as its video part."""
-
-    def check(self: Any, name: str, part: Any) -> Any:
-        if name == _VIDEO_PART:
-            return NoVideoProcessor
-        return kind.check_argument_for_proper_class(self, name, part)
-
-    return type(kind.__name__, (kind,), {"check_argument_for_proper_class": check})
 
 
 def check_packages(config: Any) -> None:

@@ -1,19 +1,13 @@
 """Sounds, and models that read images, videos and recordings together with text: replies, captions, pages.
 
-    transcribe(loaded, call)             # {"text": "Hello."}
-    reply(loaded, call)                  # "A cat sleeps on a sofa."
-    answer_from_pixels(loaded, call)     # "42"
-    score_pages(loaded, call)            # [14.2, 9.7]: how well each page matches a query
-
-Notes:
-- A video is shown as some of its frames with their times, which every model for several images understands.
-- A recording longer than the model hears at once is split into consecutive parts.
+A video is shown as some of its frames with their times, which every model for several images understands. A
+recording longer than the model hears at once is split into consecutive parts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -62,10 +56,10 @@ def reply(
     text = text_of(call) if text is None else text
     if not is_chat_model(loaded):
         raise UnsupportedError(f"{loaded.id} is not a chat model, so it cannot be asked about anything")
-    media = [part for name, show in _SHOW.items() if call.inputs.get(name) for part in show(loaded, call)]
     eye = getattr(loaded.processor, "image_processor", None) if call.inputs.get("video") else None
     settings = {name: off for name, off in _NO_TILES.items() if hasattr(eye, name)}
-    return chat(loaded, [*media, {"type": "text", "text": text}], max_new_tokens, settings)
+    content = [*_shown_media(loaded, call), {"type": "text", "text": text}]
+    return chat(loaded, content, max_new_tokens, settings)
 
 
 def reply_or_continue(loaded: LoadedModel, call: Call) -> str:
@@ -76,43 +70,29 @@ def reply_or_continue(loaded: LoadedModel, call: Call) -> str:
     return decode(loaded, generate(loaded, batch, max_new_tokens=REPLY_TOKENS))
 
 
-def _show_image(loaded: LoadedModel, call: Call) -> Iterator[Content]:
-    _require(loaded, "image_processor", "see images")
-    yield {"type": "image", "image": call.image()}
-
-
-def _show_video(loaded: LoadedModel, call: Call) -> Iterator[Content]:
-    _require(loaded, "image_processor", "see images")
-    frames = spread_frames(call.inputs["video"].path, FRAMES)
-    yield {"type": "text", "text": f"{len(frames)} frames of a video, in their order:\n"}
-    for seconds, image in frames:
-        yield {"type": "text", "text": f"{seconds:.1f} s: "}
-        image.thumbnail((FRAME_SIDE, FRAME_SIDE))
-        yield {"type": "image", "image": image}
-    yield {"type": "text", "text": "\n"}
-
-
-def _play_audio(loaded: LoadedModel, call: Call) -> Iterator[Content]:
-    ear = _require(loaded, "feature_extractor", "hear recordings")
-    samples = call.sound(ear.sampling_rate)
-    length = int(getattr(ear, "chunk_length", None) or 0) * ear.sampling_rate or len(samples)
-    for start in range(0, len(samples), length):
-        yield {"type": "audio", "audio": samples[start : start + length]}
-
-
-_SHOW: dict[str, Callable[[LoadedModel, Call], Iterator[Content]]] = {
-    "image": _show_image,
-    "video": _show_video,
-    "audio": _play_audio,
-}
-"""Argument → function that turns it into parts of a chat message."""
-
-
-def _require(loaded: LoadedModel, part: str, ability: str) -> Any:
-    component = getattr(loaded.processor, part, None)
-    if component is None:
-        raise UnsupportedError(f"{loaded.id} cannot {ability}")
-    return component
+def _shown_media(loaded: LoadedModel, call: Call) -> Iterator[Content]:
+    """The image, video and recording of a call as parts of a chat message."""
+    eye, ear = (getattr(loaded.processor, part, None) for part in ("image_processor", "feature_extractor"))
+    image, video, audio = (call.inputs.get(name) for name in ("image", "video", "audio"))
+    if (image or video) and eye is None:
+        raise UnsupportedError(f"{loaded.id} cannot see images")
+    if image:
+        yield {"type": "image", "image": call.image()}
+    if video:
+        frames = spread_frames(video.path, FRAMES)
+        yield {"type": "text", "text": f"{len(frames)} frames of a video, in their order:\n"}
+        for seconds, frame in frames:
+            yield {"type": "text", "text": f"{seconds:.1f} s: "}
+            frame.thumbnail((FRAME_SIDE, FRAME_SIDE))
+            yield {"type": "image", "image": frame}
+        yield {"type": "text", "text": "\n"}
+    if audio:
+        if ear is None:
+            raise UnsupportedError(f"{loaded.id} cannot hear recordings")
+        samples = call.sound(ear.sampling_rate)
+        length = int(getattr(ear, "chunk_length", None) or 0) * ear.sampling_rate or len(samples)
+        for start in range(0, len(samples), length):
+            yield {"type": "audio", "audio": samples[start : start + length]}
 
 
 def caption(loaded: LoadedModel, call: Call) -> str:
@@ -269,10 +249,7 @@ def synthesize(loaded: LoadedModel, call: Call) -> dict[str, Any]:
 
 
 def generate_music(loaded: LoadedModel, call: Call) -> Any:
-    """Return {audio, sampling_rate}: music from a description (MusicGen), sampled with the settings' seed.
-
-    The length is MUSIC_TOKENS unless `LoadedModel.options` has `max_new_tokens`.
-    """
+    """Return {audio, sampling_rate}: music from a description (MusicGen), of MUSIC_TOKENS by default."""
     wanted = {"max_new_tokens": MUSIC_TOKENS, **loaded.options, "stopping_criteria": stopping()}
     with seeded(call.settings.seed):
         return loaded.pipe(text_of(call), generate_kwargs=wanted)

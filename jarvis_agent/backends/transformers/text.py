@@ -1,13 +1,8 @@
 """Text with transformers: generation and its limits, and the tasks whose input is a text.
 
-    generate(loaded, loaded.tokenizer("Hello", return_tensors="pt"), max_new_tokens=50)      # token ids
-    chat(loaded, [{"type": "image", "image": photo}, {"type": "text", "text": "What is it?"}], 60)  # "A cat."
-    translate(loaded, call)      # "Le chat dort.", from inputs text, src_lang and tgt_lang
-
 Generation is greedy, stays within the context of the model, and ends when the call is cancelled. Version 5 of
 transformers has no pipelines for question answering, summarization and translation, so these are implemented
-here. Long texts are read in overlapping windows or rewritten piece by piece. T5, Marian, M2M100, NLLB and
-mBART name languages in their own ways.
+here. Long texts are read in overlapping windows or rewritten piece by piece.
 """
 
 from __future__ import annotations
@@ -65,9 +60,6 @@ def generate(loaded: LoadedModel, batch: Mapping[str, Any], *, max_new_tokens: i
     """Return the generated token ids for a batch of one, shape (length,), without the prompt.
 
     `LoadedModel.options` override `max_new_tokens` and `options`. A note says if the text reached its limit.
-
-    Raises:
-        UnsupportedError: the text is longer than the model's context.
     """
     import torch
 
@@ -124,19 +116,15 @@ def chat(
     max_new_tokens: int,
     settings: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the reply of a chat model to one message.
-
-    Args:
-        loaded: a model whose processor has a chat template.
-        content: the parts of the message in order. Special tokens within a text are removed.
-        max_new_tokens: limit of the reply; `LoadedModel.options` override it.
-        settings: options of the processor.
-
-    Raises:
-        UnsupportedError: the message is longer than the model's context.
-    """
+    """Return the reply of a chat model to one message; `settings` are options of its processor."""
+    tokens = getattr(loaded.processor.tokenizer, "added_tokens_decoder", {}).values()
+    special = [token.content for token in tokens if token.special]
+    parts = [dict(part) for part in content]
+    for part in parts:  # quoted text must not open a turn or stand for an image
+        for token in special if part["type"] == "text" else ():
+            part["text"] = part["text"].replace(token, " ")
     batch = loaded.processor.apply_chat_template(
-        [{"role": "user", "content": [_without_special_tokens(loaded, part) for part in content]}],
+        [{"role": "user", "content": parts}],
         add_generation_prompt=True,
         tokenize=True,
         return_dict=True,
@@ -165,17 +153,6 @@ def rewrite(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True, 
     # Some tokenizers do not count language tokens among their special tokens.
     hidden = set(getattr(loaded.tokenizer, "lang_code_to_id", {}).values())
     return decode(loaded, [token for token in ids.tolist() if token not in hidden])
-
-
-def _without_special_tokens(loaded: LoadedModel, part: Content) -> Content:
-    """Remove special tokens from a text part: quoted text must not open a turn or stand for an image."""
-    if part["type"] != "text":
-        return part
-    text: str = part["text"]
-    for token in getattr(loaded.processor.tokenizer, "added_tokens_decoder", {}).values():
-        if token.special:
-            text = text.replace(token.content, " ")
-    return {**part, "text": text}
 
 
 def top_labels(scores: Any, config: Any, key: str = "label") -> list[dict[str, Any]]:
@@ -207,10 +184,9 @@ def fill_mask(loaded: LoadedModel, call: Call) -> Any:
 
 
 def answer_from_context(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
-    """Return [{answer, score, start, end}]: the most probable spans of the context, best first.
+    """Return [{answer, score, start, end}]: the most probable spans of the context, best first."""
+    import torch
 
-    The context is read in windows that overlap by a quarter.
-    """
     context, limit = text_of(call, "context"), token_limit(loaded)
     windows = loaded.tokenizer(
         text_of(call),
@@ -228,27 +204,21 @@ def answer_from_context(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]
     spans: dict[tuple[int, int], float] = {}
     for number, places in enumerate(offsets):
         output = loaded.forward({name: rows[number : number + 1] for name, rows in windows.items()})
-        in_context = [part == 1 for part in windows.sequence_ids(number)]
-        start, end = (logits[0].float().cpu() for logits in (output.start_logits, output.end_logits))
-        for first, last, score in _best_spans(start, end, in_context):
+        outside = torch.tensor([part != 1 for part in windows.sequence_ids(number)])
+        start, end = (
+            logits[0].float().cpu().masked_fill(outside, -torch.inf).softmax(0)
+            for logits in (output.start_logits, output.end_logits)
+        )
+        # The probability of each span from one token to another.
+        scores = torch.outer(start, end).triu().tril(ANSWER_TOKENS - 1)
+        best = scores.flatten().topk(min(MAX_ANSWERS, scores.numel()))
+        for place, score in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+            first, last = divmod(place, len(scores))
             span = (places[first][0], places[last][1])
-            spans[span] = max(score, spans.get(span, 0.0))
-    best = sorted(spans.items(), key=lambda item: -item[1])[:MAX_ANSWERS]
-    return [{"answer": context[a:b], "score": score, "start": a, "end": b} for (a, b), score in best]
-
-
-def _best_spans(start: Any, end: Any, in_context: list[bool]) -> list[tuple[int, int, float]]:
-    """Return (first token, last token, probability) of the best spans of a window."""
-    import torch
-
-    allowed = torch.tensor(in_context)
-    starts = start.masked_fill(~allowed, -torch.inf).softmax(0)
-    ends = end.masked_fill(~allowed, -torch.inf).softmax(0)
-    scores = torch.outer(starts, ends).triu().tril(ANSWER_TOKENS - 1)
-    best = scores.flatten().topk(min(MAX_ANSWERS, scores.numel()))
-    width = len(in_context)
-    ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [(place // width, place % width, score) for place, score in ranked if score > 0]
+            if score > 0:
+                spans[span] = max(score, spans.get(span, 0.0))
+    ranked = sorted(spans.items(), key=lambda item: -item[1])[:MAX_ANSWERS]
+    return [{"answer": context[a:b], "score": score, "start": a, "end": b} for (a, b), score in ranked]
 
 
 def answer_from_cells(loaded: LoadedModel, call: Call) -> Any:
@@ -334,8 +304,13 @@ def _direction(
 ) -> tuple[str, dict[str, Any]]:
     """Return what selects the languages: a prefix of the text, and options of `generate`."""
     kind = loaded.model.config.model_type
-    if kind == "marian":
-        return _marian_prefix(loaded, target), {}
+    if kind == "marian":  # a multilingual one reads the target language's token
+        names = [name for name in loaded.tokenizer.get_vocab() if name[:2] == ">>" and name[-2:] == "<<"]
+        fitting = [name for name in names if target and find_language(name.strip("<>")) == target]
+        only = find_language(loaded.tokenizer.target_lang or "")
+        if target and not fitting and (names or (only is not None and only != target)):
+            raise UnsupportedError(f"{loaded.id} does not translate into {target.name}")
+        return (f"{fitting[0]} " if fitting else ""), {}
     if target is None:
         raise UnsupportedError(f"{loaded.id} needs the target language (tgt_lang)")
     if source is None:
@@ -344,21 +319,6 @@ def _direction(
         return f"translate {source.name} to {target.name}: ", {}
     loaded.tokenizer.src_lang, _ = _language_token(loaded, source)
     return "", {"forced_bos_token_id": _language_token(loaded, target)[1]}
-
-
-def _marian_prefix(loaded: LoadedModel, target: Language | None) -> str:
-    """Return the target-language token of a multilingual Marian model, or "" for a model of one language."""
-    if target is None:
-        return ""
-    vocabulary: dict[str, int] = loaded.tokenizer.get_vocab()
-    tokens = [token for token in vocabulary if token.startswith(">>") and token.endswith("<<")]
-    for token in tokens:
-        if find_language(token.strip("<>")) == target:
-            return token + " "
-    only = find_language(loaded.tokenizer.target_lang or "")
-    if tokens or (only is not None and only != target):
-        raise UnsupportedError(f"{loaded.id} does not translate into {target.name}")
-    return ""
 
 
 def _language_token(loaded: LoadedModel, language: Language) -> tuple[str, int]:

@@ -1,14 +1,9 @@
 """Image and video tasks with transformers: functions of a loaded model and a call that return the raw output.
 
-kept = non_max_suppression(boxes, scores, 0.7)      # indices of the boxes to keep, best first
-
-SAM makes masks of everything: it is prompted at each point of a grid. Masks are filtered at the model's
-resolution and only the remaining ones are resized; transformers' own pipeline resizes all, which takes many
-times as long, and needs torchvision for its last step.
-
+SAM makes masks of everything. Masks are filtered at the model's resolution and only the remaining ones are
+resized; transformers' own pipeline resizes all, which takes many times as long, and needs torchvision.
 ViTPose needs the box of each person, so a detector runs first: the one in the candidate's metadata
-("detector": an id or a path), or DETECTOR for models of the Hub. For a model in a folder that names none, the
-whole image counts as one person. A new control map is a function and a row of CONTROL_MAPS.
+("detector"), or DETECTOR for models of the Hub; else the whole image counts as one person.
 """
 
 from __future__ import annotations
@@ -41,6 +36,7 @@ MIN_GROUNDING_SCORE = 0.3
 OVERLAP = 0.5
 """Intersection over union above which only the better of two boxes with one label is kept."""
 
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
 Detection = dict[str, Any]
 """A row {label, score, box: {xmin, ymin, xmax, ymax}}."""
 
@@ -91,7 +87,7 @@ def detect_phrases(loaded: LoadedModel, call: Call) -> list[Detection]:
 
 def _detection(label: str, score: float, box: Iterable[float], size: tuple[int, int]) -> Detection:
     """Return a row with the box cut to the image."""
-    sides = zip(("xmin", "ymin", "xmax", "ymax"), box, (*size, *size), strict=True)
+    sides = zip(_SIDES, box, (*size, *size), strict=True)
     return {
         "label": label,
         "score": score,
@@ -133,17 +129,15 @@ def embed(loaded: LoadedModel, call: Call) -> Any:
         with torch.inference_mode():
             vector = model.get_image_features(**loaded.inputs(batch)).pooler_output
     else:
-        vector = _pool(model, loaded.forward(batch).last_hidden_state)
+        states = loaded.forward(batch).last_hidden_state
+        class_tokens = ("cls_token", "class_embedding")
+        if states.ndim == 4:  # batch, n, height, width; else batch, tokens, n
+            vector = states.mean((2, 3))
+        elif any(name.endswith(class_tokens) for name, _ in model.named_parameters()):
+            vector = states[:, 0]
+        else:
+            vector = states.mean(1)
     return vector[0].float().cpu()
-
-
-def _pool(model: Any, states: Any) -> Any:
-    """Return (batch, n) from last states of shape (batch, tokens, n) or (batch, n, height, width)."""
-    if states.ndim == 4:
-        return states.mean((2, 3))
-    class_tokens = ("cls_token", "class_embedding")
-    has_class = any(name.endswith(class_tokens) for name, _ in model.named_parameters())
-    return states[:, 0] if has_class else states.mean(1)
 
 
 def upscale(loaded: LoadedModel, call: Call) -> Image:
@@ -164,13 +158,7 @@ def upscale(loaded: LoadedModel, call: Call) -> Image:
 
 
 def non_max_suppression(boxes: Any, scores: Any, overlap: float) -> list[int]:
-    """Return the indices of the boxes to keep, best first.
-
-    Args:
-        boxes: float (n, 4): xmin, ymin, xmax, ymax.
-        scores: float (n,), above 0.
-        overlap: intersection over union above which the lower-scored of two boxes is dropped.
-    """
+    """Return the indices of the boxes (n, 4) to keep, best first; `overlap`: intersection over union."""
     import cv2
     import numpy as np
 
@@ -208,25 +196,17 @@ def mask_everything(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
         logits, rated = output.pred_masks[0].flatten(0, 1), output.iou_scores[0].flatten()
         batches.append((logits.float().cpu(), rated.float().cpu()))
     masks, scores = (torch.cat(part) for part in zip(*batches, strict=True))
-    masks = _crop_padding(masks, (height, width), loaded.parts["image_processor"].pad_size)
-    good = _is_stable(masks) & (scores > MIN_MASK_SCORE)
+    # The image lies in the top left corner of what the model sees; the rest is padding.
+    padded, (mask_height, mask_width) = loaded.parts["image_processor"].pad_size, masks.shape[-2:]
+    rows = max(round(mask_height * height / padded["height"]), 1)
+    columns = max(round(mask_width * width / padded["width"]), 1)
+    masks = masks[:, :rows, :columns]
+    smaller, larger = (masks > 1).sum((1, 2)), (masks > -1).sum((1, 2))
+    is_stable = (smaller > 0) & (smaller / larger.clamp(min=1) > MIN_STABILITY)
+    good = is_stable & (scores > MIN_MASK_SCORE)
     masks, scores = masks[good], scores[good]
     kept = non_max_suppression([_box(mask > 0) for mask in masks], scores, MASK_OVERLAP)
     return [{"mask": _resized_mask(masks[n], image.size), "score": min(float(scores[n]), 1.0)} for n in kept]
-
-
-def _crop_padding(masks: Any, size: tuple[int, int], padded: Any) -> Any:
-    """Return the part of the masks that shows the image, which lies in the top left corner."""
-    mask_height, mask_width = masks.shape[-2:]
-    height = max(round(mask_height * size[0] / padded["height"]), 1)
-    width = max(round(mask_width * size[1] / padded["width"]), 1)
-    return masks[:, :height, :width]
-
-
-def _is_stable(masks: Any) -> Any:
-    """Return bool (n,): whether a mask is not empty and depends little on the exact threshold."""
-    smaller, larger = (masks > 1).sum((1, 2)), (masks > -1).sum((1, 2))
-    return (smaller > 0) & (smaller / larger.clamp(min=1) > MIN_STABILITY)
 
 
 def _box(mask: Any) -> list[int]:
@@ -257,7 +237,6 @@ def mask_by_pipeline(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
 DETECTOR = "PekingU/rtdetr_r50vd"
 """Default detector of people: 172 MB, Apache 2.0."""
 
-_SIDES = ("xmin", "ymin", "xmax", "ymax")
 DETECTION = PipelineSpec(
     "ObjectDetection",
     ("image_processor",),
@@ -268,11 +247,7 @@ DETECTION = PipelineSpec(
 
 
 def load_detector(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
-    """Return {"detector": pipeline}, or {} for a model in a folder that names none.
-
-    Raises:
-        ExpertError: the detector is not available.
-    """
+    """Return {"detector": pipeline}, or {} for a model in a folder that names none."""
     named = candidate.metadata.get("detector") or (None if candidate.path else DETECTOR)
     if named is None:
         return {}
@@ -291,8 +266,11 @@ def find_poses(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return {score, box, keypoints: [{label, x, y, score}], edges: [[i, j]]} for each person (ViTPose)."""
     import torch
 
-    image = call.image()
-    people = _people(loaded, image)
+    image, detector = call.image(), loaded.extras.get("detector")
+    people = [(0.0, 0.0, float(image.width), float(image.height))]
+    if detector is not None:
+        found = [row["box"] for row in detector(image, threshold=MIN_SCORE) if row["label"] == "person"]
+        people = [tuple(box[side] for side in _SIDES) for box in found]
     if not people:
         return []
     boxes = [[[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in people]]
@@ -310,15 +288,6 @@ def find_poses(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
         }
         for pose, box in zip(poses, people, strict=True)
     ]
-
-
-def _people(loaded: LoadedModel, image: Image) -> list[tuple[float, ...]]:
-    """Return the people's boxes; without a detector, one box of the whole image."""
-    detector = loaded.extras.get("detector")
-    if detector is None:
-        return [(0.0, 0.0, float(image.width), float(image.height))]
-    people = [row for row in detector(image, threshold=MIN_SCORE) if row["label"] == "person"]
-    return [tuple(row["box"][side] for side in _SIDES) for row in people]
 
 
 def _person(pose: Mapping[str, Any], names: Mapping[int, str], size: tuple[int, int]) -> dict[str, Any]:
