@@ -142,11 +142,7 @@ def labels_of(call: Call) -> list[str]:
 
 
 def sentences_of(call: Call) -> list[str]:
-    """The texts to compare with, a list or a text with one, which commas do not divide.
-
-    Raises:
-        BadInputError: there are none, or one is empty.
-    """
+    """The texts to compare with, a list or a text with one, which commas do not divide; none is empty."""
     sentences = _items(call, "sentences", SENTENCE_SEPARATORS)
     if not sentences or not all(sentences):
         raise BadInputError(f"{call.spec.name} needs sentences to compare with, none of them empty")
@@ -204,11 +200,7 @@ def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:
 
 
 def whole_number(call: Call, name: str, most: int) -> int | None:
-    """An argument as a whole number from 1 to `most`, also from text ("512 px"); None if it is missing.
-
-    Raises:
-        BadInputError: it is something else.
-    """
+    """An argument from 1 to `most`, also from text ("512 px"); None if missing, else BadInputError."""
     value = call.inputs.get(name)
     if value is None or value == "":
         return None

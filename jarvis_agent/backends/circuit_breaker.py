@@ -1,8 +1,5 @@
 """Circuit breaker: a provider or model that fails repeatedly is not called for a while, in the whole process.
 
-    async with shared.call(("hf-inference", "org/model")):     # CircuitOpenError while the circuit is open
-        ...                                                    # an error raised here is counted
-
 After `MAX_FAILURES` failures without a success in between, calls are refused for `PAUSE_S` seconds. Then one
 trial call is let through every `PAUSE_S` seconds until one succeeds. Which errors count is decided by
 `core.errors.ErrorPolicy`. Concurrent calls that fail together count as one failure.
@@ -53,20 +50,25 @@ class CircuitBreaker:
 
     @asynccontextmanager
     async def call(self, key: Key) -> AsyncIterator[None]:
-        """Run a call in this block and count how it ends. A cancelled call is not counted.
-
-        Raises:
-            CircuitOpenError: the call was refused.
-        """
+        """Count how the block ends, unless it is cancelled. CircuitOpenError: the call was refused."""
         with self._lock:
-            self._admit(key)
-        began = self._clock()
+            record, began = self._records.get(key), self._clock()
+            if record and record.failures >= self.max_failures:
+                if left := max(0.0, record.last + self.pause - began):
+                    failed = f"it failed {record.failures} times in a row"
+                    raise CircuitOpenError(f"{key[1]} is not called for another {left:.0f} s: {failed}")
+                record.last = began  # a trial
         try:
             yield
         except JarvisError as error:
             if policy_for(error).trips_breaker:
                 with self._lock:
-                    self._count_failure(key, began)
+                    record = self._records.setdefault(key, _Record())
+                    if not record.failures or began >= record.last:
+                        record.failures, record.last = record.failures + 1, self._clock()
+                        self._records.move_to_end(key)
+                        while len(self._records) > _MAX_KEYS:
+                            self._records.popitem(last=False)
             raise
         else:
             with self._lock:
@@ -76,27 +78,6 @@ class CircuitBreaker:
         """Forget every failure."""
         with self._lock:
             self._records.clear()
-
-    def _admit(self, key: Key) -> None:
-        """Raise CircuitOpenError, unless the circuit is closed or a trial is due."""
-        record = self._records.get(key)
-        if not record or record.failures < self.max_failures:
-            return
-        now = self._clock()
-        if left := max(0.0, record.last + self.pause - now):
-            failed = f"it failed {record.failures} times in a row"
-            raise CircuitOpenError(f"{key[1]} is not called for another {left:.0f} s: {failed}")
-        record.last = now
-
-    def _count_failure(self, key: Key, began: float) -> None:
-        record = self._records.setdefault(key, _Record())
-        if record.failures and began < record.last:
-            return
-        self._records.move_to_end(key)
-        record.failures += 1
-        record.last = self._clock()
-        while len(self._records) > _MAX_KEYS:
-            self._records.popitem(last=False)
 
 
 shared = CircuitBreaker()

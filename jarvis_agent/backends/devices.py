@@ -1,10 +1,5 @@
 """Devices and number types of local models, their weights in bytes, and seeded random numbers.
 
-    device = place(settings)                       # torch.device("cuda:1")
-    device = place(settings, weight_bytes(model))  # torch.device("cpu"), if it fits on no GPU
-    dtype = pick_dtype(settings.dtype, device)     # torch.bfloat16
-    with seeded(settings.seed): ...                # the same random numbers each time
-
 The pool decides which of several GPUs a model is loaded on (see `choosing`). Importing this never imports
 torch.
 """
@@ -63,8 +58,10 @@ def place(settings: Settings, size: int | None = None) -> Any:
     if settings.device != "auto":
         device = device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
         limits = {str(device): limits[str(device)]}
-    choose = _chooser.get() or _first_that_holds
-    chosen = choose(limits, size)
+    if (choose := _chooser.get()) is not None:
+        chosen = choose(limits, size)
+    else:
+        chosen = next((gpu for gpu, limit in limits.items() if limit >= (size or 0)), None)
     if chosen is None and settings.device != "auto":
         return device
     return torch.device(chosen or "cpu")
@@ -85,8 +82,7 @@ def gpu_limits(settings: Settings) -> dict[str, int]:
 def largest_budget(settings: Settings) -> int | None:
     """Bytes of the largest model that may be loaded, in RAM or on a GPU. Never imports torch.
 
-    None: there is no limit (`memory_budget=0`), or it is unknown because there may be GPUs and torch, which
-    knows them, is not imported yet.
+    None: there is no limit (`memory_budget=0`), or torch, which knows the GPUs, is not imported yet.
     """
     if settings.memory_budget == 0:
         return None
@@ -96,10 +92,6 @@ def largest_budget(settings: Settings) -> int | None:
         return max(settings.memory_limit, *gpu_limits(settings).values(), 0)
     may_have_gpu = sys.platform != "linux" or any(Path(driver).exists() for driver in _DRIVERS)
     return None if may_have_gpu else settings.memory_limit
-
-
-def _first_that_holds(limits: Mapping[str, int], size: int | None) -> str | None:
-    return next((device for device, limit in limits.items() if size is None or size <= limit), None)
 
 
 def pick_device(wanted: str) -> Any:
@@ -141,8 +133,7 @@ def computes_in_half(settings: Settings) -> bool:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw torch's random numbers from the seed. Such blocks run one at a time: all threads share a
-    generator."""
+    """Draw torch's random numbers from the seed, in one block at a time: threads share a generator."""
     import torch
 
     with _SEED_LOCK, torch.random.fork_rng():

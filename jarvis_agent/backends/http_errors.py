@@ -1,13 +1,14 @@
 """Errors of providers as `ExpertError`s, and how long to wait for them.
 
-429, 5xx, a dropped connection    TransientError (RateLimitedError if the provider says when to retry)
-a refused token, 4xx              UnsupportedError: another provider may accept the call
+429, 5xx and dropped connections are TransientErrors (RateLimitedError with the provider's time to wait); a
+refused token and other 4xx are UnsupportedErrors: another provider may accept the call.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -32,38 +33,25 @@ def reply_timeout(settings: Settings) -> float:
 
 def expert_error(error: Exception, provider: str) -> ExpertError:
     """The error for an exception of huggingface_hub's client."""
-    response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
-    if response is not None:
-        if response.status_code in _REFUSALS:
-            return UnsupportedError(f"{provider}: {_REFUSALS[response.status_code]}")
-        return status_error(response, provider, _message(response, error))
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-    words = brief_text(str(error)) or type(error).__name__
-    if isinstance(error, httpx.HTTPError | OSError):
-        return TransientError(f"{provider} cannot be reached", detail=words)
-    return UnsupportedError(f"{provider} failed", detail=words)
-
-
-def status_error(response: Any, server: str, message: str) -> ExpertError:
-    """The error for an HTTP response with an error status."""
-    status = int(response.status_code)
-    text = f"{server} answered {status}: {message}"
+    response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
+    if response is None:
+        words = brief_text(str(error)) or type(error).__name__
+        if isinstance(error, httpx.HTTPError | OSError):
+            return TransientError(f"{provider} cannot be reached", detail=words)
+        return UnsupportedError(f"{provider} failed", detail=words)
+    status, message = int(response.status_code), None
+    if status in _REFUSALS:
+        return UnsupportedError(f"{provider}: {_REFUSALS[status]}")
+    with suppress(ValueError, LookupError, TypeError):
+        message = response.json()["error"]
+    message = message if isinstance(message, str) else str(error)
+    text = f"{provider} answered {status}: {brief_text(message, 200)}"
     if status not in (408, 429) and status < 500:
         return UnsupportedError(text)
     wait = retry_after(response.headers)
-    if status == 429 or wait is not None:
-        return RateLimitedError(text, wait)
-    return TransientError(text)
-
-
-def _message(response: Any, error: Exception) -> str:
-    """The error message of the server, or of the client."""
-    try:
-        message = response.json()["error"]
-    except (ValueError, LookupError, TypeError):
-        message = None
-    return brief_text(message if isinstance(message, str) else str(error), 200)
+    return TransientError(text) if status != 429 and wait is None else RateLimitedError(text, wait)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -1,7 +1,4 @@
-"""Calls in the queues of the pool: how they run, alone or in a batch, and learn that they were cancelled.
-
-while not is_cancelled(): ...      # in the worker thread of a call
-"""
+"""Calls in the queues of the pool: how they run, alone or in a batch, and learn that they were cancelled."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from jarvis_agent.backends.base import Call
@@ -39,10 +37,7 @@ Notify = Callable[[Literal["loading", "loaded"]], None]
 
 @dataclass(eq=False, slots=True)
 class Activity:
-    """Work on a model that takes long, such as its load, as a line of a progress display.
-
-    `state` says in a word what is done: "downloading", "loading", "writing".
-    """
+    """Work on a model that takes long, as a line of a progress display; `state` says what is done."""
 
     model: str
     state: ClassVar[str] = "loading"
@@ -80,10 +75,7 @@ class Job:
 
 @dataclass(eq=False, slots=True)
 class Reservation:
-    """A task that waits for its inputs and will call a model, which is loaded meanwhile if memory allows.
-
-    `depth`: tasks that run before it, one after the other. `cancelled`: the load for it has to stop.
-    """
+    """A task that will call a model, after `depth` others. `cancelled`: the load for it has to stop."""
 
     depth: int
     notify: Notify
@@ -163,33 +155,35 @@ def run_jobs(expert: Any, jobs: Sequence[Job], retry: Retry) -> list[Outcome]:
             logger.warning("a batch of %d calls of %s is run one by one: %s", len(calls), model, why)
         else:
             return [(result, None) for result in results]
-    return [_run_job(expert, job, retry) for job in jobs]
-
-
-def _run_job(expert: Any, job: Job, retry: Retry) -> Outcome:
-    if job.cancelled:
-        return None, closed_error("not run")  # cancelled while its model was loaded
-    try:
-        with running((job,)):
-            return retry(lambda: expert(job.call)), None
-    except BaseException as error:
-        return None, as_expert_error(error, job.call)
+    outcomes: list[Outcome] = []
+    for job in jobs:
+        if job.cancelled:  # while its model was loaded
+            outcomes.append((None, closed_error("not run")))
+            continue
+        try:
+            with running((job,)):
+                outcomes.append((retry(partial(expert, job.call)), None))
+        except BaseException as error:
+            outcomes.append((None, as_expert_error(error, job.call)))
+    return outcomes
 
 
 def fits_in_batch(call: Call) -> bool:
     """Whether every input of a call is small: a batch needs the memory of all its calls at once."""
+
+    def is_small(value: Any) -> bool:
+        if not isinstance(value, Resource):
+            return len(str(value)) <= MAX_BATCH_TEXT
+        if value.kind not in ("text", "image"):
+            return False
+        if value.path is None:
+            return len(value.text or "") <= MAX_BATCH_TEXT
+        return value.path.stat().st_size <= MAX_BATCH_FILE
+
     try:
-        return all(map(_is_small, call.inputs.values()))
+        return all(map(is_small, call.inputs.values()))
     except OSError:
         return False
-
-
-def _is_small(value: Any) -> bool:
-    if not isinstance(value, Resource):
-        return len(str(value)) <= MAX_BATCH_TEXT
-    if value.path is None:
-        return value.kind in ("text", "image") and len(value.text or "") <= MAX_BATCH_TEXT
-    return value.kind in ("text", "image") and value.path.stat().st_size <= MAX_BATCH_FILE
 
 
 def fail_jobs(jobs: Sequence[Job], error: JarvisError) -> None:

@@ -1,11 +1,4 @@
-"""The base classes of backends that load models on this machine, and of those whose models are files.
-
-class TransformersBackend(FileBackend):
-    name, needs = "transformers", ("torch", "transformers")
-    library, libraries, tasks = "transformers", (None, "transformers"), PIPELINES
-
-    def load_files(self, spec, candidate, settings): ...     # the loaded expert
-"""
+"""The base classes of backends that load models on this machine, and of those whose models are files."""
 
 from __future__ import annotations
 
@@ -79,11 +72,7 @@ class LocalBackend(ABC):
         return (self.name, spec.name, candidate.id, candidate.revision or "")
 
     async def run(self, call: Call) -> Any:
-        """Run the model, loaded once for each folder, device, dtype and trust level, in a worker thread.
-
-        Raises:
-            UnsupportedError: the inputs exceed a limit of the task; the model is not loaded for them.
-        """
+        """Run the model, loaded once for each folder, device, dtype and trust level, in a worker thread."""
         spec, candidate, settings = call.spec, call.candidate, call.settings
         await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
 
@@ -153,12 +142,7 @@ class FileBackend(LocalBackend):
         return refusal(candidate, self.settings)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Load the candidate.
-
-        Raises:
-            UnsupportedError: the model is absent, forbidden, damaged, or of a kind that does not do the task.
-            JarvisError: a package, the device or the dtype does not exist here, or the download failed.
-        """
+        """Load the candidate; any error of a library is an UnsupportedError, any other a JarvisError."""
         if missing := self.lacking(candidate):
             raise missing
         try:
@@ -171,16 +155,10 @@ class FileBackend(LocalBackend):
         except Exception as error:
             if is_out_of_memory(error):  # the pool handles it
                 raise
-            raise _explain(spec, candidate, error) from error
-
-
-def _explain(spec: TaskSpec, candidate: Candidate, error: Exception) -> UnsupportedError:
-    reason = str(error)
-    if "torchvision" in reason.lower():  # libraries word this in many ways, deep inside long messages
-        return UnsupportedError(
-            f"{candidate.id} needs torchvision, which is not installed", advice="pip install torchvision"
-        )
-    what = f"cannot be loaded for {spec.name}"
-    if isinstance(error, ImportError):
-        what = "needs a package that is not installed"
-    return UnsupportedError(f"{candidate.id} {what}", detail=brief_text(reason))
+            reason, what = str(error), f"cannot be loaded for {spec.name}"
+            if "torchvision" in reason.lower():  # libraries word this in many ways, inside long messages
+                lacks = f"{candidate.id} needs torchvision, which is not installed"
+                raise UnsupportedError(lacks, advice="pip install torchvision") from error
+            if isinstance(error, ImportError):
+                what = "needs a package that is not installed"
+            raise UnsupportedError(f"{candidate.id} {what}", detail=brief_text(reason)) from error

@@ -1,18 +1,8 @@
 """The pool of local models: loads each once, runs it in worker threads, evicts the least recently used.
 
-    pool = ModelPool(limit_bytes=4_000_000_000)
-    raw = await pool.run(("transformers", "image-classification", "google/vit"), load, call)
-    await pool.close()
-
 Each model has a queue. Its first call loads it while the others wait in the queue; no worker thread waits for
 another. Calls that wait together are computed in one batch if the model can. A reserved model is loaded as
-soon as memory allows, before its first call. One lock guards the state, so that a pool serves several event
-loops.
-
-Worker threads are daemons, so that a process can end although one is stuck, which a `ThreadPoolExecutor` does
-not allow. They stay for further work, since libraries keep state by thread. A `ModelTable` counts the bytes
-of weights on each device: RAM is the device "cpu", and a GPU is added, with its own limit, when the first
-model is placed on one.
+soon as memory allows, before its first call. One lock guards the state, for several event loops.
 """
 
 from __future__ import annotations
@@ -22,8 +12,8 @@ import atexit
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import inf
@@ -75,11 +65,6 @@ class ModelEntry:
     reserved: list[Reservation] = field(default_factory=list)
 
     @property
-    def loading(self) -> bool:
-        """Whether a worker is loading it."""
-        return self.expert is None and bool(self.running)
-
-    @property
     def idle(self) -> bool:
         """Whether it is loaded and unused, so that it may be evicted."""
         return self.expert is not None and not self.running and not self.jobs
@@ -103,7 +88,10 @@ class ModelEntry:
 
 
 class ModelTable:
-    """Models by key, least recently used first. Not thread-safe: the pool holds its lock."""
+    """Models by key, least recently used first, and their bytes by device: RAM is "cpu".
+
+    A GPU is added, with its own limit, when the first model is placed on one. The pool holds its lock.
+    """
 
     def __init__(self, limit_bytes: int, beside: WeakSet[Any] | None = None) -> None:
         """`limit_bytes`: weights that may stay loaded in RAM; those of the models `beside` count too."""
@@ -129,7 +117,7 @@ class ModelTable:
         loaded, so that a limit is exceeded by at most one model. One that is only reserved must fit.
         """
         size = entry.size
-        loading = [other for other in self.entries.values() if other.loading]
+        loading = [other for other in self.entries.values() if other.expert is None and other.running]
         expected = sum(other.size or 0 for other in loading)
         wanted = {RAM: expected + (size or 0)}
         if entry.needed >= 0 and (not size or self._over(total([self._kept(entry.needed), wanted]))):
@@ -166,10 +154,7 @@ class ModelTable:
         return chosen
 
     def make_room(self, wanted: Bytes, keep: ModelEntry | None = None) -> None:
-        """Evict idle models until `wanted` bytes fit on every device.
-
-        First go those without a reservation, least recently used first, then those that are needed last.
-        """
+        """Evict idle models until `wanted` bytes fit: those needed last, and least recently used, first."""
         for entry in sorted(self.entries.values(), key=lambda entry: -entry.needed):
             crowded = self._over(total([self.used(), wanted]))
             if not crowded:
@@ -207,18 +192,14 @@ class ModelTable:
 
 def total(parts: Iterable[Bytes]) -> dict[str, int]:
     """The sum of bytes by device."""
-    summed: dict[str, int] = {}
+    summed = Counter[str]()
     for part in parts:
-        for device, count in part.items():
-            summed[device] = summed.get(device, 0) + count
+        summed.update(part)
     return summed
 
 
 def measure(expert: Any, size: int | None, device: str = RAM) -> dict[str, int]:
-    """Bytes by device of an expert: of its `modules`, else its `nbytes`, else `size`, that of its files.
-
-    `device` is where a load was placed; it holds what is not counted by modules.
-    """
+    """Bytes by device of an expert: of its `modules`; else its `nbytes`, or `size`, all on `device`."""
     if modules := getattr(expert, "modules", None):
         return bytes_by_device(*modules)
     nbytes: int | None = getattr(expert, "nbytes", None)
@@ -285,13 +266,9 @@ class ModelPool:
     async def run(self, key: Key, load: Callable[[], Expert], call: Call) -> Any:
         """Run a call on the model of that key, which is loaded first if needed.
 
-        Calls to one model run one after the other or in a batch. If memory is full, idle models are evicted
-        and the step is tried once more. If the caller is cancelled, a queued call is removed and a running
-        one is signalled (see `jobs.is_cancelled`).
-
-        Raises:
-            OutOfMemoryError: the model or the call does not fit.
-            ExpertError: the load or the call failed; a failed load is not kept.
+        If memory is full, idle models are evicted and the step is tried once more, before an
+        OutOfMemoryError. If the caller is cancelled, a queued call is removed and a running one is signalled
+        (see `jobs.is_cancelled`).
         """
         job = Job(call)
         with self._lock:
@@ -316,8 +293,8 @@ class ModelPool:
         """Load a model before it is called, as soon as it fits; returns the function that gives it up.
 
         `depth` is the number of tasks that run before the call; models with less of it are loaded first, and
-        evicted last. The first call of the model takes the place of a reservation. It precedes all reserved
-        models, and reports the error of a load that failed. A model of unknown `size` is not loaded.
+        evicted last. A call of the model takes the place of a reservation, precedes all reserved models, and
+        reports the error of a load that failed. A model of unknown `size` is not loaded.
         """
         reservation = Reservation(depth, notify)
         with self._lock:
@@ -336,11 +313,10 @@ class ModelPool:
         return release
 
     async def close(self) -> None:
-        """Shut down the pool: reject queued calls, cancel running ones, free models and threads.
+        """Reject queued calls, cancel running ones, free models and threads; the pool can be used again.
 
-        Running calls are signalled through `jobs.is_cancelled` and get twice `limits.CANCEL_GRACE_S` (10 s)
-        to stop; their results are discarded. Calls that do not stop keep their thread (a daemon) and their
-        model. The pool can be used again afterwards.
+        Running calls get twice `limits.CANCEL_GRACE_S` (10 s) to stop; those that do not stop keep their
+        thread and their model.
         """
         with self._lock:
             entries = list(self._models.entries.values())
@@ -352,19 +328,16 @@ class ModelPool:
             threads, self._threads = self._threads, None
         fail_jobs(queued, closed_error("not run"))
         if threads is not None:
-            await self._stop(threads)
+            atexit.unregister(self._stop_at_exit)
+            grace, stuck = 2 * limits.CANCEL_GRACE_S, set[asyncio.Future[None]]()
+            if busy := threads.unfinished:
+                _, stuck = await asyncio.wait(map(asyncio.wrap_future, busy), timeout=grace)
+            if stuck:
+                logger.error("%d model calls do not end after close(); their threads are left", len(stuck))
+            threads.stop(0.0 if stuck else grace)
         with self._lock:
             self._models.evict_idle()
         self._free()
-
-    async def _stop(self, threads: WorkerThreads) -> None:
-        atexit.unregister(self._stop_at_exit)
-        stuck: Collection[object] = ()
-        if busy := threads.unfinished:
-            _, stuck = await asyncio.wait(map(asyncio.wrap_future, busy), timeout=2 * limits.CANCEL_GRACE_S)
-        if stuck:
-            logger.error("%d model calls do not end after close(); their threads are abandoned", len(stuck))
-        threads.stop(0.0 if stuck else 2 * limits.CANCEL_GRACE_S)
 
     def _cancel_running(self) -> None:
         for entry in self._models.entries.values():
@@ -435,10 +408,7 @@ class ModelPool:
             reservation.notify(what)
 
     def _run_next(self, entry: ModelEntry, first: Job) -> None:
-        """Run a job in a worker thread, in one batch with queued jobs of the same model where possible.
-
-        The model is loaded first if needed; a failed load fails every queued job. Each job gets an outcome.
-        """
+        """Run a job in a worker thread, in one batch with queued ones if possible."""
         jobs = [first] if first.start() else []
         outcomes: list[Outcome] = []
         failure: JarvisError | None = None
@@ -527,7 +497,11 @@ class ModelPool:
 
 
 class WorkerThreads:
-    """At most `size` threads, started when needed. `submit` is called by one thread at a time."""
+    """At most `size` threads, started when needed. `submit` is called by one thread at a time.
+
+    They are daemons, so that a process can end although one is stuck, which a `ThreadPoolExecutor` does not
+    allow. They stay for further work, since libraries keep state by thread.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size

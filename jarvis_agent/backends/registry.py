@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
+from pkgutil import resolve_name
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.local import LocalBackend
@@ -35,10 +35,7 @@ _LOCAL = (
 )
 """Module and class of each backend that may load models on this machine, in the order of preference."""
 
-_HOSTED = (
-    "hosted.inference_providers:HostedBackend",
-    "hosted.gradio_spaces:SpacesBackend",
-)
+_HOSTED = ("hosted.inference_providers:HostedBackend", "hosted.gradio_spaces:SpacesBackend")
 """Module and class of each backend that calls models over the network."""
 
 
@@ -54,10 +51,7 @@ def make_backends(
 ) -> list[Backend]:
     """The given backends, where factories are called; None: all of `default_backends`.
 
-    Those that an expert server may run in place of this process are wrapped, if there is one.
-
-    Raises:
-        ConfigError: a backend cannot be loaded or made, or does not follow the protocol.
+    Those that an expert server may run are wrapped, if there is one. ConfigError: one cannot be made.
     """
     made = [_make_backend(one, settings, pool) for one in (default_backends() if given is None else given)]
     served = [one for one in made if isinstance(one, LocalBackend) and one.is_served]
@@ -83,7 +77,6 @@ def _make_backend(given: Backend | Factory, settings: Settings, pool: ModelPool)
 
 
 def _built_in(home: str, settings: Settings, pool: ModelPool) -> Backend:
-    module, name = home.split(":")
-    factory = getattr(import_module(f"jarvis_agent.backends.{module}"), name)
+    factory = resolve_name(f"jarvis_agent.backends.{home}")
     backend: Backend = factory(settings, pool) if home in _LOCAL else factory(settings)
     return backend
