@@ -1,15 +1,8 @@
 """Local backends whose models an expert server runs. It speaks the Hub's inference API.
 
-    backend = RemoteBackend(TransformersBackend(settings, pool), ExpertServer("http://127.0.0.1:8765"))
-    result = await backend.run(call)      # POST …/models/org/name@revision/pipeline/object-detection
-
-A request has the arguments of the task, the answer has the adapted result with its files. A loaded model
-stays in the server, for other agents.
-
-    server = find_server(settings)       # that of the settings, else the one in the background, else None
-
-A server that its user started in the background writes its address and its key to a file of the user, and
-holds a lock beside it while it runs.
+A request has the arguments of the task, the answer has the adapted result with its files. A server that its
+user started in the background writes its address and its key to a file of the user, and holds a lock beside
+it while it runs.
 """
 
 from __future__ import annotations
@@ -108,26 +101,14 @@ class AbsentError(TransientError):
 
 @dataclass(frozen=True, slots=True)
 class ExpertServer:
-    """An expert server, as an agent sees it.
-
-    Attributes:
-        address: its URL.
-        key: an API key of it; None: it asks for none.
-        may_be_absent: whether calls run in this process while it cannot be reached.
-    """
+    """An expert server. `may_be_absent`: calls run in this process while it cannot be reached."""
 
     address: str
     key: str | None = field(default=None, repr=False)
     may_be_absent: bool = False
 
     async def run(self, call: Call) -> Result:
-        """Run a call. If the caller is cancelled, the call is too.
-
-        Raises:
-            AbsentError: the server cannot be reached.
-            TransientError: it was lost during the call, or did not answer in time.
-            JarvisError: the call failed there, or was refused.
-        """
+        """Run a call, and cancel it with its caller. Raises AbsentError, or as the server says."""
         model, seconds = call.candidate, reply_timeout(call.settings)
         name = f"{model.id}@{model.revision}" if model.revision else model.id
         url = f"{self.address}/models/{quote(name)}/pipeline/{call.spec.name}"
@@ -149,11 +130,7 @@ class ExpertServer:
         return await asyncio.to_thread(read_result, response.content, call)
 
     def status(self) -> dict[str, Any]:
-        """The answer to `GET /models`. Blocks.
-
-        Raises:
-            JarvisError: as `run`.
-        """
+        """The answer to `GET /models`. Blocks. Raises as `run`."""
         try:
             response = httpx.get(
                 f"{self.address}/models", headers=self._headers(), timeout=_CONNECT_S, trust_env=False
@@ -211,11 +188,7 @@ class RemoteBackend:
         return self._backend.unsupported_reason(spec, candidate)
 
     async def run(self, call: Call) -> Any:
-        """The result of a call by the server, or the raw output of this process where it may be absent.
-
-        Raises:
-            JarvisError: as `ExpertServer.run`.
-        """
+        """The result of a call by the server, or the raw output of this process where it may be absent."""
         if server := self.server_for(call.candidate):
             try:
                 return await server.run(call)
@@ -263,11 +236,7 @@ def _as_json(value: Any) -> Any:
 
 
 def read_result(reply: bytes, call: Call) -> Result:
-    """The result in an answer. Its files are written; no other file is opened. Blocks.
-
-    Raises:
-        UnsupportedError: it has another form.
-    """
+    """The result in an answer. Its files are written; no other file is opened. Blocks."""
     try:
         answer = json.loads(reply)
         places: dict[str, str] = {}
@@ -308,9 +277,8 @@ def find_server(settings: Settings) -> ExpertServer | None:
 def find_background() -> ExpertServer | None:
     """The server that this user started in the background, if it runs."""
     try:
-        file = runtime_file()
-        found = json.loads(file.read_text(encoding="utf-8"))
-        with _lock(file).acquire(timeout=0):
+        found = json.loads(runtime_file().read_text(encoding="utf-8"))
+        with _lock(runtime_file()).acquire(timeout=0):
             return None  # it has ended
     except Timeout:
         return ExpertServer(found["address"], found["key"], may_be_absent=True)
@@ -332,11 +300,7 @@ def stop_background() -> bool:
 
 @contextmanager
 def publish_address(address: str, key: str | None) -> Iterator[None]:
-    """Let the agents of this user find a server within the block.
-
-    Raises:
-        ConfigError: there is one already.
-    """
+    """Let the agents of this user find a server within the block. ConfigError: there is one already."""
     file = runtime_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:

@@ -1,8 +1,4 @@
-"""Replies of inference endpoints and Spaces in forms of their own.
-
-read_reply(b'"a cat"', caption)                              # "a cat"
-read_reply(b'{"data": [{"b64_json": "iVB…"}]}', draw, open)     # what `open` makes of the first picture
-"""
+"""Replies of inference endpoints and Spaces in forms of their own."""
 
 from __future__ import annotations
 
@@ -20,14 +16,7 @@ from jarvis_agent.core.text import brief_text
 
 
 def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any] | None = None) -> Any:
-    """The raw output in a reply: JSON, a text, or for a task that makes a file the first one, also in base64.
-
-    Args:
-        open_file: makes a raw output of a file; raises an exception if it is of another kind.
-
-    Raises:
-        UnsupportedError: the reply has no meaning for the task; the message describes it.
-    """
+    """The raw output in a reply: JSON, a text, or what `open_file` makes of its first file."""
     value: Any = reply
     with suppress(UnicodeDecodeError):
         value = reply.decode()

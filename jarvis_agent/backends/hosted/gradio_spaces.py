@@ -1,14 +1,9 @@
 """Gradio Spaces that the user registers, or that were found, with the endpoint and its parameters.
 
-    RegisteredSource({"id": "org/space", "task": "text-to-image", "space": "org/space", "api_name": "/infer",
-                      "metadata": {"inputs": {"prompt": "text"}, "options": {"steps": 4}}})
-
-`api_name` names the endpoint; it may be omitted if the Space has only one. `inputs` maps parameters of the
-endpoint to arguments of the task, or to lists of them, as a chat's message takes a text and files (default:
-each argument goes to the parameter of its name). `options` are fixed values. With `strict`, an argument that
-no parameter takes is an error, and not left out. Without `inputs` that fit, the language model fills the
-parameters, if there is one (`space_arguments`). The result is the endpoint's first value of the task's kind.
-What of gradio_client blocks has its own thread.
+`metadata` names the endpoint (`api_name`), if the Space has several. `inputs` maps parameters of the endpoint
+to arguments of the task, or to lists of them (default: by name); `options` are fixed values. With `strict`,
+an argument that no parameter takes is an error, and not left out. Without `inputs` that fit, the language
+model fills the parameters, if there is one (`space_arguments`).
 A Space is untrusted: only private ones get the Hugging Face token, its files are fetched as other URLs are,
 and only those are read.
 """
@@ -95,11 +90,8 @@ class SpacesBackend:
     async def run(self, call: Call) -> Any:
         """Call the Space once.
 
-        Raises:
-            TransientError: it cannot be reached, is full or starting, or takes too long.
-            RateLimitedError: it got too many requests.
-            UnsupportedError: it has no such endpoint or parameter, or fails.
-            LLMError: the language model did not fill its parameters.
+        TransientError: it cannot be reached, is full or starting, or takes too long. UnsupportedError: it has
+        no such endpoint or parameter, or fails. LLMError: the language model did not fill its parameters.
         """
         space, limit = str(call.candidate.metadata["space"]), reply_timeout(self._settings)
         try:
@@ -127,22 +119,21 @@ class SpacesBackend:
         fits = needed <= {*inputs, *options} <= parameters.keys()
         if self.own and parameters and not metadata.get("inputs") and not fits:
             return await fill_parameters(self.own, call, endpoint, options)
-        values = {parameter: _taken(names, call.inputs) for parameter, names in inputs.items()}
-        return {parameter: value for parameter, value in values.items() if value not in (None, [])}
+        values: dict[str, Any] = {}
+        for parameter, names in inputs.items():
+            value = call.inputs.get(names) if isinstance(names, str) else None
+            if isinstance(names, list):
+                value = [call.inputs[name] for name in names if call.inputs.get(name) is not None]
+            if value not in (None, []):
+                values[parameter] = value
+        return values
 
     async def close(self) -> None:
         """Do nothing: no connection is kept between calls."""
 
 
 async def read_endpoints(space: str, settings: Settings) -> dict[str, Any]:
-    """Return the endpoints of a Space by name, as `view_api(return_format="dict")` describes them.
-
-    That is /info of Gradio. Tests read it from applications of Gradio 6; what has another form is skipped.
-
-    Raises:
-        MissingExtraError: gradio_client is not installed.
-        ExpertError: as SpacesBackend.run.
-    """
+    """Return the endpoints of a Space by name, as /info of Gradio describes them. Raises as `run`."""
     if find_spec("gradio_client") is None:
         raise MissingExtraError(f"the Space {space}", "spaces")
     async with _connected(space, settings) as (client, _):
@@ -168,7 +159,16 @@ async def _connected(space: str, settings: Settings) -> AsyncIterator[tuple[Clie
         except JarvisError:
             raise
         except Exception as error:
-            raise _expert_error(error, space) from redacted_cause(error)
+            from gradio_client.client import httpx
+            from gradio_client.utils import QueueError, TooManyRequestsError
+
+            name, words = f"the Space {space}", brief_text(str(error)) or type(error).__name__
+            failure: JarvisError = expert_error(error, name)
+            if isinstance(error, TooManyRequestsError):
+                failure = RateLimitedError(f"{name} failed", detail=words)
+            elif isinstance(error, QueueError | httpx.TransportError):
+                failure = TransientError(f"{name} failed", detail=words)
+            raise failure from redacted_cause(error)
 
 
 def _endpoint(client: Client, call: Call) -> tuple[str, Mapping[str, Any]]:
@@ -204,10 +204,7 @@ async def _predict(
 
 
 def _result(returned: Any, endpoint: Mapping[str, Any], call: Call) -> Any:
-    """The first value of an endpoint that is of the task's kind, else the first that is not empty.
-
-    A note says what the others are.
-    """
+    """The first value of the task's kind, else the first that is not empty; a note shows the others."""
     values: list[Any] = list(returned) if isinstance(returned, tuple) else [returned]
     values = [one.get("value") if isinstance(one, Mapping) and "__type__" in one else one for one in values]
     labels = [one.get("label") for one in endpoint.get("returns") or () if isinstance(one, Mapping)]
@@ -244,12 +241,7 @@ def _has_file(value: Any) -> bool:
 
 
 def _connect(space: str, settings: Settings) -> Client:
-    """A client of a Space without output and telemetry.
-
-    Raises:
-        UnsupportedError: the Space is paused or broken.
-        TransientError: it is starting, or the address is not a Space.
-    """
+    """A client of a Space without output and telemetry."""
     from gradio_client import Client
     from gradio_client.exceptions import AuthenticationError
 
@@ -296,19 +288,6 @@ def _address(space: str, settings: Settings) -> tuple[str, str | None]:
     return str(info.host), settings.token if info.private else None
 
 
-def _expert_error(error: Exception, space: str) -> JarvisError:
-    """The error for an exception of gradio_client or huggingface_hub."""
-    from gradio_client.client import httpx
-    from gradio_client.utils import QueueError, TooManyRequestsError
-
-    name, words = f"the Space {space}", brief_text(str(error)) or type(error).__name__
-    if isinstance(error, TooManyRequestsError):
-        return RateLimitedError(f"{name} failed", detail=words)
-    if isinstance(error, QueueError | httpx.TransportError):
-        return TransientError(f"{name} failed", detail=words)
-    return expert_error(error, name)
-
-
 def _arguments(
     call: Call, endpoint: Mapping[str, Any], values: Mapping[str, Any], folder: Path
 ) -> dict[str, Any]:
@@ -320,13 +299,6 @@ def _arguments(
     if any(_has_file(one.get("parameter_default")) for one in left):  # gradio_client would send it
         raise UnsupportedError("a default of the Space describes a file that is no input of the task")
     return {**{name: _sent(value, folder, call.notes) for name, value in values.items()}, **options}
-
-
-def _taken(names: str | list[str], inputs: Mapping[str, Any]) -> Any:
-    """The argument of a name, or those of several that the call has."""
-    if isinstance(names, str):
-        return inputs.get(names)
-    return [inputs[name] for name in names if inputs.get(name) is not None]
 
 
 def _shaped(value: Any, kind: str) -> Any:
@@ -361,11 +333,7 @@ def _sent(value: Any, folder: Path, notes: list[str]) -> Any:
 
 
 def _download(client: Client, folder: Path, settings: Settings, file: Mapping[str, Any]) -> Path:
-    """Fetch a file that a Space names, from itself or, for a stream, from any public address.
-
-    Raises:
-        InputError: as `media.download.fetch`.
-    """
+    """Fetch a file that a Space names, from itself or, for a stream, from any public address."""
     from gradio_client.utils import encode_file_path
 
     address = file.get("url") if file.get("is_stream") else None
@@ -381,9 +349,8 @@ def _raw_output(value: Any, call: Call, download: Callable[[Mapping[str, Any]], 
     try:
         return _received(value, call, download)
     except (InputError, BadInputError) as error:
-        raise UnsupportedError(
-            "the Space sent a file that cannot be read: {reason}", reason=error.note
-        ) from error
+        unread = "the Space sent a file that cannot be read: {reason}"
+        raise UnsupportedError(unread, reason=error.note) from error
     finally:
         call.cleanup()
 

@@ -1,12 +1,8 @@
-"""Hugging Face's Inference Providers, and the user's inference endpoints.
+"""Hugging Face's Inference Providers, and the user's inference endpoints (`metadata["url"]`).
 
-    Candidate("facebook/detr-resnet-50", …, providers=("hf-inference",))      served live by a provider
-    Candidate("my/detr", …, metadata={"url": "https://….endpoints.huggingface.cloud"})    an endpoint
-
-The call for each task is a row of `CALLS`: a method of AsyncInferenceClient, its arguments, and what makes a
-raw output of its reply. The providers of a model are tried in order: after an error the next one follows
-at once, after silence when two thirds of the remaining time have passed. Retries with backoff are done by the
-fallback chain.
+The call for each task is a row of `CALLS`. The providers of a model are tried in order: after an error the
+next one follows at once, after silence when two thirds of the remaining time have passed. Retries with
+backoff are done by the fallback chain.
 """
 
 from __future__ import annotations
@@ -92,11 +88,8 @@ class HostedBackend:
     async def run(self, call: Call) -> Any:
         """Call the model's providers in order; the first reply counts.
 
-        Raises:
-            TransientError: all failed, at least one of them temporarily.
-            RateLimitedError: the same, and each said when to retry.
-            UnsupportedError: they refuse the token, the model or the input.
-            BadInputError: the input cannot be sent.
+        TransientError: all failed, at least one of them temporarily (RateLimitedError if each says when to
+        retry). UnsupportedError: they refuse the token, the model or the input.
         """
         servings = servings_of(call.candidate)
         clock = asyncio.get_running_loop().time
@@ -189,28 +182,19 @@ def _address(serving: Serving, candidate: Candidate) -> str:
         base = constants.INFERENCE_PROXY_TEMPLATE.format(provider=_HF)
         pipeline = f"/pipeline/{serving.task}" if serving.task in _TWO_TASKS else ""
         return f"{base}/models/{serving.model}{pipeline}"
-    return _add_mapping(serving, candidate.id)
-
-
-def _add_mapping(serving: Serving, model_id: str) -> str:
-    """Add the provider's id of a model to the client's mapping; returns the key, one for each task.
-
-    The client takes no id, and would ask the Hub again, blocking the event loop. Its authors name this table
-    for models that the Hub does not list.
-    """
     from huggingface_hub.hf_api import InferenceProviderMapping
     from huggingface_hub.inference._providers._common import HARDCODED_MODEL_INFERENCE_MAPPING
 
-    name = f"{model_id} for {serving.task} as {serving.model}"
+    # The client takes no id of a provider. Its authors name this table for models that the Hub does not list.
+    name = f"{candidate.id} for {serving.task} as {serving.model}"
     known = HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(serving.provider, {})
-    mapping = InferenceProviderMapping(  # type: ignore[no-untyped-call]
+    known[name] = InferenceProviderMapping(  # type: ignore[no-untyped-call]
         provider=serving.provider,
-        hf_model_id=model_id,
+        hf_model_id=candidate.id,
         providerId=serving.model,
         status="live",
         task=serving.task,
     )
-    known[name] = mapping
     return name
 
 
@@ -237,11 +221,7 @@ class ProviderCall:
 
 
 async def run_call(client: AsyncInferenceClient, row: ProviderCall, call: Call) -> Any:
-    """The raw output of a client's provider for a call.
-
-    Raises:
-        UnsupportedError: the model's own options (`metadata["options"]`) are unknown to the method.
-    """
+    """The raw output of a client's provider for a call."""
 
     def finish() -> Any:
         try:
@@ -261,9 +241,7 @@ def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:
     described = call.candidate.metadata.get("options") or {}
     options: dict[str, Any] = {**({"seed": call.settings.seed} if "seed" in known else {}), **described}
     other = {name: options.pop(name) for name in list(options) if name not in known}
-    if not other:
-        return options
-    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values()):
+    if not other or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values()):
         return options | other
     if "extra_body" not in known:
         raise UnsupportedError(f"{call.spec.name} has no option {', '.join(other)} on inference providers")
@@ -320,10 +298,6 @@ def _cells(call: Call) -> dict[str, list[str]]:
     return {name: ["" if v is None else str(v) for v in values] for name, values in columns.items()}
 
 
-def _chat_reply(reply: Any, call: Call) -> str:
-    return str(reply.choices[0].message.content or "")
-
-
 def _predictions(reply: Any, call: Call) -> dict[str, Any]:
     return {"predictions": list(reply), "probabilities": None}
 
@@ -337,10 +311,6 @@ def _sound(data: bytes, call: Call) -> dict[str, Any]:
     except soundfile.LibsndfileError as error:
         raise UnsupportedError("it sent a sound that cannot be read", detail=error) from error
     return {"audio": samples.mean(axis=1), "sampling_rate": rate}
-
-
-def _sounds(reply: Any, call: Call) -> list[dict[str, Any]]:
-    return [{"label": item.label, **_sound(item.blob, call)} for item in reply]
 
 
 def _picture(reply: bytes, call: Call) -> Any:
@@ -358,7 +328,9 @@ def _video(reply: bytes, call: Call) -> dict[str, str]:
     return {"path": str(path)}
 
 
-_CHAT = ProviderCall("chat_completion", _chat, _chat_reply)
+_CHAT = ProviderCall(
+    "chat_completion", _chat, lambda reply, call: str(reply.choices[0].message.content or "")
+)
 _SOUNDFILE = ("soundfile",)
 
 CALLS: dict[str, ProviderCall] = {
@@ -393,7 +365,9 @@ CALLS: dict[str, ProviderCall] = {
     "text-to-speech": ProviderCall("text_to_speech", _TEXT, _sound, _sound, _SOUNDFILE),
     "automatic-speech-recognition": ProviderCall("automatic_speech_recognition", _AUDIO),
     "audio-classification": ProviderCall("audio_classification", _AUDIO),
-    "audio-to-audio": ProviderCall("audio_to_audio", _AUDIO, _sounds, needs=_SOUNDFILE),
+    "audio-to-audio": ProviderCall(
+        "audio_to_audio", _AUDIO, needs=_SOUNDFILE,
+        finish=lambda reply, call: [{"label": each.label, **_sound(each.blob, call)} for each in reply]),
     "visual-question-answering": ProviderCall("visual_question_answering", _IMAGE_QUESTION),
     "document-question-answering": ProviderCall("document_question_answering", _IMAGE_QUESTION),
     "image-text-to-text": _CHAT,

@@ -1,8 +1,5 @@
 """What the parameters of a Space's endpoint are, and values for them, which the language model writes.
 
-    await fill_parameters(client, call, {"parameters": [{"parameter_name": "prompt", …}, …]})
-    # {"prompt": "a cat", "style": "ink", "steps": 20}
-
 The model sees the inputs of the task and the schema of each parameter. It names an input by its argument in
 angle brackets ("<text>"), so that texts are sent as they are, and only files of the call. The Space wrote
 the schema: only simple parts of it are shown and checked.
@@ -62,12 +59,7 @@ def described_parameters(endpoint: Mapping[str, Any]) -> dict[str, Mapping[str, 
 async def fill_parameters(
     client: LLMClient, call: Call, endpoint: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Values for the parameters of an endpoint; `options` are those that have one.
-
-    Raises:
-        UnsupportedError: the endpoint has too many parameters.
-        LLMError: the model failed, or twice wrote values that do not fit, or without a required input.
-    """
+    """Values for the parameters of an endpoint but for `options`. Raises LLMError if they do not fit."""
     from jsonschema import Draft202012Validator
 
     parameters = {name: one for name, one in described_parameters(endpoint).items() if name not in options}

@@ -1,11 +1,8 @@
 """Read-only client for the Hub's API with a cache in memory.
 
-    api = HubApi(settings)
-    rows = await api.get("/api/models", {"pipeline_tag": "object-detection", "limit": 20})
-
-Responses are reused for an hour; a failure is repeated for a minute without a new request.
-Equal requests at the same time are sent once, also from several event loops. Each runs in a daemon thread,
-because name resolution has no timeout.
+Responses are reused for an hour; a failure is repeated for a minute without a new request. Equal requests at
+the same time are sent once, also from several event loops. Each runs in a daemon thread, because name
+resolution has no timeout.
 """
 
 from __future__ import annotations
@@ -53,14 +50,7 @@ def parse_rows(text: str) -> list[Row]:
 
 
 class HubApi:
-    """GET requests to the Hub.
-
-    Args:
-        settings: the token.
-        ttl: seconds for which a response is reused.
-        timeout: seconds for one request.
-        clock: returns seconds; for tests.
-    """
+    """GET requests to the Hub. `ttl` and `timeout` are in seconds; `clock` returns seconds."""
 
     def __init__(
         self,
@@ -86,18 +76,13 @@ class HubApi:
         return constants.ENDPOINT.rstrip("/")
 
     async def get(
-        self,
-        path: str,
-        params: Mapping[str, Any] | None = None,
-        parse: Callable[[str], Any] = parse_rows,
+        self, path: str, params: Mapping[str, Any] | None = None, parse: Callable[[str], Any] = parse_rows
     ) -> Any:
         """Return the parsed response of a GET request.
 
-        Raises:
-            TransientError: the Hub is unreachable or has a server error. A failure of the API applies to all
-                of its paths, any other only to its path.
-            NoCandidateError: the Hub has nothing at this path.
-            ConfigError: the Hub rejects the token or the request.
+        TransientError: the Hub is unreachable or has a server error. A failure of the API applies to all of
+        its paths, any other only to its path. NoCandidateError: it has nothing there. ConfigError: it rejects
+        the token.
         """
         key = json.dumps([self.endpoint, path, params], sort_keys=True)
         with self._lock:

@@ -1,9 +1,5 @@
 """What a model says of itself: its card, its tags, its config and the names of its files.
 
-    metadata({"license": "mit", "language": "en"}, tags=[])      {"license": "mit", "languages": ("en",)}
-    capabilities("image-to-text", "microsoft/trocr-base", [])       ("ocr",)
-    library_at(folder, ["config.json", "model.safetensors"])  "transformers"
-
 Cards are untrusted: a field of the wrong type counts as absent, and every text is shortened.
 """
 
@@ -91,10 +87,7 @@ def strings(value: Any) -> tuple[str, ...]:
 
 
 def metadata(card: Mapping[str, Any], tags: Sequence[str]) -> dict[str, Any]:
-    """The licence and the languages that a card names, as fields of a Candidate.
-
-    A model for many languages ("multilingual") has none in the list, which means: unknown.
-    """
+    """The licence and the languages that a card names, as fields of a Candidate; "multilingual": none."""
     of_tags = (tag.removeprefix("license:") for tag in tags if tag.startswith("license:"))
     named = [code.lower() for code in strings(card.get("language"))]
     codes = [] if "multilingual" in named else [code for code in named if re.fullmatch("[a-z]{2}", code)]

@@ -1,14 +1,9 @@
 """Files of a model: a given directory, the Hub's cache, or a download that the settings allow.
 
-    folder = model_folder(Candidate(id="facebook/bart-large-cnn", task="summarization"), settings)
-    folder = model_folder(candidate, settings, DIFFUSERS)
-    [str(each) for each in jobs.activities.get()]     # ["org/model: 12.0 of 90.0 MB downloaded"]
-
-Of a repository only the files that its library reads are downloaded. A `Layout` tells them: of every folder
-that belongs to the model the small files and one copy of the weights, safetensors, or a pickle if the
-settings allow it; never ONNX, Flax, OpenVINO, or a checkpoint in one file beside the folders. Downloads use
-huggingface_hub's cache and locks. They run in threads of their own, so that a cancelled call does not wait
-for a server that does not answer.
+Of a repository only the files that its library reads are downloaded, as a `Layout` tells: of every folder of
+the model the small files and one copy of the weights, safetensors, or a pickle if the settings allow it.
+Downloads use huggingface_hub's cache and locks, in threads of their own, so that a cancelled call does not
+wait for a server that does not answer.
 """
 
 from __future__ import annotations
@@ -17,7 +12,7 @@ import errno
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,11 +68,7 @@ class Layout:
     unpickles: bool = True
 
     def choose(self, model: str, names: Iterable[str], index: Any, settings: Settings) -> list[str]:
-        """The files of a model that are read, of the names of all; `index` is the content of its index.
-
-        Raises:
-            UnsupportedError: it has no weights, or none that may be read.
-        """
+        """The files of a model that are read, of all names; `index` is the content of its index."""
         suffixes = (*_SMALL, ".py") if settings.trust_remote_code else _SMALL
         every = list(names)
         small = [name for name in every if name == self.index]
@@ -123,15 +114,14 @@ class Layout:
         for name in safe or pickled:
             parent = copies.setdefault(str(PurePosixPath(name).parent), {})
             parent.setdefault(_precision(name), []).append(name)
-        return [name for stored in copies.values() for name in self._one_copy(stored, settings)]
-
-    def _one_copy(self, stored: Mapping[str, list[str]], settings: Settings) -> list[str]:
-        """The plain weights, or 16-bit ones if there are no others or models compute in 16 bits."""
-        ranked = sorted(stored, key=_PRECISIONS.index)
-        half = len(ranked) > 1 and _HALF in ranked and computes_in_half(settings)
-        names = stored[_HALF if half else ranked[0]]
-        whole = [name for name in names if (found := self._match(name)) and not found["shard"]]
-        return whole or names
+        chosen: list[str] = []
+        for stored in copies.values():
+            # The plain weights, or 16-bit ones if there are no others or models compute in 16 bits.
+            ranked = sorted(stored, key=_PRECISIONS.index)
+            half = len(ranked) > 1 and _HALF in ranked and computes_in_half(settings)
+            copy = stored[_HALF if half else ranked[0]]
+            chosen += [name for name in copy if (found := self._match(name)) and not found["shard"]] or copy
+        return chosen
 
     def _match(self, name: str) -> re.Match[str] | None:
         file = PurePosixPath(name).name
@@ -223,12 +213,7 @@ def refusal(candidate: Candidate, settings: Settings) -> str | None:
 
 
 def marker_folder(candidate: Candidate, settings: Settings, layout: Layout = TRANSFORMERS) -> Path:
-    """A directory with the file that describes the model, downloaded alone if needed.
-
-    Raises:
-        UnsupportedError: the model is missing, not allowed, or of another layout.
-        TransientError: the Hub does not answer.
-    """
+    """A directory with the file that describes the model, downloaded alone if needed."""
     if (folder := _local_folder(candidate, settings, layout)) is not None:
         return folder
     model = candidate.id
@@ -244,52 +229,14 @@ def marker_folder(candidate: Candidate, settings: Settings, layout: Layout = TRA
 def model_folder(candidate: Candidate, settings: Settings, layout: Layout = TRANSFORMERS) -> Path:
     """The directory with the files that a library reads of a model, downloaded if needed. Blocks.
 
-    Raises:
-        UnsupportedError: the model is missing, not allowed, damaged, or has no weights in a safe format.
-        TransientError: the Hub does not answer, or the call was cancelled meanwhile.
+    UnsupportedError: it is missing, not allowed, damaged, or has no safe weights. TransientError: the Hub
+    does not answer, or the call was cancelled.
     """
-    if (folder := _local_folder(candidate, settings, layout)) is None:
-        return _download_model(candidate, settings, layout)
-    layout.choose(candidate.id, files_in(folder), layout.read_index(folder), settings)
-    return folder
-
-
-def _local_folder(candidate: Candidate, settings: Settings, layout: Layout) -> Path | None:
-    """The model's folder on this machine, with one of the layout's markers; None if it may be downloaded."""
-    if (reason := refusal(candidate, settings)) is not None:
-        raise UnsupportedError(CANNOT_LOAD, model=candidate.id, reason=reason)
-    path = candidate.path
-    if path is None and not candidate.local and not settings.offline:
-        return None
-    folder = _cached_folder(candidate) if path is None else path if path.is_dir() else path.parent
-    if layout.markers and not any((folder / name).is_file() for name in layout.markers):
-        if path is None:
-            raise _not_here(candidate)
-        missing = Note(f"there is no {layout.markers[0]}", detail=str(folder))
-        raise UnsupportedError(CANNOT_LOAD, model=candidate.id, reason=missing)
-    return folder
-
-
-def _cached_folder(candidate: Candidate) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    model, revision = candidate.id, candidate.revision
-    try:
-        # The layout checks afterwards which files are present.
-        return Path(snapshot_download(model, revision=revision, local_files_only=True, allow_patterns=[]))
-    except (LocalEntryNotFoundError, HFValidationError) as error:
-        raise _not_here(candidate) from error
-
-
-def _not_here(candidate: Candidate) -> UnsupportedError:
-    command = f"hf download {candidate.id}"
-    return UnsupportedError(f"{candidate.id} is not on this machine; download it with: {command}")
-
-
-def _download_model(candidate: Candidate, settings: Settings, layout: Layout) -> Path:
     from huggingface_hub import try_to_load_from_cache
 
+    if (local := _local_folder(candidate, settings, layout)) is not None:
+        layout.choose(candidate.id, files_in(local), layout.read_index(local), settings)
+        return local
     model, revision, token = candidate.id, candidate.revision, settings.token
     with _download_errors(model):
         sizes = _sizes_on_hub(candidate, settings)
@@ -298,14 +245,40 @@ def _download_model(candidate: Candidate, settings: Settings, layout: Layout) ->
             folder = download_files(model, [layout.index], sizes[layout.index], revision, token)
             index = layout.read_index(folder)
         names = layout.choose(model, sizes, index, settings)
-        size = sum(
-            sizes[name]
-            for name in names
-            if not isinstance(try_to_load_from_cache(model, name, revision=revision), str)
-        )
+        cached = {name: try_to_load_from_cache(model, name, revision=revision) for name in names}
+        size = sum(sizes[name] for name in names if not isinstance(cached[name], str))
         if (reason := _too_large(size, settings)) is not None:
             raise UnsupportedError(CANNOT_LOAD, model=model, reason=reason)
         return download_files(model, names, size, revision, token)
+
+
+def _local_folder(candidate: Candidate, settings: Settings, layout: Layout) -> Path | None:
+    """The model's folder on this machine, with one of the layout's markers; None if it may be downloaded."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    if (reason := refusal(candidate, settings)) is not None:
+        raise UnsupportedError(CANNOT_LOAD, model=candidate.id, reason=reason)
+    path = candidate.path
+    if path is None and not candidate.local and not settings.offline:
+        return None
+    absent = UnsupportedError(
+        f"{candidate.id} is not on this machine; download it with: hf download {candidate.id}"
+    )
+    try:
+        # The layout checks which files are present.
+        folder = path or snapshot_download(
+            candidate.id, revision=candidate.revision, local_files_only=True, allow_patterns=[]
+        )
+    except (LocalEntryNotFoundError, HFValidationError) as error:
+        raise absent from error
+    folder = Path(folder) if Path(folder).is_dir() else Path(folder).parent
+    if layout.markers and not any((folder / name).is_file() for name in layout.markers):
+        if path is None:
+            raise absent
+        missing = Note(f"there is no {layout.markers[0]}", detail=str(folder))
+        raise UnsupportedError(CANNOT_LOAD, model=candidate.id, reason=missing)
+    return folder
 
 
 def _sizes_on_hub(candidate: Candidate, settings: Settings) -> dict[str, int]:
@@ -375,13 +348,9 @@ class Download(Activity):
 def download_files(
     model: str, names: Iterable[str], size: int, revision: str | None, token: str | None
 ) -> Path:
-    """Download files of one commit of a model to the Hub's cache; returns their folder. Blocks.
+    """Download these files of a model, of `size` bytes, to the Hub's cache; returns their folder. Blocks.
 
-    `names` are their paths in the repository, `size` is the number of their bytes.
-
-    Raises:
-        TransientError: the Hub failed, or the call was cancelled; complete files are kept.
-        Exception: any error of huggingface_hub.
+    TransientError: the Hub failed, or the call was cancelled; complete files are kept.
     """
     from huggingface_hub import snapshot_download
 
