@@ -1,8 +1,5 @@
 """Chat models as experts: they write, translate, summarise, sort and answer, and some look and listen.
 
-    RegisteredSource({"id": "qwen3:8b", "tasks": ["text-generation", "translation"],
-                      "base_url": "http://localhost:11434/v1", "api_key_env": "MY_KEY"})
-
 The chat model of a candidate is that of its `base_url`, an OpenAI-compatible server, where its id is the name
 of the model; or the GGUF file at its `path`; or the agent's own. The prompt for each task is a row of
 PROMPTS. The reply is data: the model gets no tools, and no instruction in its reply is followed.
@@ -42,7 +39,7 @@ from jarvis_agent.llm.replies import read_json
 from jarvis_agent.llm.usage import STAGE_KEY
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
+    pass
 
 STAGE = "expert"
 """The stage of these calls in `Run.usage`."""
@@ -121,12 +118,7 @@ _READ_TEXT = "Write down the text in the image exactly as it stands there, and n
 
 
 def user_message(inputs: Mapping[str, Any], text: str | None = None) -> HumanMessage:
-    """A message with `text` (default: the argument of that name) and the images and recordings of the inputs.
-
-    Raises:
-        BadInputError: a file is too large.
-        UnsupportedError: a message cannot contain a file of this kind.
-    """
+    """A message with `text` (default: the argument) and the images and recordings of the inputs."""
     prompt = str(inputs.get("text") or "") if text is None else text
     files = [one for one in inputs.values() if isinstance(one, Resource) and one.kind in _FILES]
     content: Any = [{"type": "text", "text": prompt}, *map(_content_block, files)] if files else prompt
@@ -171,7 +163,13 @@ class ChatModelBackend:
                 return f"the environment variable {variable} for its key is not set"
             return None
         if candidate.path is not None and candidate.path.suffix == ".gguf":
-            return _gguf_reason(spec, candidate)
+            if spec.name not in TEXT_TASKS:
+                return "a GGUF file reads texts alone here"
+            if spec.name in CLASSIFICATION and (candidate.size or 0) < LEAST_BYTES:
+                return "models of less than 1 GB chose too many wrong labels"
+            if find_spec("xllamacpp") is None:
+                return str(MissingExtraError(f"{candidate.id} on this machine", "llm"))
+            return None
         if self.own is None or candidate.id != model_name(self.own.model):
             return "it is no chat model: it has neither the base_url of a server nor a GGUF file"
         return None
@@ -179,10 +177,8 @@ class ChatModelBackend:
     async def run(self, call: Call) -> Any:
         """Call the model: once, or for a long text once for each part of it.
 
-        Raises:
-            LLMError: the model failed, refused or was silent for too long.
-            UnsupportedError: it cannot take the input, or its reply does not have the form asked for.
-            BadInputError: a text is empty, or a file too large.
+        LLMError: the model failed, refused or was silent. UnsupportedError: its reply lacks the form asked
+        for.
         """
         client = await asyncio.to_thread(self._client, call.candidate, call.settings)
         expert = ChatExpert(client, call, room=await client.window() // 2)
@@ -193,54 +189,32 @@ class ChatModelBackend:
         self._clients.clear()
 
     def _client(self, candidate: Candidate, settings: Settings) -> LLMClient:
-        """The client for a candidate, made once: it remembers what a server rejects. Blocks.
-
-        Importing openai and loading a GGUF file take seconds.
-        """
+        """The client for a candidate, made once: it remembers what a server rejects. Takes seconds."""
         base_url, path = candidate.metadata.get("base_url"), candidate.path
         if base_url is None and path is None:
             return cast("LLMClient", self.own)
         api_key = os.environ.get(candidate.metadata.get("api_key_env") or "") or _NO_KEY
         key = (candidate.id, str(base_url or path), api_key)
-        if key not in self._clients:
-            model: BaseChatModel
-            if base_url is not None:
-                model = openai_model(candidate.id, settings, base_url, api_key)
-            else:
-                model = self._gguf_model(candidate, settings)
-                # It is silent while it answers another call; the attempt has a time limit of its own.
-                settings = settings.model_copy(update={"llm_timeout": settings.attempt_timeout})
-            self._clients[key] = LLMClient(model, settings)
+        if key in self._clients:
+            return self._clients[key]
+        if base_url is not None:
+            model: Any = openai_model(candidate.id, settings, base_url, api_key)
+        else:  # a GGUF file, which the agent's own model may have loaded
+            model = getattr(self.own.model, "bound", self.own.model) if self.own else None
+            if getattr(model, "path", None) != path:
+                model = local_model(cast("Any", path), settings)
+            with listed(Activity(candidate.id)):
+                model.load()
+            self._pool.leave_room(model.llama)
+            # It is silent while it answers another call; the attempt has a time limit of its own.
+            settings = settings.model_copy(update={"llm_timeout": settings.attempt_timeout})
+        self._clients[key] = LLMClient(model, settings)
         return self._clients[key]
-
-    def _gguf_model(self, candidate: Candidate, settings: Settings) -> Any:
-        """The chat model in a GGUF file, loaded: the agent's own if it has this file."""
-        model: Any = getattr(self.own.model, "bound", self.own.model) if self.own else None
-        if getattr(model, "path", None) != candidate.path:
-            model = local_model(cast("Any", candidate.path), settings)
-        with listed(Activity(candidate.id)):
-            model.load()
-        self._pool.leave_room(model.llama)
-        return model
-
-
-def _gguf_reason(spec: TaskSpec, candidate: Candidate) -> str | None:
-    if spec.name not in TEXT_TASKS:
-        return "a GGUF file reads texts alone here"
-    if spec.name in CLASSIFICATION and (candidate.size or 0) < LEAST_BYTES:
-        return "models of less than 1 GB chose too many wrong labels"
-    if find_spec("xllamacpp") is None:
-        return str(MissingExtraError(f"{candidate.id} on this machine", "llm"))
-    return None
 
 
 @dataclass(slots=True)
 class ChatExpert:
-    """A chat model at one task.
-
-    Texts are read in parts of at most `room` tokens: half of the window. The rest is for the reply, and for
-    errors of the estimate.
-    """
+    """A chat model at one task. Texts are read in parts of at most `room` tokens, half of its window."""
 
     client: LLMClient
     call: Call

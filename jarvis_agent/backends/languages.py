@@ -1,9 +1,5 @@
 """The languages of translation models, under every name that models and plans have for them.
 
-    find_language("French")       # Language("French", "fr", "fra_Latn", "法语"), as for "fr" or "法文"
-    languages_in("a German voice")                  # {"de"}
-    language_of_script("你好")     # "zh"
-
 To add a language, add it to languages.csv.
 """
 

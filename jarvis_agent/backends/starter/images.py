@@ -26,14 +26,19 @@ SIDE = 224
 
 
 def load_classifier(weights: Path, settings: Settings) -> Expert:
-    """EfficientNet-Lite0 (Tan and Le, 2019): image-classification into the 1,000 classes of ImageNet.
-
-    Raw output: [{"label": str, "score": float}], the five best, best first.
-    """
+    """EfficientNet-Lite0 (Tan and Le, 2019): the five best of ImageNet's classes, [{label, score}]."""
     probabilities, labels = load_network(weights), imagenet_classes()
 
     def expert(call: Call) -> list[dict[str, Any]]:
-        scores = probabilities(_classifier_input(call.image()))[0]
+        import numpy as np
+        from PIL.Image import Resampling
+
+        image = call.image()
+        edge = min(image.size) * SIDE / (SIDE + 32)  # the middle: 7/8 of the shorter side
+        left, top = (image.width - edge) / 2, (image.height - edge) / 2
+        square = image.resize((SIDE, SIDE), Resampling.BICUBIC, box=(left, top, left + edge, top + edge))
+        values = (np.asarray(square, np.float32) - 127.0) / 128.0
+        scores = probabilities(values.transpose(2, 0, 1)[None])[0]
         best = scores.argsort()[: -BEST - 1 : -1]
         return [{"label": labels[place], "score": float(scores[place])} for place in best]
 
@@ -45,18 +50,6 @@ def imagenet_classes() -> tuple[str, ...]:
     """The names of ImageNet's 1,000 classes, in the order of the network's outputs."""
     text = files("jarvis_agent.backends.starter").joinpath("data/imagenet_classes.txt").read_text("utf-8")
     return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
-
-
-def _classifier_input(image: Image) -> Any:
-    """The middle of an image (7/8 of its shorter side), as an array of shape (1, 3, 224, 224)."""
-    import numpy as np
-    from PIL.Image import Resampling
-
-    edge = min(image.size) * SIDE / (SIDE + 32)
-    left, top = (image.width - edge) / 2, (image.height - edge) / 2
-    square = image.resize((SIDE, SIDE), Resampling.BICUBIC, box=(left, top, left + edge, top + edge))
-    values = (np.asarray(square, np.float32) - 127.0) / 128.0
-    return values.transpose(2, 0, 1)[None]
 
 
 _DETECTOR, _DIRECTION = "PP-OCRv6_det_small.onnx", "ch_ppocr_mobile_v2.0_cls_mobile.onnx"
@@ -165,15 +158,18 @@ def _read(engine: Any, place: tuple[int, int], rgb: Any) -> list[dict[str, Any]]
     reading = engine(rgb[:, :, ::-1])
     if reading.txts is None:
         return []
-    rows = zip(reading.txts, reading.scores, reading.boxes, strict=True)
-    return [_line(text, score, corners + np.array(place)) for text, score, corners in rows]
+    lines = []
+    for text, score, corners in zip(
+        reading.txts, reading.scores, np.asarray(reading.boxes) + place, strict=True
+    ):
+        sides = [round(side) for side in (*corners.min(axis=0).tolist(), *corners.max(axis=0).tolist())]
+        box = dict(zip(("xmin", "ymin", "xmax", "ymax"), sides, strict=True))
+        lines.append({"text": text.strip(), "score": float(score), "box": box})
+    return lines
 
 
 def _rows(lines: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Lines grouped into rows of lines side by side, from top to bottom.
-
-    RapidOCR's `to_markdown` does not always separate the pieces of a row.
-    """
+    """Rows of lines side by side, from top to bottom; RapidOCR's `to_markdown` divides some of them."""
     rows: list[list[dict[str, Any]]] = []
     below = 0.0
     for line in sorted(lines, key=_middle):
@@ -218,9 +214,3 @@ def running_text(page: str) -> str:
         else:
             text += ("" if _CJK.match(above[-1]) and _CJK.match(below) else " ") + below
     return text
-
-
-def _line(text: str, score: float, corners: Any) -> dict[str, Any]:
-    sides = [round(side) for side in (*corners.min(axis=0).tolist(), *corners.max(axis=0).tolist())]
-    box = dict(zip(("xmin", "ymin", "xmax", "ymax"), sides, strict=True))
-    return {"text": text.strip(), "score": float(score), "box": box}

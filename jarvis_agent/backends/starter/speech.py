@@ -24,10 +24,7 @@ _LONG = re.compile(r"(\d{15}|\S{60})(?=\S)")
 
 
 def load_voice(weights: Path, settings: Settings) -> Expert:
-    """The voice Hibari: text-to-speech. Its package reads the other files beside `weights` itself.
-
-    Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": 24000}.
-    """
+    """The voice Hibari: text-to-speech. Its package reads the other files beside `weights` itself."""
     from hibari import Hibari
 
     voice = Hibari(model=str(weights))
@@ -65,10 +62,7 @@ MAX_SAMPLES = 600 * SPEECH_RATE
 
 
 def load_transcriber(weights: Path, settings: Settings) -> Expert:
-    """Whisper for CTranslate2: automatic-speech-recognition, with 8-bit arithmetic on the CPU.
-
-    Raw output: {"text": str, "chunks": [{"text": str, "timestamp": [start, end]}]}, times in seconds.
-    """
+    """Whisper for CTranslate2, with 8-bit arithmetic on the CPU: {text, chunks: [{text, timestamp}]}."""
     from faster_whisper import WhisperModel
     from faster_whisper.vad import get_vad_model
 
@@ -105,10 +99,7 @@ def load_transcriber(weights: Path, settings: Settings) -> Expert:
 
 
 def recording_parts(samples: Any) -> Iterator[tuple[float, Any]]:
-    """The parts of a recording with the second at which each starts, cut where it is most quiet.
-
-    A cut lies in the last ten seconds of `MAX_SAMPLES`.
-    """
+    """The parts of a recording and the seconds at which they start, cut where it is most quiet."""
     start, frame = 0, SPEECH_RATE // 10
     while len(samples) - start > MAX_SAMPLES:
         earliest = start + MAX_SAMPLES - 10 * SPEECH_RATE
@@ -120,10 +111,7 @@ def recording_parts(samples: Any) -> Iterator[tuple[float, Any]]:
 
 
 def load_speech_detector(weights: Path, settings: Settings) -> Expert:
-    """Silero VAD: voice-activity-detection. faster-whisper, which carries it, loads it at the first call.
-
-    Raw output: [{"start": float, "end": float}], the segments of speech in seconds.
-    """
+    """Silero VAD, which faster-whisper carries: [{start, end}] of speech in seconds."""
     from faster_whisper.vad import VadOptions, get_speech_timestamps, get_vad_model
 
     get_vad_model()  # it would be read at the first call, long after the file was checked
@@ -142,12 +130,7 @@ HOP = 256
 
 
 def load_denoiser(weights: Path, settings: Settings) -> Expert:
-    """GTCRN (Rong et al., 2024): audio-to-audio, noise reduction of speech.
-
-    Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": 16000}.
-
-    The network takes the spectrum of a frame (1, 257, 1, 2), real and imaginary parts, and its states.
-    """
+    """GTCRN (Rong et al., 2024): noise reduction of speech at 16 kHz, frame by frame."""
     import numpy as np
 
     network = load_session(weights)
