@@ -67,11 +67,6 @@ GGUF_TOKENS = 400
 GGUF_OPTIONS: Mapping[str, Any] = {"max_tokens": GGUF_TOKENS, "extra_body": {"repeat_penalty": 1.1}}
 """Without the penalty, very small models repeat themselves."""
 
-_NO_KEY = "none"
-"""The key for a server that needs none; the client requires a value."""
-
-_SENTIMENTS = ("positive", "negative", "neutral")
-_ENTITY_GROUPS = ("PER", "ORG", "LOC", "MISC")
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _FILES = ("image", "audio", "video", "file")
 
@@ -113,8 +108,6 @@ PROMPTS: dict[str, str] = {
     "any-to-any": "{text}",
 }
 """The tasks that chat models do well, and the prompt for each."""
-
-_READ_TEXT = "Write down the text in the image exactly as it stands there, and nothing else."
 
 
 def user_message(inputs: Mapping[str, Any], text: str | None = None) -> HumanMessage:
@@ -193,7 +186,8 @@ class ChatModelBackend:
         base_url, path = candidate.metadata.get("base_url"), candidate.path
         if base_url is None and path is None:
             return cast("LLMClient", self.own)
-        api_key = os.environ.get(candidate.metadata.get("api_key_env") or "") or _NO_KEY
+        # The client requires a key also for a server that needs none.
+        api_key = os.environ.get(candidate.metadata.get("api_key_env") or "") or "none"
         key = (candidate.id, str(base_url or path), api_key)
         if key in self._clients:
             return self._clients[key]
@@ -241,13 +235,20 @@ class ChatExpert:
 
     async def answer_table(self) -> str:
         """The answer to a question on as many rows of a table as fit."""
-        table, read, total = await asyncio.to_thread(self._table)
-        limits = ""
+        cells = (await asyncio.to_thread(self.call.table)).cells
+        lines, left, limits = [_csv_line(list(cells))], self.room, ""
+        for row in zip(*cells.values(), strict=True):
+            line = _csv_line(row)
+            left -= count_tokens(line)
+            if left < 0:
+                break
+            lines.append(line)
+        read, total = len(lines) - 1, len(next(iter(cells.values())))
         if read < total:
             limits = f", the first {read:,} of {total:,} rows"
             rows = "the first {number:,} of {total:,} rows were read"
             self.call.notes.append(Note(rows, number=read, total=total))
-        inputs = {"text": text_of(self.call), "table": table}
+        inputs = {"text": text_of(self.call), "table": "".join(lines)}
         return await self.ask(_prompt(self.call, inputs, limits=limits))
 
     async def translate(self) -> str:
@@ -287,7 +288,7 @@ class ChatExpert:
         """The labels to choose from; [] if the purpose of the task says what a label is."""
         if self.call.spec.arg("labels"):
             return labels_of(self.call)
-        return [] if self.call.purpose else [*_SENTIMENTS]
+        return [] if self.call.purpose else ["positive", "negative", "neutral"]
 
     async def find_entities(self) -> Any:
         """[{entity_group, score: None, word, start, end}] of what the text has; other words are left out."""
@@ -295,7 +296,8 @@ class ChatExpert:
         asked = (
             call.purpose or "the names of people (PER), organisations (ORG), places (LOC) and others (MISC)"
         )
-        group = {"type": "string"} if call.purpose else {"type": "string", "enum": [*_ENTITY_GROUPS]}
+        groups = {} if call.purpose else {"enum": ["PER", "ORG", "LOC", "MISC"]}
+        group = {"type": "string", **groups}
         entity = object_schema({"word": {"type": "string"}, "entity_group": group})
         schema = object_schema({"entities": {"type": "array", "items": entity}})
         begin = 0
@@ -332,19 +334,6 @@ class ChatExpert:
             self.call.notes.append(Note(read, number=len(first), total=len(text)))
         return first
 
-    def _table(self) -> tuple[str, int, int]:
-        """What fits of the table, as CSV; the number of rows that this has; and of all rows. Blocks."""
-        cells = self.call.table().cells
-        rows = list(zip(*cells.values(), strict=True))
-        lines, left = [_csv_line(list(cells))], self.room
-        for row in rows:
-            line = _csv_line(row)
-            left -= count_tokens(line)
-            if left < 0:
-                break
-            lines.append(line)
-        return "".join(lines), len(lines) - 1, len(rows)
-
 
 _SHORT = "a few sentences"
 
@@ -362,7 +351,7 @@ _EXPERTS: dict[str, Callable[[ChatExpert], Coroutine[Any, Any, Any]]] = {
 def _prompt(call: Call, inputs: Mapping[str, Any], **words: str) -> str:
     """The text of a message: the task's row of PROMPTS with these inputs."""
     if call.spec.name == "image-to-text" and reads_text(call.inputs):
-        return _READ_TEXT
+        return "Write down the text in the image exactly as it stands there, and nothing else."
     if call.spec.name == "image-to-text" and inputs.get("text"):
         return str(inputs["text"])
     source, target = (_language(call, name) for name in ("src_lang", "tgt_lang"))

@@ -77,12 +77,6 @@ _ADVICE = {
 
 _CONNECT_S = 5.0
 
-_LOCK_S = 2.0
-"""Seconds to wait for the lock: another process may try it just now."""
-
-_STOP_S = 30.0
-"""Seconds to wait for the end of a server, which lets its calls end."""
-
 _tls = cache(ssl.create_default_context)
 
 
@@ -292,7 +286,7 @@ def stop_background() -> bool:
         return False
     os.kill(json.loads(runtime_file().read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
     try:
-        with _lock(runtime_file()).acquire(timeout=_STOP_S):
+        with _lock(runtime_file()).acquire(timeout=30):  # its calls end first
             return True
     except Timeout:
         return False
@@ -304,7 +298,7 @@ def publish_address(address: str, key: str | None) -> Iterator[None]:
     file = runtime_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        with _lock(file).acquire(timeout=_LOCK_S):
+        with _lock(file).acquire(timeout=2):  # another process may try it just now
             file.unlink(missing_ok=True)
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
                 json.dump({"address": address, "key": key, "pid": os.getpid()}, opened)

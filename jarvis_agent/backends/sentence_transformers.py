@@ -22,8 +22,6 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 
-EMBEDDING_TASKS = frozenset({"feature-extraction", "sentence-similarity", "text-ranking"})
-
 _EMBEDDER, _CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
 
 
@@ -83,7 +81,7 @@ class SentenceTransformersBackend(FileBackend):
     needs = ("torch", "transformers", "sentence_transformers")
     library = "sentence-transformers"
     libraries = (None, "sentence-transformers", "transformers")
-    tasks = EMBEDDING_TASKS
+    tasks = ("feature-extraction", "sentence-similarity", "text-ranking")
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
         """All tasks share one loaded model."""

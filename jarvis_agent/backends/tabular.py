@@ -30,7 +30,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.tables import Columns, Table
+from jarvis_agent.media.tables import Table
 
 TABULAR_TASKS = {"tabular-classification": "is_classifier", "tabular-regression": "is_regressor"}
 """Task type → function of sklearn.base that recognises its models."""
@@ -46,7 +46,17 @@ class TableModel:
     nbytes: int
 
     def __call__(self, call: Call) -> dict[str, Any]:
-        rows = self._rows(call.table().columns)
+        import pandas
+
+        table = call.table().columns
+        if missing := [name for name in self.columns if name not in table]:
+            raise BadInputError(
+                f"the table lacks {_listed(missing)}, which {self.id} needs; it has {_listed(list(table))}"
+            )
+        rows: Any = pandas.DataFrame({name: table[name] for name in self.columns or table})
+        is_named = hasattr(self.estimator, "feature_names_in_")
+        if not is_named and all(dtype.kind in "iuf" for dtype in rows.dtypes):
+            rows = rows.to_numpy()
         weighs = call.spec.name == "tabular-classification" and hasattr(self.estimator, "predict_proba")
         try:
             predictions = self.estimator.predict(rows)
@@ -57,19 +67,6 @@ class TableModel:
             "predictions": predictions.tolist(),
             "probabilities": None if chances is None else chances.tolist(),
         }
-
-    def _rows(self, table: Columns) -> Any:
-        """Return the model's columns of the table in the model's order, as a data frame or an array."""
-        import pandas
-
-        if missing := [name for name in self.columns if name not in table]:
-            raise BadInputError(
-                f"the table lacks {_listed(missing)}, which {self.id} needs; it has {_listed(list(table))}"
-            )
-        frame = pandas.DataFrame({name: table[name] for name in self.columns or table})
-        named = hasattr(self.estimator, "feature_names_in_")
-        numeric = all(dtype.kind in "iuf" for dtype in frame.dtypes)
-        return frame if named or not numeric else frame.to_numpy()
 
 
 class SklearnBackend(FileBackend):
@@ -136,8 +133,6 @@ def _skops_files(path: Path | None) -> list[Path]:
 def _listed(names: Sequence[str]) -> str:
     return brief_text(", ".join(map(repr, names)))
 
-
-FORECASTING = "time-series-forecasting"
 
 HORIZON, MAX_HORIZON = 12, 1024
 """Rows to forecast: default and maximum."""
@@ -210,7 +205,7 @@ class ChronosBackend(FileBackend):
     extra = "tabular"
     library = "Chronos"
     libraries = ("chronos-forecasting", "chronos")
-    tasks = (FORECASTING,)
+    tasks = ("time-series-forecasting",)
 
     def mismatch(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """Return why Chronos does not fit; models of transformers are recognised by config or name."""

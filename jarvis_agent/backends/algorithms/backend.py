@@ -228,11 +228,6 @@ _FORMAT_NAMES = {
 }
 """Names of formats that are neither an ending of file names nor the end of their media type."""
 
-_SIDEWAYS = (5, 6, 7, 8)
-"""Values of the EXIF tag `Orientation` for which width and height are exchanged."""
-
-_ORIENTATION = 0x0112
-
 
 def info(call: Call) -> dict[str, Any]:
     """The facts of a file of any kind (input: file), from its headers and packets.
@@ -265,9 +260,11 @@ def info(call: Call) -> dict[str, Any]:
 
 
 def _image_facts(path: Path) -> dict[str, Any]:
+    from PIL.ExifTags import Base
+
     with identified(path) as image:
         width, height = image.size
-        if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
+        if image.getexif().get(Base.Orientation) in (5, 6, 7, 8):  # it lies on its side
             width, height = height, width
         frames = count_frames(image)
     return {"width": width, "height": height, **({"frames": frames} if frames > 1 else {})}

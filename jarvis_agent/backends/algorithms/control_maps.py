@@ -97,9 +97,6 @@ MIN_SCORE = 0.3
 _COCO_OF = (0, None, 6, 8, 10, 5, 7, 9, 12, 14, 16, 11, 13, 15, 2, 1, 4, 3)
 """For each of OpenPose's 18 joints its index among COCO's 17; None for the neck, which COCO lacks."""
 
-_NECK_OF = (5, 6)
-"""COCO's shoulders: the neck is their middle."""
-
 _LIMBS = (
     *((1, 2), (1, 5), (2, 3), (3, 4), (5, 6), (6, 7), (1, 8), (8, 9), (9, 10)),
     *((1, 11), (11, 12), (12, 13), (1, 0), (0, 14), (14, 16), (0, 15), (15, 17)),
@@ -182,7 +179,7 @@ def openpose_joints(keypoints: Sequence[Mapping[str, Any]]) -> list[Point | None
         (float(point["x"]), float(point["y"])) if point["score"] >= MIN_SCORE else None
         for point in keypoints[:17]
     ]
-    left, right = (seen[place] for place in _NECK_OF)
+    left, right = seen[5:7]  # shoulders, whose middle is the neck
     neck = ((left[0] + right[0]) / 2, (left[1] + right[1]) / 2) if left and right else None
     return [neck if place is None else seen[place] for place in _COCO_OF]
 

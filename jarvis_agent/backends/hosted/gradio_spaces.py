@@ -58,9 +58,6 @@ from jarvis_agent.media.limits import check_limits
 if TYPE_CHECKING:
     from gradio_client import Client
 
-_SILENCE_S = 60.0
-"""Timeout between two messages of a Space; a working one sends a heartbeat every 15 s."""
-
 _MAX_SHOWN, _MAX_SHOWN_CHARS = 5, 80
 """Values of an endpoint that a note shows, and the length of each."""
 
@@ -264,7 +261,8 @@ def _connect(space: str, settings: Settings) -> Client:
             token=token or False,  # None would mean the token stored on this machine
             verbose=False,
             download_files=False,  # it would fetch any address, of any size
-            httpx_kwargs={"timeout": min(_SILENCE_S, settings.attempt_timeout)},
+            # Between two messages: a working Space sends a heartbeat every 15 s.
+            httpx_kwargs={"timeout": min(60.0, settings.attempt_timeout)},
         )
     except AuthenticationError:
         raise

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient
 
 _HF = "hf-inference"
-_SHARE = 2 / 3
-"""Share of the remaining time for a provider that is not the last."""
-
 _TWO_TASKS = frozenset({"feature-extraction", "sentence-similarity"})
 
 _HF_DOMAINS = ("huggingface.co", "huggingface.cloud", "hf.space")
@@ -96,7 +93,7 @@ class HostedBackend:
         ends = clock() + reply_timeout(self._settings)
         failed: list[ExpertError] = []
         for serving in servings:
-            share = (ends - clock()) * (1.0 if serving is servings[-1] else _SHARE)
+            share = (ends - clock()) * (1 if serving is servings[-1] else 2 / 3)
             try:
                 async with circuit_breaker.shared.call((self.name, serving.provider)):
                     return await self._call(serving, call, share)

@@ -31,8 +31,6 @@ from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import brief_text
 
-_CHECK_NETWORK = "check the network, HTTPS_PROXY and HF_ENDPOINT"
-
 logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]
@@ -158,7 +156,10 @@ class HubApi:
             "the Hub at {server} cannot be used: {reason}",
             server=self.endpoint,
             reason=reason,
-            advice=(Note(_CHECK_NETWORK), Note("with JARVIS_OFFLINE=1 only models on this machine are used")),
+            advice=(
+                Note("check the network, HTTPS_PROXY and HF_ENDPOINT"),
+                Note("with JARVIS_OFFLINE=1 only models on this machine are used"),
+            ),
         )
         self._failures[_scope(path)] = (self._clock() + FAILURE_TTL_S, message)
         return TransientError(message)

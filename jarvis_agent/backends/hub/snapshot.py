@@ -193,9 +193,6 @@ def _precision(name: str) -> str:
 _WORKERS = 4
 """Files of a model that are downloaded at once."""
 
-_POLL_S = 0.1
-"""Seconds between two checks whether the call was cancelled."""
-
 CANNOT_LOAD = "{model} cannot be loaded: {reason}"
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
@@ -367,7 +364,7 @@ def download_files(
     try:
         with listed(download):
             folder = start_daemon_thread(get)
-            while not wait([folder], timeout=_POLL_S).done:
+            while not wait([folder], timeout=0.1).done:
                 if is_cancelled():
                     raise _cancelled(model)
             # Where the Hub fails, snapshot_download returns what is in the cache, which may lack files.

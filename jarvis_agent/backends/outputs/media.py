@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-_WAV = ("audio/wav", "audio/x-wav")
-
 _FACTS = {
     "format": "{format}",
     "width": "{width} × {height} pixels",
@@ -178,7 +176,16 @@ def frames(raw: Any, call: Call) -> Adapted:
 def sound(raw: Any, call: Call) -> Adapted:
     """{audio, sampling_rate in Hz}, a list of those (of source separation, with labels), or {path}."""
     if isinstance(raw, str | Path) or (isinstance(raw, Mapping) and "path" in raw):
-        return _sound_file(written_file(raw, "audio", call), call)
+        file = written_file(raw, "audio", call)
+        try:
+            samples, rate, _ = decode_audio(Path(str(file.path)))
+        except BadInputError as error:
+            raise UnexpectedError(f"sound that can be read ({error})") from error
+        seconds = len(samples) / rate
+        # WAV is kept, other formats become WAV unless one was asked for.
+        if file.mime not in ("audio/wav", "audio/x-wav") and not call.inputs.get("format"):
+            file, _ = save_audio(samples, rate, call, call.spec.name)
+        return Adapted(_sound_facts(file, rate, seconds), f"{seconds:.1f} s of sound", (file,))
     labels = {"label": Annotated[str, BeforeValidator(str)]}
     rows = read_rows(raw, {"audio": Any, "sampling_rate": Index}, labels)
     if not rows:
@@ -192,19 +199,6 @@ def sound(raw: Any, call: Call) -> Adapted:
         sounds.append(({} if label is None else {"label": label}) | _sound_facts(file, rate, seconds))
     summary = ", ".join(f"{row['duration']:.1f} s of sound" for row in sounds)
     return Adapted(sounds[0] if len(sounds) == 1 else sounds, summary, tuple(files))
-
-
-def _sound_file(file: Resource, call: Call) -> Adapted:
-    """A sound that the backend wrote: WAV is kept, other formats become WAV unless one was asked for."""
-    assert file.path is not None
-    try:
-        samples, rate, _ = decode_audio(file.path)
-    except BadInputError as error:
-        raise UnexpectedError(f"sound that can be read ({error})") from error
-    if file.mime not in _WAV and not call.inputs.get("format"):
-        file, _ = save_audio(samples, rate, call, call.spec.name)
-    seconds = len(samples) / rate
-    return Adapted(_sound_facts(file, rate, seconds), f"{seconds:.1f} s of sound", (file,))
 
 
 def _sound_facts(file: Resource, rate: int, seconds: float) -> dict[str, Any]:

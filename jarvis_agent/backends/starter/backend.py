@@ -29,9 +29,6 @@ from jarvis_agent.core.types import Candidate
 
 logger = logging.getLogger(__name__)
 
-HUB_TIMEOUT = 5.0
-"""Seconds to wait for the Hub's first answer."""
-
 
 @dataclass(frozen=True, slots=True)
 class StarterModel:
@@ -346,7 +343,7 @@ def _download(model: StarterModel, settings: Settings, refused: list[str]) -> Pa
     try:
         # Without a network this fails at once; hf_hub_download would retry for half a minute.
         url = hf_hub_url(model.id, model.main_file, revision=model.revision)
-        get_hf_file_metadata(url, token=settings.token, timeout=HUB_TIMEOUT)
+        get_hf_file_metadata(url, token=settings.token, timeout=5)
         for path in (_cached(model, name) for name in model.files if refused):
             if path:  # it would be taken for the file of the Hub
                 path.resolve().unlink()

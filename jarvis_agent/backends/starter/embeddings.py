@@ -130,12 +130,10 @@ class StarterEmbeddings(Embeddings):
         return vectors.copy()
 
 
-_NONE_FITS = "by similarity none of the labels fits clearly; a language model would read the text"
 LEAST_COSINE, LEAST_LEAD = 0.15, 0.1
 """Of the nearest label, and its lead over the second one. Of 32 texts, those below were often wrong."""
 
 
-_NO_LINE_FITS = "no line of the text fits the question; a language model would read the whole"
 _MOST_LINES, _MOST_ANSWERS = 500, 3
 LEAST_FIT, NEARLY = 0.4, 0.1
 """Cosine of a question and a line that answers it, and what others may lack of the best one's."""
@@ -152,7 +150,9 @@ def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, 
     cosines = _cosines(load_embedder(settings).encode([text_of(call), *lines])).tolist() if lines else []
     best = max(cosines, default=0.0)
     if best < LEAST_FIT:
-        call.notes.append(Note(_NO_LINE_FITS))
+        call.notes.append(
+            Note("no line of the text fits the question; a language model would read the whole")
+        )
         return []
     rows = [{"answer": line, "similarity": each} for line, each in zip(lines, cosines, strict=True)]
     near = [row for row in rows if row["similarity"] >= best - NEARLY]
@@ -181,7 +181,10 @@ def load_text_comparison(weights: Path, settings: Settings) -> Expert:
             cosines = _cosines(encode([text, *(f"It is {label}." for label in labels)])).tolist()
             best, second = sorted([*cosines, -1.0], reverse=True)[:2]
             if best < LEAST_COSINE or best - second < LEAST_LEAD:
-                call.notes.append(Note(_NONE_FITS))
+                unclear = (
+                    "by similarity none of the labels fits clearly; a language model would read the text"
+                )
+                call.notes.append(Note(unclear))
                 return []
             return [{"label": label, "similarity": each} for label, each in zip(labels, cosines, strict=True)]
         if task == "question-answering":

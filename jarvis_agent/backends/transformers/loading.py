@@ -30,8 +30,6 @@ _PARTS = {
     "feature_extractor": "AutoFeatureExtractor",
     _VIDEO_PART: "AutoVideoProcessor",
 }
-_PROCESSOR_SUBSTITUTES = {"SmolVLMProcessor": "Idefics3Processor"}
-"""Processor class that needs extra packages → the class that treats images the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +200,8 @@ def load_processor(folder: Path, **options: Any) -> Any:
     kind = PROCESSOR_MAPPING.get(type(config), None)
     if kind is None or _VIDEO_PART not in kind.get_attributes():
         return transformers.AutoProcessor.from_pretrained(str(folder), **options)
-    kind = getattr(transformers, _PROCESSOR_SUBSTITUTES.get(kind.__name__, kind.__name__))
+    if kind.__name__ == "SmolVLMProcessor":  # it needs more packages, and treats images the same way
+        kind = transformers.Idefics3Processor
 
     def check(processor: Any, name: str, part: Any) -> Any:
         """Accept NoVideoProcessor as the video part."""

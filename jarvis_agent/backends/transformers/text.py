@@ -36,9 +36,6 @@ T5_TYPES = ("t5", "mt5", "umt5", "longt5")
 _MASK = re.compile(r"\[mask\]|<mask>|_{3,}", re.IGNORECASE)
 """Spellings of the gap in a fill-mask text, whatever the model's own mask token is."""
 
-_SPEAKING = ("qwen2_5_omni", "qwen3_omni_moe")
-"""Model types that also speak their reply unless told not to."""
-
 Content = Mapping[str, Any]
 """A part of a message: {type: "image", image: PIL}, {type: "audio", audio: samples}, {type: "text", text}."""
 
@@ -133,7 +130,7 @@ def chat(
         **({"enable_thinking": False} if "enable_thinking" in str(loaded.processor.chat_template) else {}),
     )
     options = {}
-    if loaded.model.config.model_type in _SPEAKING:
+    if loaded.model.config.model_type in ("qwen2_5_omni", "qwen3_omni_moe"):  # they speak otherwise
         limit = loaded.options.get("max_new_tokens", max_new_tokens)
         options = {"generation_mode": "text", "thinker_max_new_tokens": limit}
     return decode(loaded, generate(loaded, batch, max_new_tokens=max_new_tokens, **options))

@@ -8,7 +8,7 @@ ViTPose needs the box of each person, so a detector runs first: the one in the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +40,6 @@ _SIDES = ("xmin", "ymin", "xmax", "ymax")
 Detection = dict[str, Any]
 """A row {label, score, box: {xmin, ymin, xmax, ymax}}."""
 
-METRIC_DEPTH_TYPES = frozenset({"glpn", "zoedepth", "depth_pro"})
-"""Model types that predict depth as a distance."""
-
-_FRAME_COUNTS = ("num_frames", "frames_per_clip")
-"""Config fields for the number of frames that a video model reads."""
-
 FRAMES = 16
 
 MAX_UPSCALED_PIXELS = 1_000_000
@@ -55,7 +49,7 @@ MAX_UPSCALED_PIXELS = 1_000_000
 def classify_video(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{label, score}] from evenly spread frames, as many as the model reads."""
     config = loaded.model.config
-    count = next((getattr(config, name) for name in _FRAME_COUNTS if hasattr(config, name)), FRAMES)
+    count = getattr(config, "num_frames", getattr(config, "frames_per_clip", FRAMES))
     frames = [image for _, image in spread_frames(call.inputs["video"].path, count)]
     frames = [frames[n * len(frames) // count] for n in range(count)]  # a short video repeats some
     logits = loaded.forward(loaded.parts["image_processor"](frames, return_tensors="pt")).logits[0]
@@ -97,12 +91,9 @@ def _detection(label: str, score: float, box: Iterable[float], size: tuple[int, 
 
 def _distinct(rows: list[Detection]) -> list[Detection]:
     """Return the rows best first, without boxes that overlap a better one of the same label."""
-    kept = []
-    for label in {row["label"] for row in rows}:
-        same = [row for row in rows if row["label"] == label]
-        boxes, scores = [list(row["box"].values()) for row in same], [row["score"] for row in same]
-        kept += [same[n] for n in non_max_suppression(boxes, scores, OVERLAP)]
-    return sorted(kept, key=lambda row: -row["score"])
+    labels, scores = [row["label"] for row in rows], [row["score"] for row in rows]
+    boxes, classes = [[*row["box"].values()] for row in rows], [labels.index(label) for label in labels]
+    return [rows[place] for place in non_max_suppression(boxes, scores, OVERLAP, classes)]
 
 
 def estimate_depth(loaded: LoadedModel, call: Call) -> Any:
@@ -112,7 +103,7 @@ def estimate_depth(loaded: LoadedModel, call: Call) -> Any:
 
 def predicts_distance(config: Any) -> bool:
     """Return whether a model's depth is a distance in metres, and not an inverse distance as in MiDaS."""
-    if config.model_type in METRIC_DEPTH_TYPES:
+    if config.model_type in ("glpn", "zoedepth", "depth_pro"):
         return True
     if config.model_type == "dpt":  # those with DINOv2 were trained on metres (NYU, KITTI)
         return bool(getattr(config.backbone_config, "model_type", "") == "dinov2")
@@ -157,14 +148,20 @@ def upscale(loaded: LoadedModel, call: Call) -> Image:
     return Image.fromarray(pixels.byte().permute(1, 2, 0).cpu().numpy())
 
 
-def non_max_suppression(boxes: Any, scores: Any, overlap: float) -> list[int]:
-    """Return the indices of the boxes (n, 4) to keep, best first; `overlap`: intersection over union."""
+def non_max_suppression(
+    boxes: Any, scores: Any, overlap: float, classes: Sequence[int] | None = None
+) -> list[int]:
+    """Return the indices of the boxes (n, 4) to keep, best first; those of other classes do not compete.
+
+    `overlap` is the intersection over union above which the lower-scored of two boxes is dropped.
+    """
     import cv2
     import numpy as np
 
     corners = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
-    areas = np.hstack([corners[:, :2], corners[:, 2:] - corners[:, :2]])  # x, y, width, height
-    kept = cv2.dnn.NMSBoxes(areas.tolist(), [float(score) for score in scores], 0.0, overlap)
+    areas = np.hstack([corners[:, :2], corners[:, 2:] - corners[:, :2]]).tolist()  # x, y, width, height
+    rated = [float(score) for score in scores]
+    kept = cv2.dnn.NMSBoxesBatched(areas, rated, classes or [0] * len(rated), 0.0, overlap)
     return [int(place) for place in kept]
 
 
