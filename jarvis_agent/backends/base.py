@@ -72,11 +72,7 @@ class Call:
     purpose: str = ""
 
     def image(self, name: str = "image", frame: int | None = None) -> Image:
-        """An image argument, upright, in RGB, on paper where it is transparent; notes are added.
-
-        Raises:
-            BadInputError: the file cannot be read as an image.
-        """
+        """An image argument, upright, in RGB, on paper where it is transparent; else a BadInputError."""
         return to_opaque(self._noted(open_image(self._path(name), frame)))
 
     def editable_image(self) -> Image:
@@ -84,11 +80,7 @@ class Call:
         return self._noted(open_image(self._path("image")))
 
     def sound(self, rate: int, name: str = "audio") -> NDArray[np.float32]:
-        """A recording as mono samples in [-1, 1], shape (samples,), at `rate` Hz; notes are added.
-
-        Raises:
-            BadInputError: the file cannot be read as audio.
-        """
+        """A recording as mono samples in [-1, 1], shape (samples,), at `rate` Hz; else a BadInputError."""
         return self._noted(read_audio(self._path(name), rate))
 
     def voices(self, rate: int) -> list[NDArray[np.float32]]:
@@ -99,11 +91,7 @@ class Call:
         return voices
 
     def table(self, name: str = "table") -> Table:
-        """A table; notes are added.
-
-        Raises:
-            BadInputError: the file cannot be read as a table.
-        """
+        """A table; BadInputError if the file cannot be read as one."""
         table = read_table(self._path(name))
         return self._noted((table, table.notes))
 

@@ -177,8 +177,6 @@ FRAME_RATES: tuple[tuple[str, float], ...] = (
 )
 """Pattern for the pipeline's class → frames per second, where its call has no such argument."""
 
-DEFAULT_FRAME_RATE = 8.0
-
 
 def make_image(loaded: LoadedPipeline, call: Call) -> Image:
     """Return an image of the call's text and image, if given; with a mask only its white part changes."""
@@ -293,7 +291,7 @@ def _video(loaded: LoadedPipeline, call: Call, **inputs: Any) -> dict[str, Any]:
     name, known, options = type(loaded.pipe).__name__, parameters(loaded.pipe), options_of(loaded, call)
     rates = [options.get(each, getattr(known.get(each), "default", None)) for each in ("fps", "frame_rate")]
     rates += [rate for pattern, rate in FRAME_RATES if re.search(pattern, name)]
-    fps = next((float(rate) for rate in rates if isinstance(rate, int | float)), DEFAULT_FRAME_RATE)
+    fps = next((float(rate) for rate in rates if isinstance(rate, int | float)), 8.0)
     return {"frames": [np.asarray(frame) for frame in frames], "fps": fps}
 
 

@@ -422,25 +422,18 @@ class ModelPool:
             failure = as_expert_error(caught, first.call)
             outcomes = [(None, failure)] * len(jobs)
         finally:
-            queued = self._finish(entry, failure)
+            with self._lock:
+                entry.running, queued = [], list[Job]()
+                if failure is not None and entry.expert is None:  # a failed load fails every queued job
+                    queued, entry.placed = list(entry.jobs), {}
+                    entry.jobs.clear()
+                self._models.make_room({}, keep=entry)
+                self._schedule()
             for job, (result, error) in zip(jobs, outcomes, strict=True):
                 job.end(result, error)
             if failure is not None:
                 fail_jobs(queued, failure)
             self._free()
-
-    def _finish(self, entry: ModelEntry, failure: JarvisError | None) -> list[Job]:
-        """Release the model and schedule the next jobs; returns the queued jobs that a failed load fails."""
-        with self._lock:
-            entry.running = []
-            queued: list[Job] = []
-            if failure is not None and entry.expert is None:
-                queued = list(entry.jobs)
-                entry.jobs.clear()
-                entry.placed = {}
-            self._models.make_room({}, keep=entry)
-            self._schedule()
-        return queued
 
     def _take_batch(self, entry: ModelEntry, expert: Expert, first: Job) -> list[Job]:
         """Take the jobs from the queue that are computed in one batch with the first."""
@@ -455,8 +448,16 @@ class ModelPool:
         return [job for job in found if job.start()]
 
     def _load(self, entry: ModelEntry) -> Expert:
+        def choose(gpus: Bytes, size: int | None) -> str | None:
+            with self._lock:
+                chosen = self._models.choose_gpu(entry, gpus, size)
+                if chosen is None and entry.needed >= 0:
+                    raise ExpertError("no GPU has room for it yet")
+            self._free()
+            return chosen
+
         self._free()
-        with choosing(lambda gpus, size: self._choose_gpu(entry, gpus, size)):
+        with choosing(choose):
             expert = entry.load() if entry.prefetching else self._with_room(entry.load)
         placed = measure(expert, entry.size, next(iter(entry.placed), RAM))
         with self._lock:
@@ -465,14 +466,6 @@ class ModelPool:
                 self._models.make_room({})
             self._schedule()
         return expert
-
-    def _choose_gpu(self, entry: ModelEntry, gpus: Bytes, size: int | None) -> str | None:
-        with self._lock:
-            chosen = self._models.choose_gpu(entry, gpus, size)
-            if chosen is None and entry.needed >= 0:
-                raise ExpertError("no GPU has room for it yet")
-        self._free()
-        return chosen
 
     def _with_room(self, work: Callable[[], T]) -> T:
         """Do the work; if memory runs out, evict idle models and try once more."""

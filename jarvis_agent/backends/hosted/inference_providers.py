@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient
 
 _HF = "hf-inference"
-_TWO_TASKS = frozenset({"feature-extraction", "sentence-similarity"})
-
 _HF_DOMAINS = ("huggingface.co", "huggingface.cloud", "hf.space")
 """Domains, with their subdomains, whose endpoints get the user's Hugging Face token."""
 
@@ -177,8 +175,8 @@ def _address(serving: Serving, candidate: Candidate) -> str:
         from huggingface_hub import constants
 
         base = constants.INFERENCE_PROXY_TEMPLATE.format(provider=_HF)
-        pipeline = f"/pipeline/{serving.task}" if serving.task in _TWO_TASKS else ""
-        return f"{base}/models/{serving.model}{pipeline}"
+        has_two_tasks = serving.task in ("feature-extraction", "sentence-similarity")
+        return f"{base}/models/{serving.model}" + (f"/pipeline/{serving.task}" if has_two_tasks else "")
     from huggingface_hub.hf_api import InferenceProviderMapping
     from huggingface_hub.inference._providers._common import HARDCODED_MODEL_INFERENCE_MAPPING
 

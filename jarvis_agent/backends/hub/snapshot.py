@@ -190,9 +190,6 @@ def _precision(name: str) -> str:
     return match[1] if match else ""
 
 
-_WORKERS = 4
-"""Files of a model that are downloaded at once."""
-
 CANNOT_LOAD = "{model} cannot be loaded: {reason}"
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
@@ -358,7 +355,7 @@ def download_files(
         revision=revision,
         token=token,
         allow_patterns=[escape(name) for name in names],
-        max_workers=_WORKERS,
+        max_workers=4,
         tqdm_class=_progress_class(download),
     )
     try:

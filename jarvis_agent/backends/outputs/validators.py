@@ -88,7 +88,7 @@ def read_rows(
     """A list of dicts with these fields, by name and type; other fields are dropped.
 
     A single dict counts as a list of one, and a list in a list as the inner one. Optional fields that are
-    missing or None are left out. Raises UnexpectedError for anything else.
+    missing or None are left out.
     """
     rows = [raw] if isinstance(raw, Mapping) else raw
     if isinstance(rows, list | tuple) and len(rows) == 1 and isinstance(rows[0], list):
