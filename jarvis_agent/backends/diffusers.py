@@ -182,7 +182,7 @@ def make_image(loaded: LoadedPipeline, call: Call) -> Image:
     """Return an image of the call's text and image, if given; with a mask only its white part changes."""
     if call.inputs.get("mask") is not None:
         return inpaint(loaded, call)
-    return _image(call_pipeline(loaded, call, **_inputs(loaded, call)))
+    return call_pipeline(loaded, call, **_inputs(loaded, call)).images[0]  # type: ignore[no-any-return]
 
 
 def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
@@ -201,7 +201,7 @@ def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
         raise UnsupportedError(
             f"{loaded.id} ({type(loaded.pipe).__name__}) cannot use a mask; leave it out"
         ) from error
-    return _image(call_pipeline(loaded, call, pipe=pipe, **inputs))
+    return call_pipeline(loaded, call, pipe=pipe, **inputs).images[0]  # type: ignore[no-any-return]
 
 
 def make_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
@@ -277,11 +277,6 @@ def _inputs(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
 
 def _prompt(call: Call) -> str:
     return str(call.inputs.get("text") or "").strip()
-
-
-def _image(output: Any) -> Image:
-    image: Image = output.images[0]
-    return image
 
 
 def _video(loaded: LoadedPipeline, call: Call, **inputs: Any) -> dict[str, Any]:

@@ -28,9 +28,6 @@ MAX_BATCH_FILE = 5_000_000
 Outcome = tuple[Any, JarvisError | None]
 """The result of a job, or the error that it failed with."""
 
-Retry = Callable[[Callable[[], Any]], Any]
-"""Does the given work, and once more if memory ran out."""
-
 Notify = Callable[[Literal["loading", "loaded"]], None]
 """Told when the load of a reserved model begins and ends. Called in any thread; must not block."""
 
@@ -141,8 +138,8 @@ def running(jobs: Sequence[Job | Reservation]) -> Iterator[None]:
         _current.reset(token)
 
 
-def run_jobs(expert: Any, jobs: Sequence[Job], retry: Retry) -> list[Outcome]:
-    """Return the outcome of each job. A batch that fails is logged and its jobs are run one by one."""
+def run_jobs(expert: Any, jobs: Sequence[Job], retry: Callable[[Callable[[], Any]], Any]) -> list[Outcome]:
+    """The outcome of each job. A batch that fails is logged, and its jobs are run one by one."""
     if len(jobs) > 1:
         calls = [job.call for job in jobs]
         try:

@@ -87,10 +87,9 @@ def languages_in(text: str) -> frozenset[str]:
 
 
 def language_of_script(text: str) -> str:
-    """The ISO 639-1 code of the most widespread language written like a text; "en" for Latin letters, "" for
-    scripts that are not in the table.
+    """The ISO 639-1 code of the most widespread language written like a text; a guess, "" if unknown.
 
-    A guess, from the first and last characters of a long text. Kana among Chinese characters mean Japanese.
+    Kana among Chinese characters mean Japanese. Of a long text the first and last characters count.
     """
     letters = Counter(
         unicodedata.name(char, "").split(" ")[0].split("-")[0] for char in excerpt(text) if char.isalpha()

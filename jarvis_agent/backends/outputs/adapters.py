@@ -84,8 +84,7 @@ def adapt(spec: TaskSpec, raw: Any, call: Call) -> Result:
 def classes(raw: Any, call: Call) -> Adapted:
     """[{label, score}], best first; also from zero-shot classification's {labels, scores}.
 
-    A chat model knows no score: None. Embeddings give [{label, similarity}] instead: a similarity is no
-    probability, and is not shown as one; and no label if none fits.
+    A chat model knows no score: None. Embeddings give a similarity, which is not shown as a probability.
     """
     if isinstance(raw, Mapping) and {"labels", "scores"} <= raw.keys():
         if len(raw["labels"]) != len(raw["scores"]):

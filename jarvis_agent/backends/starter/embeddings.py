@@ -160,15 +160,9 @@ def lines_that_fit(call: Call, text: str, settings: Settings) -> list[dict[str, 
 
 
 def load_text_comparison(weights: Path, settings: Settings) -> Expert:
-    """The embeddings, and comparisons of texts by their cosine similarity.
+    """The embeddings, and comparisons of texts by cosines, in the raw outputs of their tasks.
 
-    Raw outputs by task:
-        question-answering        see `lines_that_fit`
-        feature-extraction        [[[…384 numbers…]]] as in transformers, with one vector for the whole text
-        sentence-similarity       [score of each sentence], cosines in [-1, 1]
-        text-ranking              [{"index": int, "text": str, "score": float}]
-        zero-shot-classification  [{"label": str, "similarity": float}]: cosines, which are no probabilities;
-                                  [] and a note if no label is clearly nearest
+    Zero-shot rows have a `similarity`, which is no probability; [] and a note if no label is clearly nearest.
     """
     encode = load_embedder(settings).encode
 

@@ -63,11 +63,9 @@ _CJK = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]")
 
 
 def load_text_reader(weights: Path, settings: Settings) -> Expert:
-    """PP-OCRv6 through RapidOCR: image-to-text of printed text.
+    """PP-OCRv6 through RapidOCR: {generated_text, lines: [{text, score, box}]}, without columns.
 
-    Raw output: {"generated_text": str, "lines": [{"text", "score", "box": {"xmin", …}}]}, boxes in
-    pixels of the upright image. Columns are not detected. For document-question-answering, the lines that
-    fit a question: [{"answer": str, "similarity": float}].
+    For document-question-answering, the lines that fit a question: [{answer, similarity}].
     """
     from rapidocr import RapidOCR
 
