@@ -243,7 +243,7 @@ class ChatExpert:
             if left < 0:
                 break
             lines.append(line)
-        read, total = len(lines) - 1, len(next(iter(cells.values())))
+        read, total = len(lines) - 1, len(next(iter(cells.values()), []))
         if read < total:
             limits = f", the first {read:,} of {total:,} rows"
             rows = "the first {number:,} of {total:,} rows were read"

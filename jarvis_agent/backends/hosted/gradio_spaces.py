@@ -118,11 +118,10 @@ class SpacesBackend:
             return await fill_parameters(self.own, call, endpoint, options)
         values: dict[str, Any] = {}
         for parameter, names in inputs.items():
-            value = call.inputs.get(names) if isinstance(names, str) else None
-            if isinstance(names, list):
-                value = [call.inputs[name] for name in names if call.inputs.get(name) is not None]
-            if value not in (None, []):
-                values[parameter] = value
+            given = [call.inputs.get(name) for name in ([names] if isinstance(names, str) else names)]
+            given = [value for value in given if value is not None]
+            if given and given != [[]]:
+                values[parameter] = given[0] if isinstance(names, str) else given
         return values
 
     async def close(self) -> None:
