@@ -41,7 +41,7 @@ _LOAD_LOCK = fork_safe(threading.Lock())
 
 
 def load_embedder(settings: Settings) -> StarterEmbeddings:
-    """The embeddings, loaded once in a process. Raises as `fetch_weights`."""
+    """The embeddings, loaded once in a process. MissingExtraError: their weights are not here."""
     try:
         directory = fetch_weights(STARTERS[MINILM], settings).parent
         with _LOAD_LOCK:
