@@ -158,18 +158,15 @@ def beginning(text: str, limit: int, count: Callable[[str], int]) -> str:
     """The first part of a text, as of `split_text`: at least a character."""
     most, is_growing = _TOKEN_CHARS * limit, True
     while True:
-        part = text if len(text) <= most else text[: _last_end(text, most)]
+        part = text
+        if len(text) > most:  # where a paragraph, a sentence or a word ends in the second half
+            ends = (text.rfind(mark, most // 2, most) + len(mark) for mark in _ENDS)
+            part = text[: next((end for end in ends if end > most // 2), most)]
         tokens = count(part)
         is_growing = is_growing and tokens <= limit and len(part) < len(text)
         if not is_growing and (tokens <= limit or most == 1):
             return part
         most = 2 * most if is_growing else max(1, len(part) * limit // tokens)
-
-
-def _last_end(text: str, most: int) -> int:
-    """Where a paragraph, a sentence or a word ends in the second half of the first `most` characters."""
-    ends = (text.rfind(mark, most // 2, most) + len(mark) for mark in _ENDS)
-    return next((end for end in ends if end > most // 2), most)
 
 
 def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:

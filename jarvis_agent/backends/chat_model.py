@@ -354,17 +354,11 @@ def _prompt(call: Call, inputs: Mapping[str, Any], **words: str) -> str:
         return "Write down the text in the image exactly as it stands there, and nothing else."
     if call.spec.name == "image-to-text" and inputs.get("text"):
         return str(inputs["text"])
-    source, target = (_language(call, name) for name in ("src_lang", "tgt_lang"))
+    named = (str(call.inputs.get(name) or "") for name in ("src_lang", "tgt_lang"))
+    source, target = (language.name if (language := find_language(name)) else name for name in named)
     languages = (f" from {source}" if source else "") + f" into {target or 'English'}"
     values = {name: inputs.get(name) or "" for name in ("text", "context", "table")}
     return PROMPTS[call.spec.name].format(**values, languages=languages, **words)
-
-
-def _language(call: Call, argument: str) -> str:
-    """The English name of a language ("French") from any spelling in the plan."""
-    name = str(call.inputs.get(argument) or "")
-    language = find_language(name)
-    return language.name if language else name
 
 
 def _csv_line(cells: Sequence[Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -160,7 +160,12 @@ def edit(call: Call) -> Image | dict[str, Any]:
         corners = "white" if image.mode == "RGB" else (0, 0, 0, 0)
         image = image.rotate(-degrees, Images.Resampling.BICUBIC, expand=True, fillcolor=corners)
     if "flip" in edits:
-        image = image.transpose(_flip(edits["flip"]))
+        direction = _FLIPS.get(str(edits["flip"]).strip().lower())
+        if direction is None:
+            raise BadInputError(
+                f'{str(edits["flip"])[:80]!r} is not a way to flip; give "horizontal" or "vertical"'
+            )
+        image = image.transpose(Images.Transpose[direction])
     if brightness is not None:
         image = ImageEnhance.Brightness(image).enhance(brightness)
     if str(edits.get("greyscale") or "").strip().lower() not in ("", "0", "false", "no", "none"):
@@ -181,15 +186,6 @@ def _degrees(angle: Any) -> float:
         )
     degrees = float(turn["degrees"] or 90) % 360
     return -degrees if way in _COUNTERCLOCKWISE else degrees
-
-
-def _flip(direction: Any) -> Any:
-    from PIL import Image as Images
-
-    name = _FLIPS.get(str(direction).strip().lower())
-    if name is None:
-        raise BadInputError(f'{str(direction)[:80]!r} is not a way to flip; give "horizontal" or "vertical"')
-    return Images.Transpose[name]
 
 
 def _converted(image: Image, wanted: str, call: Call) -> Image | dict[str, Any]:
@@ -247,8 +243,12 @@ def info(call: Call) -> dict[str, Any]:
         if kind == "table":
             facts["rows"], facts["columns"], notes = table_shape(path)
             call.notes.extend(notes)
-        elif read := _READERS.get(kind):
-            facts |= read(path)
+        elif kind == "image":
+            facts |= _image_facts(path)
+        elif kind == "audio":
+            facts |= asdict(probe_audio(path))
+        elif kind == "video":
+            facts |= asdict(probe_video(path))
         elif kind in ("text", "data") and facts["bytes"]:
             facts |= {"pages": count_pages(path)} if mime == PDF else {}
             text, notes = load_text(path, with_markup=True)
@@ -278,14 +278,6 @@ def _text_facts(kind: str, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError("it is not valid JSON", detail=error) from error
     return {"entries": len(data)} if isinstance(data, list | dict) else {}
-
-
-_READERS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
-    "image": _image_facts,
-    "audio": lambda path: asdict(probe_audio(path)),
-    "video": lambda path: asdict(probe_video(path)),
-}
-"""By kind."""
 
 
 _LICENSES = {"cv2": "apache-2.0", "av": "bsd-3-clause", "PIL": "mit-cmu"}

@@ -88,11 +88,11 @@ def strings(value: Any) -> tuple[str, ...]:
 
 def metadata(card: Mapping[str, Any], tags: Sequence[str]) -> dict[str, Any]:
     """The licence and the languages that a card names, as fields of a Candidate; "multilingual": none."""
-    of_tags = (tag.removeprefix("license:") for tag in tags if tag.startswith("license:"))
+    licences = (*strings(card.get("license")), *_after("license:", tags))
     named = [code.lower() for code in strings(card.get("language"))]
     codes = [] if "multilingual" in named else [code for code in named if re.fullmatch("[a-z]{2}", code)]
     return {
-        "license": next((name.lower() for name in (*strings(card.get("license")), *of_tags)), None),
+        "license": next((name.lower() for name in licences), None),
         "languages": tuple(dict.fromkeys(codes)),
     }
 

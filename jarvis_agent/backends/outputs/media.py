@@ -70,22 +70,21 @@ def picture(raw: Any, call: Call) -> Adapted:
     {path} keeps its format, all others become PNG. Of a list, the first is the output, the rest further
     files.
     """
-    values = raw if isinstance(raw, list | tuple) and raw else [raw]
-    (image, saved), *others = [_saved_picture(value, call) for value in values]
-    output = {"path": str(saved.path), "width": image.width, "height": image.height}
-    summary = f"an image of {image.width} × {image.height} pixels"
-    more = f", and {quantity(len(others), 'other')}" if others else ""
-    return Adapted(output, summary + more, (saved, *(file for _, file in others)))
-
-
-def _saved_picture(value: Any, call: Call) -> tuple[Image, Resource]:
-    if isinstance(value, Mapping) and "path" in value:
-        saved = written_file(value, "image", call)
-        return to_image(saved.path), saved
-    if isinstance(value, Mapping):
-        value = next((value[key] for key in ("image", "depth") if key in value), None)
-    image = to_image(value)
-    return image, save_image(image, call, call.spec.name)
+    images: list[Image] = []
+    files: list[Resource] = []
+    for value in raw if isinstance(raw, list | tuple) and raw else [raw]:
+        if isinstance(value, Mapping) and "path" in value:
+            files.append(written_file(value, "image", call))
+            images.append(to_image(files[-1].path))
+            continue
+        if isinstance(value, Mapping):
+            value = next((value[key] for key in ("image", "depth") if key in value), None)
+        images.append(to_image(value))
+        files.append(save_image(images[-1], call, call.spec.name))
+    width, height = images[0].size
+    more = f", and {quantity(len(files) - 1, 'other')}" if files[1:] else ""
+    output = {"path": str(files[0].path), "width": width, "height": height}
+    return Adapted(output, f"an image of {width} × {height} pixels{more}", tuple(files))
 
 
 def file_info(raw: Any, call: Call) -> Adapted:

@@ -319,10 +319,8 @@ def _mismatch(model: StarterModel, folder: Path) -> str | None:
     return None
 
 
-@lru_cache(maxsize=64)
-def _warn(message: str) -> None:
-    """Log a warning once in a process, although each plan asks for the weights."""
-    logger.warning(message)
+_warn = lru_cache(maxsize=64)(logger.warning)
+"""Logs a warning once in a process, although each plan asks for the weights."""
 
 
 def _refusal(model: StarterModel, refused: list[str]) -> ConfigError:

@@ -16,9 +16,6 @@ from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 
-MAX_PHONEMES = 300
-"""Most phonemes spoken at once: the memory that they need grows with their number."""
-
 _LONG = re.compile(r"(\d{15}|\S{60})(?=\S)")
 """Numbers that the voice has no name for, and words that would take it minutes."""
 
@@ -46,7 +43,8 @@ def load_voice(weights: Path, settings: Settings) -> Expert:
         sentences = voice.phonemize(text) if any(letter.isalnum() for letter in text) else []
         if not sentences:
             raise BadInputError("there is nothing to speak: the text has no words")
-        parts = (part for sentence in sentences for part in split_text(sentence, MAX_PHONEMES, len))
+        # The memory that phonemes need grows with their number.
+        parts = (part for sentence in sentences for part in split_text(sentence, 300, len))
         wanted = takewhile(lambda _: not is_cancelled(), parts)
         spoken = [voice.from_phonemes(part, seed=settings.seed) for part in wanted]
         return {"audio": np.concatenate(spoken), "sampling_rate": voice.sample_rate}

@@ -184,6 +184,7 @@ MASK_OVERLAP = 0.7
 def mask_everything(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{mask: PIL image in mode L of the image's size, score}], best first."""
     import torch
+    from PIL import Image
 
     image, batches = call.image(), list[tuple[Any, Any]]()
     for batch in loaded.pipe.preprocess(image, points_per_batch=BATCH):
@@ -202,24 +203,19 @@ def mask_everything(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     is_stable = (smaller > 0) & (smaller / larger.clamp(min=1) > MIN_STABILITY)
     good = is_stable & (scores > MIN_MASK_SCORE)
     masks, scores = masks[good], scores[good]
-    kept = non_max_suppression([_box(mask > 0) for mask in masks], scores, MASK_OVERLAP)
-    return [{"mask": _resized_mask(masks[n], image.size), "score": min(float(scores[n]), 1.0)} for n in kept]
+    made = []
+    for n in non_max_suppression([_box(mask > 0) for mask in masks], scores, MASK_OVERLAP):
+        logits = torch.nn.functional.interpolate(
+            masks[n][None, None], image.size[::-1], mode="bilinear", align_corners=False
+        )
+        mask = Image.fromarray(((logits[0, 0] > 0) * 255).to(torch.uint8).numpy())
+        made.append({"mask": mask, "score": min(float(scores[n]), 1.0)})
+    return made
 
 
 def _box(mask: Any) -> list[int]:
     rows, columns = mask.any(1).nonzero(), mask.any(0).nonzero()
     return [int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1]
-
-
-def _resized_mask(mask: Any, size: tuple[int, int]) -> Any:
-    """Return mask logits as a PIL image in mode L with values 0 and 255."""
-    import torch
-    from PIL import Image
-
-    whole = torch.nn.functional.interpolate(
-        mask[None, None], size[::-1], mode="bilinear", align_corners=False
-    )
-    return Image.fromarray(((whole[0, 0] > 0) * 255).to(torch.uint8).numpy())
 
 
 def mask_by_pipeline(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
