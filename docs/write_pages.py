@@ -120,9 +120,9 @@ _RUN_BY: dict[str, Iterable[str]] = {
     "algorithms": ALGORITHMS,
     "transformers": transformers_tasks.PIPELINES,
     "diffusers": diffusers_tasks.PIPELINES,
-    "sentence-transformers": sentence_transformers.EMBEDDING_TASKS,
+    "sentence-transformers": sentence_transformers.SentenceTransformersBackend.tasks,
     "sklearn": tabular.TABULAR_TASKS,
-    "chronos": {tabular.FORECASTING},
+    "chronos": tabular.ChronosBackend.tasks,
     "hf-inference": CALLS,
     "chat-model": PROMPTS,
 }
