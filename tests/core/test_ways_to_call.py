@@ -1,7 +1,8 @@
 """Any loop, any thread, any fork: no way to call hangs, and each call gives its answer.
 
-A test is a process of its own, forked from one that has imported the package and has a single thread. It is
-killed when it takes longer than `LIMIT_S`, and then shows where each of its threads and children is.
+A test is a process of its own, forked from one that has imported the package and has a single thread. It
+calls in one way, or in several, one after the other. It is killed when a way takes longer than `LIMIT_S`, and
+then shows where each of its threads and children is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -32,6 +33,7 @@ from small_llm import INSTALL, WEIGHTS
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 LIMIT_S = 100
+HAS_GGUF = WEIGHTS is not None and find_spec("xllamacpp") is not None
 IMPORTED = [
     "jarvis_agent.agent.agent",
     "jarvis_agent.interfaces.server.app",
@@ -40,6 +42,7 @@ IMPORTED = [
     "langchain_openai",
     "PIL.Image",
 ]
+IMPORTED_BY_SLOW = ["torch", "transformers.models.bert.modeling_bert"]
 
 
 @dataclass
@@ -65,6 +68,8 @@ def runnable(part: Any, given: Callable[[], tuple[Any, ...]], answer: Callable[[
         lambda: part.astream(*given()),
     )
 
+
+Way = Callable[[Subject], list[str]]
 
 # What is called
 
@@ -204,7 +209,7 @@ SUBJECTS = [
         gguf,
         marks=[
             pytest.mark.slow,
-            pytest.mark.skipif(WEIGHTS is None or find_spec("xllamacpp") is None, reason=INSTALL),
+            pytest.mark.skipif(not HAS_GGUF, reason=INSTALL),
         ],
     ),
 ]
@@ -240,15 +245,15 @@ def in_fork(work: Callable[[], list[str]]) -> list[str]:
     return answers
 
 
-def in_processes(method: str, calls: int) -> list[str]:
-    """Calls in the processes of multiprocessing, as Celery's."""
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as workers:
-        return list(workers.map(_call, [_made.__name__] * calls))
+def in_workers() -> list[str]:
+    """Calls in the forked processes of multiprocessing, as Celery's."""
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as workers:
+        return list(workers.map(_call, range(3)))
 
 
-def _call(make: str) -> str:
-    subject = _subject or globals()[make]()
-    return str(subject.call())
+def _call(_: int) -> str:
+    assert _subject
+    return _subject.call()
 
 
 def everything(subject: Subject) -> list[str]:
@@ -282,7 +287,7 @@ def in_a_running_loop(subject: Subject) -> list[str]:
 
 def in_children_after_use(subject: Subject) -> list[str]:
     before = everything(subject)
-    forked = [*in_fork(partial(everything, subject)), *in_processes("fork", 3)]
+    forked = [*in_fork(partial(everything, subject)), *in_workers()]
     return [*before, *forked, *everything(subject)]
 
 
@@ -318,11 +323,6 @@ def in_a_child_of_a_running_loop(subject: Subject) -> list[str]:
         return [*before, *in_fork(partial(everything, subject)), *await together(subject)]
 
     return asyncio.run(serve())
-
-
-def in_a_new_interpreter(subject: Subject) -> list[str]:
-    """The same, from its start, while this process uses it too."""
-    return [*everything(subject), *in_processes("spawn", 1), *everything(subject)]
 
 
 def after_unfinished_iterators_and_cancelled_calls(subject: Subject) -> list[str]:
@@ -367,68 +367,105 @@ def at_the_end_of_the_process(subject: Subject) -> list[str]:
     return [answer]
 
 
-WAYS = [
-    in_loops_of_threads_and_one_after_another,
-    sync_in_threads,
-    in_a_running_loop,
-    in_children_after_use,
-    in_children_before_use,
-    in_children_during_use,
-    in_a_child_of_a_running_loop,
-    pytest.param(in_a_new_interpreter, marks=pytest.mark.slow),
-    after_unfinished_iterators_and_cancelled_calls,
-    at_the_end_of_the_process,
+STARTS = [
+    [in_loops_of_threads_and_one_after_another],
+    [sync_in_threads],
+    [in_a_running_loop],
+    [in_children_before_use],
+    [
+        after_unfinished_iterators_and_cancelled_calls,
+        in_a_child_of_a_running_loop,
+        in_children_after_use,
+        in_children_during_use,
+        at_the_end_of_the_process,
+    ],
 ]
+"""How a process starts to call, and how it goes on."""
 
-_made: Callable[[], Subject]
 _subject: Subject | None = None
 _kept: Any = None
 
 
-def _run(make: Callable[[], Subject], way: Callable[[Subject], list[str]], answers: Any) -> None:
+def _calls(make: Callable[[], Subject], ways: list[Way]) -> Iterator[list[str]]:
+    """The answers of each way."""
+    global _subject
+    _subject = make()
+    for way in ways:
+        yield way(_subject)
+
+
+def _calls_beside_a_new_interpreter(makes: list[Callable[[], Subject]]) -> Iterator[list[str]]:
+    """The answers of each subject, here and in an interpreter that multiprocessing has started."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as worker:
+        for make in makes:
+            subject = make()
+            before, there = everything(subject), worker.submit(_call_of, make)
+            yield [*before, *everything(subject), there.result()]
+
+
+def _call_of(make: Callable[[], Subject]) -> str:
+    return make().call()
+
+
+def _run(calls: Callable[[], Iterator[list[str]]], answers: Any) -> None:
     """In the process of a test."""
-    global _made, _subject
     os.setsid()
     faulthandler.register(signal.SIGUSR1)  # forked children inherit it
     try:
-        _made, _subject = make, make()
-        answers.send(way(_subject))
+        for found in calls():
+            answers.send(found)
     except BaseException:
         answers.send(traceback.format_exc())
 
 
-@pytest.mark.timeout(2 * LIMIT_S)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("subject", SUBJECTS)
-def test_no_call_hangs(
-    subject: Callable[[], Subject],
-    way: Callable[[Subject], list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if subject is server and way is in_children_during_use:
-        # See "Carrying an open database connection across a fork()" in https://www.sqlite.org/howtocorrupt.html
-        pytest.skip("SQLite's own locks may be held for ever in a child that is forked while it is used")
-    monkeypatch.chdir(tmp_path)
+def check(calls: Callable[[], Iterator[list[str]]], names: list[str], imported: list[str]) -> None:
+    """Each list of answers comes in time and has one answer, and the process ends by itself."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(IMPORTED)
+    context.set_forkserver_preload(imported)
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(subject, way, sender))
+    process = context.Process(target=_run, args=(calls, sender))
     process.start()
     assert process.pid
     sender.close()
     try:
-        if receiver.poll(LIMIT_S):
-            answers = receiver.recv()
-            process.join(LIMIT_S)
-        if process.exitcode is None:
-            os.killpg(process.pid, signal.SIGUSR1)
-            time.sleep(1)
-            pytest.fail("it hangs")
-        assert isinstance(answers, list), answers
-        assert len(set(answers)) == 1, set(answers)
+        for name in [*names, "its end"]:
+            if not receiver.poll(LIMIT_S):
+                os.killpg(process.pid, signal.SIGUSR1)
+                time.sleep(1)
+                pytest.fail(f"it hangs: {name}")
+            with suppress(EOFError) if name == "its end" else nullcontext():
+                answers = receiver.recv()
+                assert isinstance(answers, list), f"{name}: {answers}"
+                assert len(set(answers)) == 1, (name, set(answers))
+        process.join()
         assert process.exitcode == 0
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.join()
+
+
+@pytest.fixture
+def imported(pytestconfig: pytest.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is imported before the process of a test starts, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    is_fast = "not slow" in pytestconfig.option.markexpr
+    return [*IMPORTED, *([] if is_fast else IMPORTED_BY_SLOW)]
+
+
+@pytest.mark.timeout(6 * LIMIT_S)
+@pytest.mark.parametrize("ways", STARTS, ids=lambda ways: ways[0].__name__)
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_no_call_hangs(subject: Callable[[], Subject], ways: list[Way], imported: list[str]) -> None:
+    # SQLite's own locks may be held for ever in a child that is forked while it is used:
+    # see "Carrying an open database connection across a fork()" in https://www.sqlite.org/howtocorrupt.html
+    ways = [way for way in ways if (subject, way) != (server, in_children_during_use)]
+    check(partial(_calls, subject, ways), [way.__name__ for way in ways], imported)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(9 * LIMIT_S)
+def test_no_call_hangs_beside_a_new_interpreter(imported: list[str]) -> None:
+    makes: list[Any] = [agent, agent_with_a_served_model, graph, parts, pool, server, torch_model]
+    makes += [gguf] if HAS_GGUF else []
+    check(partial(_calls_beside_a_new_interpreter, makes), [make.__name__ for make in makes], imported)
