@@ -41,7 +41,6 @@ _INSTRUCTION = re.compile(r"Instruction:\s*(.*?)\s*(?:###\s*)?Output", re.DOTALL
 _UNKNOWN = {"", "n/a", "none", "null"}
 _SETTINGS: dict[str, Any] = {
     "policy": "local-first",
-    "policies": {},
     "licenses": (),
     "offline": False,
 }

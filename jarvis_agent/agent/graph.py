@@ -399,7 +399,7 @@ class StoredRuns:
     async def _queue(self, thread: str) -> AsyncIterator[None]:
         """A block for one run of a thread at a time: two of them would mix their steps."""
         # Several event loops may share the agent, so this is no asyncio.Lock.
-        before, mine, seconds = Future[None](), Future[None](), self._settings.run_timeout
+        before, mine, seconds = Future[None](), Future[None](), self._settings.budget.seconds
         before.set_result(None)
         mine.set_running_or_notify_cancel()
         with self._lock:
@@ -415,7 +415,7 @@ class StoredRuns:
             raise ConfigError(
                 f"another run of the thread {thread!r} was still running after {seconds:g} s; "
                 "end it, or use another thread",
-                advice=limit_of("JARVIS_RUN_TIMEOUT"),
+                advice=limit_of("JARVIS_BUDGET"),
             ) from error
         finally:  # a waiter that gives up passes the end of the run before on
             before.add_done_callback(lambda _: mine.set_result(None))

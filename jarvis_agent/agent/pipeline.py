@@ -42,7 +42,6 @@ from jarvis_agent.core.concurrency import (
 )
 from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.errors import (
-    BudgetError,
     DeadlineError,
     InputError,
     JarvisError,
@@ -115,7 +114,7 @@ class RunPipeline:
         self._ask = ask
         self._policy = policy
         self._began = perf_counter()
-        self._deadline = self._settings.run_limit[0]
+        self._deadline = self._settings.budget.seconds
         self._emit: Emit = lambda event: None
         self._store: ResourceStore
         self._notes: list[str] = []
@@ -131,7 +130,7 @@ class RunPipeline:
 
         Raises:
             InputError: the request is empty or too long, or one of its files cannot be used.
-            DeadlineError: its files could not be read within `run_timeout`.
+            DeadlineError: its files could not be read within the seconds of the budget.
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -167,22 +166,13 @@ class RunPipeline:
         """
         remember_unavailable_models()
         await self._start(request)
-        results: list[TaskResult] = []
         try:
-            try:
-                runners, context = await self._open_in_time(request)
-            except BudgetError as error:  # its seconds ended while files were opened
-                context, plan = (
-                    self._context(request),
-                    self._shown(Plan(notes=[error.note], removed=[error.note])),
-                )
-                answer = str(await self._respond(context, plan, results, 1))
-            else:
-                async with Executor(
-                    runners, self._store, context, self._settings, self._emit, self._clock, self._steps
-                ) as executor:
-                    plan = await self._plan_and_start(context, executor, runners)
-                    plan, results, answer = await self._look_and_go_on(context, executor, runners, plan)
+            runners, context = await self._open_in_time(request)
+            async with Executor(
+                runners, self._store, context, self._settings, self._emit, self._clock, self._steps
+            ) as executor:
+                plan = await self._plan_and_start(context, executor, runners)
+                plan, results, answer = await self._look_and_go_on(context, executor, runners, plan)
             structured, notes = await self._structure(context, plan, results, answer)
             plan += Plan(notes=notes)
         finally:
@@ -232,17 +222,15 @@ class RunPipeline:
         self._deadline += elapsed
 
     async def _open_in_time(self, request: Request, *, makes_files: bool = True) -> _Opened:
-        """As `_open_request`, within the time of the run. Raises BudgetError or DeadlineError."""
+        """As `_open_request`, within the time of the run. Raises DeadlineError."""
         try:
             left = self._deadline - self._clock()
             return await run_with_timeout(left, self._open_request(request, makes_files), "preparing the run")
         except StageTimeoutError as error:
-            seconds, setting = self._settings.run_limit
-            kind = BudgetError if seconds < self._settings.run_timeout else DeadlineError
-            raise kind(
+            raise DeadlineError(
                 "the request's files could not be read within {time:g} s; try again with fewer files",
-                time=seconds,
-                advice=limit_of(setting),
+                time=self._settings.budget.seconds,
+                advice=limit_of("JARVIS_BUDGET"),
             ) from error
 
     async def _open_request(self, request: Request, makes_files: bool) -> _Opened:
@@ -546,9 +534,10 @@ class RunPipeline:
 
     def _limit(self, factor: int) -> tuple[float, Note]:
         """The time limit of a stage, and what sets it: its own, or the run's if less is left of that."""
-        seconds, (run_seconds, setting) = factor * self._settings.llm_timeout, self._settings.run_limit
-        left = self._deadline - self._clock(), limit_of(f"{setting}={run_seconds:g}")
-        return min((seconds, limit_of(f"JARVIS_LLM_TIMEOUT={self._settings.llm_timeout:g}")), left)
+        timeout, seconds = self._settings.llm_timeout, self._settings.budget.seconds
+        own = factor * timeout, limit_of(f"JARVIS_LLM_TIMEOUT={timeout:g}")
+        left = self._deadline - self._clock(), limit_of(f"JARVIS_BUDGET=seconds={seconds:g}")
+        return min(own, left)
 
     async def _close_store(self) -> None:
         try:

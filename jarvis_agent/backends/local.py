@@ -94,13 +94,12 @@ class LocalBackend(ABC):
     def pool_key(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> tuple[str, ...]:
         """What tells loaded models apart."""
         metadata = {name: value for name, value in candidate.metadata.items() if name not in CALL_OPTIONS}
-        trust = f"pickle {settings.allow_pickle}, code {settings.trust_remote_code}"
         return (
             *self.key(spec, candidate),
             str(candidate.path or ""),
             settings.device,
             settings.dtype,
-            trust,
+            str(settings.trust_remote_code),
             json.dumps(metadata, sort_keys=True, default=str),
         )
 

@@ -8,7 +8,7 @@
     │   └── ForbiddenError                a file or URL that this request may not read
     ├── PlanError                         a plan cannot be made or repaired
     ├── LLMError                          the language model failed, refused, or timed out
-    │   └── BudgetError                   a call, or a wait for files, would exceed the budget of the run
+    │   └── BudgetError                   a call would exceed the budget of the run
     ├── NoCandidateError                  no expert can do a task
     ├── DeadlineError                     a run, stage, task or attempt timed out
     └── ExpertError                       an expert failed
@@ -142,10 +142,7 @@ class LLMError(JarvisError):
 
 
 class BudgetError(LLMError):
-    """A call of the language model or of a hosted expert would exceed the run's budget, and was not made.
-
-    Also: the seconds of the budget were over before the request's files could be read.
-    """
+    """A call of the language model or of a hosted expert would exceed the run's budget, and was not made."""
 
 
 class NoCandidateError(JarvisError):

@@ -76,7 +76,7 @@ class Budget(BaseModel):
         money: in the currency of the agent's `price`, and of the provider if it reports costs.
         tokens: of the language model, read and written.
         hosted_calls: calls of experts at a provider, retries included.
-        seconds: of the whole run, if less than `Settings.run_timeout`.
+        seconds: of the whole run.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,14 +84,14 @@ class Budget(BaseModel):
     money: float | None = Field(None, ge=0)
     tokens: int | None = Field(None, ge=0)
     hosted_calls: int | None = Field(None, ge=0)
-    seconds: float | None = Field(None, gt=0)
+    seconds: float = Field(900.0, gt=0)
 
     def lowered(self, other: Budget) -> Budget:
-        """The lower limits of both."""
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in type(self).model_fields}
-        return Budget(
-            **{name: min((x for x in two if x is not None), default=None) for name, two in pairs.items()}
-        )
+        """This budget with the limits of another one that are lower."""
+        limits = self.model_dump(exclude_none=True)
+        for name, limit in other.model_dump(exclude_unset=True, exclude_none=True).items():
+            limits[name] = min(limit, limits.get(name, limit))
+        return Budget(**limits)
 
 
 class RunOptions(TypedDict, total=False):
@@ -158,9 +158,6 @@ class Settings(EnvironmentSettings):
     policy: Policy = Field(
         "local-first", description="where models run: local-first, hosted-first, local-only or hosted-only"
     )
-    policies: Annotated[dict[str, Policy], NoDecode] = Field(
-        {}, description="policies of single tasks, `text-to-image=hosted-first,translation=local-only`"
-    )
     models_file: Path | None = Field(None, description="YAML file of your own models, beside all others")
     spaces: Literal["registered", "search"] = Field(
         "registered",
@@ -180,16 +177,15 @@ class Settings(EnvironmentSettings):
         description="token of the Hugging Face Hub",
     )
     max_download: int = Field(2_000_000_000, ge=0, description="largest model to download; 0: none")
-    allow_pickle: bool = Field(False, description="load weights that are not safetensors from the Hub")
-    trust_remote_code: bool = Field(False, description="run code that comes with models of the Hub")
+    trust_remote_code: bool = Field(
+        False, description="run code that comes with models of the Hub, also in weights that are pickles"
+    )
 
     # Execution.
-    run_timeout: float = Field(900.0, gt=0, description="longest run")
     task_timeout: float = Field(300.0, gt=0, description="time limit for one task")
     budget: Annotated[Budget, NoDecode] = Field(
-        Budget(), description="what one run may spend: `money=0.5,tokens=20000,hosted_calls=10`"
+        Budget(), description="what one run may spend: `money=0.5,tokens=20000,hosted_calls=10,seconds=60`"
     )
-    retries: int = Field(2, ge=0, description="further tries of one candidate after a transient failure")
     memory_budget: int | None = Field(
         None,
         ge=0,
@@ -220,13 +216,6 @@ class Settings(EnvironmentSettings):
     allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
     max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch")
 
-    @property
-    def run_limit(self) -> tuple[float, str]:
-        """Seconds of the longest run, and the name of the setting that limits it."""
-        seconds = self.budget.seconds or self.run_timeout
-        is_lower = seconds < self.run_timeout
-        return (seconds, "JARVIS_BUDGET") if is_lower else (self.run_timeout, "JARVIS_RUN_TIMEOUT")
-
     @field_validator("experts")
     @classmethod
     def _is_url(cls, experts: str | None) -> str | None:
@@ -234,22 +223,18 @@ class Settings(EnvironmentSettings):
             return experts and experts.rstrip("/")
         raise ValueError('it is a URL such as "http://127.0.0.1:8765", or "none"')
 
-    @field_validator("licenses", "allowed_dirs", "policies", "budget", mode="before")
+    @field_validator("licenses", "allowed_dirs", "budget", mode="before")
     @classmethod
     def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
-        """Read a variable: JSON, or "mit,bsd", "/a:/b" and "task=policy,task=policy"."""
+        """Read a variable: JSON, or "mit,bsd", "/a:/b" and "tokens=20000,seconds=60"."""
         if not isinstance(value, str):
             return value
         if value.lstrip().startswith(("[", "{")):
             return json.loads(value)
         parts = _parts(value, os.pathsep if info.field_name == "allowed_dirs" else ",")
-        if info.field_name not in ("policies", "budget"):
+        if info.field_name != "budget":
             return parts
         return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parts)}
-
-    def policy_for(self, task: str) -> Policy:
-        """The policy for a task, else the general one."""
-        return self.policies.get(task, self.policy)
 
     @property
     def attempt_timeout(self) -> float:
@@ -318,7 +303,7 @@ class ServerSettings(EnvironmentSettings):
 
     def run_retention(self, settings: Settings) -> float:
         """Seconds for which files of runs are kept: at least as long as a run of an agent may take."""
-        return max(self.retention, settings.run_timeout)
+        return max(self.retention, settings.budget.seconds)
 
 
 def _parts(text: str, separator: str) -> list[str]:

@@ -68,6 +68,9 @@ _FREE_DISK = "free space on that disk, or move the results (JARVIS_OUTPUT_DIR) o
 _TIME_SHARE, _LAST_TIME_SHARE = 2 / 3, 0.9
 """Share of a task's remaining time for a candidate, and for the last one."""
 
+RETRIES = 2
+"""Further tries of one candidate after transient failures."""
+
 _MAX_WAIT_S = 30.0
 """Longest wait that a provider may ask for, in seconds."""
 
@@ -209,13 +212,13 @@ class FallbackChain:
 
     async def _run_candidate(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one candidate, and retry it after transient failures."""
-        clock, retries = self.task_call.clock, self.task_call.settings.retries
+        clock = self.task_call.clock
         began = clock()
 
         def gives_up(state: RetryCallState) -> bool:
             # After a slow failure the remaining time belongs to the next candidate.
             is_late = clock() + state.upcoming_sleep - began > seconds / 2
-            return is_late or state.attempt_number > retries
+            return is_late or state.attempt_number > RETRIES
 
         model = call.candidate
         metadata = {"ls_model_name": model.id, "task": self.spec.name, "backend": model.backend}

@@ -23,7 +23,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Candidate, Preference, Task
-from jarvis_agent.selection.placement import Placement, place, prefers_hosted
+from jarvis_agent.selection.placement import Placement, place
 from jarvis_agent.selection.ranking import (
     BY_SIMILARITY,
     GENERALIST,
@@ -105,8 +105,8 @@ def merge_candidates(lists: Iterable[Sequence[Candidate]], settings: Settings) -
     highest download and like counts are kept.
     """
     found: dict[str, Candidate] = {}
+    hosted = settings.policy.startswith("hosted")
     for candidate in (one for listed in lists for one in listed):
-        hosted = settings.policy_for(candidate.task).startswith("hosted")
         known = found.get(candidate.id)
         found[candidate.id] = _merge(known, candidate, hosted) if known else candidate
     return list(found.values())
@@ -251,6 +251,6 @@ def _rank(placement: Placement, query: SelectionQuery, factors: Factors) -> tupl
     lacks_language = bool(known and asked and not known & asked)
     return (
         lacks_language,
-        placement.here and prefers_hosted(query.settings, query.spec),
+        placement.here and query.settings.policy.startswith("hosted"),
         -sum(factors.values()),
     )

@@ -27,7 +27,7 @@ from jarvis_agent.core.types import Candidate
 _SIDE_OF_POLICY = {"local-only": True, "hosted-only": False}
 
 _SAFETENSORS_BACKENDS = frozenset({"transformers", "diffusers", "sentence-transformers"})
-"""Backends that load only safetensors unless `allow_pickle` is set."""
+"""Backends that load only safetensors unless `trust_remote_code` is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def place(
 ) -> Placement | str:
     """Return where the policy and the backends allow a candidate to run, or why nothing may run it."""
     asked = [backend for backend in backends if candidate.backend in (None, backend.name)]
-    local_first = not prefers_hosted(settings, spec)
+    local_first = not settings.policy.startswith("hosted")
     asked.sort(key=lambda backend: runs_here(backend, candidate) is not local_first)
     unsupported = {backend.name: unsupported_reason(backend, spec, candidate) for backend in asked}
     able = [backend for backend in asked if unsupported[backend.name] is None]
@@ -112,11 +112,6 @@ def runs_here(backend: Backend, candidate: Candidate) -> bool:
     return backend.local or (candidate.local and candidate.backend == backend.name)
 
 
-def prefers_hosted(settings: Settings, spec: TaskSpec) -> bool:
-    """Whether the policy for a task prefers hosted models."""
-    return settings.policy_for(spec.name).startswith("hosted")
-
-
 def _on(backend: Backend, candidate: Candidate) -> Candidate:
     """Return the candidate as that backend runs it: a hosted one is not on this machine."""
     here = {} if runs_here(backend, candidate) else {"local": False, "path": None}
@@ -125,7 +120,7 @@ def _on(backend: Backend, candidate: Candidate) -> Candidate:
 
 def _forbidden(backend: Backend, candidate: Candidate, spec: TaskSpec, settings: Settings) -> str | None:
     """Return why the settings forbid a candidate on a backend."""
-    policy, here = settings.policy_for(spec.name), runs_here(backend, candidate)
+    policy, here = settings.policy, runs_here(backend, candidate)
     # An algorithm runs here under every policy, and is hosted only where that is allowed.
     if _SIDE_OF_POLICY.get(policy, here) is not here and (spec.needs_model or not here):
         return Note("the policy is {policy}", policy=policy)
@@ -157,10 +152,10 @@ def _too_large(candidate: Candidate, settings: Settings) -> str | None:
 
 def _unsafe(candidate: Candidate, settings: Settings) -> str | None:
     listed = candidate.source == "hub" and not candidate.local and bool(candidate.tags)
-    if settings.allow_pickle or not listed or "safetensors" in candidate.tags or candidate.size:
+    if settings.trust_remote_code or not listed or "safetensors" in candidate.tags or candidate.size:
         return None
     unsafe = "the Hub lists no safetensors of it, and other weights are not loaded"
-    return Note(unsafe, advice="JARVIS_ALLOW_PICKLE=1 allows them")
+    return Note(unsafe, advice="JARVIS_TRUST_REMOTE_CODE=1 allows them")
 
 
 def _download_forbidden(candidate: Candidate, settings: Settings) -> str | None:
@@ -190,9 +185,8 @@ def _reason(backend: Backend, candidate: Candidate, spec: TaskSpec, settings: Se
     if backend.name == ChatModelBackend.name:
         return Note("its own server runs it")
     hosts = ", ".join(candidate.providers) or backend.name
-    if prefers_hosted(settings, spec):
-        policy = settings.policy_for(spec.name)
-        return Note("hosted by {hosts}, as the policy is {policy}", hosts=hosts, policy=policy)
+    if settings.policy.startswith("hosted"):
+        return Note("hosted by {hosts}, as the policy is {policy}", hosts=hosts, policy=settings.policy)
     obstacle = _download_forbidden(candidate, settings) or _too_large(candidate, settings)
     why = obstacle or Note("nothing here can run it")
     return Note("hosted by {hosts}; {reason}", hosts=hosts, reason=why)

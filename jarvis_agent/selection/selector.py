@@ -99,7 +99,7 @@ class ModelSelector:
     ) -> None:
         self._sources = sources
         self._backends = backends
-        self._settings = _with_known_tasks(settings)
+        self._settings = settings
         if selector is None and llm is not None and settings.selection != "rank" and not is_small(llm.model):
             selector = selection_chain(llm, settings=settings)
         self._chain = _selector(selector)
@@ -111,7 +111,7 @@ class ModelSelector:
     def copy(self, settings: Settings, pins: Mapping[str, str], *, paths: bool = True) -> Self:
         """Return a copy with these settings, and with these pins beside its own; see `read_pins`."""
         twin = copy.copy(self)
-        twin._settings = _with_known_tasks(settings)
+        twin._settings = settings
         twin.pins = {**self.pins, **read_pins(pins, paths=paths)}
         if settings.selection == "rank" and isinstance(self._chain, SelectionChain):
             twin._chain = None
@@ -130,8 +130,8 @@ class ModelSelector:
             NoCandidateError: no model passes the filters; the message has the reasons and what would help.
         """
         preference, settings = context.preference, self._settings
-        if preference == "local" and settings.policy_for(spec.name) != "hosted-only":
-            settings = settings.model_copy(update={"policy": "local-only", "policies": {}})
+        if preference == "local" and settings.policy != "hosted-only":
+            settings = settings.model_copy(update={"policy": "local-only"})
         query = SelectionQuery(task, spec, settings, context.hosted_price, preference=preference)
         if pin := self.pins.get(spec.name):
             return await self._select_pinned(pin, query)
@@ -365,12 +365,6 @@ def _selection(
         rejected=shortlist.rejected,
         task=query.spec.name,
     )
-
-
-def _with_known_tasks(settings: Settings) -> Settings:
-    """The settings with the names of tasks in `policies` resolved. Raises ConfigError for an unknown one."""
-    policies = {known_task(name).name: policy for name, policy in settings.policies.items()}
-    return settings.model_copy(update={"policies": policies})
 
 
 def _reason_of_rank(shortlist: Shortlist) -> Note:

@@ -219,7 +219,7 @@ def test_other_settings_of_an_agent_are_checked() -> None:
     agent, llm, _ = small_agent(DESCRIBE)
     assert "planning failed" in agent.copy(settings={"budget": {"tokens": 1}}).plan("Describe a.jpg").notes[0]
     assert llm.calls == []
-    for changes, fault in (({"run_timout": 1}, "run_timeout"), ({"policy": "none"}, "policy")):
+    for changes, fault in (({"task_timout": 1}, "task_timeout"), ({"policy": "none"}, "policy")):
         with pytest.raises(ConfigError, match=fault):
             agent.copy(settings=changes)
 

@@ -81,7 +81,7 @@ def agent(
     **options: Any,
 ) -> JarvisAgent:
     """An agent whose plan has a task, a task that needs it, and an independent one."""
-    fixed = {"output_dir": tmp_path / "out", "offline": True, "retries": 0, "context_window": 128_000}
+    fixed = {"output_dir": tmp_path / "out", "offline": True, "context_window": 128_000}
     settings = Settings(**(fixed | options))
     llm = ScriptedLLM({"plan": planned, "respond": "It is done.", "chat": "Hello!", "repair": "[]"})
     experts = hf_tools(
@@ -209,7 +209,7 @@ class Unstoppable:
         await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("limit", ["task_timeout", "run_timeout"])
+@pytest.mark.parametrize("limit", ["task_timeout", "budget"])
 async def test_an_expert_that_ignores_cancellation_is_abandoned(tmp_path: Path, limit: str) -> None:
     """Neither its task nor the run waits for it, and the file that it writes later is removed."""
     work = Unstoppable()
@@ -221,10 +221,14 @@ async def test_an_expert_that_ignores_cancellation_is_abandoned(tmp_path: Path, 
         path.write_bytes(b"RIFF\x00\x00")
         raise ValueError("too late")
 
-    jarvis = agent(tmp_path, {**RESULTS, "text-to-speech": write}, **{limit: 100.0})
+    jarvis = agent(
+        tmp_path,
+        {**RESULTS, "text-to-speech": write},
+        **{limit: {"seconds": 100} if limit == "budget" else 100},
+    )
     run = await jarvis.ainvoke(REQUEST)
     assert statuses(run) == ["ok", "failed", "ok"]
-    expected = {"task_timeout": "AllCandidatesFailedError", "run_timeout": "DeadlineError"}
+    expected = {"task_timeout": "AllCandidatesFailedError", "budget": "DeadlineError"}
     assert run.results[1].failure == expected[limit]
     await work.end()
     assert not unnamed_files(run, tmp_path)
@@ -247,7 +251,7 @@ async def test_a_stage_that_ignores_cancellation_is_abandoned(
     if stage == "workers":
         monkeypatch.setattr(PipelineStages, "runners", work.wait)
     stages: dict[str, Any] = {stage: FakeStage(write_late)} if stage in ("planner", "responder") else {}
-    jarvis = agent(tmp_path, run_timeout=100.0, **stages)
+    jarvis = agent(tmp_path, budget={"seconds": 100}, **stages)
     events: list[Event] = []
 
     async def read() -> Run:

@@ -43,7 +43,7 @@ SPEAK = tasks(speak(1, "<resource>-0"))
 
 def run_of(respond: Any, written: str = LOOK, experts: Any = None, **options: Any) -> tuple[Run, Any]:
     """The sum of the chunks of a run, and its language model."""
-    given = {"settings": Settings(retries=0), **options}
+    given = {"settings": Settings(), **options}
     agent, llm, _ = small_agent(written, experts, respond=respond, **given)
     with agent:
         run = sum(agent.stream(REQUEST), Run())

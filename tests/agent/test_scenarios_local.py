@@ -61,7 +61,7 @@ def play(models: RegisteredSource, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "media").mkdir()
     make_media(tmp_path / "media")["photo"].rename(tmp_path / "example.jpg")
-    settings = Settings(output_dir=tmp_path / "out", offline=True, device="cpu", retries=0)
+    settings = Settings(output_dir=tmp_path / "out", offline=True, device="cpu")
 
     def play(name: str) -> dict[str, TaskResult]:
         script = {"plan": SCENARIOS[name].written, "select": first_candidate, "respond": answer_with_paths}

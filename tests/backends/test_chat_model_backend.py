@@ -25,7 +25,7 @@ from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.testing import ScriptedLLM
 
-SETTINGS = Settings(offline=False, task_timeout=25, retries=0)
+SETTINGS = Settings(offline=False, task_timeout=25)
 
 
 def candidate(task: str, base_url: str, **metadata: Any) -> Candidate:

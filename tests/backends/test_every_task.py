@@ -91,7 +91,7 @@ def test_results_in_half_precision_are_converted(
 def run(
     case: Case, media: dict[str, Path], built: Callable[[str], Path], folder: Path, **options: Any
 ) -> None:
-    settings = Settings(output_dir=folder / "made", offline=True, device="cpu", retries=0, **options)
+    settings = Settings(output_dir=folder / "made", offline=True, device="cpu", **options)
     source: Any = StarterSource(settings)
     if case.model:
         described = {"id": f"tiny/{case.model}", "task": case.task, "path": str(built(case.model))}

@@ -28,7 +28,7 @@ from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 needs("gradio_client")
 
-SETTINGS = Settings(offline=False, task_timeout=25, retries=0, max_file_bytes=1_000_000)
+SETTINGS = Settings(offline=False, task_timeout=25, max_file_bytes=1_000_000)
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def stuck_agent(stage: str, stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> Ja
                 yield chunk
 
         monkeypatch.setattr(ScriptedLLM, "_astream", stream)
-    agent, _, _ = small_agent(DESCRIBE, experts, models=["a", "b"], select="{}", settings=Settings(retries=0))
+    agent, _, _ = small_agent(DESCRIBE, experts, models=["a", "b"], select="{}")
     return agent
 
 

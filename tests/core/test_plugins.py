@@ -62,9 +62,9 @@ def test_an_unusable_part_is_refused_at_once(given: dict[str, Any], message: str
 
 
 def test_settings_may_be_a_dict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JARVIS_RETRIES", "3")
+    monkeypatch.setenv("JARVIS_SEED", "3")
     with JarvisAgent(settings={"task_timeout": 7}, sources=[], backends=[]) as agent:
-        assert (agent.settings.task_timeout, agent.settings.retries) == (7, 3)
+        assert (agent.settings.task_timeout, agent.settings.seed) == (7, 3)
 
 
 class Mine(LocalBackend):
@@ -81,7 +81,7 @@ class Mine(LocalBackend):
 
 @pytest.mark.parametrize("mine", [Mine, lambda settings, pool: Mine(settings, pool)])
 def test_a_custom_backend_shares_the_pool_of_the_built_in_ones(mine: Callable[..., Mine]) -> None:
-    settings = Settings(offline=True, retries=3)
+    settings = Settings(offline=True, seed=3)
     with JarvisAgent(settings=settings, sources=[]) as usual:
         ours = list(usual.stages.registry.backends)
     with JarvisAgent(settings=settings, sources=[], backends=[mine, *default_backends()]) as agent:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.settings import Settings, load_settings, misspelt_variables
+from jarvis_agent.core.settings import Budget, Settings, load_settings, misspelt_variables
 
 
 @pytest.fixture(autouse=True)
@@ -37,19 +37,19 @@ def test_the_hubs_own_variables_are_read_too(monkeypatch: pytest.MonkeyPatch, pr
 
 def test_arguments_precede_variables_and_none_means_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_POLICY", "local-only")
-    monkeypatch.setenv("JARVIS_RETRIES", "3")
-    settings = load_settings(policy="hosted-only", retries=None)
-    assert (settings.policy, settings.retries) == ("hosted-only", 3)
+    monkeypatch.setenv("JARVIS_SEED", "3")
+    settings = load_settings(policy="hosted-only", seed=None)
+    assert (settings.policy, settings.seed) == ("hosted-only", 3)
 
 
 def test_an_invalid_value_is_reported_with_its_field_or_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     cases: list[tuple[str, str, dict[str, Any], str]] = [
-        ("JARVIS_RETRIES", "many", {}, "JARVIS_RETRIES: .+'many'"),
+        ("JARVIS_SEED", "many", {}, "JARVIS_SEED: .+'many'"),
         ("JARVIS_OFFLINE", "perhaps", {}, "JARVIS_OFFLINE: .+'perhaps'"),
         ("JARVIS_POLICY", "local-only", {"policy": "fast"}, "^policy: .+'fast'"),
-        ("JARVIS_POLICIES", "translation=fast", {}, "JARVIS_POLICIES.+'fast'"),
-        ("JARVIS_POLICIES", "translation", {}, "JARVIS_POLICIES"),
-        ("JARVIS_POLICIES", '{"translation": ', {}, "JARVIS_POLICIES"),
+        ("JARVIS_BUDGET", "tokens=few", {}, "JARVIS_BUDGET.+'few'"),
+        ("JARVIS_BUDGET", "tokens", {}, "JARVIS_BUDGET"),
+        ("JARVIS_BUDGET", '{"tokens": ', {}, "JARVIS_BUDGET"),
     ]
     for variable, value, given, message in cases:
         with monkeypatch.context() as patch:
@@ -79,11 +79,16 @@ def test_misspelt_variables_are_logged(
     assert "JARVIS_POLCY is not a setting and is ignored; did you mean JARVIS_POLICY?" in caplog.text
 
 
-def test_policies_by_task_are_pairs_or_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    policies = {"text-to-image": "hosted-first", "translation": "local-only"}
-    for written in ("text-to-image=hosted-first, translation=local-only,", json.dumps(policies)):
-        monkeypatch.setenv("JARVIS_POLICIES", written)
-        settings = Settings()
-        assert settings.policies == policies
-    assert settings.policy_for("text-to-image") == "hosted-first"
-    assert settings.policy_for("summarization") == settings.policy == "local-first"
+def test_a_budget_is_pairs_or_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = {"tokens": 20_000, "seconds": 60.0}
+    for written in ("tokens=20000, seconds=60,", json.dumps(budget)):
+        monkeypatch.setenv("JARVIS_BUDGET", written)
+        assert Settings().budget == Budget(**budget)
+
+
+def test_a_budget_is_lowered_only_by_the_limits_that_another_one_sets() -> None:
+    own = Budget(tokens=100, money=1.0, seconds=3600)
+    assert own.lowered(Budget(tokens=200, money=0.5, hosted_calls=3)) == own.model_copy(
+        update={"money": 0.5, "hosted_calls": 3}
+    )
+    assert own.lowered(Budget(seconds=60)).seconds == 60

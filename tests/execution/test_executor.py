@@ -95,7 +95,7 @@ def execute(store: ResourceStore) -> Execute:
         *tasks: Task, runner: EchoRunner | None = None, deadline: float | None = None, **settings: Any
     ) -> list[TaskResult]:
         runners = {"echo": runner or EchoRunner(), "look": EchoRunner(spec=LOOK)}
-        given = Settings(**{"run_timeout": 600, "task_timeout": 300, **settings})
+        given = Settings(**{"budget": {"seconds": 600}, "task_timeout": 300, **settings})
         async with Executor(runners, store, RunContext(request=""), given, lambda _: None) as executor:
             return await executor.join(tasks, deadline)
 
@@ -183,7 +183,7 @@ async def test_plans_that_cannot_work_fail_at_once(execute: Execute) -> None:
         assert error in [result.error for result in results]
 
 
-@pytest.mark.parametrize("limit", ["task_timeout", "run_timeout"])
+@pytest.mark.parametrize("limit", ["task_timeout", "budget"])
 async def test_a_task_that_is_stopped_keeps_its_selection_and_attempts(
     execute: Execute, limit: str, loop_time: LoopTime
 ) -> None:

@@ -93,7 +93,7 @@ def model(name: str, size: int | None = None, backend: str = "scripted") -> Cand
 def chain(
     candidates: list[Candidate], *backends: Any, clock: Any = None, new_path: Any = Path, **settings: Any
 ) -> FallbackChain:
-    limits = Settings(**{"retries": RETRIES, **settings})
+    limits = Settings(**settings)
     task = Task(task=SPEC.name, id=0, args={"text": "long"})
     return FallbackChain(
         TaskCall(task, task.args, RunContext(request=""), new_path, clock or Clock(), limits),
@@ -304,7 +304,7 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
     monkeypatch.setattr(AttemptFiles, "cleanup", cleaned)
     pool = ModelPool(10**9)
     backend = Local(Settings(), pool) if place == "model" else Scripted(Clock(), a="ok")
-    late = chain([model("a")], backend, new_path=RunDirectory(Settings(), tmp_path).new_path, retries=0)
+    late = chain([model("a")], backend, new_path=RunDirectory(Settings(), tmp_path).new_path)
     if place == "adapter":
         monkeypatch.setattr(fallback, "adapt", lambda spec, raw, call: write_late(call))
     assert tried(await late.run()) == "a"
@@ -319,7 +319,9 @@ async def test_a_model_that_keeps_failing_is_skipped(
     monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
 ) -> None:
     skipped = "a is not called for another 30 s: it failed 5 times in a row"
-    done = await run({"retries": 9}, a=[TransientError("503")] * 9, b="ok")
+    with monkeypatch.context() as patched:
+        patched.setattr(fallback, "RETRIES", 9)
+        done = await run(a=[TransientError("503")] * 9, b="ok")
     assert tried(done) == "a a a a a a B"
     assert skipped in str(done.attempts[5].error)
     done = await run(a="it would work", b="ok")

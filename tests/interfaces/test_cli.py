@@ -85,10 +85,10 @@ def test_the_environment_is_checked(use: Use, monkeypatch: pytest.MonkeyPatch) -
     result = jarvis("x y")
     assert result.exit_code == 0
     assert "JARVIS_POLCY is not a setting and is ignored; did you mean JARVIS_POLICY?" in result.stderr
-    monkeypatch.setenv("JARVIS_RETRIES", "many")
+    monkeypatch.setenv("JARVIS_SEED", "many")
     result = jarvis("x y")
     assert result.exit_code == 2
-    assert "JARVIS_RETRIES" in result.stderr
+    assert "JARVIS_SEED" in result.stderr
 
 
 @pytest.mark.parametrize("ready", [True, False])

@@ -301,7 +301,7 @@ def test_a_run_that_takes_too_long_is_a_timeout(
     live: Live, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
     async def late(self: JarvisAgent, *_: Any) -> AsyncIterator[Any]:
-        raise DeadlineError("the run did not end within 3 s (JARVIS_RUN_TIMEOUT)")
+        raise DeadlineError("the run did not end within 3 s (JARVIS_BUDGET)")
         yield
 
     monkeypatch.setattr(JarvisAgent, "aevents", late)

@@ -222,7 +222,7 @@ def test_vectors_of_one_reply_are_all_of_one_model(tmp_path: Path, monkeypatch: 
         ScriptedLLM({}),
         sources=[FakeSource([fake_candidate("feature-extraction", id=f"a/{name}") for name in "bc"])],
         backends=[FakeBackend({"a/b": ([[[1.0]]], RuntimeError("lost")), "a/c": [[[2.0]]]})],
-        settings=Settings(output_dir=tmp_path, selection="rank", retries=0),
+        settings=Settings(output_dir=tmp_path, selection="rank"),
     )
     with live_server(agent) as live:
         client = live.client

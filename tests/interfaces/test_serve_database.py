@@ -241,7 +241,7 @@ def test_threads_and_runs_expire_with_the_files(
 ) -> None:
     monkeypatch.setattr(runs, "SWEEP_S", 0.1)
     script = {"plan": "[]"}
-    agent = agent_of(tmp_path, script, run_timeout=6)
+    agent = agent_of(tmp_path, script, budget={"seconds": 6})
     thread: Any = {"configurable": {"thread_id": "local/one", "checkpoint_ns": ""}}
 
     async def is_stored() -> bool:

@@ -51,7 +51,7 @@ PROMPTS = {
 def run_of(address: str, folder: Path, llm: Any = None) -> Run:
     for stage, text in PROMPTS.items():
         (folder / f"{stage}.md").write_text(text)
-    chosen = {"model": "smollm2", "prompts": folder, "run_timeout": 1500, "llm_timeout": 600}
+    chosen = {"model": "smollm2", "prompts": folder, "budget": {"seconds": 1500}, "llm_timeout": 600}
     settings, source = Settings(base_url=address, **chosen), FakeSource(map(fake_candidate, EXPERTS))
     with JarvisAgent(llm, sources=[source], backends=[FakeBackend(EXPERTS)], settings=settings) as agent:
         return agent.invoke("Describe a.jpg and say it aloud")

@@ -28,7 +28,7 @@ def agent(**results: Any) -> JarvisAgent:
     """An agent as a new process makes it; org/first has more downloads than org/second."""
     models = [fake_candidate(TASK, f"org/{name}", downloads=n) for name, n in (("first", 90), ("second", 9))]
     by_id = {f"org/{name}": result for name, result in results.items()}
-    settings = Settings(retries=0)
+    settings = Settings()
     return JarvisAgent(
         model=None, sources=[FakeSource(models)], backends=[FakeBackend(by_id)], settings=settings
     )

@@ -47,7 +47,7 @@ class Traced(BaseCallbackHandler):
 
 
 def agent(model: Any, tmp_path: Path, task: Task = SUMMARIZE, **given: Any) -> JarvisAgent:
-    fields = ("policy", "policies", "licenses", "budget", "offline")
+    fields = ("policy", "licenses", "budget", "offline")
     usual = {"offline": True, "output_dir": tmp_path}
     settings = Settings(**{**usual, **{name: given.pop(name) for name in fields if name in given}})
     return JarvisAgent(
@@ -107,7 +107,6 @@ def test_its_calls_are_nested_counted_and_within_the_budget(tmp_path: Path) -> N
 
 FORBIDDEN: list[dict[str, Any]] = [
     {"policy": "local-only"},
-    {"policies": {"summarization": "local-only"}},
     {"models": {"summarization": "org/other"}},
     {"sources": [FakeSource([Candidate(id="org/other", task="summarization", backend="fake", local=True)])]},
 ]

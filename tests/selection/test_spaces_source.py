@@ -24,7 +24,7 @@ from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, ScriptedLLM
 
 needs("gradio_client")
 
-SETTINGS = Settings(offline=False, spaces="search", retries=0)
+SETTINGS = Settings(offline=False, spaces="search")
 
 
 @contextmanager

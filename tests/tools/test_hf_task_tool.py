@@ -220,11 +220,11 @@ def test_errors_of_a_tool_speak_of_tools(home: Path) -> None:
 
 
 def test_settings_may_be_a_dict() -> None:
-    llm, settings = ScriptedLLM({}), {"retries": 2}
+    llm, settings = ScriptedLLM({}), {"task_timeout": 20}
     for make in (hf_tools, planning_chain, selection_chain, response_chain):
         make(llm, settings=settings)
     OfflinePlanner(settings=settings)
-    with pytest.raises(ConfigError, match="retries"):
-        hf_tools(settings={"retries": -1})
+    with pytest.raises(ConfigError, match="task_timeout"):
+        hf_tools(settings={"task_timeout": -1})
     with pytest.raises(ConfigError, match="of type int"):
         OfflinePlanner(settings=3)

@@ -82,8 +82,7 @@ class HubSource:
         A query that fails or is slow gives none. The words go to the Hub, so that the policy `local-only`
         and offline mode allow no search, nor does a task type with a query of its own.
         """
-        is_private = self._settings.policy_for(spec.name) == "local-only"
-        if not self.estimate(spec) or spec.listing or is_private:
+        if not self.estimate(spec) or spec.listing or self._settings.policy == "local-only":
             return []
         named = dict.fromkeys(WORD.findall(task.purpose.lower()))
         words = sorted((word for word in named if len(word) >= _SHORTEST_WORD), key=len, reverse=True)

@@ -73,8 +73,8 @@ class SpacesSource(RemoteSource):
 
     def estimate(self, spec: TaskSpec) -> list[Candidate]:
         """Return a placeholder for any Space; [] if none may be called, or could do the task."""
-        policy = self._settings.policy_for(spec.name)
-        if self._settings.offline or policy == "local-only" or not _output(spec):
+        settings = self._settings
+        if settings.offline or settings.policy == "local-only" or not _output(spec):
             return []
         return [Candidate(id="any Space", task=spec.name, backend=self.name, metadata={"space": "any"})]
 
