@@ -33,7 +33,7 @@ from jarvis_agent import JarvisAgent, Run
 from jarvis_agent.core.errors import JarvisError, describe_error
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Usage
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
@@ -289,7 +289,7 @@ async def measure(model: BaseChatModel | None, numbers: Sequence[int]) -> list[O
     outcomes = []
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         write_files(Path(folder))
-        settings = load_settings(offline=True, output_dir=Path(folder, "outputs"), experts="none")
+        settings = read_settings({"offline": True, "output_dir": Path(folder, "outputs"), "experts": "none"})
         async with JarvisAgent(model or NO_MODEL, settings=settings) as agent:
             for number in numbers:
                 outcomes.append(await _outcome(number, agent))
@@ -394,7 +394,7 @@ def main(arguments: Sequence[str]) -> None:
     if given.controlllm:
         print_controlllm(given.controlllm)
         return
-    model = resolve_model(given.model, load_settings(offline=True))
+    model = resolve_model(given.model, read_settings({"offline": True}))
     numbers = given.only or range(1, len(CASES) + 1)
     for name, value in totals(asyncio.run(measure(model, numbers))).items():
         print(f"| {name} | {value} |")

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from jarvis_agent.backends.hub import model_card
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task, Usage
@@ -196,7 +196,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--limit", type=int, help="only the first requests")
     parser.add_argument("--model", help="a chat model that chooses; default: the ranking does")
     given = parser.parse_args(arguments)
-    settings, bench = load_settings(), read_folder(given.folder, given.half)
+    settings, bench = read_settings(), read_folder(given.folder, given.half)
     model = resolve_model(given.model, settings) if given.model else None
     rank = ModelRanker(bench, settings, LLMClient(model, settings) if model else None)
 

@@ -1,8 +1,5 @@
 """HFTaskTool: a task type of the Hub as a LangChain tool, which selects a model and runs it.
 
-    tool = hf_tools(tasks=["object-detection"])[0]
-    tool.invoke({"image": "street.jpg"})       # "3 objects: 2 cars, 1 person …"
-
 A tool that is called alone reports progress, in LangGraph's custom streams and LangChain's custom events:
 
     for piece in create_agent(llm, hf_tools()).stream(request, stream_mode="custom"):
@@ -151,8 +148,7 @@ class HFTaskTool(BaseTool):
     ) -> tuple[Any, dict[str, Any]]:
         """Select and run outside a plan, below the tool's run in traces.
 
-        Raises:
-            ToolException: it failed; the message goes to the caller's model.
+        Raises ToolException: it failed; the message goes to the caller's model.
         """
         seconds = self.registry.settings.task_timeout
         is_local = (self.settings or self.registry.settings).allow_request_paths
@@ -373,13 +369,14 @@ class ToolProgress(TypedDict):
     total: NotRequired[int]
 
 
-Report = Callable[..., Awaitable[None]]
-"""Called with a state, and optionally a text and the further fields of ToolProgress."""
-
-
 @asynccontextmanager
-async def reporting(tool: str, runtime: ToolRuntime | None, config: RunnableConfig) -> AsyncIterator[Report]:
-    """Report on a call: within the block, also what is done on its models, as often as that changes."""
+async def reporting(
+    tool: str, runtime: ToolRuntime | None, config: RunnableConfig
+) -> AsyncIterator[Callable[..., Awaitable[None]]]:
+    """Report on a call: within the block, also what is done on its models, as often as that changes.
+
+    The value takes a state, and optionally a text and the further fields of ToolProgress.
+    """
     call = getattr(runtime, "tool_call_id", None)
     write = getattr(runtime, "stream_writer", None) or (lambda piece: None)
 
@@ -391,22 +388,21 @@ async def reporting(tool: str, runtime: ToolRuntime | None, config: RunnableConf
         await adispatch_custom_event(EVENT, piece, config=config)
 
     shown: list[Activity] = []
+
+    async def watch() -> None:
+        last: dict[int, str] = {}
+        while True:
+            for one in [*shown]:  # it grows meanwhile
+                if last.get(id(one)) != str(one):
+                    last[id(one)] = str(one)
+                    counts = {key: getattr(one, key) for key in ("done", "total") if hasattr(one, key)}
+                    await report(one.state, str(one), model=one.model, **counts)
+            await asyncio.sleep(_INTERVAL_S)
+
     token = activities.set(shown)
-    watching = asyncio.create_task(_watch(shown, report))
+    watching = asyncio.create_task(watch())
     try:
         yield report
     finally:
         activities.reset(token)
         await cancel_and_wait([watching])
-
-
-async def _watch(shown: list[Activity], report: Report) -> None:
-    """Report on each of the activities whenever it has changed."""
-    last: dict[int, str] = {}
-    while True:
-        for one in list(shown):
-            if last.get(id(one)) != str(one):
-                last[id(one)] = str(one)
-                counts = {key: getattr(one, key) for key in ("done", "total") if hasattr(one, key)}
-                await report(one.state, str(one), model=one.model, **counts)
-        await asyncio.sleep(_INTERVAL_S)

@@ -1,20 +1,11 @@
 """LangChainTask: runs any LangChain tool as a task. The task has the tool's name and arguments.
 
-    runner = LangChainTask(my_tool)
-    runner.spec         # TaskSpec(name="weather", category="tool", …)
-
 Text content is the task's text; images, audio and videos in content blocks or the artifact become files.
 `output` is the artifact if the tool has one, else a dict or list that it returned, else its text. Without
 text content, the output is the text too. An error keeps a dict or list as its output.
 
 A tool without a coroutine runs in a daemon thread, so that a blocked tool delays no other. A tool with too
 many blocked calls is not called again, since each costs the process a thread.
-
-What a tool returned, as content blocks and plain JSON.
-
-tool = with_content_blocks(tool)        # a PIL image that it returns becomes an image block
-media_blocks(message.artifact)          # the images, audio and videos of an artifact
-json_output(message, text)              # the artifact, else the dict or list in the text, else the text
 """
 
 from __future__ import annotations
@@ -23,7 +14,7 @@ import asyncio
 import base64
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import wraps
@@ -62,6 +53,9 @@ class LangChainTask:
         self.tool = tool
         self.spec = spec_of(tool)
         self._runnable = with_content_blocks(tool)
+        # LangChain would run a tool without a coroutine in the event loop's few threads.
+        has_default_arun = type(tool)._arun is BaseTool._arun and type(tool).ainvoke is BaseTool.ainvoke
+        self._is_sync = has_default_arun or getattr(tool, "coroutine", tool) is None
         self._abandoned: set[Future[Any]] = set()
 
     async def select(self, task: Task, context: RunContext) -> Selection | None:
@@ -74,11 +68,8 @@ class LangChainTask:
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         """Call the tool; if it returns an error message, that is the task's error.
 
-        Raises:
-            ExpertError: a file in its output is invalid, or too many cancelled calls still run.
-            BadInputError: an argument is invalid.
-            InputError: a file cannot be written, or its type is unknown.
-            Exception: what the tool raises.
+        Raises what the tool does, and ExpertError: a file in its output is invalid, or too many cancelled
+        calls still run; BadInputError: an argument is invalid; InputError: a file cannot be written.
         """
         args = {**call.inputs, **_injected_arguments(self.tool, call)}
         tool_call = {"type": "tool_call", "id": str(call.task.id), "name": self.tool.name, "args": args}
@@ -110,7 +101,7 @@ class LangChainTask:
         return TaskResult(task=call.task, status="ok", resources=resources, output=output)
 
     async def _invoke(self, tool_call: Any, config: Any) -> Any:
-        if not _is_sync(self.tool):
+        if not self._is_sync:
             return await self._runnable.ainvoke(tool_call, config=config)
         if len(self._abandoned) >= MAX_ABANDONED_CALLS:
             raise ExpertError(
@@ -180,13 +171,6 @@ def _is(part: Any, marker: type) -> bool:
     return part is marker or isinstance(part, marker)
 
 
-def _is_sync(tool: BaseTool) -> bool:
-    """Whether a tool has no coroutine. LangChain would run it in the event loop's few threads."""
-    kind = type(tool)
-    has_default_arun = kind._arun is BaseTool._arun and kind.ainvoke is BaseTool.ainvoke
-    return has_default_arun or getattr(tool, "coroutine", tool) is None
-
-
 def _invalid_arguments(error: ValidationError) -> str:
     """The first three in one line, "argument n: must be a valid integer, not 'four'"."""
     found: dict[str, str] = {}
@@ -245,29 +229,19 @@ def with_content_blocks(tool: BaseTool) -> BaseTool:
 
     These are PIL images and bytes, alone or in a list. A list of texts becomes JSON, and None an empty text.
     """
-    functions = {
-        name: wrap(function)
-        for name, wrap in (("func", _sync), ("coroutine", _async))
-        if (function := getattr(tool, name, None)) is not None
-    }
-    return tool.model_copy(update=functions) if functions else tool
+    func: Any = getattr(tool, "func", None)
+    coroutine: Any = getattr(tool, "coroutine", None)
 
-
-def _sync(function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return _as_content(function(*args, **kwargs))
+        return _as_content(func(*args, **kwargs))
 
-    return run
-
-
-def _async(function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
-    async def run(*args: Any, **kwargs: Any) -> Any:
+    async def arun(*args: Any, **kwargs: Any) -> Any:
         # LangChain awaits it in a task of its own.
-        return _as_content(await contain_exit(function.__name__, function, *args, **kwargs))
+        return _as_content(await contain_exit(tool.name, coroutine, *args, **kwargs))
 
-    return run
+    pairs = {"func": (func, run), "coroutine": (coroutine, arun)}
+    functions = {name: wraps(own)(new) for name, (own, new) in pairs.items() if own is not None}
+    return tool.model_copy(update=functions) if functions else tool
 
 
 def _as_content(value: Any) -> Any:

@@ -1,7 +1,5 @@
 """hf_tools_middleware: the tasks of the Hub in `create_agent`, of which the model sees the few that fit.
 
-    agent = create_agent(model, middleware=[hf_tools_middleware(model)])
-
 The schemas of seventy tools fill a prompt, and confuse a small model. This middleware has those that can
 run here. It offers a call of the model only those that the last request of the conversation is likely to
 need, those that were called before, and a tool that searches for others.
@@ -50,8 +48,7 @@ def hf_tools_middleware(
 ) -> HFToolsMiddleware:
     """The middleware with the tools of `hf_tools`, whose arguments these are, with `content="blocks"`.
 
-    Raises:
-        ConfigError: as `hf_tools`.
+    Raises ConfigError: as `hf_tools`.
     """
     return HFToolsMiddleware(hf_tools(model, tasks, **{"content": "blocks", **options}))
 
@@ -86,7 +83,7 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Call the model with the tools that fit."""
-        return handler(request.override(**self._adapted(request)))
+        return handler(self._adapted(request))
 
     async def awrap_model_call(
         self,
@@ -94,21 +91,15 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """As `wrap_model_call`."""
-        return await handler(request.override(**await run_cpu_bound(self._adapted, request)))
+        return await handler(await run_cpu_bound(self._adapted, request))
 
     def close(self) -> None:
         """Free the models that the tools have loaded."""
         for tool in list(self._experts.values())[:1]:
             cast("HFTaskTool", tool).close()
 
-    def _adapted(self, request: ModelRequest[Any]) -> Any:
-        """The tools, and the messages, for the model of a request."""
-        return {
-            "tools": self._offered(request),
-            "messages": messages_for(request.model, request.messages),
-        }
-
-    def _offered(self, request: ModelRequest[Any]) -> list[Any]:
+    def _adapted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        """A request with the tools, and the messages, for its model."""
         others = [tool for tool in request.tools if getattr(tool, "name", "") not in self._experts]
         names = [*self._known(request.messages)[: self._count]]
         for message in reversed(request.messages):
@@ -116,7 +107,9 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 kinds = tuple(str(block.get("type")) for block in media_blocks(message))
                 names += self._likely(message_text(message)[:_MAX_CHARS], kinds)
                 break
-        return [*others, *(self._experts[name] for name in dict.fromkeys(names))]
+        tools = [*others, *(self._experts[name] for name in dict.fromkeys(names))]
+        messages: list[Any] = messages_for(request.model, request.messages)
+        return request.override(tools=tools, messages=messages)
 
     def _known(self, messages: Sequence[AnyMessage]) -> list[str]:
         """The tools that were called or found in the conversation, the latest first."""

@@ -9,7 +9,7 @@ chain = prompt | agent | str                    # str(run) is the answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,7 @@ from jarvis_agent.core.forks import cached_property
 from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.core.sync import iterate_sync, run_sync
+from jarvis_agent.core.sync import AsyncRunnable, run_sync
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.execution.run import Event, Run, run_chunks
 from jarvis_agent.llm.chat_model import NO_MODEL, is_small, resolve_model, with_own_model
@@ -80,7 +80,7 @@ def _check_approval(approve: ApprovalPolicy, checkpointer: BaseCheckpointSaver[A
         )
 
 
-class JarvisAgent(Runnable[Any, Run]):
+class JarvisAgent(AsyncRunnable[Any, Run]):
     """Plans a request as a graph of tasks, selects a model for each, runs them, and answers.
 
     Args:
@@ -244,10 +244,14 @@ class JarvisAgent(Runnable[Any, Run]):
             events = pipeline.events(Request.of(request))
         async with aclosing(self._observer(events) if self._observer else events) as events:
             async for event in events:
-                event = self._with_type(event)
-                if event.run is not None and history is not None:
+                form, run = self.stages.response_format, event.run
+                if form is not None and run is not None and run.structured_response is not None:
+                    typed = form.read(run.structured_response)  # it is plain JSON so far
+                    run = run.model_copy(update={"structured_response": typed})
+                    event = event.model_copy(update={"run": run})
+                if run is not None and history is not None:
                     asked = HumanMessage(Request.of(request).text)
-                    await update_history(history, [asked, event.run.to_message()])
+                    await update_history(history, [asked, run.to_message()])
                 yield event
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
@@ -274,17 +278,13 @@ class JarvisAgent(Runnable[Any, Run]):
         """As `invoke`."""
         return await self._acall_with_config(self._ainvoke, input, config, **kwargs)
 
-    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Run]:  # noqa: A002
-        """Chunks whose sum is the Run: the plan, results as tasks end, the answer's tokens, the usage."""
-        yield from iterate_sync(partial(self.astream, **kwargs), input, config)
-
     async def astream(
         self,
         input: Any,  # noqa: A002
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[Run]:
-        """As `stream`."""
+    ) -> AsyncGenerator[Run, None]:
+        """Chunks whose sum is the Run: the plan, results as tasks end, the answer's tokens, the usage."""
 
         async def single() -> AsyncIterator[Any]:
             yield input
@@ -409,7 +409,7 @@ class JarvisAgent(Runnable[Any, Run]):
         return self._copy(stages=stages, **parts)
 
     def _replaying(self, plan: Plan) -> Self:
-        """Return this agent for a plan that is run as it is: no model and no person is asked."""
+        """This agent for a plan that is run as it is: no model and no person is asked."""
         agent = self.copy(settings={"selection": "rank"}, plan=plan, checkpointer=False)
         form = agent.stages.response_format
         structure = last_fitting_output(form) if form else None
@@ -452,14 +452,6 @@ class JarvisAgent(Runnable[Any, Run]):
         from jarvis_agent.agent.graph import StoredRuns
 
         return StoredRuns(self.graph, self.settings, approve=self.approve)
-
-    def _with_type(self, event: Event) -> Event:
-        """The event with a structured answer of the user's type, which is plain JSON so far."""
-        form, run = self.stages.response_format, event.run
-        if form is None or run is None or run.structured_response is None:
-            return event
-        typed = form.read(run.structured_response)
-        return event.model_copy(update={"run": run.model_copy(update={"structured_response": typed})})
 
     def _turns(self, thread: str) -> tuple[ChatTurn, ...]:
         return (*self._history, *self._memory.turns(thread))[-MAX_TURNS:]

@@ -136,7 +136,10 @@ class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
         """As `astream`. A synchronous checkpointer of a larger graph is called in threads."""
-        yield from iterate_sync(lambda: self.astream(input, with_threaded_saver(config), **kwargs))
+        configurable = (config or {}).get("configurable", {})
+        if config is not None and (saver := configurable.get(CONFIG_KEY_CHECKPOINTER)) is not None:
+            config = {**config, "configurable": {**configurable, CONFIG_KEY_CHECKPOINTER: threaded(saver)}}
+        yield from iterate_sync(partial(self.astream, **kwargs), input, config)
 
 
 def turns_in(state: Mapping[str, Any]) -> list[ChatTurn]:
@@ -181,8 +184,7 @@ def _made_files(run: Run) -> dict[str, dict[str, str]]:
 class _Node:
     """The node of the graph: one run of the pipeline.
 
-    `names` are the beginnings of paths of results, and of their URLs; the other fields are those of
-    `build_graph`.
+    `names` are the beginnings of paths of results, and of their URLs.
     """
 
     stages: PipelineStages
@@ -231,16 +233,16 @@ class _Node:
         }
         shares = isinstance(state.get("files"), Mapping)
         files = {"files": await asyncio.to_thread(_made_files, run)} if shares else {}
-        shown_run, form = self._hide(run.model_dump(mode="json")), self.stages.response_format
-        structured = shown_run.get("structured_response")
-        typed = form.read(structured) if form is not None and structured is not None else None
-        return {
+        state_of_run = {
             "messages": [*new, answer.model_copy(update=shown)],
-            "run": shown_run,
+            "run": self._hide(run.model_dump(mode="json")),
             **files,
-            **({"structured_response": typed} if form is not None else {}),
             "turns": self._hide(_TURNS.dump_python(turns[-MAX_TURNS:], mode="json")),
         }
+        if (form := self.stages.response_format) is not None:
+            structured = state_of_run["run"].get("structured_response")
+            state_of_run["structured_response"] = None if structured is None else form.read(structured)
+        return state_of_run
 
     async def _run(self, pipeline: RunPipeline, request: Request, message_id: str) -> Run:
         """Run the request, and stream its events and the tokens of the answer."""
@@ -310,7 +312,7 @@ def build_graph(
     builder.add_edge(START, "jarvis").add_edge("jarvis", END)
     saver = threaded(checkpointer) if checkpointer is not None else None
     graph = builder.compile(checkpointer=saver, name="JarvisAgent")
-    drawn = ("plan", "approve", "execute", "respond") if approve else ("plan", "execute", "respond")
+    drawn = ["plan", *(["approve"] if approve else []), "execute", "respond"]
     return JarvisGraph(drawn=drawn, **vars(graph.copy()))
 
 
@@ -430,14 +432,6 @@ def steps_of_node(config: RunnableConfig) -> CheckpointedSteps:
     graph, _, _ = node.checkpoint_ns.rpartition(_NAMESPACE_SEPARATOR)
     place = {"thread_id": node.thread_id, "checkpoint_ns": graph, "checkpoint_id": node.checkpoint_id}
     return CheckpointedSteps(threaded(saver), {"configurable": place})
-
-
-def with_threaded_saver(config: RunnableConfig | None) -> RunnableConfig | None:
-    """The config of a nested graph, with the larger graph's synchronous checkpointer called in threads."""
-    configurable = (config or {}).get("configurable", {})
-    if config is None or (saver := configurable.get(CONFIG_KEY_CHECKPOINTER)) is None:
-        return config
-    return {**config, "configurable": {**configurable, CONFIG_KEY_CHECKPOINTER: threaded(saver)}}
 
 
 def threaded(saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:

@@ -77,12 +77,14 @@ _APPROVED = TypeAdapter(Approved)
 _REPLY: TypeAdapter[str | Plan] = TypeAdapter(str | Plan)
 _STRUCTURED = TypeAdapter(tuple[Any, list[str]])
 
-_Opened = tuple[Mapping[str, TaskRunner], RunContext]
-"""What runs the tasks, and the request with its files."""
-
 
 class RunPipeline:
-    """The run of one request."""
+    """The run of one request.
+
+    `turns` are earlier turns of the chat; `asked` is that of `RunContext`. `steps` stores the results of
+    steps. `ask` shows the plan and returns the decision on it, if the `policy` wants one. `remember` gets the
+    run as a chat turn when it has ended. `language` is that of the answer, if not the request's.
+    """
 
     def __init__(
         self,
@@ -97,12 +99,6 @@ class RunPipeline:
         remember: Callable[[ChatTurn], None] | None = None,
         language: str = "",
     ) -> None:
-        """Prepare a run.
-
-        `turns` are earlier turns of the chat; `asked` is that of `RunContext`. `steps` stores the results of
-        steps. `ask` shows the plan and returns the decision on it, if the `policy` wants one. `remember` gets
-        the run as a chat turn when it has ended. `language` is that of the answer, if not the request's.
-        """
         self._stages = stages
         self._settings = stages.settings
         self._steps = steps or CheckpointedSteps()
@@ -116,6 +112,7 @@ class RunPipeline:
         self._began = perf_counter()
         self._deadline = self._settings.budget.seconds
         self._emit: Emit = lambda event: None
+        self._runners: Mapping[str, TaskRunner]
         self._store: ResourceStore
         self._notes: list[str] = []
         self._timings: dict[str, float] = {}
@@ -128,9 +125,8 @@ class RunPipeline:
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         """The events of a run as they happen. Closing the generator cancels the run.
 
-        Raises:
-            InputError: the request is empty or too long, or one of its files cannot be used.
-            DeadlineError: its files could not be read within the seconds of the budget.
+        Raises InputError: the request is empty or too long, or one of its files cannot be used;
+        DeadlineError: they could not be read within the seconds of the budget.
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -152,7 +148,7 @@ class RunPipeline:
         """The plan only; nothing is run. Raises as `events`."""
         await self._start(request)
         try:
-            _, context = await self._open_in_time(request, makes_files=False)
+            context = await self._open(request, makes_files=False)
             return (await self._run_planners(context))[0]
         finally:
             await self._close_store()
@@ -167,25 +163,17 @@ class RunPipeline:
         remember_unavailable_models()
         await self._start(request)
         try:
-            runners, context = await self._open_in_time(request)
+            context = await self._open(request)
             async with Executor(
-                runners, self._store, context, self._settings, self._emit, self._clock, self._steps
+                self._runners, self._store, context, self._settings, self._emit, self._clock, self._steps
             ) as executor:
-                plan = await self._plan_and_start(context, executor, runners)
-                plan, results, answer = await self._look_and_go_on(context, executor, runners, plan)
+                plan = await self._plan_and_start(context, executor)
+                plan, results, answer = await self._look_and_go_on(context, executor, plan)
             structured, notes = await self._structure(context, plan, results, answer)
             plan += Plan(notes=notes)
         finally:
             await self._close_store()
         self._finish(context, plan, results, answer, structured)
-
-    def _with_runs(self, plan: Plan, results: Sequence[TaskResult], executor: Executor) -> Plan:
-        """The plan with the tasks as they ran: some once for each of several results."""
-        if len(results) > len(plan.tasks):
-            tasks, notes = [result.task for result in results], [*plan.notes, *executor.notes]
-            plan = plan.model_copy(update={"tasks": tasks, "notes": list(dict.fromkeys(notes))})
-            self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-        return plan
 
     def _finish(
         self, context: RunContext, plan: Plan, results: list[TaskResult], answer: str, structured: Any
@@ -203,7 +191,9 @@ class RunPipeline:
             structured_response=structured,
         )
         if self._remember is not None:
-            self._remember(_turn_of(context, run))
+            files = tuple(part for part in (*context.files, *run.resources) if part.path is not None)
+            number = context.turn_number
+            self._remember(ChatTurn(context.request, answer, files, made=run.made, number=number))
         self._emit(Event(kind="done", seconds=now, run=run))
 
     async def _start(self, request: Request) -> None:
@@ -221,11 +211,11 @@ class RunPipeline:
         self._began -= elapsed
         self._deadline += elapsed
 
-    async def _open_in_time(self, request: Request, *, makes_files: bool = True) -> _Opened:
-        """As `_open_request`, within the time of the run. Raises DeadlineError."""
+    async def _open(self, request: Request, *, makes_files: bool = True) -> RunContext:
+        """Find the runners and open the files, within the time of the run. Raises DeadlineError."""
+        left = self._deadline - self._clock()
         try:
-            left = self._deadline - self._clock()
-            return await run_with_timeout(left, self._open_request(request, makes_files), "preparing the run")
+            return await run_with_timeout(left, self._open_files(request, makes_files), "preparing the run")
         except StageTimeoutError as error:
             raise DeadlineError(
                 "the request's files could not be read within {time:g} s; try again with fewer files",
@@ -233,33 +223,28 @@ class RunPipeline:
                 advice=limit_of("JARVIS_BUDGET"),
             ) from error
 
-    async def _open_request(self, request: Request, makes_files: bool) -> _Opened:
-        """Find the runners and open the files. The output directory is created first."""
+    async def _open_files(self, request: Request, makes_files: bool) -> RunContext:
         if makes_files:
             await asyncio.to_thread(self._store.directory.prepare)
-        runners = await self._stages.runners()
+        self._runners = await self._stages.runners()
         files, turns, self._notes = await self._steps.run_once(
             "files", lambda: self._store.open(request, self._turns), _OPENED
         )
         if self._steps.is_stored:
             await self._store.reopen(files, turns)
-        specs = {name: runner.spec for name, runner in runners.items()}
-        return runners, self._context(request, turns=tuple(turns), files=tuple(files), specs=specs)
-
-    def _context(self, request: Request, **opened: Any) -> RunContext:
         return RunContext(
             request=request.text,
+            files=tuple(files),
+            turns=tuple(turns),
             asked=self._requests,
+            specs={name: runner.spec for name, runner in self._runners.items()},
             config=self._config,
             restricted=not self._settings.allow_request_paths,
             reserve_hosted=self._steps.meter.reserve_hosted,
             hosted_price=self._steps.meter.hosted_price,
-            **opened,
         )
 
-    async def _plan_and_start(
-        self, context: RunContext, executor: Executor, runners: Mapping[str, TaskRunner]
-    ) -> Plan:
+    async def _plan_and_start(self, context: RunContext, executor: Executor) -> Plan:
         """The plan. Its tasks start as they come; with a checkpointer, once it is stored and approved."""
 
         def start(part: Plan) -> None:
@@ -270,24 +255,20 @@ class RunPipeline:
         plan, self._timings["plan"] = await self._steps.run_once(
             "plan", lambda: self._run_planners(context, None if self._steps.is_stored else start), _TIMED_PLAN
         )
-        return await self._start_tasks(plan, context, executor, runners)
+        return await self._start_tasks(plan, context, executor)
 
     async def _start_tasks(
         self,
         new: Plan,
         context: RunContext,
         executor: Executor,
-        runners: Mapping[str, TaskRunner],
         earlier: Plan | None = None,
         results: Sequence[TaskResult] = (),
     ) -> Plan:
-        """The sum of an earlier plan, which has these results, and the approved tasks of a new one.
-
-        The new tasks are started.
-        """
+        """Start the approved tasks of a plan. Returns it after an earlier plan, which has these results."""
         approved, models = Approved(plan=new), dict[int, Selection | None]()
         if self._steps.is_stored and new.tasks:
-            approved, models = await self._approve(new, context, runners, results)
+            approved, models = await self._approve(new, context, results)
         plan = (earlier or Plan()) + approved.plan
         self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
         executor.prefer(plan.preference)
@@ -296,11 +277,7 @@ class RunPipeline:
         return plan
 
     async def _approve(
-        self,
-        plan: Plan,
-        context: RunContext,
-        runners: Mapping[str, TaskRunner],
-        results: Sequence[TaskResult],
+        self, plan: Plan, context: RunContext, results: Sequence[TaskResult]
     ) -> tuple[Approved, dict[int, Selection | None]]:
         """The approved plan, and the models that were shown for approval, by task id."""
         self._approvals += 1
@@ -320,22 +297,19 @@ class RunPipeline:
         planned: list[PlannedTask] = []
         if self._ask is not None:
             planned = await self._steps.run_once(
-                f"{PROPOSAL}{suffix}", lambda: self._preview_models(plan, context, runners), _PLANNED_TASKS
+                f"{PROPOSAL}{suffix}", lambda: self._preview_models(plan, context), _PLANNED_TASKS
             )
         approved = await self._steps.run_once(f"{DECISION}{suffix}", decide, _APPROVED)
         self._asked += 0 if was_asked else approved.asked
         kept = [one for one in planned if one.task in approved.plan.tasks]
         return approved, {one.task.id: one.selection for one in kept}
 
-    async def _preview_models(
-        self, plan: Plan, context: RunContext, runners: Mapping[str, TaskRunner]
-    ) -> list[PlannedTask]:
+    async def _preview_models(self, plan: Plan, context: RunContext) -> list[PlannedTask]:
         """Select the models of all tasks in advance, to show them for approval."""
-
         context = replace(context, preference=plan.preference)
 
         async def preview(task: Task) -> PlannedTask:
-            runner = runners.get(task.task)
+            runner = self._runners.get(task.task)
             if runner is None:
                 return PlannedTask(task=task)
             try:
@@ -409,23 +383,26 @@ class RunPipeline:
         return plan + Plan(notes=[note], removed=[note] if plan.tasks else []), False
 
     async def _look_and_go_on(
-        self, context: RunContext, executor: Executor, runners: Mapping[str, TaskRunner], plan: Plan
+        self, context: RunContext, executor: Executor, plan: Plan
     ) -> tuple[Plan, list[TaskResult], str]:
         """The whole plan, its results and the answer. In each round, the responder looks at the results.
 
-        It answers, or adds tasks that need the results. It cannot do so in the last round, nor again after a
-        list without a new task.
+        It adds tasks that need them, or answers: at the latest in the last round, or after a list without a
+        new task.
         """
         left, number = MAX_ROUNDS if plan.tasks and self._stages.goes_on else 1, 0
         while True:
             results = [*map(self._shown, await executor.join(plan.tasks, self._deadline))]
-            plan = self._with_runs(plan, results, executor)
+            if len(results) > len(plan.tasks):  # some ran once for each of several results
+                tasks, notes = [result.task for result in results], [*plan.notes, *executor.notes]
+                plan = plan.model_copy(update={"tasks": tasks, "notes": list(dict.fromkeys(notes))})
+                self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
             left, number = left - 1, number + 1
             reply = await self._respond(context, plan, results, number, context.specs if left > 0 else None)
             if isinstance(reply, str):
                 return plan, results, reply
             known = len(plan.tasks)
-            plan = await self._start_tasks(reply, context, executor, runners, plan, results)
+            plan = await self._start_tasks(reply, context, executor, plan, results)
             left = left if len(plan.tasks) > known else 0
 
     async def _respond(
@@ -549,9 +526,3 @@ class RunPipeline:
 
 def _inputs(context: RunContext, **more: Any) -> dict[str, Any]:
     return {"input": context.request, "files": context.files, "chat_history": context.turns, **more}
-
-
-def _turn_of(context: RunContext, run: Run) -> ChatTurn:
-    """The run as a chat turn, with the files that it was given or produced."""
-    files = [resource for resource in (*context.files, *run.resources) if resource.path is not None]
-    return ChatTurn(context.request, run.answer, tuple(files), made=run.made, number=context.turn_number)

@@ -56,13 +56,8 @@ class StageTimeoutError(TimeoutError):
 async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
     """Await a coroutine for at most `seconds`; it is cancelled on timeout and when the caller is cancelled.
 
-    SystemExit and stray CancelledErrors of the work become ExpertError. In asyncio tasks that the work itself
-    creates, SystemExit ends the event loop, as everywhere in asyncio. `name` is used in messages.
-
-    Raises:
-        StageTimeoutError: the limit was reached.
-        ExpertError: the work was cancelled from within, or raised a BaseException that is no Exception.
-        Exception: an error of the work.
+    `name` is used in messages. Raises StageTimeoutError: the limit was reached; ExpertError: the work was
+    cancelled from within, or as `contain_exit`. Exception: an error of the work.
     """
     if seconds <= 0:
         work.close()
@@ -77,22 +72,20 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
         raise StageTimeoutError
     if running.cancelled():
         raise ExpertError(f"{name} was cancelled from within")
-    error = running.exception()
-    if error is not None and not isinstance(error, Exception):
-        raise _ended_with(error, name) from error
     return running.result()
 
 
 async def contain_exit(name: str, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-    """Await `work(…)`. Its SystemExit, with which a task ends the event loop, becomes ExpertError."""
+    """Await `work(…)`. Its SystemExit, with which a task ends the event loop, becomes ExpertError.
+
+    In asyncio tasks that the work itself creates, SystemExit ends the loop, as everywhere in asyncio.
+    """
     try:
         return await work(*args, **kwargs)
-    except SystemExit as error:
-        raise _ended_with(error, name) from error
-
-
-def _ended_with(error: BaseException, name: str) -> ExpertError:
-    return ExpertError(f"{name} ended with {describe_error(error)}")
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise ExpertError(f"{name} ended with {describe_error(error)}") from error
 
 
 async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:
@@ -108,11 +101,7 @@ async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:
 
 
 async def gather_limited(work: Callable[[A], Awaitable[T]], items: Sequence[A]) -> list[T]:
-    """Await `work(item)` for each item, MAX_PARALLEL at a time; the results keep the order of the items.
-
-    Raises:
-        Exception: the first error; the other calls are cancelled.
-    """
+    """Await `work(item)` for each item, MAX_PARALLEL at a time, in order. An error cancels the others."""
     slots = asyncio.Semaphore(MAX_PARALLEL)
 
     async def run(item: A) -> T:
@@ -163,8 +152,7 @@ async def batches(
 async def repeating(work: Callable[[], Awaitable[object]], seconds: float, name: str) -> AsyncIterator[None]:
     """Do work now and every so many seconds, inside the `async with` statement.
 
-    An error is logged, and does not end the work: a disk or a database may fail for a moment. `name` is used
-    in messages.
+    An error is logged, and does not end the work: a disk or a database may fail for a moment.
     """
 
     async def repeat() -> None:
@@ -193,14 +181,12 @@ def start_daemon_thread(work: Callable[..., T], *args: Any) -> Future[T]:
 
     def run() -> None:
         try:
-            result = context.run(work, *args)
+            done.set_result(context.run(work, *args))
         except BaseException as error:
             if not isinstance(error, Exception) or isinstance(error, StopIteration):
                 cause, error = error, RuntimeError(f"{type(error).__name__}: {error}")
                 error.__cause__ = cause
             done.set_exception(error)
-        else:
-            done.set_result(result)
 
     threading.Thread(target=run, name="jarvis-daemon", daemon=True).start()
     return done
@@ -233,11 +219,6 @@ async def run_cpu_bound(work: Callable[..., T], *args: Any) -> T:
 
 
 def check_cancelled() -> None:
-    """End work of `run_cpu_bound` whose caller no longer waits.
-
-    Raises:
-        concurrent.futures.CancelledError: the caller was cancelled.
-    """
-    cancelled = _cancelled.get()
-    if cancelled is not None and cancelled.is_set():
+    """Raise concurrent.futures.CancelledError in work of `run_cpu_bound` whose caller was cancelled."""
+    if (cancelled := _cancelled.get()) is not None and cancelled.is_set():
         raise CancelledError

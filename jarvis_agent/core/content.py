@@ -51,8 +51,7 @@ def is_data_url(text: str) -> bool:
 def read_data_url(url: str) -> tuple[str, bytes]:
     """The media type ("" if unknown) and the content of a data URL (RFC 2397); texts become UTF-8.
 
-    Raises:
-        InputError: it has no comma, or is not valid base64.
+    Raises InputError: it has no comma, or is not valid base64.
     """
     head = _BASE64_URL.match(url, 0, _LONGEST_HEAD) or _TEXT_URL.match(url, 0, _LONGEST_HEAD)
     if head is None:
@@ -69,8 +68,7 @@ def read_data_url(url: str) -> tuple[str, bytes]:
 def read_file_data(data: str, mime: str, limit: int) -> tuple[str, bytes]:
     """The media type and the content of a data URL, or of base64 with this media type.
 
-    Raises:
-        InputError: it is malformed, or has more than `limit` bytes.
+    Raises InputError: it is malformed, or has more than `limit` bytes.
     """
     helps = limit_of("JARVIS_MAX_FILE_BYTES")
     too_large = InputError(f"an attached file has more than {limit:,} bytes", advice=helps)
@@ -86,8 +84,7 @@ def read_file_data(data: str, mime: str, limit: int) -> tuple[str, bytes]:
 def decode_base64(data: str) -> bytes:
     """The bytes in base64: wrapped, URL-safe, percent-encoded or without padding, as clients send it.
 
-    Raises:
-        InputError: it is not valid.
+    Raises InputError: it is not valid.
     """
     try:
         letters = unquote_to_bytes(data) if "%" in data else data.encode("ascii")

@@ -84,11 +84,10 @@ def _table(path: Path) -> str:
         return ""
     if len(lines) > ROWS + 1:
         lines[ROWS + 1 :] = [["…"]]
-    rows = (_row(line, "td" if place else "th") for place, line in enumerate(lines))
-    return f"<table>{''.join(rows)}</table>"
-
-
-def _row(line: list[str], tag: str) -> str:
-    cells = [cell if len(cell) <= _MAX_CELL_CHARS else f"{cell[:_MAX_CELL_CHARS]}…" for cell in line]
-    cells[COLUMNS:] = ["…"] if len(cells) > COLUMNS else []
-    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+    rows = ""
+    for place, line in enumerate(lines):
+        tag = "td" if place else "th"
+        cells = [cell if len(cell) <= _MAX_CELL_CHARS else f"{cell[:_MAX_CELL_CHARS]}…" for cell in line]
+        cells[COLUMNS:] = ["…"] if len(cells) > COLUMNS else []
+        rows += f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+    return f"<table>{rows}</table>"

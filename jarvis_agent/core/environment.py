@@ -28,8 +28,7 @@ _SCHEMES = ("http", "https", "socks5", "socks5h")
 def clean_key(key: str) -> str:
     """A key without what copying adds around it: blanks, ends of lines, quotes, a byte order mark.
 
-    Raises:
-        ValueError: it has something inside that no header of HTTP can send. The message does not show it.
+    Raises ValueError: it has something inside that no header of HTTP can send. The message does not show it.
     """
     key = key.strip(_AROUND)
     if not all("!" <= letter <= "~" for letter in key):
@@ -40,8 +39,7 @@ def clean_key(key: str) -> str:
 def key_of(variable: str) -> str:
     """The key in an environment variable; "" if there is none.
 
-    Raises:
-        ConfigError: it cannot be sent; the message names the variable.
+    Raises ConfigError: it cannot be sent; the message names the variable.
     """
     try:
         return clean_key(os.environ.get(variable, ""))

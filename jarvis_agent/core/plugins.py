@@ -21,8 +21,7 @@ T = TypeVar("T")
 def check_plugin(part: T, protocol: type, label: str) -> T:
     """Return `part` if it has every attribute and method of its protocol; `label` names it in messages.
 
-    Raises:
-        ConfigError: it is a class instead of an instance, or it lacks something.
+    Raises ConfigError: it is a class instead of an instance, or it lacks something.
     """
     if isinstance(part, type):
         name = part.__name__
@@ -52,8 +51,7 @@ _entry_points = cache(entry_points)
 def load_plugin(entry: EntryPoint, protocol: type, what: str, *args: Any) -> Any:
     """Load an entry point, call it with `args`, and check the result.
 
-    Raises:
-        ConfigError: it cannot be loaded or called, or the result lacks something.
+    Raises ConfigError: it cannot be loaded or called, or the result lacks something.
     """
     label = f"the {what} {entry.name!r} ({entry.value})"
     try:
@@ -66,8 +64,7 @@ def load_plugin(entry: EntryPoint, protocol: type, what: str, *args: Any) -> Any
 def to_runnable(stage: Any, name: str) -> Runnable[Any, Any] | None:
     """A planner, selector or responder as a Runnable; None stays None.
 
-    Raises:
-        ConfigError: it is neither a Runnable nor a function.
+    Raises ConfigError: it is neither a Runnable nor a function.
     """
     from langchain_core.runnables import RunnableGenerator, RunnableLambda
     from langchain_core.runnables.base import coerce_to_runnable

@@ -70,7 +70,8 @@ def redact(text: str) -> str:
     text = _DATA_URL.sub(r"\1…", text)
     for secret in sorted(_environment_secrets().union(_registered), key=len, reverse=True):
         if secret in text:
-            text = _pattern(secret).sub("(key)", text)
+            word = re.escape(secret)
+            text = re.sub(word if len(secret) >= _MIN_LENGTH else rf"(?<!\w){word}(?!\w)", "(key)", text)
     text = _AUTHORIZATION.sub(r"\1(key)", _BEARER.sub("(key)", text))
     text = _KEY_NAMED.sub(r"\1(key)", _KEY_LIKE.sub("(key)", text))
     return _ADDRESS.sub(_hide_values, _LOGIN.sub("", text)) if "://" in text else text
@@ -80,11 +81,6 @@ def _hide_values(address: re.Match[str]) -> str:
     place, mark, rest = address.groups()
     is_harmless = not rest or (mark == "#" and "=" not in rest)
     return address[0] if is_harmless else f"{place}{mark}(hidden)"
-
-
-def _pattern(secret: str) -> re.Pattern[str]:
-    word = re.escape(secret)
-    return re.compile(word if len(secret) >= _MIN_LENGTH else rf"(?<!\w){word}(?!\w)")
 
 
 def _environment_secrets() -> set[str]:

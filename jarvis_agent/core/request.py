@@ -102,8 +102,7 @@ class Request(Frozen):
     def check_length(self) -> None:
         """Refuse more than `MAX_TEXT_BYTES` of text, earlier messages included.
 
-        Raises:
-            TooLongError: there are more.
+        Raises TooLongError: there are more.
         """
         texts = [self.input, *map(message_text, (*self.chat_history, *self.messages))]
         size = sum(len(text.encode(errors="surrogatepass")) for text in texts)

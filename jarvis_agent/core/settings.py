@@ -118,8 +118,7 @@ _OPTIONS = TypeAdapter(RunOptions)
 def read_options(context: Any) -> RunOptions:
     """The options in the context of a graph; what else is in it belongs to a larger graph.
 
-    Raises:
-        InputError: the value of an option is invalid.
+    Raises InputError: the value of an option is invalid.
     """
     given = context if isinstance(context, Mapping) else {}
     try:
@@ -310,19 +309,6 @@ def _parts(text: str, separator: str) -> list[str]:
     return [part.strip() for part in text.split(separator) if part.strip()]
 
 
-def load_settings(**values: Any) -> Settings:
-    """The given settings; absent fields and None are read from the environment.
-
-    Variables that look like a misspelt setting are logged.
-
-    Raises:
-        ConfigError: a value is invalid; the message names the field or the variable.
-    """
-    for name, nearest in misspelt_variables(os.environ).items():
-        logger.warning("%s is not a setting and is ignored; did you mean %s?", name, nearest)
-    return Settings(**{field: value for field, value in values.items() if value is not None})
-
-
 def _fault(error: ValidationError, values: Mapping[str, Any], fields: Iterable[str]) -> str:
     first = min(error.errors(include_url=False), key=lambda fault: fault["type"] != "extra_forbidden")
     field = str(first["loc"][0])
@@ -337,20 +323,22 @@ def _fault(error: ValidationError, values: Mapping[str, Any], fields: Iterable[s
     return f"{name}: {first['msg'].removeprefix('Value error, ')}{shown}"
 
 
-def read_settings(settings: Settings | Mapping[str, Any] | None) -> Settings:
-    """Settings from a dict of some of them, or from the environment alone.
+def read_settings(settings: Settings | Mapping[str, Any] | None = None) -> Settings:
+    """Settings from a dict of some of them; absent fields and None are read from the environment.
 
-    Raises:
-        ConfigError: a value is invalid, or `given` is something else.
+    Variables that look like a misspelt setting are logged. Raises ConfigError: a value is invalid, and the
+    message names the field or the variable; or `settings` is something else.
     """
     respell_proxies()
     if isinstance(settings, Settings):
         return settings
-    if settings is None or isinstance(settings, Mapping):
-        return load_settings(**(settings or {}))
-    raise ConfigError(
-        f"the settings are of type {type(settings).__name__}; give Settings(…) or a dict of its fields"
-    )
+    if settings is not None and not isinstance(settings, Mapping):
+        raise ConfigError(
+            f"the settings are of type {type(settings).__name__}; give Settings(…) or a dict of its fields"
+        )
+    for name, nearest in misspelt_variables(os.environ).items():
+        logger.warning("%s is not a setting and is ignored; did you mean %s?", name, nearest)
+    return Settings(**{field: value for field, value in (settings or {}).items() if value is not None})
 
 
 def misspelt_variables(names: Iterable[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from operator import add
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -27,12 +27,12 @@ from typing import Any, TypeVar
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.core.concurrency import cancel_and_wait, limits, start_daemon_thread
+from jarvis_agent.core.forks import fork_safe
 
 T = TypeVar("T")
 
 _THREAD_NAME = "jarvis-sync"
-_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
+_lock = fork_safe(threading.Lock())
 
 
 class _DaemonThreads(ThreadPoolExecutor):
@@ -42,38 +42,30 @@ class _DaemonThreads(ThreadPoolExecutor):
         return start_daemon_thread(partial(fn, *args, **kwargs))
 
 
+@cache
 def _shared_loop() -> asyncio.AbstractEventLoop:
-    global _loop
-    with _lock:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            _loop.set_default_executor(_DaemonThreads())
-            threading.Thread(target=_serve, args=(_loop,), name=_THREAD_NAME, daemon=True).start()
-        return _loop
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(_DaemonThreads())
 
+    def serve() -> None:
+        while True:
+            # SystemExit and KeyboardInterrupt leave the loop, and are the result of their call too.
+            with suppress(SystemExit, KeyboardInterrupt):
+                loop.run_forever()
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    while True:
-        # SystemExit and KeyboardInterrupt leave the loop, and are the result of their call too.
-        with suppress(SystemExit, KeyboardInterrupt):
-            loop.run_forever()
-
-
-def _start_again() -> None:
-    """Forget the loop in a forked child, where its thread does not exist."""
-    global _lock, _loop
-    _lock, _loop = threading.Lock(), None
+    threading.Thread(target=serve, name=_THREAD_NAME, daemon=True).start()
+    return loop
 
 
 @atexit.register
 def _cancel_calls() -> None:
     """Cancel the calls that still run at exit."""
-    if _loop is not None:
-        _cancel(_loop, lambda: asyncio.all_tasks(_loop))
+    if _shared_loop.cache_info().currsize:
+        _cancel(_shared_loop(), lambda: asyncio.all_tasks(_shared_loop()))
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_again)
+if hasattr(os, "register_at_fork"):  # the loop's thread does not exist in the child
+    os.register_at_fork(after_in_child=_shared_loop.cache_clear)
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, tasks: Callable[[], Collection[asyncio.Task[Any]]]) -> None:
@@ -107,7 +99,8 @@ def _call(function: Callable[..., Awaitable[T]], *args: object) -> Iterator[Futu
         tasks.extend(filter(None, [asyncio.current_task()]))
         return await function(*args)
 
-    loop = _shared_loop()
+    with _lock:
+        loop = _shared_loop()
     done = asyncio.run_coroutine_threadsafe(work(), loop)
     try:
         yield done
@@ -117,12 +110,7 @@ def _call(function: Callable[..., Awaitable[T]], *args: object) -> Iterator[Futu
 
 
 def run_sync(function: Callable[..., Awaitable[T]], *args: object) -> T:
-    """Await `function(*args)` in the shared loop.
-
-    Raises:
-        RuntimeError: it is called in that loop.
-        Exception: what `function` raises.
-    """
+    """Await `function(*args)` in the shared loop. Raises RuntimeError: it is called in that loop."""
     with _call(function, *args) as done:
         return done.result()
 

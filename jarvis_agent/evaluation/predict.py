@@ -48,8 +48,7 @@ class Prediction(Frozen):
 def read_records(path: Path, key: str = "id") -> list[dict[str, Any]]:
     """Read a file of JSON lines, or a JSON array, of objects with this key. Empty lines are skipped.
 
-    Raises:
-        InputError: the file cannot be read, or a record is invalid; the message names its line.
+    Raises InputError: the file cannot be read, or a record is invalid; the message names its line.
     """
     try:
         content = path.read_text(encoding="utf-8-sig")

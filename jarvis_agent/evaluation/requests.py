@@ -113,8 +113,7 @@ def _resources(names: Sequence[str]) -> tuple[Resource, ...]:
 def read_requests(half: Half | Literal["all"] = "all", path: Path | None = None) -> list[OwnRequest]:
     """Read the requests of one half or both, from our own file or from `path`.
 
-    Raises:
-        InputError: the file cannot be read, holds no request, or an invalid one.
+    Raises InputError: the file cannot be read, holds no request, or an invalid one.
     """
     path = path or Path(str(files("jarvis_agent.evaluation") / "data" / "requests.jsonl"))
     read: dict[str, OwnRequest] = {}
@@ -222,18 +221,18 @@ _ARTICLES = ("a", "an", "the")
 
 def same_plan(gold: Sequence[Task], predicted: Sequence[Task]) -> bool:
     """Whether tasks can be paired so that names, links and arguments agree, whatever their ids and order."""
-    return len(gold) == len(predicted) and _can_be_paired(gold, predicted, {})
 
+    def can_be_paired(tasks: Sequence[Task], pairs: Mapping[int, int]) -> bool:
+        if not tasks:
+            return True
+        first, *rest = tasks
+        return any(
+            _same_task(first, task, pairs) and can_be_paired(rest, {**pairs, first.id: task.id})
+            for task in predicted
+            if task.id not in pairs.values()
+        )
 
-def _can_be_paired(gold: Sequence[Task], predicted: Sequence[Task], pairs: Mapping[int, int]) -> bool:
-    if not gold:
-        return True
-    first, *rest = gold
-    return any(
-        _same_task(first, task, pairs) and _can_be_paired(rest, predicted, {**pairs, first.id: task.id})
-        for task in predicted
-        if task.id not in pairs.values()
-    )
+    return len(gold) == len(predicted) and can_be_paired(gold, {})
 
 
 def _same_task(gold: Task, predicted: Task, pairs: Mapping[int, int]) -> bool:
@@ -258,7 +257,7 @@ def same_argument(task: str, name: str, gold: Any, predicted: Any) -> bool:
     if arg.many:
         normalise = _labels
     elif refs_in(gold):
-        normalise = _text if is_processed or arg.kind != "text" else _references
+        normalise = _text if is_processed or arg.kind != "text" else lambda text: {*refs_in(text)}
     elif arg.kind in MEDIA:
         normalise = _names
     elif arg.kind == "data":
@@ -292,10 +291,6 @@ def _has_han(words: Sequence[str]) -> bool:
 
 def _length(words: Sequence[str]) -> float:
     return sum(0.5 if _has_han([word]) else 1.0 for word in words)
-
-
-def _references(value: Any) -> set[int]:
-    return set(refs_in(value))
 
 
 def _words(value: Any) -> list[str]:

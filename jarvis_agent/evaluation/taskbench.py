@@ -83,8 +83,7 @@ class Bench:
 def read_folder(folder: Path) -> Bench:
     """Read a folder. Requests come from `user_requests.json`, otherwise from the gold records.
 
-    Raises:
-        InputError: a file is missing or invalid; the message names it, and the line.
+    Raises InputError: a file is missing or invalid; the message names it, and the line.
     """
     path = folder / TOOLS
     try:
@@ -115,8 +114,7 @@ def read_folder(folder: Path) -> Bench:
 def read_plan(record: Mapping[str, Any]) -> list[Task]:
     """Return the plan of a TaskBench record, whose arguments have numbers for names.
 
-    Raises:
-        InputError: it has no `id`, or its nodes are malformed.
+    Raises InputError: it has no `id`, or its nodes are malformed.
     """
     nodes = record.get("task_nodes")
     if "id" not in record or not isinstance(nodes, list):

@@ -16,7 +16,7 @@ from ray import serve
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.settings import ServerSettings, load_settings
+from jarvis_agent.core.settings import ServerSettings, read_settings
 from jarvis_agent.interfaces.server import create_app
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def make_app() -> FastAPI:
     Raises:
         ConfigError: a variable is missing on this node, or invalid.
     """
-    server, settings = ServerSettings(), load_settings()
+    server, settings = ServerSettings(), read_settings()
     if not (server.checkpoints or "").startswith("postgres"):
         raise ConfigError(f"replicas share threads in PostgreSQL: set JARVIS_CHECKPOINTS to its URL {_WHERE}")
     if not server.api_keys:

@@ -1,8 +1,5 @@
 """Token budgets: estimate tokens, and clip texts and data to them.
 
-    clip("a long text …", 100)                  # its first 100 tokens, and how much was cut
-    clip_rows(lambda tokens: rows, 1000)        # one line of JSON each, in 1000 tokens together
-
 A tokenizer would have to be downloaded. The estimate counts four letters of a word, three digits, or any
 other character as one token, which is rather too many than too few. LangChain's `count_tokens_approximately`
 counts four characters as one token, a quarter of a Chinese text; its `trim_messages` drops whole messages.
@@ -55,11 +52,9 @@ def clip(text: str, limit: int) -> str:
 
 
 def clip_rows(make: Callable[[int], Sequence[Any]], limit: int) -> str:
-    """Rows of plain data, one line of JSON each. All rows are cut before one is dropped.
+    """Rows of plain data in `limit` tokens, one line of JSON each. All rows are cut before one is dropped.
 
-    Args:
-        make: returns the rows, each of about the given number of tokens where it can be cut.
-        limit: maximum number of tokens, together.
+    `make` returns the rows, each of about the given number of tokens where it can be cut.
     """
     text = ""
     for budget in _ROW_BUDGETS:

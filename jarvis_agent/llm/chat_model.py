@@ -14,10 +14,7 @@
 4. HF_TOKEN: the OpenAI-compatible router of Hugging Face's Inference Providers, unless `offline` is set.
 5. The model that `jarvis setup` installed.
 
-What a chat model and its server support: a JSON schema, a token limit, event loops, long prompts.
-
-is_small(model)     # True for "llama3.2:1b"
-schema_options(model, "plan", {…})              # {"response_format": {"type": "json_schema", …}}
+And what a chat model and its server support: a JSON schema, a token limit, event loops, long prompts.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ MAX_TOKENS = "max_tokens"
 _LIMITS = {MAX_TOKENS, "max_completion_tokens"}
 
 _SMALL, _LARGE = 2e9, 10e9
-_SIZES = {"m": 1_000_000, "b": 1_000_000_000}
+_SIZES = {"m": 1e6, "b": 1e9}
 _SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?b|\d{2,}m)(?![a-z\d])", re.IGNORECASE)
 """A number of parameters in a name: "0.5b", "135M". A single digit with "m" is a context window."""
 HUB_FILE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+):(?P<file>[^:\\]+)")
@@ -65,7 +62,9 @@ _TINY = re.compile(r"(?<![a-z])tiny", re.IGNORECASE)
 
 
 def model_name(model: Any) -> str:
-    """The name of a chat model, or its class if it has none."""
+    """The name of a chat model, or its class if it has none; a name and a file have their own."""
+    if isinstance(model, str | Path):
+        return model.name if isinstance(model, Path) else model
     model = getattr(model, "bound", model)
     names = (getattr(model, field, None) for field in ("model_name", "model", "model_id", "repo_id"))
     return next((name for name in names if isinstance(name, str) and name), type(model).__name__)
@@ -77,7 +76,7 @@ def is_small(model: Any) -> bool:
     Such a model plans nothing, chooses nothing, and writes no answers from results.
     """
     size = _parameters(model)
-    return size < _SMALL if size else _TINY.search(_name(model)) is not None
+    return size < _SMALL if size else _TINY.search(model_name(model)) is not None
 
 
 def needs_examples(model: Any) -> bool:
@@ -91,14 +90,8 @@ def _parameters(model: Any) -> float:
     path = model if isinstance(model, Path) else getattr(model, "path", None)
     if isinstance(path, Path) and (count := parameters_of(path)):
         return count
-    sizes = (float(size[:-1]) * _SIZES[size[-1].lower()] for size in _SIZE.findall(_name(model)))
+    sizes = (float(size[:-1]) * _SIZES[size[-1].lower()] for size in _SIZE.findall(model_name(model)))
     return max(sizes, default=0.0)
-
-
-def _name(model: Any) -> str:
-    if isinstance(model, Path):
-        return model.name
-    return model if isinstance(model, str) else model_name(model)
 
 
 def schema_options(model: Any, name: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -110,12 +103,6 @@ def schema_options(model: Any, name: str, schema: Mapping[str, Any] | None) -> d
         return {}
     form = {"name": name, "schema": dict(schema), "strict": schema.get("additionalProperties") is False}
     return {SCHEMA: {"type": "json_schema", "json_schema": form}}
-
-
-def known_window(model: Any, settings: Settings) -> int | None:
-    """Tokens that a chat model reads, by the settings or its profile; None: unknown."""
-    profile = getattr(getattr(model, "bound", model), "profile", None) or {}
-    return settings.context_window or profile.get("max_input_tokens")
 
 
 async def served_window(model: Any) -> int | None:
@@ -163,13 +150,10 @@ def length_options(model: Any, window: int) -> dict[str, Any]:
 
 
 def transport_options(model: Any) -> dict[str, Any]:
-    """Keyword arguments that make ChatOpenAI usable from several event loops.
-
-    Its connection pool is shared, and a kept connection fails in another loop with "Event loop is closed".
-    So connections are not kept, which costs one handshake per call.
-    """
+    """Keyword arguments that make ChatOpenAI usable from several event loops."""
     if not is_openai_like(model):
         return {}
+    # A kept connection of its shared pool fails in another loop. A new one costs a handshake.
     own = getattr(model, "model_kwargs", {}).get("extra_headers") or {}
     return {"extra_headers": {**own, "Connection": "close"}}
 
@@ -180,10 +164,9 @@ def is_openai_like(model: Any) -> bool:
 
 
 def supports_schema(model: Any) -> bool:
-    """Whether to send a JSON schema.
+    """Whether to send a JSON schema: as the profile of a model says; without one, to any OpenAI-like server.
 
-    The model's profile says so. Without one, an OpenAI-compatible server (llama.cpp, vLLM, Ollama, …) is
-    assumed to support schemas; if it rejects one, the client retries without.
+    If a server rejects one, the client retries without.
     """
     profile = getattr(model, "profile", None) or {}
     return is_openai_like(model) and bool(profile.get("structured_output", not profile))
@@ -292,8 +275,7 @@ def config_file() -> Path:
 def installed_model() -> str | None:
     """The name of the model that `jarvis setup` installed; None if there is none.
 
-    Raises:
-        ConfigError: the configuration is damaged.
+    Raises ConfigError: the configuration is damaged.
     """
     try:
         name = tomllib.loads(config_file().read_text("utf-8")).get("model")
@@ -315,12 +297,9 @@ def with_own_model(settings: Settings, model: Any) -> Settings:
 
 
 def local_files(settings: Settings) -> list[Path]:
-    """The GGUF files of this machine that the settings and `jarvis setup` name as language models.
+    """The GGUF files of this machine that the settings and `jarvis setup` name; [] without llama.cpp.
 
-    [] without llama.cpp, or if the user wants no language model. Nothing is downloaded.
-
-    Raises:
-        ConfigError: the configuration is damaged.
+    Nothing is downloaded. Raises ConfigError: the configuration is damaged.
     """
     if settings.model == NO_MODEL or find_spec("xllamacpp") is None:
         return []
@@ -344,8 +323,7 @@ def store_installed_model(path: Path) -> Path:
 def local_model(path: Path, settings: Settings) -> ChatGGUF:
     """The chat model in a GGUF file, with the settings' context window and device, at temperature 0.
 
-    Raises:
-        MissingExtraError: xllamacpp is not installed.
+    Raises MissingExtraError: xllamacpp is not installed.
     """
     from jarvis_agent.llm.llama_cpp import ChatGGUF
 
@@ -358,8 +336,7 @@ def openai_model(
 ) -> BaseChatModel:
     """A ChatOpenAI at temperature 0. `key` must be given with `base_url`: OPENAI_API_KEY is for OpenAI alone.
 
-    Raises:
-        ConfigError: there is no key, or the address is malformed.
+    Raises ConfigError: there is no key, or the address is malformed.
     """
     if base_url and not base_url.startswith(("http://", "https://")):
         raise ConfigError(f'JARVIS_BASE_URL is "{base_url}"; it must begin with http:// or https://')
@@ -397,8 +374,7 @@ def _at_zero(model: BaseChatModel) -> BaseChatModel:
 def gguf_path(name: str, settings: Settings) -> Path:
     """The file that "path/file.gguf" or "org/repo:file.gguf" (of the Hub) names, downloaded if needed.
 
-    Raises:
-        ConfigError: there is no such GGUF file, the settings forbid its download, or that failed.
+    Raises ConfigError: there is no such GGUF file, the settings forbid its download, or that failed.
     """
     found = HUB_FILE.fullmatch(name)
     if found is None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -43,7 +43,6 @@ from jarvis_agent.llm.budget import DEFAULT_WINDOW
 from jarvis_agent.llm.chat_model import (
     MAX_TOKENS,
     SCHEMA,
-    known_window,
     length_options,
     model_name,
     resolve_model,
@@ -108,8 +107,9 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     async def window(self) -> int:
         """Tokens that the model reads: by the settings, its profile, or its server, which is asked once."""
         if self._window is None:
-            known = known_window(self.model, self.settings) or await served_window(self.model)
-            self._window = known or DEFAULT_WINDOW
+            profile = getattr(getattr(self.model, "bound", self.model), "profile", None) or {}
+            known = self.settings.context_window or profile.get("max_input_tokens")
+            self._window = known or await served_window(self.model) or DEFAULT_WINDOW
         return self._window
 
     @property
@@ -209,22 +209,28 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         text += thinking.finish()
         outcome.has_text = outcome.has_text or bool(text.strip())
         outcome.check(self.model)
-        yield AIMessageChunk(content=text, response_metadata=outcome.metadata, usage_metadata=outcome.usage)
+        metadata = {"finish_reason": outcome.reason} if outcome.reason else {}
+        yield AIMessageChunk(content=text, response_metadata=metadata, usage_metadata=outcome.usage)
 
     async def _chunks(
         self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]
     ) -> AsyncGenerator[AIMessage, None]:
         limit = self.settings.llm_timeout
         kwargs = {**transport_options(self.model), **kwargs}
+        cache = getattr(getattr(self.model, "bound", self.model), "cache", None)
         with self._reserved(messages, config) as config:
-            if self._has_cache():
+            if cache or (cache is None and get_llm_cache() is not None):
                 async with asyncio.timeout(_WHOLE_REPLY_FACTOR * limit):
                     message = await self.model.ainvoke(messages, config, **kwargs)
                 yield message
                 return
             stream = cast("AsyncGenerator[AIMessage, None]", self.model.astream(messages, config, **kwargs))
             async with aclosing(stream):
-                while (chunk := await _next_within(limit, stream)) is not None:
+                while True:
+                    async with asyncio.timeout(limit):
+                        chunk = await anext(stream, None)
+                    if chunk is None:
+                        return
                     yield chunk
 
     @contextmanager
@@ -238,15 +244,6 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                 reservations.enter_context(meter.reserve(run_id, stage, model_name(self.model), prompt))
             yield {**config, "run_id": run_id}
 
-    def _has_cache(self) -> bool:
-        cache = getattr(getattr(self.model, "bound", self.model), "cache", None)
-        return bool(cache) or (cache is None and get_llm_cache() is not None)
-
-
-async def _next_within(seconds: float, stream: AsyncIterator[AIMessage]) -> AIMessage | None:
-    async with asyncio.timeout(seconds):
-        return await anext(stream, None)
-
 
 LanguageModel: TypeAlias = "BaseChatModel | LLMClient | str | None"
 """What chains take: a chat model, a client, or an `init_chat_model` string; None: the configured model."""
@@ -255,8 +252,7 @@ LanguageModel: TypeAlias = "BaseChatModel | LLMClient | str | None"
 def open_client(llm: LanguageModel, settings: Settings | Mapping[str, Any] | None = None) -> LLMClient:
     """The client for what a chain takes as `llm`.
 
-    Raises:
-        ConfigError: there is no such model, or none is configured.
+    Raises ConfigError: there is no such model, or none is configured.
     """
     if isinstance(llm, LLMClient):
         return llm
@@ -310,10 +306,6 @@ class _Outcome:
     reason: str = ""
     usage: UsageMetadata | None = None
 
-    @property
-    def metadata(self) -> dict[str, Any]:
-        return {"finish_reason": self.reason} if self.reason else {}
-
     def add(self, chunk: AIMessage) -> None:
         """Note a chunk. Raises LLMError if the reply is too long."""
         self.length += len(chunk.text)
@@ -355,12 +347,7 @@ _STEP = 50
 
 
 class RepetitionFilter:
-    """Filters one reply. `found` is true once its end repeats one block at least three times.
-
-    repetition = RepetitionFilter()
-    repetition.feed("I see a cat. " * 40)    # 24 times "I see a cat. "
-    repetition.found                         # True
-    """
+    """Filters one reply. `found` is true once its end repeats one block at least three times."""
 
     def __init__(self) -> None:
         self.found = False

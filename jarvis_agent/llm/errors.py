@@ -1,9 +1,5 @@
 """Errors of language models, as LLMErrors that say what to do and contain no keys.
 
-    raise explain(error, model, settings) from error
-    # LLMError: gpt-5-mini at https://api.openai.com/v1 refused the key (401): … Set OPENAI_API_KEY to a key
-    that it accepts.
-
 LangChain's providers report the same conditions with different classes or HTTP statuses. `ADVICE` is the
 table of those conditions; the first matching row is used.
 """
@@ -34,11 +30,9 @@ class UnavailableModelError(LLMError):
 
 
 class Advice(NamedTuple):
-    """What happened, what to do, the exception classes and HTTP statuses of the condition.
+    """What happened, what to do, and the exception classes and HTTP statuses of the condition.
 
-    A condition that `lasts` will be the same later in the run.
-
-    `{llm}`, `{key}` and `{seconds}` stand for the model, the name of its key, and `llm_timeout`.
+    One that `lasts` will be the same later in the run. `{seconds}` stands for `llm_timeout`.
     """
 
     what: str
@@ -86,7 +80,10 @@ def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
     conditions.add(getattr(error, "type", None))  # of the body of an answer
     advice = next((row for row in ADVICE if conditions.intersection(row.when)), _DEFAULT_ADVICE)
     words = {"llm": describe_model(model), "key": _key_name(model, settings), "seconds": settings.llm_timeout}
-    detail = _without_keys(" ".join(str(error).split()), model)[:_MAX_DETAIL_CHARS]
+    for field in vars(getattr(model, "bound", model)).values():
+        if isinstance(field, SecretStr):
+            register_secret(field.get_secret_value())
+    detail = _KEY_LIKE.sub("(key)", redact(" ".join(str(error).split())))[:_MAX_DETAIL_CHARS]
     rejected = RejectedRequestError if _INVALID_REQUEST in advice.when else LLMError
     kind = UnavailableModelError if advice.lasts else rejected
     return kind(advice.what, detail=detail.rstrip("."), advice=advice.do.format_map(words), **words)
@@ -113,14 +110,6 @@ def base_url_of(model: Any) -> str | None:
     parts = urlsplit(str(url))
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/")
-
-
-def _without_keys(text: str, model: Any) -> str:
-    """`text` without known keys, those of the model included, and without anything that looks like a key."""
-    for field in vars(getattr(model, "bound", model)).values():
-        if isinstance(field, SecretStr):
-            register_secret(field.get_secret_value())
-    return _KEY_LIKE.sub("(key)", redact(text))
 
 
 def _key_name(model: Any, settings: Settings) -> str:

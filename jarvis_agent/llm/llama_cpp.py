@@ -88,8 +88,7 @@ class LlamaCpp:
     def load(self) -> str:
         """Load the model unless it is loaded, and return the address of its server.
 
-        Raises:
-            ExpertError: llama.cpp cannot load the file.
+        Raises ExpertError: llama.cpp cannot load the file.
         """
         with self._lock:
             if self._server is None:
@@ -188,8 +187,7 @@ class ChatGGUF(BaseChatOpenAI):
     def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, AIMessage]:
         """Bind tools to the model, which is loaded for that.
 
-        Raises:
-            UnsupportedError: its chat template takes no tools.
+        Raises UnsupportedError: its chat template takes no tools.
         """
         if not self._llama.supports_tools():
             raise UnsupportedError(

@@ -1,9 +1,5 @@
 """Prompt templates: files under `prompts/`, loaded as LangChain ChatPromptTemplates.
 
-    prompts = load_prompts("default")       # "paper", or a directory
-    prompts.plan.input_variables            # ["available_tasks", "chat_log", "files", "input"]
-    format_chat_history(turns, budget=500)  # recent turns in words, older ones as files, in about 500 tokens
-
 A prompt is a Markdown file, `<stage>.md`, in mustache format. Above its first line of three dashes is the
 system message, which changes little, so that providers can cache it. Below is the human message. A directory
 may hold any of the files and an `examples.json`; the default set is used for the others.
@@ -82,15 +78,9 @@ PromptSource = str | Path | Prompts | BasePromptTemplate[Any]
 
 
 def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Prompts:
-    """The prompt set "default" or "paper", or the one in a directory.
+    """The prompt set "default" or "paper", or the one in a directory. A template replaces that of `stage`.
 
-    Args:
-        source: name or directory; None: "default". A Prompts is returned unchanged; a template replaces that
-            of `stage`.
-        stage: the stage of a single template.
-
-    Raises:
-        ConfigError: no such directory, or one of its files has an unknown variable or cannot be read.
+    Raises ConfigError: no such directory, or one of its files has an unknown variable or cannot be read.
     """
     if isinstance(source, Prompts):
         return source
@@ -113,20 +103,17 @@ def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Pro
 def make_template(stage: str, text: str) -> ChatPromptTemplate:
     """The template of a prompt file's text (see the module)."""
     system, *human = _DIVIDER.split(text, maxsplit=1)
-    kwargs = {STAGE_KEY: stage}
+    kinds = {SystemMessagePromptTemplate: system, HumanMessagePromptTemplate: "".join(human) or "{{{input}}}"}
     messages: list[Any] = [
-        SystemMessagePromptTemplate(prompt=_mustache(system), additional_kwargs=kwargs),
-        HumanMessagePromptTemplate(
-            prompt=_mustache(human[0] if human else "{{{input}}}"), additional_kwargs=kwargs
-        ),
+        kind(
+            prompt=PromptTemplate.from_template(part.strip(), template_format="mustache"),
+            additional_kwargs={STAGE_KEY: stage},
+        )
+        for kind, part in kinds.items()
     ]
     if stage == "plan":
         messages.insert(1, MessagesPlaceholder("examples", optional=True))
     return ChatPromptTemplate(messages)
-
-
-def _mustache(text: str) -> PromptTemplate:
-    return PromptTemplate.from_template(text.strip(), template_format="mustache")
 
 
 def uses(template: BasePromptTemplate[Any], *variables: str) -> bool:
@@ -138,16 +125,10 @@ def uses(template: BasePromptTemplate[Any], *variables: str) -> bool:
 def fill(
     template: BasePromptTemplate[Any], texts: Mapping[str, str], window: int, **whole: Any
 ) -> dict[str, Any]:
-    """The values of a template's variables, clipped until the prompt fits the context window.
+    """The values of the variables that a template uses, clipped until the prompt fits the context window.
 
-    Args:
-        template: only the variables it uses are filled.
-        texts: what may be clipped, the most important first.
-        window: context window of the model in tokens.
-        whole: texts and messages that are never clipped.
-
-    Raises:
-        ConfigError: the template has a variable that its stage does not provide.
+    `texts` may be clipped, the most important first; the `whole` texts and messages never are. `window` is in
+    tokens. Raises ConfigError: the template has a variable that its stage does not provide.
     """
     provided = {**whole, **texts}
     if unknown := set(template.input_variables) - provided.keys():
@@ -195,9 +176,7 @@ _MAX_TURN_CHARS = 600
 def format_chat_history(turns: Sequence[ChatTurn], budget: int = 1_000_000) -> str:
     """Earlier turns, oldest first; each resource is one line with its kind, path or text, and name.
 
-    Args:
-        turns: oldest first.
-        budget: maximum number of tokens. The words of old turns are dropped first, then their resources.
+    Of more than `budget` tokens, the words of old turns are dropped first, then their resources.
     """
     in_words = HISTORY_TURNS
     kept: list[str] = []

@@ -5,8 +5,6 @@
     reader.feed(", {'task': 'OCR'},]")  # []: this is not valid JSON
     reader.close()  # [[{"task": "OCR"}]]
 
-    read_json('Here it is: {"id": "a/b"}')  # [{"id": "a/b"}]
-
 Valid JSON is read while it is written, other JSON at the end, by json_repair. Around it there may be prose,
 fences, and thinking, which servers without a reasoning parser leave in the text.
 """
@@ -80,12 +78,7 @@ class ThinkingFilter:
 
 
 class JsonPart(NamedTuple):
-    """An object or a list in a text.
-
-    Attributes:
-        path: the keys that lead to it, outermost first, without indices of lists.
-        is_complete: False if the text ended inside it.
-    """
+    """An object or a list in a text, and the keys that lead to it. An incomplete one was cut off."""
 
     value: dict[str, Any] | list[Any]
     path: tuple[str, ...] = ()

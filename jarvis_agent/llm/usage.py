@@ -1,9 +1,5 @@
 """UsageMeter: a LangChain callback handler that counts LLM calls and tokens by stage, within a budget.
 
-    meter = UsageMeter()
-    planning_chain(llm).invoke("Describe a.jpg", {"callbacks": [meter]})
-    meter.usage     # {"plan": Usage(calls=1, input_tokens=812, output_tokens=40)}
-
 A call belongs to the stage in its run's metadata (`jarvis_stage`), which the stages set. Others are ignored.
 LLMClient uses `reserve` around each call: LangChain would log what a callback raises as the callback's fault.
 """
@@ -83,8 +79,9 @@ class UsageMeter(BaseCallbackHandler):
         running = (usage for _, _, usage in self._running.values())
         spent = sum((*self._reserved.values(), *running), self.total)
         after = spent + planned
+        tokens = after.input_tokens + after.output_tokens
         for what, limit, used, needed in (
-            ("tokens", self.budget.tokens, _tokens(spent), _tokens(after)),
+            ("tokens", self.budget.tokens, spent.input_tokens + spent.output_tokens, tokens),
             ("hosted_calls", self.budget.hosted_calls, spent.hosted_calls, after.hosted_calls),
             ("money", self.budget.money, spent.cost, after.cost),
         ):
@@ -134,17 +131,18 @@ class UsageMeter(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Count a finished call."""
-        if running := self._running.pop(run_id, None):
-            stage, model, _ = running
-            self.add(stage, self.priced(model, stage, usage_of(response)))
+        self._count(run_id, usage_of(response))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Count a failed or cancelled call, with the tokens of its partial reply."""
+        response = kwargs.get("response")
+        partial = usage_of(response) if isinstance(response, LLMResult) else Usage()
+        self._count(run_id, partial.model_copy(update={"calls": 1, "cached": 0}))
+
+    def _count(self, run_id: UUID, usage: Usage) -> None:
         if running := self._running.pop(run_id, None):
             stage, model, _ = running
-            response = kwargs.get("response")
-            partial = usage_of(response) if isinstance(response, LLMResult) else Usage()
-            self.add(stage, self.priced(model, stage, partial.model_copy(update={"calls": 1, "cached": 0})))
+            self.add(stage, self.priced(model, stage, usage))
 
 
 def usage_of(response: LLMResult) -> Usage:
@@ -161,10 +159,6 @@ def usage_of(response: LLMResult) -> Usage:
         output_tokens=counted.get("output_tokens") or 0,
         cost=cost or 0.0,
     )
-
-
-def _tokens(usage: Usage) -> int:
-    return usage.input_tokens + usage.output_tokens
 
 
 _MEASURED: ContextVar[tuple[UsageMeter | None, UsageMeter | None]] = ContextVar(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.settings import Budget, Settings, load_settings, misspelt_variables
+from jarvis_agent.core.settings import Budget, Settings, misspelt_variables, read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +39,11 @@ def test_the_hubs_own_variables_are_read_too(monkeypatch: pytest.MonkeyPatch, pr
 def test_arguments_precede_variables_and_none_means_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_POLICY", "local-only")
     monkeypatch.setenv("JARVIS_SEED", "3")
-    settings = load_settings(policy="hosted-only", seed=None)
+    settings = read_settings({"policy": "hosted-only", "seed": None})
     assert (settings.policy, settings.seed) == ("hosted-only", 3)
+
+
+MAKERS: list[Callable[[Any], Settings]] = [lambda given: Settings(**given), read_settings]
 
 
 def test_an_invalid_value_is_reported_with_its_field_or_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,19 +58,18 @@ def test_an_invalid_value_is_reported_with_its_field_or_variable(monkeypatch: py
     for variable, value, given, message in cases:
         with monkeypatch.context() as patch:
             patch.setenv(variable, value)
-            for make in (Settings, load_settings):
+            for make in MAKERS:
                 with pytest.raises(ConfigError, match=message) as caught:
-                    make(**given)
+                    make(given)
                 assert "pydantic" not in str(caught.value)
 
 
 def test_an_unknown_field_is_refused() -> None:
     cases = {"polcy": "there is no setting 'polcy'; did you mean policy\\?$", "x": "no setting 'x'$"}
     for name, message in cases.items():
-        given: dict[str, Any] = {name: 1}
-        for make in (Settings, load_settings):
+        for make in MAKERS:
             with pytest.raises(ConfigError, match=message):
-                make(**given)
+                make({name: 1})
 
 
 def test_misspelt_variables_are_logged(
@@ -75,7 +78,7 @@ def test_misspelt_variables_are_logged(
     names = ["JARVIS_TASK_TIMEOUTT", "JARVIS_POLICY", "JARVIS_HF_TOKEN", "JARVIS_HOME", "JARVIS_DEBUG"]
     assert misspelt_variables(names) == {"JARVIS_TASK_TIMEOUTT": "JARVIS_TASK_TIMEOUT"}
     monkeypatch.setenv("JARVIS_POLCY", "local-only")
-    assert load_settings().policy == "local-first"
+    assert read_settings().policy == "local-first"
     assert "JARVIS_POLCY is not a setting and is ignored; did you mean JARVIS_POLICY?" in caplog.text
 
 

@@ -1,7 +1,5 @@
 """The task type of any LangChain tool, read from the tool itself.
 
-    spec_of(my_tool)     # TaskSpec(name="weather", category="tool", inputs=(Arg("city", "any"),), …)
-
 Every argument takes any kind. The output kinds are declared by `metadata={"outputs": ["image"]}`, or inferred
 from the return annotation. Else, as for MCP tools, they are "text" and "any", so that a plan can pass the
 result to any task. A wrong guess is reported when the result is used.
@@ -22,17 +20,13 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, MEDIA, Arg, ArgKind, TaskSpec
 
 _UNKNOWN: tuple[ArgKind, ...] = ("text", "any")
-_TEXT: tuple[ArgKind, ...] = ("text", "data")
-_DATA: tuple[ArgKind, ...] = ("data", "text")
-_IMAGE: tuple[ArgKind, ...] = ("image",)
 _OUTPUTS = TypeAdapter(tuple[ArgKind, ...])
 
 
 def spec_of(tool: BaseTool) -> TaskSpec:
     """The task type of a LangChain tool, from its name, description, argument schema and output kinds.
 
-    Raises:
-        ConfigError: `metadata["outputs"]` is not a list of kinds.
+    Raises ConfigError: `metadata["outputs"]` is not a list of kinds.
     """
     schema = convert_to_openai_tool(tool)["function"]["parameters"]
     required = set(schema.get("required", ()))
@@ -45,7 +39,7 @@ def spec_of(tool: BaseTool) -> TaskSpec:
                 name,
                 "any",
                 required=name in required,
-                many=_takes_a_list(about),
+                many=any(form.get("type") == "array" for form in (about, *about.get("anyOf", ()))),
                 description=about.get("description", ""),
                 is_text=_takes_text(name, about, tool.description if len(required) == 1 else ""),
             )
@@ -112,13 +106,7 @@ def _kinds(annotation: Any, has_artifact: bool = False) -> tuple[ArgKind, ...]:
     if not isinstance(kind, type):
         return _UNKNOWN
     if (kind.__module__, kind.__name__) == ("PIL.Image", "Image"):
-        return _IMAGE
+        return ("image",)
     if issubclass(kind, Mapping | BaseModel) or is_typeddict(kind) or is_dataclass(kind):
-        return _DATA
-    return _TEXT if issubclass(kind, str | int | float) else _UNKNOWN
-
-
-def _takes_a_list(about: Mapping[str, Any]) -> bool:
-    """Whether a property of a JSON schema may be an array."""
-    forms = [about, *about.get("anyOf", ())]
-    return any(form.get("type") == "array" for form in forms)
+        return ("data", "text")
+    return ("text", "data") if issubclass(kind, str | int | float) else _UNKNOWN

@@ -1,7 +1,4 @@
-"""The registry of task types.
-
-    register_task(TaskSpec(name="sketch-cleanup", category="vision", …))
-    find_task("ASR")  →  TASKS["automatic-speech-recognition"]
+"""The registry of task types: `find_task("ASR")` is `TASKS["automatic-speech-recognition"]`.
 
 Names are the Hub's. The paper's short names (image-cls, VQA, ASR, …) are aliases.
 """
@@ -25,12 +22,10 @@ _OWNERS: dict[str, str] = {}
 _NAME = re.compile("[a-z0-9_-]{1,64}")
 
 
+@lru_cache(maxsize=1024)
 def canonical(name: str) -> str:
     """A name in lower case with its words joined by dashes."""
     return re.sub(r"[\s_/]+", "-", name.strip().lower())
-
-
-_cached_canonical = lru_cache(maxsize=1024)(canonical)
 
 
 def register_task(spec: TaskSpec) -> TaskSpec:
@@ -63,7 +58,7 @@ def register_task(spec: TaskSpec) -> TaskSpec:
 
 def find_task(name: str) -> TaskSpec | None:
     """The task type of a name or alias in any spelling, such as "Object Detection"; None if there is none."""
-    return TASKS.get(name) or TASKS.get(_OWNERS.get(_cached_canonical(name), ""))
+    return TASKS.get(name) or TASKS.get(_OWNERS.get(canonical(name), ""))
 
 
 def known_task(name: str) -> TaskSpec:

@@ -483,11 +483,11 @@ def _exit_unless(succeeded: bool) -> None:
 
 
 def _settings(policy: str | None = None, out: str | None = None) -> Settings:
-    from jarvis_agent.core.settings import load_settings, misspelt_variables
+    from jarvis_agent.core.settings import misspelt_variables, read_settings
 
     for name, nearest in misspelt_variables(os.environ).items():
         typer.echo(f"jarvis: {name} is not a setting and is ignored; did you mean {nearest}?", err=True)
-    return load_settings(policy=policy, output_dir=out)
+    return read_settings({"policy": policy, "output_dir": out})
 
 
 def _agent(

@@ -81,13 +81,13 @@ def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tupl
     """Return the model's name and its predictions by id; a progress bar is shown on stderr."""
     from rich.progress import Progress
 
-    from jarvis_agent.core.settings import load_settings
+    from jarvis_agent.core.settings import read_settings
     from jarvis_agent.evaluation.predict import make_planner, predict
     from jarvis_agent.interfaces.common.progress import make_console
     from jarvis_agent.llm.chat_model import resolve_model
     from jarvis_agent.llm.errors import describe_model
 
-    settings = load_settings()
+    settings = read_settings()
     chat = resolve_model(model, settings)
     name = describe_model(chat) if chat is not None else NO_LLM
     planner = make_planner(chat, settings)

@@ -30,7 +30,7 @@ from jarvis_agent.core.errors import (
     TransientError,
     describe_error,
 )
-from jarvis_agent.core.settings import ServerSettings, load_settings
+from jarvis_agent.core.settings import ServerSettings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Frozen
 from jarvis_agent.interfaces.experts.app import make_app
@@ -82,7 +82,7 @@ class ExpertReplica:
 
     def __init__(self, size: SizeClass) -> None:
         budget = int(size.memory_gb * GB / 2)
-        settings = load_settings(memory_budget=budget)
+        settings = read_settings({"memory_budget": budget})
         node = ray.get_runtime_context().get_node_id()[:8]
         self._runner = ExpertRunner(settings, node=f"{ray.util.get_node_ip_address()}, {node}")
 
@@ -103,7 +103,7 @@ class ExpertIngress(ExpertRunner):
 
     def __init__(self, sizes: Sequence[SizeClass], *handles: Any) -> None:
         """`handles`: the deployment of each size."""
-        super().__init__(load_settings())
+        super().__init__(read_settings())
         self._sizes = dict(zip(sizes, handles, strict=True))
 
     def __serve_build_asgi_app__(self) -> Any:

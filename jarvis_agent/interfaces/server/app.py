@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, File, Request, UploadFile
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
@@ -152,8 +152,7 @@ def _ending_whole(agent: JarvisAgent) -> Runnable[Any, Run]:
     async def stream(requests: AsyncIterator[Any], config: RunnableConfig) -> AsyncIterator[Run]:
         async for request in requests:
             whole, before = Run(), list[Run]()
-            chunks = cast("AsyncGenerator[Run, None]", agent.astream(request, config))
-            async with aclosing(chunks):
+            async with aclosing(agent.astream(request, config)) as chunks:
                 async for chunk in chunks:
                     if before:
                         yield before[0]
