@@ -142,11 +142,6 @@ class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
         yield from iterate_sync(partial(self.astream, **kwargs), input, config)
 
 
-def turns_in(state: Mapping[str, Any]) -> list[ChatTurn]:
-    """The turns of the chat in a state of the graph, oldest first."""
-    return _TURNS.validate_python(state.get("turns") or [])
-
-
 def _request_of(state: GraphState) -> dict[str, Any]:
     """The fields of the state that make a request, with the newest messages only."""
     given: dict[str, Any] = {key: state.get(key) for key in GraphInput.__annotations__ if state.get(key)}
@@ -194,7 +189,7 @@ class _Node:
 
     async def __call__(self, state: GraphState, config: RunnableConfig) -> dict[str, Any]:
         """The new messages, the run and the chat's turns."""
-        turns = turns_in(self._find({"turns": state.get("turns")})) or list(self.history)
+        turns = _TURNS.validate_python(self._find(state.get("turns") or [])) or list(self.history)
         # The key is that of ag-ui-langgraph, which reads the events of models instead of messages.
         quiet = merge_configs(config, {"tags": [TAG_NOSTREAM], "metadata": {"emit-messages": False}})
         message_id = str(uuid4())
@@ -340,7 +335,8 @@ class StoredRuns:
         values = stored.checkpoint["channel_values"]
         given = {key: values[key] for key in GraphInput.__annotations__ if values.get(key)}
         request = Request.of(values.get(START) or given) if snapshot.tasks else None
-        return ThreadState(tuple(turns_in(snapshot.values)), shown, request)
+        turns = _TURNS.validate_python(snapshot.values.get("turns") or [])
+        return ThreadState(tuple(turns), shown, request)
 
     async def events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
         """The events of a run. "done" is last, unless the run stops for approval.

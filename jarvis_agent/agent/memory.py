@@ -1,9 +1,4 @@
-"""Chat memory: the turns of threads without a checkpointer, and external chat histories.
-
-memory = ChatMemory()
-memory.add("thread-1", ChatTurn("make a canny image of a.jpg", "Here it is: …", (canny,)))
-agent.invoke({"input": "…", "chat_history": SQLChatMessageHistory("chat-1", connection="sqlite:///c.db")})
-"""
+"""Chat memory: the turns of threads without a checkpointer, and external chat histories."""
 
 from __future__ import annotations
 

@@ -1,12 +1,5 @@
 """Timeouts for third-party coroutines, and threads for blocking calls.
 
-    plan = await run_with_timeout(300.0, planner.plan(context), "the planner")   # or StageTimeoutError
-    files = await gather_limited(store.grant, names)
-    result = await run_in_daemon_thread(work, 1, 2)     # a call that may never return
-    async with repeating(work, 60, "the work"): ...     # now, and every minute
-    async for batch in batches(events, 0.05): ...       # those that come within a short time together
-    plan = await run_cpu_bound(work, 1, 2)              # two at a time; the work calls check_cancelled()
-
 A cancelled coroutine gets `limits.CANCEL_GRACE_S` seconds to finish. After that it is abandoned and logged.
 """
 

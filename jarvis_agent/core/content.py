@@ -1,9 +1,4 @@
-"""The texts and files in messages, in the forms of LangChain, OpenAI, Anthropic, Google and MCP.
-
-message_text(message)                    # the texts of its parts
-media_blocks(message)                    # [{"type": "image", "base64": "…", "mime_type": "image/png"}]
-read_data_url("data:,hello%20world")     # ("text/plain", b"hello world")
-"""
+"""The texts and files in messages, in the forms of LangChain, OpenAI, Anthropic, Google and MCP."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The data of one run that its parts share: the request, its files, and the turns of the chat so far.
-
-turns_of([HumanMessage("Describe a.jpg"), AIMessage("A cat.")])   # (ChatTurn("Describe a.jpg", "A cat."),)
-messages_of(turns)                                                # the same messages
-"""
+"""The data of one run that its parts share: the request, its files, and the turns of the chat so far."""
 
 from __future__ import annotations
 

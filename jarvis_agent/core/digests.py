@@ -1,7 +1,5 @@
 """SHA-256 of files, with which weights from elsewhere are checked before they are loaded.
 
-file_sha256(path)      # reads a large file once, and again when its size or time changes
-
 What is known of large files is kept in ~/.cache/jarvis_agent/digests.json, so that a run reads none for this.
 """
 

@@ -1,7 +1,4 @@
-"""Files as HTML for notebooks.
-
-to_html(Path("sales.csv"), "table")     # a <table> of the first rows, and the path
-"""
+"""Files as HTML for notebooks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Text in any encoding: byte order marks and UTF-8 first, else the most plausible of the common code pages.
-
-decode_text(b"Caf\xe9")                      # ("Café", ["the encoding Windows-1252 was assumed"])
-"""
+"""Text in any encoding: byte order marks and UTF-8 first, else the likeliest of the common code pages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What the environment says about keys and proxies, as people set it.
-
-clean_key(" 'hf_abc'\\n")       # "hf_abc"
-uses_proxies("http://localhost:11434/v1")           # False: this machine is never asked through a proxy
-"""
+"""What the environment says about keys and proxies, as people set it."""
 
 from __future__ import annotations
 

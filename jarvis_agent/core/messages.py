@@ -1,9 +1,4 @@
-"""The fixed texts of reports, in English and Chinese.
-
-words = phrases("描述 a.jpg")
-words.failed                                                    # "失败"
-words.translated(Note("no task uses {file}", file="“b.jpg”"))   # "没有任务用到“b.jpg”"
-"""
+"""The fixed texts of reports, in English and Chinese: `phrases("描述 a.jpg").failed` is "失败"."""
 
 from __future__ import annotations
 
@@ -17,40 +12,25 @@ from jarvis_agent.core.file_mentions import LETTER, mentions, split_names
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.text import detect_script
 
-_ANSWER = "The answer is: {text}"
-_FOUND = "{inside} I found {text}."
-_MADE = "The result{made_from} is {text}."
-_PREDICTED = "The prediction{of}: {text}"
-_RANKED = "The ranking{of}, best first: {text}"
-_STATEMENTS = {
-    "audio-text-to-text": _ANSWER,
-    "automatic-speech-recognition": "What is said{inside}: {text}",
-    "document-question-answering": _ANSWER,
-    "extract-frames": _MADE,
-    "feature-extraction": _MADE,
-    "image-feature-extraction": _MADE,
-    "image-segmentation": _FOUND,
-    "image-to-text": "What can be seen{inside}: {text}",
-    "keypoint-detection": _FOUND,
-    "lines": "What fits the question best{inside}: {text}",
-    "mask-generation": _FOUND,
-    "media-info": "The facts{of}: {text}",
-    "question-answering": _ANSWER,
-    "reading": "The text{inside} reads: {text}",
-    "sentence-similarity": _RANKED,
-    "summarization": "The summary{of}: {text}",
-    "tabular-classification": _PREDICTED,
-    "tabular-regression": _PREDICTED,
-    "time-series-forecasting": "The forecast{of}: {text}",
-    "table-question-answering": _ANSWER,
-    "text-ranking": _RANKED,
-    "token-classification": _FOUND,
-    "translation": "The translation{of}: {text}",
-    "visual-document-retrieval": _RANKED,
-    "visual-question-answering": _ANSWER,
-    "voice-activity-detection": _FOUND,
-    "zero-shot-classification": _RANKED,
+_SENTENCES = {
+    "The answer is: {text}": "audio-text-to-text document-question-answering question-answering "
+    "table-question-answering visual-question-answering",
+    "{inside} I found {text}.": "image-segmentation keypoint-detection mask-generation token-classification "
+    "voice-activity-detection",
+    "The result{made_from} is {text}.": "extract-frames feature-extraction image-feature-extraction",
+    "The prediction{of}: {text}": "tabular-classification tabular-regression",
+    "The ranking{of}, best first: {text}": "sentence-similarity text-ranking visual-document-retrieval "
+    "zero-shot-classification",
+    "What is said{inside}: {text}": "automatic-speech-recognition",
+    "What can be seen{inside}: {text}": "image-to-text",
+    "What fits the question best{inside}: {text}": "lines",
+    "The facts{of}: {text}": "media-info",
+    "The text{inside} reads: {text}": "reading",
+    "The summary{of}: {text}": "summarization",
+    "The forecast{of}: {text}": "time-series-forecasting",
+    "The translation{of}: {text}": "translation",
 }
+_STATEMENTS = {task: sentence for sentence, tasks in _SENTENCES.items() for task in tasks.split()}
 """Sentences on texts by their task."""
 
 _NOUNS = {

@@ -1,8 +1,5 @@
 """Mask secrets in messages, logs and traces, and shorten data URLs, which hold whole files.
 
-    redact("GET https://me:pw@host/a.png?sig=abc failed: Bearer hf_abcdefghij0123456789")
-    # "GET https://host/a.png?(hidden) failed: (key)"
-
 Masked are registered secrets, environment variables named like secrets, text that looks like a key, and the
 login, query and named fragment values of URLs.
 """

@@ -1,7 +1,4 @@
-"""Sync calls of async functions: one event loop in a daemon thread serves all of them.
-
-run = run_sync(agent.ainvoke, "…")          # works in a script and inside a notebook's running loop
-for chunk in iterate_sync(agent.astream, "…"): ...
+"""Sync calls of async functions: one event loop in a daemon thread serves all, also inside a running loop.
 
 A call is cancelled when it is interrupted, and at the process's exit. It is abandoned after twice
 `limits.CANCEL_GRACE_S`.

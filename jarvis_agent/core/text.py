@@ -1,12 +1,4 @@
-r"""Clean and shorten text.
-
-clean("\x1b[31mred\x1b[0m")             # "red": no escape sequences or control characters
-replace_surrogates("one \ud800")        # "one \ufffd": text that can be encoded
-brief_text("a long\nmessage …", 300)    # one line of at most 300 characters
-detect_script("请描述 a.jpg")          # "zh"
-count_words("two words, 两词")           # 4: Chinese and Japanese are counted by character
-split_list('"Paris, France", Rome')     # ["Paris, France", "Rome"]
-"""
+"""Clean, shorten, split and count text."""
 
 from __future__ import annotations
 

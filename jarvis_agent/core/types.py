@@ -1,13 +1,4 @@
-"""The data types of a run: frozen, and equal after a round trip through JSON.
-
-Task        one step of a plan          {"task": "object-detection", "id": 0, "dep": [-1], "args": {…}}
-Resource    an input or output          a text, a file, a piece of JSON
-Candidate   a model for a task
-Selection   the chosen model, the reason, and its fallbacks
-Attempt     one try of one candidate
-TaskResult  the outcome of a task
-Usage       calls and tokens of a language model
-"""
+"""The data types of a run: frozen, and equal after a round trip through JSON."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Run a planner over many requests.
-
-async for one in predict(requests, planner, concurrency=8):
-    one.plan, one.seconds, one.usage, one.error
-"""
+"""Run a planner over many requests."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""The rows of an evaluation's table: figures with 95 % intervals, time, tokens and failures.
-
-row = report_on("offline", scores, FIGURES, predictions)
-row.figures[0]                # Figure(name="node F1", value=0.76, low=0.74, high=0.78)
-row.failed, row.reason        # how often the planner failed, and the most frequent error
-
-How close the graph of a predicted plan comes to that of a gold one: the metrics of TaskBench.
-
-    found = score(gold.tasks, predicted.tasks, makes)
-    found.counts["node"].f1, found.similarity, found.exact
+"""How close a plan's graph comes to the gold one, by the metrics of TaskBench, with intervals.
 
 F1 is micro-averaged: true positives, predicted and gold facts are summed over all requests. Repeated facts,
 unknown tools and references to missing nodes count, unlike in TaskBench's own script.
@@ -198,6 +189,9 @@ def report_on(
 ) -> EvaluationReport:
     """Return the figures of scored items, with time, tokens and failures of their predictions."""
     errors = Counter(prediction.error for prediction in predictions if prediction.error is not None)
+    seconds = [prediction.seconds for prediction in predictions]
+    late = quantiles(seconds, n=20)[-1:] if len(seconds) > 1 else seconds
+    percentiles = [median(seconds), *late] if seconds else []
     return EvaluationReport(
         name=name,
         requests=len(items),
@@ -205,13 +199,6 @@ def report_on(
         failed=errors.total(),
         reason=next((error for error, _ in errors.most_common(1)), None),
         figures=[figure(label, [part(item) for item in items]) for label, part in ratios.items()],
-        seconds=_percentiles([prediction.seconds for prediction in predictions]),
+        seconds=tuple(round(second, 4) for second in percentiles),
         usage=sum((prediction.usage for prediction in predictions), Usage()),
     )
-
-
-def _percentiles(seconds: Sequence[float]) -> tuple[float, ...]:
-    if not seconds:
-        return ()
-    late = quantiles(seconds, n=20)[-1] if len(seconds) > 1 else seconds[0]
-    return round(median(seconds), 4), round(late, 4)

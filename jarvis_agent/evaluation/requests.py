@@ -1,15 +1,9 @@
 """Our own requests with their plans, in English and Chinese, and how close a planner comes to them.
 
-    for one in read_requests("dev"):
-        one.request, one.kind, one.plans     # "Describe porch.jpg and …", "sequential", [[Task, Task]]
-        one.inputs                           # the planner's input
-
 A planner may be improved on the half "dev". The half "test" is only scored.
 
 Figures are those of the paper (Shen et al., "HuggingGPT", 2023) after "exact plan", which also compares
 arguments (see `same_plan`).
-
-    same_plan(gold, predicted)         # names, links and arguments agree, whatever the ids and the order
 
 Arguments that the gold plan leaves out are free. The others are compared by kind:
 

@@ -1,10 +1,5 @@
 """A TaskBench folder: its tools as task types, its requests, and their gold plans if it has them.
 
-    bench = read_folder(Path("data_huggingface"))
-    bench.requests["57993067"]         # "I need to identify and label objects in …"
-    bench.specs["Object Detection"]    # a TaskSpec, for any planner
-    reports = score_folder(bench, predictions, "gpt-5-mini")
-
 TaskBench (Shen et al., "TaskBench: Benchmarking Large Language Models for Task Automation", 2023) has one
 JSON object per line in `data.json` (gold plans) and `user_requests.json`, and one object in `tool_desc.json`.
 `graph_desc.json` is not read: which tools can be linked follows from `tool_desc.json`.

@@ -1,8 +1,4 @@
-"""Results as content blocks of messages, so that a language model sees what it called for.
-
-message_content("image: /out/a.png", resources, "blocks")   # [{"type": "text", …}, {"type": "image", …}]
-model.invoke(messages_for(model, messages))                 # files where the API of this model takes them
-"""
+"""Results as content blocks of messages, so that a language model sees what it called for."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The header of a GGUF file, as ggml's docs/gguf.md describes versions 2 and 3.
-
-parameters_of(Path("model-q4_k_m.gguf"))      # 1_543_714_304
-"""
+"""The header of a GGUF file, as ggml's docs/gguf.md describes versions 2 and 3."""
 
 from __future__ import annotations
 

@@ -28,31 +28,26 @@ def forbid_network() -> Iterator[None]:
         NetworkForbiddenError: in the code that used the network.
     """
     with (
-        patch.object(socket.socket, "connect", _guarded(socket.socket.connect)),
-        patch.object(socket.socket, "connect_ex", _guarded(socket.socket.connect_ex)),
-        patch.object(socket.socket, "sendto", _guarded(socket.socket.sendto)),
-        patch.object(socket, "getaddrinfo", _guarded_lookup(socket.getaddrinfo)),
+        patch.object(socket.socket, "connect", _guarded(socket.socket.connect, _address)),
+        patch.object(socket.socket, "connect_ex", _guarded(socket.socket.connect_ex, _address)),
+        patch.object(socket.socket, "sendto", _guarded(socket.socket.sendto, _address)),
+        patch.object(socket, "getaddrinfo", _guarded(socket.getaddrinfo, lambda host, *_: host)),
     ):
         yield
 
 
-def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(self: socket.socket, *args: Any) -> Any:
-        # The address is the last argument of all three methods.
-        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_here(args[-1][0]):
-            raise NetworkForbiddenError(f"this test may not speak with {args[-1][0]}")
-        return method(self, *args)
+def _guarded(function: Callable[..., Any], host_of: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        if not _is_here(host := host_of(*args)):
+            raise NetworkForbiddenError(f"this test may not use the network: {host}")
+        return function(*args, **kwargs)
 
     return guarded
 
 
-def _guarded_lookup(lookup: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(host: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _is_here(host):
-            raise NetworkForbiddenError(f"this test may not look up {host}")
-        return lookup(host, *args, **kwargs)
-
-    return guarded
+def _address(own: socket.socket, *args: Any) -> Any:
+    """The host of the address, which is the last argument of the three methods; None for a Unix socket."""
+    return args[-1][0] if own.family in (socket.AF_INET, socket.AF_INET6) else None
 
 
 def _is_here(host: Any) -> bool:
