@@ -237,10 +237,7 @@ class HFTaskTool(BaseTool):
 
 @lru_cache(maxsize=512)
 def args_schema_of(spec: TaskSpec) -> type[BaseModel]:
-    """A pydantic model of a task's arguments: media are paths or URLs, lists are lists.
-
-    Cached: creating a model takes a millisecond.
-    """
+    """A pydantic model of a task's arguments: media are paths or URLs, lists are lists."""
     fields: dict[str, Any] = {}
     for arg in spec.inputs:
         kind = _python_type(arg)

@@ -118,10 +118,7 @@ class LangChainTask:
 
 
 def _injected_arguments(tool: BaseTool, call: TaskCall) -> dict[str, Any]:
-    """What `create_agent` would inject. The state has the chat's messages; the store is None.
-
-    An argument of another key of the state is left out.
-    """
+    """What `create_agent` would inject, by a state that has the messages alone. There is no store."""
     # A tool whose arguments are injected has imported their types. LangGraph takes 0.5 s to import.
     types = sys.modules.get("langgraph.prebuilt.tool_node")
     if types is None:

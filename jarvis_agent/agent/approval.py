@@ -98,10 +98,7 @@ def planned_task(
     meter: UsageMeter,
     store: SelectionStore,
 ) -> PlannedTask:
-    """A task with the model chosen for it, where that runs, its cost by the meter's prices, and its time.
-
-    Blocks: reads the store of what happened to models.
-    """
+    """A task with the model chosen for it, where that runs, its cost and time. Blocks: reads the store."""
     chosen = selection.candidates[0] if selection is not None and selection.candidates else None
     backend = backends.get(chosen.backend or "") if chosen is not None else None
     if chosen is None or backend is None:
@@ -161,10 +158,7 @@ def named(*tasks: str) -> Callable[[PlannedTask], bool]:
 
 
 class Approved(Frozen):
-    """A plan that may run. `answers` are the results, as texts, of tasks that a person did.
-
-    `asked` is how often a person was asked about it.
-    """
+    """A plan that may run, after so many questions; `answers` are the texts of tasks that a person did."""
 
     plan: Plan
     answers: dict[int, str] = Field(default_factory=dict)
@@ -188,15 +182,9 @@ def approve(
 ) -> Approved:
     """The approved plan: this one, an edited one, or an empty one with the note REJECTED.
 
-    Asks until the decision is valid. An edited plan that needed repairs is shown again with its `problem`: no
-    plan is run that was not shown.
-
-    Args:
-        plan: the plan.
-        steps: its tasks, with what is known about them. If none needs approval, no one is asked.
-        context: the request, and the tasks that an edited plan may use.
-        ask: shows the request for approval and returns the decision.
-        results: those of earlier rounds, to which an edited plan may refer.
+    Asks until the decision is valid, unless none of the plan's `steps` needs approval. An edited plan, which
+    may refer to `results` of earlier rounds, is shown again with its `problem` if it needed repairs: no plan
+    is run that was not shown.
     """
     asked = [step for step in steps if step.needs_approval]
     if not asked:

@@ -339,16 +339,10 @@ class StoredRuns:
         return ThreadState(tuple(turns), shown, request)
 
     async def events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
-        """The events of a run. "done" is last, unless the run stops for approval.
+        """The events of a run of the config's thread. "done" is last, unless the run stops for approval.
 
-        Args:
-            request: what `JarvisAgent.invoke` takes; None resumes the thread's last run, or returns it if it
-                has ended; a `Command(resume=…)` answers its interrupt.
-            config: names the thread.
-
-        Raises:
-            ConfigError: no thread is named, or it has no run to resume.
-            InputError: as `JarvisAgent.invoke`.
+        `request` None resumes the thread's last run, or returns it if it has ended; a `Command(resume=…)`
+        answers its interrupt. Raises ConfigError: no thread is named, or it has no run to resume.
         """
         thread = str(config.get("configurable", {}).get("thread_id") or "")
         if not thread:

@@ -353,10 +353,7 @@ class RunPipeline:
         inputs: Any,
         start: Callable[[Plan], None] | None = None,
     ) -> tuple[Plan, bool]:
-        """What a planner wrote, and whether it came to its end. A note says why not.
-
-        With `start`, each task may run as soon as it is written, so it stays whatever becomes of the planner.
-        """
+        """What a planner wrote, and whether it came to its end; a note says why not. `start` gets parts."""
         plan, (seconds, limit) = Plan(), self._limit(5)
 
         def read(chunk: Any) -> None:
@@ -464,10 +461,10 @@ class RunPipeline:
     ) -> tuple[Any, list[str]]:
         """The answer as plain JSON of the response format, or a note why there is none."""
         structure = self._stages.structure
+        if structure is None or plan.notes == [REJECTED]:
+            return None, []
 
         async def write() -> tuple[Any, list[str]]:
-            if structure is None or plan.notes == [REJECTED]:
-                return None, []
             inputs = _inputs(context, plan=plan, results=results, answer=answer)
             try:
                 call = structure.ainvoke(inputs, self._config)
@@ -475,7 +472,7 @@ class RunPipeline:
             except Exception as error:
                 return None, [f"there is no structured answer: {describe_error(error)}"]
 
-        return await self._steps.run_once("structure", write, _STRUCTURED) if structure else (None, [])
+        return await self._steps.run_once("structure", write, _STRUCTURED)
 
     async def _stream(
         self,

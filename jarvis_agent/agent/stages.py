@@ -65,22 +65,16 @@ class PipelineStages:
     goes_on: bool = True
 
     async def runners(self) -> Mapping[str, TaskRunner]:
-        """What runs the tasks of a run, by name.
-
-        Without any model these are all tasks, so that those of a plan fail with what must be installed.
-        """
+        """What runs the tasks of a run, by name."""
         if self.tools is not None:
             return self.tools
         available = await self.registry.available_tasks()
         if not any(spec.needs_model for spec in available.values()):
-            available = TASKS
+            available = TASKS  # those of a plan then fail with what must be installed
         return {name: HFTaskRunner(spec, self.registry) for name, spec in available.items()}
 
     async def callable_tools(self) -> dict[str, BaseTool]:
-        """The tasks as tools to call outside a plan, under these settings.
-
-        None reads what another call produced, unless it lies in a directory that the settings allow.
-        """
+        """The tasks as tools to call outside a plan, of which none reads what another call produced."""
         made: dict[str, BaseTool] = {}
         for name, runner in (await self.runners()).items():
             if isinstance(runner, HFTaskRunner):

@@ -143,10 +143,7 @@ async def batches(
 
 @asynccontextmanager
 async def repeating(work: Callable[[], Awaitable[object]], seconds: float, name: str) -> AsyncIterator[None]:
-    """Do work now and every so many seconds, inside the `async with` statement.
-
-    An error is logged, and does not end the work: a disk or a database may fail for a moment.
-    """
+    """Do work now and every so many seconds, inside the `async with` statement. An error does not end it."""
 
     async def repeat() -> None:
         while True:
@@ -164,10 +161,7 @@ async def repeating(work: Callable[[], Awaitable[object]], seconds: float, name:
 
 
 def start_daemon_thread(work: Callable[..., T], *args: Any) -> Future[T]:
-    """Start `work(*args)` in a new daemon thread with the caller's context variables.
-
-    Errors are stored in the future; those that no future takes (SystemExit, StopIteration) as RuntimeError.
-    """
+    """Start `work(*args)` in a new daemon thread with the caller's context variables."""
     done: Future[T] = Future()
     done.set_running_or_notify_cancel()
     context = copy_context()
@@ -176,7 +170,7 @@ def start_daemon_thread(work: Callable[..., T], *args: Any) -> Future[T]:
         try:
             done.set_result(context.run(work, *args))
         except BaseException as error:
-            if not isinstance(error, Exception) or isinstance(error, StopIteration):
+            if not isinstance(error, Exception) or isinstance(error, StopIteration):  # no future takes them
                 cause, error = error, RuntimeError(f"{type(error).__name__}: {error}")
                 error.__cause__ = cause
             done.set_exception(error)
@@ -196,10 +190,7 @@ _cancelled: ContextVar[threading.Event | None] = ContextVar("jarvis_cancelled", 
 
 
 async def run_cpu_bound(work: Callable[..., T], *args: Any) -> T:
-    """As `asyncio.to_thread`, for CPU-bound work: two calls at a time in each event loop.
-
-    On cancellation the thread is abandoned; the work should call `check_cancelled` between its steps.
-    """
+    """As `asyncio.to_thread`, two at a time in each loop. Long work should call `check_cancelled`."""
     if (slots := _cpu_slots.get(None)) is None:
         _cpu_slots.set(slots := CapacityLimiter(2))
     cancelled = threading.Event()

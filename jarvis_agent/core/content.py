@@ -100,11 +100,7 @@ def media_blocks(message: BaseMessage) -> list[dict[str, Any]]:
 
 
 def file_block(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part as LangChain's standard block with its `url`, `base64`, `text` or `file_id`, else unchanged.
-
-    {"type": "input_audio", "input_audio": {"data": "…", "format": "wav"}}
-    {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "…"}}
-    """
+    """A part as LangChain's standard block with its `url`, `base64`, `text` or `file_id`, else unchanged."""
     fields: dict[str, Any] = {}
     for name, value in _leaves(part):
         if value and name in _FIELDS:

@@ -107,10 +107,7 @@ def read_folder(folder: Path) -> Bench:
 
 
 def read_plan(record: Mapping[str, Any]) -> list[Task]:
-    """Return the plan of a TaskBench record, whose arguments have numbers for names.
-
-    Raises InputError: it has no `id`, or its nodes are malformed.
-    """
+    """The plan of a record, whose arguments have numbers for names. Raises InputError: it is malformed."""
     nodes = record.get("task_nodes")
     if "id" not in record or not isinstance(nodes, list):
         raise InputError(f"a TaskBench plan has `id` and `task_nodes`; this one has {sorted(record)}")

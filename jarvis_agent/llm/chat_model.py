@@ -71,10 +71,7 @@ def model_name(model: Any) -> str:
 
 
 def is_small(model: Any) -> bool:
-    """Whether a model, or one of this name or in this GGUF file, has less than 2 billion parameters.
-
-    Such a model plans nothing, chooses nothing, and writes no answers from results.
-    """
+    """Whether a model, or one of this name or in this GGUF file, has less than 2 billion parameters."""
     size = _parameters(model)
     return size < _SMALL if size else _TINY.search(model_name(model)) is not None
 
@@ -95,10 +92,7 @@ def _parameters(model: Any) -> float:
 
 
 def schema_options(model: Any, name: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Keyword arguments for the model's `astream` that ask for a reply of this schema; {} if unsupported.
-
-    `"additionalProperties": false` at the root of the schema makes it strict.
-    """
+    """Keyword arguments for the model's `astream` that ask for a reply of this schema; {} if unsupported."""
     if not schema or not supports_schema(model):
         return {}
     form = {"name": name, "schema": dict(schema), "strict": schema.get("additionalProperties") is False}
@@ -106,10 +100,7 @@ def schema_options(model: Any, name: str, schema: Mapping[str, Any] | None) -> d
 
 
 async def served_window(model: Any) -> int | None:
-    """Tokens that an OpenAI-compatible server says its model reads; None if it says nothing.
-
-    llama.cpp's `/props` has the window in use, and the list of models (`/v1/models`) that of other servers.
-    """
+    """Tokens that an OpenAI-compatible server says its model reads; None if it says nothing."""
     import httpx
 
     model = getattr(model, "bound", model)
@@ -120,6 +111,7 @@ async def served_window(model: Any) -> int | None:
     headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if isinstance(key, SecretStr) else {}
     options: dict[str, Any] = {"timeout": _SERVER_TIMEOUT_S, "trust_env": uses_proxies(url)}
     async with httpx.AsyncClient(headers=headers, **options) as client:
+        # llama.cpp's /props has the window in use, and the list of models that of other servers.
         for address in (f"{url.removesuffix('/v1')}/props", f"{url}/models"):
             with suppress(httpx.HTTPError, httpx.InvalidURL, ValueError):
                 if window := _window_in((await client.get(address)).json(), model_name(model)):
@@ -273,10 +265,7 @@ def config_file() -> Path:
 
 
 def installed_model() -> str | None:
-    """The name of the model that `jarvis setup` installed; None if there is none.
-
-    Raises ConfigError: the configuration is damaged.
-    """
+    """The model that `jarvis setup` installed, or None. Raises ConfigError: the configuration is damaged."""
     try:
         name = tomllib.loads(config_file().read_text("utf-8")).get("model")
     except (OSError, RuntimeError):  # `Path.home` raises RuntimeError

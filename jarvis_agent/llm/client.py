@@ -120,10 +120,8 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     def for_stage(
         self, stage: str, *, schema: Mapping[str, Any] | None = None
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """This client for one stage: its calls carry the stage's name in their tags and metadata.
-
-        LangGraph streams no plan and no selection as a message.
-        """
+        """This client for one stage: its calls carry the stage's name in their tags and metadata."""
+        # LangGraph streams no plan and no selection as a message.
         tags = [f"jarvis:{stage}", *([] if stage in ("respond", "chat") else [NO_STREAM])]
         config: RunnableConfig = {"tags": tags, "metadata": {STAGE_KEY: stage}}
         return self.bind(schema=schema).with_config(config)
@@ -273,14 +271,9 @@ async def write_json(
     *,
     what: str = "JSON",
 ) -> Any:
-    """The JSON of a reply that passes a check. Another reply goes back to the model once, with the error.
+    """The JSON of a reply that passes a check, which raises ValueError if not. `what` is its name in errors.
 
-    Args:
-        check: raises ValueError if the JSON does not fit.
-        what: its name in the error.
-
-    Raises:
-        LLMError: the second reply does not fit either, or the model failed.
+    Another reply goes back to the model once, with the error. Raises LLMError: the second does not fit.
     """
     asked, problem = [*messages], ""
     for _ in range(_TRIES):

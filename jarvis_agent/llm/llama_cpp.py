@@ -48,10 +48,7 @@ def usable_cores() -> int:
 
 
 class LlamaCpp:
-    """One model of llama.cpp: a server at an address of this machine that only we have the key of.
-
-    `LlamaCpp.of` shares it among all that use its file. Its memory is freed with its last user.
-    """
+    """One model of llama.cpp: a server here that only we have the key of, freed with its last user."""
 
     _shared: ClassVar[WeakValueDictionary[tuple[object, ...], LlamaCpp]] = WeakValueDictionary()
     _sharing: ClassVar[threading.Lock] = fork_safe(threading.Lock())
