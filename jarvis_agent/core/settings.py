@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,12 +16,12 @@ from pydantic import (
     AfterValidator,
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
     TypeAdapter,
     ValidationError,
-    ValidationInfo,
     field_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -34,6 +35,25 @@ logger = logging.getLogger(__name__)
 
 Policy = Literal["local-first", "hosted-first", "local-only", "hosted-only"]
 Key = Annotated[SecretStr, AfterValidator(lambda key: SecretStr(clean_key(key.get_secret_value())))]
+
+
+def _listed(value: Any, separator: str = ",") -> Any:
+    """The parts of a variable: JSON, or "mit,bsd"."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith(("[", "{")):
+        return json.loads(value)
+    return [part.strip() for part in value.split(separator) if part.strip()]
+
+
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+
+
+def _paired(value: Any) -> Any:
+    """The pairs of a variable: JSON, or "tokens=20000,seconds=60"."""
+    if not isinstance(parts := _listed(value), list):
+        return parts
+    return {name.strip(): each.strip() for name, _, each in (part.partition("=") for part in parts)}
 
 
 class EnvironmentSettings(BaseSettings):
@@ -162,9 +182,7 @@ class Settings(EnvironmentSettings):
         "registered",
         description='Gradio Spaces that may be called: yours; "search": also public ones that the Hub finds',
     )
-    licenses: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="allowed licences, as the Hub spells them; empty: all"
-    )
+    licenses: Words = Field((), description="allowed licences, as the Hub spells them; empty: all")
     offline: bool = Field(
         False,
         validation_alias=AliasChoices("JARVIS_OFFLINE", "HF_HUB_OFFLINE"),
@@ -182,7 +200,7 @@ class Settings(EnvironmentSettings):
 
     # Execution.
     task_timeout: float = Field(300.0, gt=0, description="time limit for one task")
-    budget: Annotated[Budget, NoDecode] = Field(
+    budget: Annotated[Budget, NoDecode, BeforeValidator(_paired)] = Field(
         Budget(), description="what one run may spend: `money=0.5,tokens=20000,hosted_calls=10,seconds=60`"
     )
     memory_budget: int | None = Field(
@@ -205,9 +223,9 @@ class Settings(EnvironmentSettings):
 
     # Files.
     output_dir: Path = Field(Path("outputs"), description="holds a directory for each run")
-    allowed_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
-        (), description="directories that requests and tools may read; not over HTTP"
-    )
+    allowed_dirs: Annotated[
+        tuple[Path, ...], NoDecode, BeforeValidator(partial(_listed, separator=os.pathsep))
+    ] = Field((), description="directories that requests and tools may read; not over HTTP")
     allow_request_paths: bool = Field(
         True,
         description="read local files that a request names, in its text or as `files`; False on a server",
@@ -221,19 +239,6 @@ class Settings(EnvironmentSettings):
         if experts in (None, "none") or re.fullmatch(r"https?://[^/\s@]+(/\S*)?", str(experts)):
             return experts and experts.rstrip("/")
         raise ValueError('it is a URL such as "http://127.0.0.1:8765", or "none"')
-
-    @field_validator("licenses", "allowed_dirs", "budget", mode="before")
-    @classmethod
-    def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
-        """Read a variable: JSON, or "mit,bsd", "/a:/b" and "tokens=20000,seconds=60"."""
-        if not isinstance(value, str):
-            return value
-        if value.lstrip().startswith(("[", "{")):
-            return json.loads(value)
-        parts = _parts(value, os.pathsep if info.field_name == "allowed_dirs" else ",")
-        if info.field_name != "budget":
-            return parts
-        return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in parts)}
 
     @property
     def attempt_timeout(self) -> float:
@@ -265,14 +270,14 @@ class Settings(EnvironmentSettings):
 class ServerSettings(EnvironmentSettings):
     """Settings of the server, besides those of its agent. Lists are separated by commas in a variable."""
 
-    api_keys: Annotated[tuple[Key, ...], NoDecode] = Field(
+    api_keys: Annotated[tuple[Key, ...], NoDecode, BeforeValidator(_listed)] = Field(
         (),
         description="keys of clients, each with its own files, threads and limits; empty: none is needed",
     )
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+    allowed_hosts: Words = Field(
         (), description="host names that clients may use; empty: any, or on loopback only this machine's"
     )
-    allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+    allowed_origins: Words = Field(
         (), description="other web pages that may use the server (CORS), `https://chat.example`"
     )
     max_concurrent_runs: int = Field(16, ge=1, description="runs at once, for each key and server process")
@@ -289,12 +294,6 @@ class ServerSettings(EnvironmentSettings):
         86_400.0, gt=0, description="seconds for which uploads, outputs and threads are kept"
     )
 
-    @field_validator("api_keys", "allowed_hosts", "allowed_origins", mode="before")
-    @classmethod
-    def _from_text(cls, value: Any) -> Any:
-        """Read "one,two"."""
-        return _parts(value, ",") if isinstance(value, str) else value
-
     @field_validator("allowed_origins")
     @classmethod
     def _as_browsers_write_them(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
@@ -303,10 +302,6 @@ class ServerSettings(EnvironmentSettings):
     def run_retention(self, settings: Settings) -> float:
         """Seconds for which files of runs are kept: at least as long as a run of an agent may take."""
         return max(self.retention, settings.budget.seconds)
-
-
-def _parts(text: str, separator: str) -> list[str]:
-    return [part.strip() for part in text.split(separator) if part.strip()]
 
 
 def _fault(error: ValidationError, values: Mapping[str, Any], fields: Iterable[str]) -> str:
