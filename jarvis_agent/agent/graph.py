@@ -226,18 +226,17 @@ class _Node:
             "content": self._hide(answer.content),
             "additional_kwargs": self._hide(answer.additional_kwargs),
         }
-        shares = isinstance(state.get("files"), Mapping)
-        files = {"files": await asyncio.to_thread(_made_files, run)} if shares else {}
-        state_of_run = {
+        new_state = {
             "messages": [*new, answer.model_copy(update=shown)],
             "run": self._hide(run.model_dump(mode="json")),
-            **files,
             "turns": self._hide(_TURNS.dump_python(turns[-MAX_TURNS:], mode="json")),
         }
+        if isinstance(state.get("files"), Mapping):
+            new_state["files"] = await asyncio.to_thread(_made_files, run)
         if (form := self.stages.response_format) is not None:
-            structured = state_of_run["run"].get("structured_response")
-            state_of_run["structured_response"] = None if structured is None else form.read(structured)
-        return state_of_run
+            structured = new_state["run"].get("structured_response")
+            new_state["structured_response"] = None if structured is None else form.read(structured)
+        return new_state
 
     async def _run(self, pipeline: RunPipeline, request: Request, message_id: str) -> Run:
         """Run the request, and stream its events and the tokens of the answer."""

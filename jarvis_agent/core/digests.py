@@ -1,13 +1,13 @@
 """SHA-256 of files, with which weights from elsewhere are checked before they are loaded.
 
-What is known of large files is kept in ~/.cache/jarvis_agent/digests.json, so that a run reads none for this.
+That of a large file is kept in ~/.cache/jarvis_agent/digests, so that a run reads none for this.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import re
 import threading
 from contextlib import suppress
 from functools import lru_cache
@@ -19,7 +19,6 @@ from jarvis_agent.core.forks import fork_safe
 LARGE = 1_000_000
 """Bytes from which a digest is kept for other processes."""
 
-_FILE = "digests.json"
 _ONE_AT_A_TIME = fork_safe(threading.Lock())
 
 
@@ -38,31 +37,18 @@ def _digest(path: Path, *version: int) -> str:
     On Windows it may set both, so that nothing is kept there.
     """
     is_kept = version[0] >= LARGE and os.name != "nt"
-    known = _known() if is_kept else {}
-    match known.get(str(path)):
-        case [*kept, str(digest)] if kept == list(version):
-            return digest
+    name = hashlib.sha256(b"%a of %b" % (version, os.fsencode(path))).hexdigest()
+    with suppress(OSError, RuntimeError, ValueError):
+        kept = (user_cache() / "digests" / name).read_text("ascii") if is_kept else ""
+        if re.fullmatch("[0-9a-f]{64}", kept):
+            return kept
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if is_kept:
-        # Of an odd name, Path.exists would raise.
-        there = {name: row for name, row in known.items() if os.path.exists(name)}  # noqa: PTH110
-        _keep(there | {str(path): [*version, digest]})
-    return digest
-
-
-def _known() -> dict[str, list[object]]:
-    with suppress(OSError, ValueError, RuntimeError):
-        rows = json.loads((user_cache() / _FILE).read_text(encoding="utf-8"))
-        return rows if isinstance(rows, dict) else {}
-    return {}
-
-
-def _keep(rows: dict[str, list[object]]) -> None:
-    """Replace the store. Of two processes that write at once, one's digest is computed again later."""
     with suppress(OSError, RuntimeError):
-        store = user_cache() / _FILE
-        store.parent.mkdir(parents=True, exist_ok=True)
-        draft = store.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(rows), encoding="utf-8")
-        draft.replace(store)
+        if is_kept:
+            store = user_cache() / "digests" / name
+            store.parent.mkdir(parents=True, exist_ok=True)
+            draft = store.with_suffix(f".{os.getpid()}")
+            draft.write_text(digest, "ascii")
+            draft.replace(store)
+    return digest
