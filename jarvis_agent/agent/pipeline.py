@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -78,37 +78,31 @@ _REPLY: TypeAdapter[str | Plan] = TypeAdapter(str | Plan)
 _STRUCTURED = TypeAdapter(tuple[Any, list[str]])
 
 
+@dataclass(eq=False)
 class RunPipeline:
     """The run of one request.
 
-    `turns` are earlier turns of the chat; `asked` is that of `RunContext`. `steps` stores the results of
+    `turns` are earlier turns of the chat; `requests` is `RunContext.asked`. `steps` stores the results of
     steps. `ask` shows the plan and returns the decision on it, if the `policy` wants one. `remember` gets the
     run as a chat turn when it has ended. `language` is that of the answer, if not the request's.
     """
 
-    def __init__(
-        self,
-        stages: PipelineStages,
-        config: RunnableConfig | None = None,
-        *,
-        turns: Sequence[ChatTurn] = (),
-        asked: int = 1,
-        steps: CheckpointedSteps | None = None,
-        ask: Ask | None = None,
-        policy: ApprovalPolicy = True,
-        remember: Callable[[ChatTurn], None] | None = None,
-        language: str = "",
-    ) -> None:
-        self._stages = stages
-        self._settings = stages.settings
-        self._steps = steps or CheckpointedSteps()
-        self._steps.meter.budget, self._steps.meter.price = stages.settings.budget, stages.price
-        self._config = merge_configs(config, {"callbacks": [self._steps.meter]})
+    stages: PipelineStages
+    config: RunnableConfig | None = None
+    _: KW_ONLY
+    turns: Sequence[ChatTurn] = ()
+    requests: int = 1
+    steps: CheckpointedSteps = field(default_factory=CheckpointedSteps)
+    ask: Ask | None = None
+    policy: ApprovalPolicy = True
+    remember: Callable[[ChatTurn], None] | None = None
+    language: str = ""
+
+    def __post_init__(self) -> None:
+        self._settings = self.stages.settings
+        self.steps.meter.budget, self.steps.meter.price = self._settings.budget, self.stages.price
+        self._config = merge_configs(self.config, {"callbacks": [self.steps.meter]})
         self._config.pop("run_id", None)
-        self._turns = turns
-        self._requests = asked
-        self._ask = ask
-        self._policy = policy
         self._began = perf_counter()
         self._deadline = self._settings.budget.seconds
         self._emit: Emit = lambda event: None
@@ -116,8 +110,6 @@ class RunPipeline:
         self._store: ResourceStore
         self._notes: list[str] = []
         self._timings: dict[str, float] = {}
-        self._remember = remember
-        self._language = language
         self._approvals = 0
         self._asked = 0
         """Questions that a resumed run has asked before, and not yet passed over."""
@@ -165,7 +157,7 @@ class RunPipeline:
         try:
             context = await self._open(request)
             async with Executor(
-                self._runners, self._store, context, self._settings, self._emit, self._clock, self._steps
+                self._runners, self._store, context, self._settings, self._emit, self._clock, self.steps
             ) as executor:
                 plan = await self._plan_and_start(context, executor)
                 plan, results, answer = await self._look_and_go_on(context, executor, plan)
@@ -179,7 +171,7 @@ class RunPipeline:
         self, context: RunContext, plan: Plan, results: list[TaskResult], answer: str, structured: Any
     ) -> None:
         """Remember the run as a chat turn, and emit it."""
-        now, usage = self._clock(), self._steps.meter.usage
+        now, usage = self._clock(), self.steps.meter.usage
         times = [time for result in results for time in (result.started, result.ended)] or [0.0]
         timings = {**self._timings, "execute": max(times) - min(times), "total": now}
         run = Run(
@@ -190,10 +182,10 @@ class RunPipeline:
             timings=timings,
             structured_response=structured,
         )
-        if self._remember is not None:
+        if self.remember is not None:
             files = tuple(part for part in (*context.files, *run.resources) if part.path is not None)
             number = context.turn_number
-            self._remember(ChatTurn(context.request, answer, files, made=run.made, number=number))
+            self.remember(ChatTurn(context.request, answer, files, made=run.made, number=number))
         self._emit(Event(kind="done", seconds=now, run=run))
 
     async def _start(self, request: Request) -> None:
@@ -205,7 +197,7 @@ class RunPipeline:
         def start() -> tuple[str, float]:
             return str(RunDirectory(self._settings).path), time.time()
 
-        directory, began = await self._steps.run_once("begin", lambda: asyncio.to_thread(start), _START)
+        directory, began = await self.steps.run_once("begin", lambda: asyncio.to_thread(start), _START)
         self._store = ResourceStore(self._settings, directory=Path(directory))
         elapsed = max(0.0, time.time() - began)
         self._began -= elapsed
@@ -226,22 +218,22 @@ class RunPipeline:
     async def _open_files(self, request: Request, makes_files: bool) -> RunContext:
         if makes_files:
             await asyncio.to_thread(self._store.directory.prepare)
-        self._runners = await self._stages.runners()
-        files, turns, self._notes = await self._steps.run_once(
-            "files", lambda: self._store.open(request, self._turns), _OPENED
+        self._runners = await self.stages.runners()
+        files, turns, self._notes = await self.steps.run_once(
+            "files", lambda: self._store.open(request, self.turns), _OPENED
         )
-        if self._steps.is_stored:
+        if self.steps.is_stored:
             await self._store.reopen(files, turns)
         return RunContext(
             request=request.text,
             files=tuple(files),
             turns=tuple(turns),
-            asked=self._requests,
+            asked=self.requests,
             specs={name: runner.spec for name, runner in self._runners.items()},
             config=self._config,
             restricted=not self._settings.allow_request_paths,
-            reserve_hosted=self._steps.meter.reserve_hosted,
-            hosted_price=self._steps.meter.hosted_price,
+            reserve_hosted=self.steps.meter.reserve_hosted,
+            hosted_price=self.steps.meter.hosted_price,
         )
 
     async def _plan_and_start(self, context: RunContext, executor: Executor) -> Plan:
@@ -252,8 +244,8 @@ class RunPipeline:
             for task in part.tasks:
                 executor.add(task)
 
-        plan, self._timings["plan"] = await self._steps.run_once(
-            "plan", lambda: self._run_planners(context, None if self._steps.is_stored else start), _TIMED_PLAN
+        plan, self._timings["plan"] = await self.steps.run_once(
+            "plan", lambda: self._run_planners(context, None if self.steps.is_stored else start), _TIMED_PLAN
         )
         return await self._start_tasks(plan, context, executor)
 
@@ -267,7 +259,7 @@ class RunPipeline:
     ) -> Plan:
         """Start the approved tasks of a plan. Returns it after an earlier plan, which has these results."""
         approved, models = Approved(plan=new), dict[int, Selection | None]()
-        if self._steps.is_stored and new.tasks:
+        if self.steps.is_stored and new.tasks:
             approved, models = await self._approve(new, context, results)
         plan = (earlier or Plan()) + approved.plan
         self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
@@ -287,19 +279,19 @@ class RunPipeline:
         async def decide() -> Approved:
             nonlocal was_asked
             was_asked = True
-            if self._ask is None:
+            if self.ask is None:
                 return Approved(plan=plan)
             while self._asked:  # LangGraph tells the interrupts of a node apart by their order
                 self._asked -= 1
-                self._ask({})
-            return approve(plan, planned, context, self._ask, results)
+                self.ask({})
+            return approve(plan, planned, context, self.ask, results)
 
         planned: list[PlannedTask] = []
-        if self._ask is not None:
-            planned = await self._steps.run_once(
+        if self.ask is not None:
+            planned = await self.steps.run_once(
                 f"{PROPOSAL}{suffix}", lambda: self._preview_models(plan, context), _PLANNED_TASKS
             )
-        approved = await self._steps.run_once(f"{DECISION}{suffix}", decide, _APPROVED)
+        approved = await self.steps.run_once(f"{DECISION}{suffix}", decide, _APPROVED)
         self._asked += 0 if was_asked else approved.asked
         kept = [one for one in planned if one.task in approved.plan.tasks]
         return approved, {one.task.id: one.selection for one in kept}
@@ -320,13 +312,13 @@ class RunPipeline:
                 # The task fails with the same error when it runs, and its result says so.
                 logger.debug("no model is known for %s: %s", task.task, describe_error(error))
                 return PlannedTask(task=task)
-            backends = getattr(runner, "registry", self._stages.registry).backends
-            store, meter = open_store(), self._steps.meter
+            backends = getattr(runner, "registry", self.stages.registry).backends
+            store, meter = open_store(), self.steps.meter
             step = await asyncio.to_thread(planned_task, task, selection, backends, meter, store)
             return step.model_copy(update={"read_only": runner.spec.read_only})
 
         async def judge(step: PlannedTask) -> PlannedTask:
-            asks = await needs_approval(self._policy, step, context)
+            asks = await needs_approval(self.policy, step, context)
             return step.model_copy(update={"needs_approval": asks})
 
         steps = await gather_limited(preview, plan.tasks)
@@ -338,7 +330,7 @@ class RunPipeline:
         """The plan, as far as it was written in time, and the seconds it took."""
         started, plan = self._clock(), Plan(notes=self._notes)
         inputs = _inputs(context, tools=context.specs)
-        for planner in filter(None, (self._stages.planner, self._stages.fallback_planner)):
+        for planner in filter(None, (self.stages.planner, self.stages.fallback_planner)):
             part, is_complete = await self._ask_planner(planner, inputs, start)
             plan += part
             if is_complete or plan.tasks:
@@ -387,7 +379,7 @@ class RunPipeline:
         It adds tasks that need them, or answers: at the latest in the last round, or after a list without a
         new task.
         """
-        left, number = MAX_ROUNDS if plan.tasks and self._stages.goes_on else 1, 0
+        left, number = MAX_ROUNDS if plan.tasks and self.stages.goes_on else 1, 0
         while True:
             results = [*map(self._shown, await executor.join(plan.tasks, self._deadline))]
             if len(results) > len(plan.tasks):  # some ran once for each of several results
@@ -429,12 +421,12 @@ class RunPipeline:
             if not plan.tasks and plan.notes == [REJECTED]:
                 show(phrases(context.request).rejected)
                 return pieces[0]
-            options = {"restricted": context.restricted, "language": self._language, "tools": tools}
+            options = {"restricted": context.restricted, "language": self.language, "tools": tools}
             options["available"] = context.specs
             inputs = _inputs(context, plan=plan, results=results, **options)
             seconds, limit = self._limit(2)
             try:
-                await self._stream(self._stages.responder, inputs, show, seconds, "the responder")
+                await self._stream(self.stages.responder, inputs, show, seconds, "the responder")
             except Exception as error:
                 is_late = isinstance(error, StageTimeoutError)
                 no_time = Note("there was no time left", advice=limit)
@@ -450,7 +442,7 @@ class RunPipeline:
             return "".join(pieces)
 
         step = "answer" if number == 1 else f"answer {number}"
-        reply = await self._steps.run_once(step, write, _REPLY)
+        reply = await self.steps.run_once(step, write, _REPLY)
         if isinstance(reply, str) and not pieces:
             show(reply)
         self._timings["respond"] = self._timings.get("respond", 0.0) + self._clock() - started
@@ -460,7 +452,7 @@ class RunPipeline:
         self, context: RunContext, plan: Plan, results: list[TaskResult], answer: str
     ) -> tuple[Any, list[str]]:
         """The answer as plain JSON of the response format, or a note why there is none."""
-        structure = self._stages.structure
+        structure = self.stages.structure
         if structure is None or plan.notes == [REJECTED]:
             return None, []
 
@@ -472,7 +464,7 @@ class RunPipeline:
             except Exception as error:
                 return None, [f"there is no structured answer: {describe_error(error)}"]
 
-        return await self._steps.run_once("structure", write, _STRUCTURED)
+        return await self.steps.run_once("structure", write, _STRUCTURED)
 
     async def _stream(
         self,
