@@ -68,10 +68,10 @@ def split_refs(text: str) -> list[str | tuple[int, int]]:
 
     A text that is only a reference, with space around it, is one part.
     """
-    if whole := _REF.fullmatch(text.strip()):
-        return [_id_and_place(whole)]
+    if _REF.fullmatch(text.strip()):
+        text = text.strip()
     words = _REF.split(text)[:: _REF.groups + 1]
-    refs = map(_id_and_place, _REF.finditer(text))
+    refs = ((int(match[1]), int(match[2] or 0)) for match in _REF.finditer(text))
     return [part for pair in zip_longest(words, refs, fillvalue="") for part in pair if part]
 
 
@@ -112,10 +112,6 @@ def listed_refs(text: str) -> list[int]:
     """The ids if the text is only a list of references ("<resource>-0, <resource>-1"); otherwise []."""
     parts = [_REF.fullmatch(part.strip()) for part in _BETWEEN.split(text) if part.strip()]
     return [int(part[1]) for part in parts if part] if all(parts) else []
-
-
-def _id_and_place(match: re.Match[str]) -> tuple[int, int]:
-    return int(match[1]), int(match[2] or 0)
 
 
 def _normalised(match: re.Match[str]) -> str:
