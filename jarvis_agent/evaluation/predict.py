@@ -27,12 +27,7 @@ Planner = Runnable[Any, Plan]
 
 
 class Prediction(Frozen):
-    """The plan of one request.
-
-    Attributes:
-        plan: its tasks; empty if planning failed.
-        error: why there is no plan.
-    """
+    """The plan of one request, or the error why there is none."""
 
     id: str
     plan: tuple[Task, ...] = ()
@@ -79,12 +74,7 @@ async def predict(
 ) -> AsyncIterator[Prediction]:
     """Yield the plan of each request as it is made; a prediction has an `error` if the planner failed.
 
-    Args:
-        requests: the planner's input by id: "input", "files", "chat_history", "tools".
-        concurrency: how many requests are planned at once.
-
-    Raises:
-        ConfigError: the planner cannot work as configured, or an extra is missing.
+    `requests` are the planner's inputs by id. Raises ConfigError: the planner cannot work as configured.
     """
 
     async def plan(record: str) -> Prediction:

@@ -142,14 +142,8 @@ class Figure(Frozen):
 class EvaluationReport(Frozen):
     """One row of an evaluation's table.
 
-    Attributes:
-        name: the planner, or a group of requests.
-        requests: number of scored requests.
-        unanswered: how many of those have no plan or an empty one.
-        failed: how many have no plan because the planner failed.
-        reason: the most frequent error.
-        seconds: median and 95th percentile of the time per request; empty if unknown.
-        usage: calls and tokens of the language model for all requests.
+    Of the `requests`, so many are `unanswered`: they have no plan or an empty one. For so many the planner
+    `failed`, most often for that `reason`. `seconds` are the median and 95th percentile for a request.
     """
 
     name: str

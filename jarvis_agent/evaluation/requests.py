@@ -52,17 +52,7 @@ class Turn(Frozen):
 
 
 class OwnRequest(Frozen):
-    """A request and its plan.
-
-    Attributes:
-        id, half: never change.
-        kind: one task, a chain, another graph, or no task.
-        language: "en", "zh", or another code.
-        files: those that it names and those that come with it; none of them exists.
-        turns: earlier turns of the chat, oldest first.
-        plan: the tasks with the arguments that matter.
-        alternatives: further correct plans.
-    """
+    """A request and its plan, with the arguments that matter. None of its files exists; ids never change."""
 
     id: str
     half: Half = "dev"
@@ -127,12 +117,7 @@ def read_requests(half: Half | Literal["all"] = "all", path: Path | None = None)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A request and its predicted plan, compared with the closest correct plan.
-
-    Attributes:
-        exact: whether tasks, links and the arguments that matter are equal.
-        graph: the score of tasks and links.
-    """
+    """A request and its predicted plan, compared with the closest correct plan; exact: with its arguments."""
 
     asked: OwnRequest
     tasks: tuple[Task, ...]

@@ -58,11 +58,7 @@ _MIN_SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompt templates of every stage, and the examples of the planning prompt.
-
-    Attributes:
-        examples: name or file of the set's own examples; None: those that the model needs.
-    """
+    """The prompt templates of every stage, and the examples of planning; None: those that the model needs."""
 
     plan: BasePromptTemplate[Any]
     select: BasePromptTemplate[Any]
