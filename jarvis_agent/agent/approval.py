@@ -10,11 +10,8 @@ beside it. `Command(resume={"decisions": [{"type": "approve"}, …]})` decides o
 
 `True` and `False` decide on all, and a list of tasks replaces the plan.
 
-    JarvisAgent(approve=hosted, …)                  # asks about hosted models only
-    JarvisAgent(approve=named("text-to-image", "text-to-video"), …)
-    JarvisAgent(approve=writes)                  # tools that may alter something
+    JarvisAgent(approve=named("text-to-image", "text-to-video"), …)   # or hosted, writes, a decision model
     JarvisAgent(approve=lambda step: step.cost > 0.1, …)
-    JarvisAgent(approve=decision_model, …)       # a BaseDecisionModel of LangChain judges each task
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """The agent as a LangGraph graph: `agent.graph`, with `messages` in its state.
 
-    agent = JarvisAgent(llm, checkpointer=SqliteSaver(...), approve=True)
-    thread = {"configurable": {"thread_id": "7"}}
-    agent.graph.invoke({"messages": [HumanMessage("Transcribe a.wav")]}, thread)    # stops at an interrupt
-    agent.graph.invoke(Command(resume=True), thread)["messages"][-1]                # the answer
-
 The graph has one node, which runs the pipeline: between nodes, LangGraph waits until each has ended, and no
 task could run while the plan is still written. `get_graph(xray=True)` draws what is inside. With a
 checkpointer, of its own or of a larger graph, every step of the pipeline is stored: the plan, the decision on

@@ -1,10 +1,6 @@
-"""Resolve which chat model to use.
+"""Which chat model to use, and what it and its server support: a JSON schema, a token limit, event loops, ….
 
-    resolve_model("anthropic:claude-haiku-4-5", settings)   # a string for LangChain's init_chat_model
-    resolve_model(None, settings)                           # the first that is configured, or None
-    resolve_model("none", settings)                         # None: run without an LLM
-
-`None` takes the first of these:
+`resolve_model` takes a string of LangChain's init_chat_model, "none", or for None the first of these:
 
 1. JARVIS_BASE_URL: any OpenAI-compatible server (vLLM, Ollama, llama.cpp) with the model JARVIS_MODEL, by
    default "default", which servers of a single model accept.
@@ -13,8 +9,6 @@
 3. OPENAI_API_KEY: OpenAI.
 4. HF_TOKEN: the OpenAI-compatible router of Hugging Face's Inference Providers, unless `offline` is set.
 5. The model that `jarvis setup` installed.
-
-And what a chat model and its server support: a JSON schema, a token limit, event loops, long prompts.
 """
 
 from __future__ import annotations

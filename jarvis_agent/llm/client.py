@@ -1,8 +1,5 @@
 """LLMClient: a chat model with what LangChain lacks. It is a Runnable and is used in place of the model.
 
-    client = LLMClient(ChatOpenAI(model="gpt-5-mini"), Settings())
-    chain = prompt | client.for_stage("plan", schema=schema) | parser
-
 It adds a time limit on silence while streaming (`Settings.llm_timeout`), a retry without the JSON schema or
 the token limit if the server rejects it, `LLMError`s without keys, removal of `<think>` blocks, a limit on
 the length, and an end to replies that repeat themselves.

@@ -1,8 +1,4 @@
-"""Chat models in GGUF files, run in this process by llama.cpp (xllamacpp, extra "llm").
-
-model = ChatGGUF(path="qwen2.5-1.5b-instruct-q4_k_m.gguf")
-model.invoke("Hello").text     # "Hello! How can I help you today?"
-"""
+"""Chat models in GGUF files, run in this process by llama.cpp (xllamacpp, extra "llm")."""
 
 from __future__ import annotations
 
