@@ -429,16 +429,10 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
         super().__init__(serde=saver.serde)
-        self._saver = saver
         for name in ("get_tuple", "list", "put", "put_writes", "delete_thread", "get_next_version"):
             setattr(self, name, getattr(saver, name))
         for name in ("get_tuple", "put", "put_writes", "delete_thread"):
             setattr(self, f"a{name}", partial(asyncio.to_thread, getattr(saver, name)))
-
-    @property
-    def config_specs(self) -> list[Any]:
-        """As the wrapped checkpointer's."""
-        return self._saver.config_specs
 
     async def alist(self, config: Any, **options: Any) -> AsyncIterator[CheckpointTuple]:
         """As `list`."""
