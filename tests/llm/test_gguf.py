@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from small_llm import INSTALL, WEIGHTS
 
-from jarvis_agent.llm.chat_model import is_small, needs_examples
-from jarvis_agent.llm.gguf import parameters_of
+from jarvis_agent.llm.chat_model import is_small, needs_examples, parameters_of
 
 
 def text(value: str) -> bytes:
