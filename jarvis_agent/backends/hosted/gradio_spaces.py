@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urljoin, urlsplit
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.hosted.endpoint_replies import text_in
 from jarvis_agent.backends.hosted.space_arguments import (
     MESSAGE,
     component,
@@ -31,7 +30,7 @@ from jarvis_agent.backends.hosted.space_arguments import (
     fill_parameters,
 )
 from jarvis_agent.backends.http_errors import expert_error, reply_timeout
-from jarvis_agent.backends.outputs.validators import existing_file
+from jarvis_agent.backends.outputs.validators import existing_file, text_in
 from jarvis_agent.core.concurrency import run_in_daemon_thread, start_daemon_thread
 from jarvis_agent.core.errors import (
     BadInputError,

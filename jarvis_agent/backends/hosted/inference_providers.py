@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from inspect import Parameter, signature
@@ -22,19 +24,23 @@ from langchain_core.messages.utils import convert_to_openai_messages
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Call, labels_of, sentences_of
 from jarvis_agent.backends.chat_model import user_message
-from jarvis_agent.backends.hosted.endpoint_replies import read_reply
 from jarvis_agent.backends.http_errors import combine_errors, expert_error, reply_timeout
+from jarvis_agent.backends.outputs.validators import describe_value, text_in
+from jarvis_agent.core.content import decode_base64
 from jarvis_agent.core.errors import (
     BadInputError,
     ExpertError,
+    InputError,
     MissingExtraError,
     TransientError,
     UnsupportedError,
     redacted_cause,
 )
 from jarvis_agent.core.images import to_portable
+from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.detect import detect_content
 
@@ -191,6 +197,44 @@ def _address(serving: Serving, candidate: Candidate) -> str:
         task=serving.task,
     )
     return name
+
+
+def read_reply(reply: bytes, call: Call, open_file: Callable[[bytes, Call], Any] | None = None) -> Any:
+    """The raw output in a reply: JSON, a text, or what `open_file` makes of its first file."""
+    value: Any = reply
+    with suppress(UnicodeDecodeError):
+        value = reply.decode()
+        with suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    if isinstance(value, Mapping) and "error" in value:
+        raise UnsupportedError(f"{call.spec.name} failed there: {brief_text(str(value['error']), 200)}")
+    if open_file is not None:
+        made = []
+        for content in _files_in(value):
+            with suppress(Exception):  # libraries raise errors of any kind for what they cannot read
+                made.append(open_file(content, call))
+        if made[1:]:
+            first = "the first of {number} results of {model} was taken"
+            call.notes.append(Note(first, number=len(made), model=call.candidate.id))
+        if made:
+            return made[0]
+    elif call.spec.outputs[0] == "text" and (text := text_in(value)) is not None:
+        return text
+    elif isinstance(value, Mapping | list):
+        return value
+    raise UnsupportedError(f"{call.spec.name} cannot be read from its answer, {describe_value(value)}")
+
+
+def _files_in(value: Any) -> Iterator[bytes]:
+    """What may be files: bytes, and texts in base64, also in data URLs."""
+    if isinstance(value, bytes):
+        yield value
+    elif isinstance(value, str):
+        with suppress(InputError):
+            yield decode_base64(value.rpartition("base64,")[2])
+    elif isinstance(value, Mapping | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _files_in(part)
 
 
 MAX_NEW_TOKENS = 512

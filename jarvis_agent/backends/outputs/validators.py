@@ -115,6 +115,22 @@ def find_text(raw: Any, *keys: str) -> str:
     return str(check(Text, value, "a text"))
 
 
+def text_in(value: Any) -> str | None:
+    """A text, a number, the only text of a dict, or the last message of a chat; None for anything else."""
+    match value:
+        case str():
+            is_page = value.lstrip()[:9].lower().startswith(("<!doctype", "<html"))
+            return value if value.strip() and not is_page else None
+        case int() | float():
+            return str(value)
+        case [{"type": "text", "text": only}] | [*_, {"role": "assistant", "content": only}] | [only]:
+            return text_in(only)
+        case Mapping() if "error" not in value:
+            texts = [part for part in value.values() if isinstance(part, str)]
+            return text_in(texts[0]) if len(texts) == 1 else None
+    return None
+
+
 def vector(raw: Any) -> list[float]:
     """One vector of floats, from a vector, a matrix of tokens (which are averaged), or [matrix]."""
     array = to_array(raw, "a vector of numbers")
