@@ -71,12 +71,11 @@ def gpu_limits(settings: Settings) -> dict[str, int]:
     """Bytes of weights allowed on each GPU: `{"cuda:0": 19_000_000_000}`."""
     import torch
 
-    def limit(number: int) -> int:
-        memory = torch.cuda.get_device_properties(number).total_memory
-        most = int(GPU_SHARE * memory)
-        return min(most, settings.memory_budget or most)
-
-    return {f"cuda:{number}": limit(number) for number in range(torch.cuda.device_count())}
+    limits: dict[str, int] = {}
+    for number in range(torch.cuda.device_count()):
+        memory: int = torch.cuda.get_device_properties(number).total_memory
+        limits[f"cuda:{number}"] = min(int(GPU_SHARE * memory), settings.memory_budget or memory)
+    return limits
 
 
 def largest_budget(settings: Settings) -> int | None:
