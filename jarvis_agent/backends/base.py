@@ -12,12 +12,12 @@ A backend is a row of registry.py or an entry point. For models on this machine 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.images import open_image, to_opaque
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.settings import Settings
@@ -182,6 +182,16 @@ def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:
         note = Note("the list was taken as {items}", items=[f"“{one}”" for one in items[:10]])
         call.notes[:] = dict.fromkeys((*call.notes, note))
     return items
+
+
+def options_of(call: Call, known: Iterable[str], those: str) -> dict[str, Any]:
+    """The options in the candidate's metadata, all of which must be known; `those` tells which these are."""
+    options = dict(call.candidate.metadata.get("options") or {})
+    if unknown := sorted(options.keys() - set(known)):
+        raise UnsupportedError(
+            f"{call.candidate.id} has no option {unknown[0]!r} (metadata.options of its description); {those}"
+        )
+    return options
 
 
 def whole_number(call: Call, name: str, most: int) -> int | None:

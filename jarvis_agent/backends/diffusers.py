@@ -18,7 +18,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.base import Call, Expert, text_of
+from jarvis_agent.backends.base import Call, Expert, options_of, text_of
 from jarvis_agent.backends.devices import pick_dtype, place, seeded, weight_bytes
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import DIFFUSERS, marker_folder, model_folder
@@ -245,7 +245,7 @@ def fitting_size(image: Image, loaded: LoadedPipeline, call: Call) -> tuple[int,
 
     It has no more pixels than the model was trained with, unless the candidate's options give a size.
     """
-    options = options_of(loaded, call)
+    options = _options(loaded, call)
     if "width" in options and "height" in options:
         width, height = int(options["width"]), int(options["height"])
     else:
@@ -283,7 +283,7 @@ def _video(loaded: LoadedPipeline, call: Call, **inputs: Any) -> dict[str, Any]:
     import numpy as np
 
     frames = call_pipeline(loaded, call, **inputs, output_type="pil").frames[0]
-    name, known, options = type(loaded.pipe).__name__, parameters(loaded.pipe), options_of(loaded, call)
+    name, known, options = type(loaded.pipe).__name__, parameters(loaded.pipe), _options(loaded, call)
     rates = [options.get(each, getattr(known.get(each), "default", None)) for each in ("fps", "frame_rate")]
     rates += [rate for pattern, rate in FRAME_RATES if re.search(pattern, name)]
     fps = next((float(rate) for rate in rates if isinstance(rate, int | float)), 8.0)
@@ -340,7 +340,7 @@ def call_pipeline(loaded: LoadedPipeline, call: Call, *, pipe: Any = None, **inp
     scheduler = type(getattr(loaded.pipe, "scheduler", None)).__name__
     about = f"{loaded.id} {type(loaded.pipe).__name__} {scheduler}".lower()
     distilled = next((options for pattern, options in DISTILLED if re.search(pattern, about)), {})
-    given = {**distilled, **options_of(loaded, call), **inputs}
+    given = {**distilled, **_options(loaded, call), **inputs}
     if "generator" in known:
         given["generator"] = torch.Generator("cpu").manual_seed(seed)
     given = {name: value for name, value in given.items() if name in known and value is not None}
@@ -367,17 +367,10 @@ def parameters(pipe: Any) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(type(pipe).__call__).parameters
 
 
-def options_of(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
-    """Return the options in the candidate's metadata, all of which the pipeline must have."""
-    options = dict(call.candidate.metadata.get("options") or {})
-    known = parameters(loaded.pipe)
-    if unknown := [name for name in options if name not in known or name == "self"]:
-        names = ", ".join(name for name in known if name not in ("self", "return_dict", "generator"))
-        raise UnsupportedError(
-            f"{loaded.id} has no option {unknown[0]!r} (metadata.options of its description); "
-            f"{type(loaded.pipe).__name__} takes {names}"
-        )
-    return options
+def _options(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+    known = [name for name in parameters(loaded.pipe) if name != "self"]
+    shown = ", ".join(name for name in known if name not in ("return_dict", "generator"))
+    return options_of(call, known, f"{type(loaded.pipe).__name__} takes {shown}")
 
 
 _IMAGE_TO_IMAGE = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, labels_of, text_of
+from jarvis_agent.backends.base import Call, Expert, labels_of, options_of, text_of
 from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder
 from jarvis_agent.backends.local import FileBackend
 from jarvis_agent.backends.transformers import multimodal, text, vision
@@ -134,8 +134,12 @@ class TransformersExpert:
     loaded: LoadedModel
 
     def __call__(self, call: Call) -> Any:
-        loaded = replace(self.loaded, options=_options(call))
-        run = self.pipeline.run
+        from transformers import GenerationConfig
+
+        # Other arguments of `generate` could run code.
+        known = vars(GenerationConfig())
+        options = options_of(call, known, "there are those of transformers' GenerationConfig")
+        loaded, run = replace(self.loaded, options=options), self.pipeline.run
         raw = run(loaded, [call])[0] if self.pipeline.batched else run(loaded, call)
         draw = CONTROL_MAPS.get(call.spec.name)
         return draw(raw, self.loaded, call) if draw else raw
@@ -149,19 +153,6 @@ class TransformersExpert:
     def batch(self) -> Callable[[Sequence[Call]], list[Any]] | None:
         """The function that computes several calls at once, or None."""
         return partial(self.pipeline.run, self.loaded) if self.pipeline.batched else None
-
-
-def _options(call: Call) -> dict[str, Any]:
-    """The generation options in the candidate's metadata. Other arguments of `generate` could run code."""
-    from transformers import GenerationConfig
-
-    options = call.candidate.metadata.get("options") or {}
-    if unknown := sorted(options.keys() - vars(GenerationConfig()).keys()):
-        raise UnsupportedError(
-            f"{call.candidate.id} has no option {unknown[0]!r} (metadata.options of its description); "
-            "there are those of transformers' GenerationConfig"
-        )
-    return options
 
 
 class TransformersBackend(FileBackend):
