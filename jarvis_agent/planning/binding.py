@@ -1,14 +1,10 @@
 """Binding: turn a draft into tasks once everything that it refers to is known.
 
-    notes = bind(task, labelled, fresh_id, room)    # what was repaired
-    task.tasks                                     # one task; several where a list fans out
-
 - A reference must point to a task with an output of the argument's kind. Otherwise it is replaced by the
   nearest task with one: the task's dependencies first, then their ancestors.
 - A missing required argument is taken from the only dependency that makes its kind and has no other use.
 - A list in an argument that takes one value fans out into separate tasks. A reference to such a task means
   all of them. Lists of the same length are zipped; others are combined.
-- An object around a file ({"url": "<resource>-0"}) is unwrapped.
 - `dep` is what the planner wrote, united with the references in the arguments.
 """
 
@@ -40,29 +36,14 @@ _FILES = MEDIA - {"table"}
 """The kinds whose values are never objects. In a table, {"url": …} may be a column."""
 _LISTED = re.compile(r"[,;]|\band\b")
 
-Labelled = Mapping[int, Sequence["PendingTask"]]
-"""The tasks of a plan by label, in the order of the text."""
 
-
-def bind(
-    task: PendingTask,
-    labelled: Labelled,
-    fresh_id: Callable[[], int],
-    room: int,
-    files: FileNames | None = None,
-) -> list[str]:
-    """Set the final tasks of a pending task and those that it needs. Returns notes on repairs.
+def bind(task: PendingTask, fresh_id: Callable[[], int], room: int, files: FileNames | None) -> list[str]:
+    """Set the final tasks of a valid task, at most `room`, and those that it needs. Returns notes on repairs.
 
     If a reference cannot be repaired, a required argument is missing or a file does not exist, set its error.
-
-    Args:
-        task: has a draft, and its targets are final, or need it.
-        labelled: the tasks of its plan by label.
-        fresh_id: returns ids for further tasks where a list fans out.
-        room: maximum number of tasks; at least 1.
-        files: the files that the plan may name; None: any.
+    What it refers to is final, or needs it. Where a list fans out, further tasks get a `fresh_id`.
     """
-    binding, limit = _Binding(task, labelled, files), min(room, MAX_FAN_OUT)
+    binding, limit = _Binding(task, files), min(room, MAX_FAN_OUT)
     try:
         rows = list(fan_out(binding.choices(), limit + 1))
     except PlanError as wrong:
@@ -74,66 +55,49 @@ def bind(
     if len(ids) > 1:
         made, numbers = "its lists made {count} tasks of it: {numbers}", ", ".join(map(str, ids))
         binding.notes.append(Note(made, count=len(ids), numbers=numbers))
-    deps = binding.other_deps(set(refs_in(rows[:limit])))
-    purpose = task.draft.purpose if task.draft else ""
-    task.tasks = tuple(
-        Task(
-            task=binding.spec.name,
-            id=i,
-            dep=sorted({*refs_in(args), *deps}) or [-1],
-            args=args,
-            purpose=purpose,
-        )
-        for i, args in zip(ids, rows, strict=False)
-    )
-    task.needs = binding.needs
+    deps, spec, purpose = binding.other_deps(set(refs_in(rows[:limit]))), binding.spec, binding.draft.purpose
+    for i, args in zip(ids, rows, strict=False):
+        dep = sorted({*refs_in(args), *deps}) or [-1]
+        task.tasks.append(Task(task=spec.name, id=i, dep=dep, args=args, purpose=purpose))
+    task.needs = [*binding.deps.values(), *binding.targets.values(), *binding.replaced.values()]
     return binding.notes
 
 
 class _Binding:
     """What the references and dependencies of one draft mean."""
 
-    def __init__(self, task: PendingTask, labelled: Labelled, files: FileNames | None) -> None:
+    def __init__(self, task: PendingTask, files: FileNames | None) -> None:
         assert task.draft is not None
-        self.spec = task.draft.spec
-        self.notes = list(task.draft.notes)
-        self._task = task
-        self._draft = task.draft
-        self._labelled = labelled
-        self._files = files
-        self._deps: dict[int, PendingTask] = {}
-        self._targets: dict[tuple[int, str], PendingTask] = {}
-        self._replaced: dict[tuple[int, str], PendingTask] = {}
-        for i in self._draft.deps:
+        self.draft, self.spec, self.notes = task.draft, task.draft.spec, list(task.draft.notes)
+        self._task, self._files = task, files
+        self.deps: dict[int, PendingTask] = {}
+        self.targets: dict[tuple[int, str], PendingTask] = {}
+        self.replaced: dict[tuple[int, str], PendingTask] = {}
+        for i in self.draft.deps:
             if found := self._resolve(i, "any"):
-                self._deps[i] = found
+                self.deps[i] = found
             else:
                 lost = "its dependency on {number} was left out: it {reason}"
                 self.notes.append(Note(lost, number=i, reason=self._reason(i)))
-        for name, value in self._draft.args.items():
+        for name, value in self.draft.args.items():
             for i in refs_in(value):
                 self._well_typed(i, kind_of(name, self.spec))
-
-    @property
-    def needs(self) -> tuple[PendingTask, ...]:
-        return tuple(dict.fromkeys((*self._deps.values(), *self._targets.values(), *self._replaced.values())))
 
     def other_deps(self, referenced: set[int]) -> set[int]:
         """The ids in `dep` beside the `referenced` ones, which are in the arguments.
 
-        A written id means every task that it fanned out into. If an argument refers to it, only the tasks
-        with this argument depend on it.
+        A written id means every task that it fanned out into, unless an argument refers to it.
         """
         targets: dict[int, set[int]] = {}
-        for (label, _), task in self._targets.items():
-            targets.setdefault(label, set()).update(task.ids)
-        deps = (targets.get(label, set(task.ids)) for label, task in self._deps.items())
+        for (label, _), task in self.targets.items():
+            targets.setdefault(label, set()).update(one.id for one in task.tasks)
+        deps = (targets.get(label, {one.id for one in task.tasks}) for label, task in self.deps.items())
         return {i for ids in deps if referenced.isdisjoint(ids) for i in ids}
 
     def choices(self) -> dict[str, list[Any]]:
         """The values of each argument; several where the task fans out. Raises PlanError."""
         args: dict[str, list[Any]] = {}
-        for name, value in self._draft.args.items():
+        for name, value in self.draft.args.items():
             arg = self.spec.arg(name)
             if values := self._values(value, arg) if arg else [self._substitute(value, "any")]:
                 args[name] = values
@@ -203,7 +167,7 @@ class _Binding:
                 yield self._substitute(item.strip() if arg.many else item, arg.kind)
 
     def _refs(self, ids: Iterable[int], kind: str) -> Iterator[str]:
-        return (ref(i) for n in dict.fromkeys(ids) for i in self._target(n, kind).ids)
+        return (ref(task.id) for n in dict.fromkeys(ids) for task in self._target(n, kind).tasks)
 
     def _substitute(self, value: Any, kind: str) -> Any:
         """The value with each reference replaced by the ids that it means."""
@@ -211,7 +175,7 @@ class _Binding:
 
     def _target(self, n: int, kind: str) -> PendingTask:
         """The task that a reference means. Raises PlanError if neither it nor an ancestor makes the kind."""
-        if known := self._well_typed(n, kind) or self._replaced.get((n, kind)):
+        if known := self._well_typed(n, kind) or self.replaced.get((n, kind)):
             return known
         wrong = Note("makes no {kind}", kind=kind) if self._resolve(n, kind) else self._reason(n)
         values = {"reference": ref(n), "kind": kind, "reason": wrong}
@@ -220,18 +184,18 @@ class _Binding:
             raise PlanError("{reference} cannot be its {kind}: it {reason}", **values)
         instead = "{reference} {reason}; the {kind} of {task} was taken instead"
         self.notes.append(Note(instead, task=nearest.title, **values))
-        self._replaced[n, kind] = nearest
+        self.replaced[n, kind] = nearest
         return nearest
 
     def _well_typed(self, n: int, kind: str) -> PendingTask | None:
         """The task that an id means, if it makes this kind."""
         found = self._resolve(n, kind)
-        return self._targets.setdefault((n, kind), found) if found and found.makes(kind) else None
+        return self.targets.setdefault((n, kind), found) if found and found.makes(kind) else None
 
     def _nearest(self, kind: str) -> PendingTask | None:
         """The nearest ancestor that makes a kind; those that no argument uses yet come first."""
-        used = set(self._targets.values())
-        mentioned = (self._resolve(i, "any") for i, _ in self._draft.mentions)
+        used = set(self.targets.values())
+        mentioned = (self._resolve(i, "any") for i, _ in self.draft.mentions)
         level = list(dict.fromkeys(other for other in mentioned if other))
         seen = set(level)
         while level:
@@ -249,7 +213,7 @@ class _Binding:
         A value with another name is only used for a required argument.
         """
         left_out: list[Any] = []
-        for name, value in self._draft.unassigned:
+        for name, value in self.draft.unassigned:
             kinds = self._kinds(value)
             free = [arg for arg in self.spec.inputs if arg.name not in args]
             fitting = [
@@ -281,23 +245,23 @@ class _Binding:
 
     def _missing(self, arg: Arg) -> str:
         """A reference for a missing argument. Raises PlanError unless one dependency fits."""
-        used = {*self._targets.values(), *self._replaced.values()}
-        makers = [i for i, task in self._deps.items() if task not in used and task.makes(arg.kind)]
+        used = [*self.targets.values(), *self.replaced.values()]
+        makers = [i for i, task in self.deps.items() if task not in used and task.makes(arg.kind)]
         if len(makers) != 1:
             raise PlanError("its argument {name} is missing", name=f'"{arg.name}"')
-        self._targets[makers[0], arg.kind] = self._deps[makers[0]]
+        self.targets[makers[0], arg.kind] = self.deps[makers[0]]
         found = 'its missing "{name}" was taken from {source}'
-        self.notes.append(Note(found, name=arg.name, source=self._deps[makers[0]].title))
+        self.notes.append(Note(found, name=arg.name, source=self.deps[makers[0]].title))
         return ref(makers[0])
 
     def _resolve(self, n: int, kind: str) -> PendingTask | None:
         """The task that an id means, if it is final."""
-        target = self._task.target(self._labelled.get(n, ()), kind)
+        target = self._task.target(n, kind)
         return target if target and target.tasks else None
 
     def _reason(self, n: int) -> Note:
         """Why an id means no final task."""
-        target = self._task.target(self._labelled.get(n, ()), "any")
+        target = self._task.target(n, "any")
         if target is None:
             return Note("means no task of the plan")
         if target is self._task:
@@ -340,28 +304,25 @@ def fan_out(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, A
 class PendingTask:
     """A task of the plan that is not final yet, or its final tasks.
 
-    `read` sets raw, draft and error; `bind` tasks, needs, cut and error.
-
     Attributes:
         label: the id that other tasks use for it: the written one, or else its index.
         id: its final id; the label unless that is taken.
-        index: its place in the plan.
-        raw: the object that the planner wrote.
-        draft: None if `raw` is invalid.
-        error: why it is invalid, or "".
-        needs: the tasks that it was bound to.
-        tasks: empty until it is final; several if it fanned out.
+        index: its place in the text of the plan, whose tasks are in `plan` by label, in this order.
+        raw: the object that the planner wrote, and `draft` what was read; None if it is invalid.
+        error: why it is invalid, or cannot be bound.
+        tasks: empty until it is final; several if it fanned out. `needs` are those that it was bound to.
         cut: which of the tasks that its lists make were left out, or "".
     """
 
     label: int
     id: int
     index: int
+    plan: Mapping[int, Sequence[PendingTask]]
     raw: dict[str, Any] = field(default_factory=dict)
     draft: TaskDraft | None = None
     error: str = ""
-    needs: tuple[PendingTask, ...] = ()
-    tasks: tuple[Task, ...] = ()
+    tasks: list[Task] = field(default_factory=list)
+    needs: list[PendingTask] = field(default_factory=list)
     cut: str = ""
 
     @property
@@ -385,10 +346,6 @@ class PendingTask:
                 self.error = wrong.note
 
     @property
-    def ids(self) -> list[int]:
-        return [task.id for task in self.tasks]
-
-    @property
     def is_blocked(self) -> bool:
         """Whether it is valid and not final."""
         return not self.tasks and not self.error
@@ -397,18 +354,19 @@ class PendingTask:
         """Whether its output can be used in an argument of this kind. Tools without outputs make any."""
         if self.draft is None:
             return False
-        spec = self.draft.spec
-        if kind == "any" or not spec.outputs or spec.makes(kind):
-            return True
-        return kind == "file" and not {*MEDIA, "text"}.isdisjoint(spec.outputs)
+        makes, outputs = self.draft.spec.makes, self.draft.spec.outputs
+        return (
+            not outputs or kind == "any" or any(map(makes, (*MEDIA, "text") if kind == "file" else (kind,)))
+        )
 
-    def target(self, labelled: Sequence[PendingTask], kind: str) -> PendingTask | None:
-        """The task that an id means in an argument of this kind, of those with that id.
+    def target(self, label: int, kind: str) -> PendingTask | None:
+        """The task that an id means in an argument of this kind.
 
         It is the last earlier one; among several, the last that makes the kind. Without an earlier one, it is
         this task itself or the first later one.
         """
-        if earlier := [other for other in labelled if other.index < self.index]:
+        same = self.plan.get(label, ())
+        if earlier := [other for other in same if other.index < self.index]:
             fitting = (other for other in reversed(earlier) if other.draft is None or other.makes(kind))
             return next(fitting, earlier[-1])
-        return labelled[0] if labelled else None
+        return same[0] if same else None

@@ -16,13 +16,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers.transform import BaseTransformOutputParser
-from langchain_core.outputs import Generation
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 from langchain_core.runnables.graph import Graph
@@ -44,45 +42,31 @@ from jarvis_agent.planning.examples import Example, Examples, open_examples
 from jarvis_agent.planning.inputs import FileNames, PlanInput, PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import plan_variables, repair_variables
 from jarvis_agent.planning.normalise import WHAT_IT_NEEDS
-from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
+from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.schema import plan_schema
 
 _LARGER_MODEL = Note("use a larger model")
 
 
-class PlanDefects(NamedTuple):
-    """What a planner is asked to repair: the `errors` of its plan, beside the valid `tasks`."""
-
-    errors: list[PlanParseError]
-    tasks: list[Task]
-
-
 class PlanOutputParser(BaseTransformOutputParser[Plan]):
-    """Parses a plan while it streams.
-
-    Attributes:
-        specs: the task types that the plan may use, by name.
-        files: the files that the plan may name; None: any.
-        repair: asked once, with PlanDefects, to write again what rules cannot repair. Returns text or a
-            message. None: what is broken is left out, with a note.
-
-    Raises:
-        LLMError: the model failed before its first task, or wrote nothing usable. A failure after the first
-            task becomes a note.
+    """Parses a plan while it streams: each chunk holds the tasks that became final; their sum is the plan.
 
         chain = prompt | model | PlanOutputParser()
-        for plan in chain.stream({...}):      # each chunk holds the tasks that became final
-            ...
 
-    The sum of the chunks is the plan; `invoke` returns it at once.
+    Raises LLMError if the model failed before its first task, or wrote nothing usable. A failure after the
+    first task becomes a note.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     specs: Mapping[str, TaskSpec] = Field(default=TASKS, exclude=True)
+    """The task types that the plan may use, by name."""
     files: FileNames | None = Field(default=None, exclude=True)
+    """The files that the plan may name; None: any."""
     repair: Runnable[Any, Any] | None = Field(default=None, exclude=True)
+    """Asked once, with "errors" and valid "tasks", to write again what rules cannot repair; returns text or a
+    message. None: what is broken is left out, with a note."""
 
     @property
     def _type(self) -> str:
@@ -90,18 +74,21 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
 
     def parse(self, text: str) -> Plan:
         """Parse a whole text; see `Plan.parse`."""
-        return self.parse_result([Generation(text=text)])
-
-    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Plan:
-        """Parse the first generation of a result."""
-        return sum(self._transform(iter([result[0].text])), Plan())
+        return sum(self._transform(iter([text])), Plan())
 
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Plan]:  # noqa: A002
         async def chunks() -> AsyncIterator[str | BaseMessage]:
             for chunk in input:
                 yield chunk
 
-        return _iterate(self._plans(chunks(), is_sync=True))
+        plans = self._plans(chunks(), is_sync=True)
+        while True:  # it awaits nothing but its sync input
+            try:
+                next(plans.__anext__().__await__())
+            except StopIteration as step:
+                yield step.value
+            except StopAsyncIteration:
+                return
 
     def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Plan]:  # noqa: A002
         return self._plans(input, is_sync=False)
@@ -125,7 +112,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             yield Plan(tasks=rest, preference=parser.preference)
         more: list[Task] = []
         if repair is not None and (errors := parser.errors):
-            defects = PlanDefects(errors, parser.tasks)
+            defects = {"errors": errors, "tasks": parser.tasks}
             try:
                 reply = repair.invoke(defects) if is_sync else await repair.ainvoke(defects)
                 more = parser.apply_repair(_text(reply))
@@ -139,17 +126,6 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
 
 def _text(chunk: str | BaseMessage) -> str:
     return chunk if isinstance(chunk, str) else str(chunk.text)
-
-
-def _iterate(plans: AsyncIterator[Plan]) -> Iterator[Plan]:
-    """The items of an async generator that awaits nothing but its sync input."""
-    while True:
-        try:
-            next(plans.__anext__().__await__())
-        except StopIteration as step:
-            yield step.value
-        except StopAsyncIteration:
-            return
 
 
 MAX_TASKS = 32
@@ -251,12 +227,10 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
             examples = tuple(map(Example.of, examples.select_examples({"input": request.text})))
         values = plan_variables(prompts.plan, request, examples, window=window, as_object=as_object)
 
-        def repair_values(defects: PlanDefects) -> dict[str, Any]:
-            return repair_variables(prompts.repair, request, defects.tasks, defects.errors, window)
+        def defects(broken: Mapping[str, Any]) -> dict[str, Any]:
+            return repair_variables(prompts.repair, request, broken["tasks"], broken["errors"], window)
 
-        repair = (
-            RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
-        )
+        repair = RunnableLambda(defects) | prompts.repair | self.client.for_stage("repair", schema=schema)
         files = FileNames.of(request, self.settings)
         parser = PlanOutputParser(specs=request.specs, files=files, repair=repair)
         chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
@@ -279,23 +253,18 @@ def read_further_tasks(
         [task.id for task in plan.tasks],
         files,
     )
-    written = [*parser.feed(reply), *parser.finish()]
-    new = list(islice(_new_tasks(written, [result.task for result in results]), MAX_TASKS))
-    return Plan(tasks=new, notes=parser.notes, removed=parser.removed)
 
+    def call_of(task: Task) -> str:
+        """The task and its arguments as planned: a run for one of several results counts as one for all."""
+        return json.dumps([task.task, substitute(task.args, ref)], sort_keys=True)
 
-def _new_tasks(written: Sequence[Task], known: Sequence[Task]) -> Iterator[Task]:
-    """The tasks that do not repeat a known one, and do not depend on one that does."""
-    calls = {_call(task) for task in known}
-    left_out: set[int] = set()
-    for task in written:
-        if _call(task) in calls or not left_out.isdisjoint({*task.deps, *refs_in(task.args)}):
-            left_out.add(task.id)
+    calls, repeated = {call_of(result.task) for result in results}, set[int]()
+    new: list[Task] = []
+    for task in (*parser.feed(reply), *parser.finish()):
+        call = call_of(task)
+        if call in calls or not repeated.isdisjoint({*task.deps, *refs_in(task.args)}):
+            repeated.add(task.id)
         else:
-            calls.add(_call(task))
-            yield task
-
-
-def _call(task: Task) -> str:
-    """The task and its arguments as planned: a run for one of several results counts as one for all."""
-    return json.dumps([task.task, substitute(task.args, ref)], sort_keys=True)
+            calls.add(call)
+            new.append(task)
+    return Plan(tasks=new[:MAX_TASKS], notes=parser.notes, removed=parser.removed)

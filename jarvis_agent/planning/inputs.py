@@ -56,32 +56,22 @@ _FORMS = 'a planner takes a text, messages, or a dict such as {"input": "…", "
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A request to be planned.
-
-    Attributes:
-        text: the request as written.
-        files: its files; `name` is their spelling in the plan. One without a path, but for a URL, is missing.
-        has_all_files: whether `files` were given, and not only found in the text.
-        turns: earlier turns of the chat, oldest first.
-        specs: the task types that the plan may use, by name.
-    """
+    """A request to be planned: its text, earlier turns of the chat, and the task types by name."""
 
     text: str
     files: tuple[Resource, ...] = ()
+    """`name` is their spelling in the plan. One without a path, but for a URL, is missing."""
     turns: tuple[ChatTurn, ...] = ()
     specs: Mapping[str, TaskSpec] = field(default_factory=lambda: TASKS)
     has_all_files: bool = False
+    """Whether the files were given, and not only found in the text."""
 
     @classmethod
     def of(cls, value: Any, specs: Mapping[str, TaskSpec] | None = None) -> PlanRequest:
-        """Read the input of a planning chain.
+        """Read the input of a planning chain: a PlanInput, a string, messages, a prompt value or a Request.
 
-        Args:
-            value: the request as a string, messages, a prompt value or a Request; or a dict with "input" and
-                optionally "files" (Resources, paths or URLs), "chat_history" (messages, ChatTurns or a
-                BaseChatMessageHistory) and "tools". Other keys are ignored. Without "files", the files that
-                the request names are used.
-            specs: the task types if the value has no "tools"; None: all task types of the Hub.
+        Other keys are ignored. Without "files", those that the request names are used; without "tools",
+        `specs`, or all task types of the Hub.
 
         Raises:
             InputError: the value has another form.
@@ -90,28 +80,20 @@ class PlanRequest:
         if isinstance(value, PlanRequest):
             return value
         given = _inputs(value)
-        text, files = given["input"].strip(), given.get("files")
-        if files is None:
-            files = mentions(text)
-        elif isinstance(files, str | Resource) or not isinstance(files, Iterable):
-            files = [files]
-        if given.get("tools") is not None:
-            specs = task_specs(given["tools"])
-        return cls(
-            text,
-            tuple(map(_resource, files)),
-            _turns(given.get("chat_history") or ()),
-            TASKS if specs is None else specs,
-            given.get("files") is not None,
-        )
+        text, files, tools = given["input"].strip(), given.get("files"), given.get("tools")
+        named = mentions(text) if files is None else files
+        if isinstance(named, str | Resource) or not isinstance(named, Iterable):
+            named = [named]
+        if tools is not None or specs is None:
+            specs = task_specs(tools)
+        turns = _turns(given.get("chat_history") or ())
+        return cls(text, tuple(map(_resource, named)), turns, specs, has_all_files=files is not None)
 
 
 def task_specs(tools: Tools, *, any_name: bool = False) -> Mapping[str, TaskSpec]:
     """The task types of tools, by name; all task types of the Hub for None.
 
-    Args:
-        tools: see Tools.
-        any_name: a name that is no task type is a tool with unknown arguments and outputs.
+    With `any_name`, a name that is no task type is a tool with unknown arguments and outputs.
 
     Raises:
         ConfigError: a name is no task type. The message has similar names.
@@ -120,19 +102,18 @@ def task_specs(tools: Tools, *, any_name: bool = False) -> Mapping[str, TaskSpec
         return TASKS
     if isinstance(tools, Mapping):
         tools = [name if tool is None else tool for name, tool in tools.items()]
-    given: Sequence[Any] = [tools] if isinstance(tools, str) else list(tools)
-    return {spec.name: spec for spec in (_spec(tool, any_name) for tool in given)}
 
+    def spec(tool: Any) -> TaskSpec:
+        own = tool if isinstance(tool, TaskSpec) else getattr(tool, "spec", None)
+        if isinstance(own, TaskSpec):
+            return own
+        if not isinstance(tool, str):
+            return find_task(tool.name) or spec_of(tool)
+        if any_name:
+            return find_task(tool) or TaskSpec(tool, "tool", "", (), ())
+        return known_task(tool)
 
-def _spec(tool: Any, any_name: bool) -> TaskSpec:
-    own = tool if isinstance(tool, TaskSpec) else getattr(tool, "spec", None)
-    if isinstance(own, TaskSpec):
-        return own
-    if not isinstance(tool, str):
-        return find_task(tool.name) or spec_of(tool)
-    if any_name:
-        return find_task(tool) or TaskSpec(tool, "tool", "", (), ())
-    return known_task(tool)
+    return {one.name: one for one in map(spec, [tools] if isinstance(tools, str) else tools)}
 
 
 def _inputs(value: Any) -> Mapping[str, Any]:
@@ -154,8 +135,8 @@ def _resource(file: Any) -> Resource:
         return file
     if not isinstance(file, str | PurePath):
         raise InputError(f"a file is given as a path, a URL or a Resource, not as {type(file).__name__}")
-    is_url = "://" in str(file)[:8]
-    return Resource(kind=kind_by_name(str(file)), path=None if is_url else Path(file), name=str(file))
+    name = str(file)
+    return Resource(kind=kind_by_name(name), path=None if "://" in name[:8] else Path(file), name=name)
 
 
 def _turns(history: Any) -> tuple[ChatTurn, ...]:
@@ -185,13 +166,6 @@ _NO_TEXTS = ("image", "audio", "video")
 class FileNames:
     """The names of available files with their kinds.
 
-    Attributes:
-        kinds: the kind of each file by its name in a plan.
-        given: names of the files of the request itself.
-        others: further spellings of them.
-        is_closed: whether a plan may name no other files.
-        is_final: whether that holds for texts that are names, too.
-
         names = FileNames.of(request, settings)
         names.find("examples.jpg", "image")     # "example.jpg": one letter differs
         names.find("zoo.jpg", "image")          # PlanError: there is no file "zoo.jpg"; the files are …
@@ -201,10 +175,15 @@ class FileNames:
     """
 
     kinds: Mapping[str, str]
+    """The kind of each file by its name in a plan."""
     given: frozenset[str]
+    """Names of the files of the request itself."""
     others: frozenset[str]
+    """Further spellings of all files, without their folders."""
     is_closed: bool
+    """Whether a plan may name no other files."""
     is_final: bool = False
+    """Whether that holds for texts that are names, too."""
 
     @classmethod
     def of(cls, request: PlanRequest, settings: Settings) -> FileNames:
@@ -255,17 +234,14 @@ class FileNames:
             return close[0]
         if not self.is_final and (kind == "text" or not self.is_closed):
             return name
-        file = f'"{name[:80]}"'
-        raise PlanError("there is no file {file}; {others}", file=file, others=self._listed())
+        listed = ", ".join(f'"{known}"' for known in list(self.kinds)[:_MAX_LISTED])
+        others = Note("the files are {files}", files=listed) if listed else Note("the request has no files")
+        raise PlanError("there is no file {file}; {others}", file=f'"{name[:80]}"', others=others)
 
     def only(self, kind: str) -> str | None:
         """The only file of this kind that the request itself has."""
         found = [name for name, its in self.kinds.items() if name in self.given and its == kind]
         return found[0] if len(found) == 1 else None
-
-    def _listed(self) -> Note:
-        listed = ", ".join(f'"{name}"' for name in list(self.kinds)[:_MAX_LISTED])
-        return Note("the files are {files}", files=listed) if listed else Note("the request has no files")
 
 
 def name_of(file: Resource) -> str:
@@ -278,17 +254,13 @@ def _bare(name: str) -> str:
 
 
 def _is_close(name: str, other: str) -> bool:
-    """Whether two names differ by extension, case, or one letter."""
+    """Whether two names differ by extension, case, or one letter. Digits count: e1.jpg is not e2.jpg."""
     a, b = PurePosixPath(name.lower()), PurePosixPath(other.lower())
-    return a.stem == b.stem or (
-        min(len(a.stem), len(b.stem)) >= _MIN_STEM and _differ_by_letter(a.name, b.name)
-    )
-
-
-def _differ_by_letter(a: str, b: str) -> bool:
-    """Whether one letter is added, left out or replaced. Digits count as numbers: e1.jpg is not e2.jpg."""
-    if abs(len(a) - len(b)) > 1:
+    if a.stem == b.stem:
+        return True
+    if min(len(a.stem), len(b.stem)) < _MIN_STEM or abs(len(a.name) - len(b.name)) > 1:
         return False
-    edits = [edit for edit in SequenceMatcher(None, a, b, autojunk=False).get_opcodes() if edit[0] != "equal"]
-    rests = [rest for _, i, j, k, end in edits for rest in (a[i:j], b[k:end]) if rest]
+    matcher = SequenceMatcher(None, a.name, b.name, autojunk=False)
+    edits = [edit for edit in matcher.get_opcodes() if edit[0] != "equal"]
+    rests = [rest for _, i, j, k, end in edits for rest in (a.name[i:j], b.name[k:end]) if rest]
     return len(edits) == 1 and all(len(rest) == 1 and rest.isalpha() for rest in rests)

@@ -1,10 +1,6 @@
 """The variables of the planning and repair prompts.
 
-    values = plan_variables(prompt, request, examples, window=8192)
-    prompt.invoke(values)       # messages that fit the context window
-
-See `jarvis_agent.llm.prompts` for the variables of the prompt files. Your own template may also use the
-placeholders `examples` and `chat_history` for messages.
+Your own template may also use the placeholders `examples` and `chat_history` for messages.
 """
 
 from __future__ import annotations
@@ -48,22 +44,21 @@ def plan_variables(
     window: int,
     as_object: bool = False,
 ) -> dict[str, Any]:
-    """The variables of a planning prompt.
+    """The variables of a planning prompt for a context window in tokens.
 
-    Args:
-        template: the prompt.
-        request: the request; its specs are the task types that are listed.
-        examples: worked examples. Those of tasks that are not available are left out, then the first ones
-            that do not fit.
-        window: context window in tokens.
-        as_object: show the examples' plans as `{"tasks": […]}`, the form that a JSON schema requires.
+    Examples of tasks that are not available are left out, then the first ones that do not fit. With
+    `as_object`, they show plans as `{"tasks": […]}`, the form that a JSON schema requires.
     """
-    names = TaskNames(request.specs)
-    available = [one for one in examples if all(map(names.find, one.tasks))]
-    fitting = _last_that_fit(available, window)
-    in_text = "\n\n".join(map(_as_text, fitting))
+    names, left = TaskNames(request.specs), prompt_budget(window) // _EXAMPLES_SHARE
+    fitting: list[Example] = []
+    for example in reversed(examples):
+        if all(names.find(task.task) for task in example.plan):
+            left -= count_tokens(_as_text(example))
+            if left < 0:
+                break
+            fitting.insert(0, example)
     values: dict[str, Any] = task_variables(request.specs, window) | {
-        "demonstrations": in_text,
+        "demonstrations": "\n\n".join(map(_as_text, fitting)),
         "examples": [],
         "chat_history": messages_of(request.turns),
     }
@@ -82,28 +77,25 @@ def repair_variables(
     window: int,
 ) -> dict[str, Any]:
     """The variables of the repair prompt: the request, its valid tasks, and the broken ones with errors."""
+    part = window // _PART_SHARE
 
-    def rows(budget: int) -> list[dict[str, Any]]:
+    def broken(budget: int) -> list[dict[str, Any]]:
         return [{"written": truncate_json(e.raw, budget), "error": e.error} for e in errors]
 
+    def valid(budget: int) -> list[Any]:
+        return [truncate_json(task.model_dump(), budget) for task in tasks]
+
     texts = {
-        "broken_tasks": clip_rows(rows, window // _PART_SHARE),
+        "broken_tasks": clip_rows(broken, part),
         "input": request.text,
         "files": list_files(request.files),
-        "valid_tasks": clip_rows(
-            lambda budget: [truncate_json(task.model_dump(), budget) for task in tasks], window // _PART_SHARE
-        ),
+        "valid_tasks": clip_rows(valid, part),
     }
     return fill(template, texts, window, **task_variables(request.specs, window))
 
 
 def task_variables(specs: Mapping[str, TaskSpec], window: int, *, brief: bool = False) -> dict[str, str]:
-    """The list of task types, and their names. A list that is longer than a third of the prompt is brief.
-
-    Args:
-        window: context window in tokens.
-        brief: leave the descriptions out.
-    """
+    """The list of task types, and their names. A list that is longer than a third of the prompt is brief."""
     lines = task_lines(specs.values(), brief=brief)
     if count_tokens(lines) > prompt_budget(window) // _LIST_SHARE:
         lines = task_lines(specs.values(), brief=True)
@@ -113,21 +105,13 @@ def task_variables(specs: Mapping[str, TaskSpec], window: int, *, brief: bool = 
 def _request_variables(
     template: BasePromptTemplate[Any], request: PlanRequest, window: int
 ) -> dict[str, str]:
-    return {
-        "chat_log": format_chat_history(request.turns, window // _PART_SHARE),
-        "input": request.text if uses(template, "files") else _text_with_files(request, window),
-        "files": list_files(request.files),
-    }
-
-
-def _text_with_files(request: PlanRequest, window: int) -> str:
-    """The request, followed by the files that its text does not name."""
-    named = split_names(request.text, map(name_of, request.files))[1::2]
-    files = list_files(file for file in request.files if name_of(file) not in named)
-    if not files:
-        return request.text
-    part = window // _PART_SHARE
-    return f"{clip(request.text, part)}\nFiles:\n{clip(files, part)}"
+    part, text = window // _PART_SHARE, request.text
+    named = split_names(text, map(name_of, request.files))[1::2]
+    unnamed = list_files(file for file in request.files if name_of(file) not in named)
+    if unnamed and not uses(template, "files"):
+        text = f"{clip(text, part)}\nFiles:\n{clip(unnamed, part)}"
+    log = format_chat_history(request.turns, part)
+    return {"chat_log": log, "input": text, "files": list_files(request.files)}
 
 
 def list_files(files: Iterable[Resource]) -> str:
@@ -163,7 +147,15 @@ _ABOUT_CONTROL = (
 
 def _line(same: Sequence[TaskSpec], brief: bool) -> str:
     spec, names = same[0], ", ".join(spec.name for spec in same)
-    line = f"{names}({', '.join(_arg(arg, brief) for arg in spec.inputs)})"
+
+    def describe(arg: Arg) -> str:
+        name = arg.name + ("[]" if arg.many else "") + ("" if arg.required else "?")
+        is_plain = brief or arg.many or (arg.kind in MEDIA and arg.name == arg.kind)
+        kind = arg.kind if arg.kind in MEDIA and arg.name != arg.kind else ""
+        about = ", ".join(part for part in (kind, arg.description) if part)
+        return name if is_plain or not about else f"{name}: {about}"
+
+    line = f"{names}({', '.join(map(describe, spec.inputs))})"
     if brief:
         return line
     source, says_all, result = spec.name.partition("-to-")
@@ -174,23 +166,6 @@ def _line(same: Sequence[TaskSpec], brief: bool) -> str:
     elif not says_all or source == result or spec.category == "tool":
         line += f": {' '.join(spec.description.split())}"
     return line
-
-
-def _arg(arg: Arg, brief: bool) -> str:
-    name = arg.name + ("[]" if arg.many else "") + ("" if arg.required else "?")
-    is_plain = brief or arg.many or (arg.kind in MEDIA and arg.name == arg.kind)
-    kind = arg.kind if arg.kind in MEDIA and arg.name != arg.kind else ""
-    about = ", ".join(part for part in (kind, arg.description) if part)
-    return name if is_plain or not about else f"{name}: {about}"
-
-
-def _last_that_fit(examples: Sequence[Example], window: int) -> Sequence[Example]:
-    left = prompt_budget(window) // _EXAMPLES_SHARE
-    for place in range(len(examples), 0, -1):
-        left -= count_tokens(_as_text(examples[place - 1]))
-        if left < 0:
-            return examples[place:]
-    return examples
 
 
 def _as_text(example: Example) -> str:

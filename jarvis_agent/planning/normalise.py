@@ -3,8 +3,6 @@
     read_draft({"tool": "ASR", "task_id": "task_3", "parameters": {"speech": "a.wav"}}, TaskNames(TASKS))
     # TaskDraft(spec=TASKS["automatic-speech-recognition"], deps=(), args={"audio": "a.wav"}, …)
 
-References are bound later (`jarvis_agent.planning.binding`), when the tasks that they point to are known.
-
 The paper's table 3 has one name for all control maps, and its question answering takes only a text. So
 "ControlNet" with the text "canny" is taken as canny-control, and a text as a question and its context.
 """
@@ -44,10 +42,8 @@ _INPUT_KEYS = ("input", "inputs", "actioninput", "toolinput")
 _ARG_KEYS = ("args", "arguments", "parameters", "params", "kwargs", *_INPUT_KEYS)
 _KEYS = frozenset({*_NAME_KEYS, *_ID_KEYS, *_DEP_KEYS, *_ARG_KEYS})
 
-_LONGEST_ID = 9
-_MAX_PURPOSE_CHARS = 200
-_SIMILAR = 0.5
-_MISSPELT = 0.9
+_LONGEST_ID, _MAX_PURPOSE_CHARS = 9, 200
+_SIMILAR, _MISSPELT = 0.5, 0.9
 _NO_DEP = frozenset({"", "none", "null", "n/a", "[]"})
 
 
@@ -55,14 +51,8 @@ _NO_DEP = frozenset({"", "none", "null", "n/a", "[]"})
 class TaskDraft:
     """A task with canonical names whose references are not bound yet.
 
-    Attributes:
-        spec: the task type.
-        deps: ids in its `dep`.
-        args: values by canonical argument name.
-        unassigned: values without a known name, each with its written name or "".
-        mentions: ids that it refers to, with the kind of the argument ("any" for `deps`).
-        notes: what was repaired.
-        purpose: what its model must be good at; "" if nothing special.
+    `unassigned` are values without a known name, each with its written name or "". `mentions` are the ids
+    that it refers to, with the kind of the argument ("any" for `deps`).
     """
 
     spec: TaskSpec
@@ -79,18 +69,6 @@ class TaskNames:
 
     def __init__(self, specs: Mapping[str, TaskSpec]) -> None:
         self._specs = specs
-        self._known: dict[str, TaskSpec | None] = dict(specs)
-
-    def find(self, name: str) -> TaskSpec | None:
-        """The task type with this name, alias or similar name; None if there is none."""
-        if name not in self._known:
-            self._known[name] = self._find(name)
-        return self._known[name]
-
-    def resembling(self, name: str) -> list[str]:
-        """Up to three task types with similar names, the closest first."""
-        close = difflib.get_close_matches(canonical(name), self._spellings, 3, _SIMILAR)
-        return list(dict.fromkeys(self._spellings[spelling].name for spelling in close))
 
     @cached_property
     def _spellings(self) -> dict[str, TaskSpec]:
@@ -98,12 +76,18 @@ class TaskNames:
         aliases = {canonical(alias): spec for spec in self._specs.values() for alias in spec.aliases}
         return aliases | {canonical(name): spec for name, spec in self._specs.items()}
 
-    def _find(self, name: str) -> TaskSpec | None:
-        found = self._spellings.get(canonical(name))
-        if found or find_task(name) or canonical(name) in NOT_CALLABLE:
-            return found  # A known task that is not available is not a misspelling of another.
-        close = difflib.get_close_matches(canonical(name), self._spellings, 1, _MISSPELT)
-        return self._spellings[close[0]] if close else None
+    def find(self, name: str) -> TaskSpec | None:
+        """The task type with this name, alias or similar name; None if there is none."""
+        if found := self._specs.get(name) or self._spellings.get(canonical(name)):
+            return found
+        if find_task(name) or canonical(name) in NOT_CALLABLE:
+            return None  # A known task that is not available is not a misspelling of another.
+        return next(iter(self.resembling(name, _MISSPELT)), None)
+
+    def resembling(self, name: str, least: float = _SIMILAR) -> list[TaskSpec]:
+        """Up to three task types with similar names, the closest first."""
+        close = difflib.get_close_matches(canonical(name), self._spellings, 3, least)
+        return list(dict.fromkeys(self._spellings[spelling] for spelling in close))
 
 
 def in_a_plan(path: tuple[str, ...]) -> bool:
@@ -131,11 +115,7 @@ def written_id(raw: Mapping[str, Any]) -> int | None:
 
 
 def read_draft(raw: Mapping[str, Any], names: TaskNames, files: FileNames | None = None) -> TaskDraft:
-    """Normalise a written task.
-
-    Raises:
-        PlanError: its task type is missing or not available, or it refers to too many tasks.
-    """
+    """Normalise a written task. Raises PlanError: no available task type, or too many references."""
     notes: list[str] = []
     spec = _spec(raw, names, notes)
     deps = _deps(_field(raw, _DEP_KEYS), notes)
@@ -182,12 +162,10 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
     if spec is None and (reason := NOT_CALLABLE.get(canonical(name))):
         raise PlanError('"{name}" cannot be run: {reason}', name=canonical(name), reason=reason)
     if spec is None:
-        near = names.resembling(name)
-        unknown = '"{name}" is not an available task'
-        if near:
-            unknown = '"{name}" is not an available task; similar ones are {names}'
+        near = ", ".join(similar.name for similar in names.resembling(name))
+        unknown = '"{name}" is not an available task' + ("; similar ones are {names}" if near else "")
         helps = WHAT_IT_NEEDS if find_task(name) else ()
-        raise PlanError(unknown, name=brief_text(name, 80), names=", ".join(near), advice=helps)
+        raise PlanError(unknown, name=brief_text(name, 80), names=near, advice=helps)
     if name != spec.name and canonical(name) not in map(canonical, (spec.name, *spec.aliases)):
         notes.append(Note('"{name}" was taken as {task}', name=brief_text(name, 80), task=spec.name))
     return spec
@@ -225,11 +203,16 @@ def _args(
     """Arguments by canonical name, and values without one."""
     given: dict[str, list[Any]] = {}
     for name, value in _written_args(raw, spec):
-        if not _is_empty(value):
+        is_blank = isinstance(value, str) and (not value.strip() or is_nameless(value))
+        if not is_blank and value is not None and value not in ([], {}):
             given.setdefault(name, []).append(normalise_references(value))
     args: dict[str, Any] = {}
     unassigned: list[tuple[str, Any]] = []
-    for name, values in sorted(given.items(), key=lambda item: _specificity(item[0], spec)):
+
+    def rank(item: tuple[str, Any]) -> int:  # "question" is more specific than "text"
+        return 0 if item[0].lower() in ("question", "query") else 1 if spec.arg(item[0]) else 2
+
+    for name, values in sorted(given.items(), key=rank):
         target = arg_name(name, spec)
         if target is None or target in args:
             unassigned += [(name, value) for value in values]
@@ -240,11 +223,6 @@ def _args(
         notes.append(Note("values without a name were left out: {values}", values=nameless))
         unassigned = []
     return args, tuple(unassigned)
-
-
-def _specificity(name: str, spec: TaskSpec) -> int:
-    """Sort key of argument names: "question" is more specific than "text"."""
-    return 0 if name.lower() in ("question", "query") else 1 if spec.arg(name) else 2
 
 
 def arg_name(name: str, spec: TaskSpec) -> str | None:
@@ -272,12 +250,6 @@ def _written_args(raw: Mapping[str, Any], spec: TaskSpec) -> Iterator[tuple[str,
             yield part["name"], part["value"]
         else:
             yield from part.items()
-
-
-def _is_empty(value: Any) -> bool:
-    if isinstance(value, str):
-        return not value.strip() or is_nameless(value)
-    return value is None or value in ([], {})
 
 
 def listing(values: Iterable[Any]) -> str:

@@ -1,25 +1,19 @@
 """StreamingPlanParser: read a plan while its planner is still writing it.
 
     parser = StreamingPlanParser(TASKS)
-    for piece in stream:
-        for task in parser.feed(piece):      # final: it may start now
-            ...
-    parser.finish()
-    parser.errors                            # what only the planner can repair
+    tasks = [task for piece in stream for task in parser.feed(piece)]      # final: they may start now
+    tasks += parser.finish()
+    parser.errors                                                          # what only the planner can repair
 
-The result is a valid plan for any text: ids are unique, each task comes after those it depends on, and
-references point to tasks with an output of the required kind. Repairs are listed in `notes`. An emitted task
-is never altered, and how the text is divided into pieces makes no difference.
-
-Ids that the planner wrote are kept. A task without an id, or with a taken one, gets a new id from 100 up,
-since the rest of the text may still use 3 or 4, but hardly 100.
+The result is a valid plan for any text, and an emitted task is never altered. Ids that the planner wrote are
+kept. A task without an id, or with a taken one, gets a new id from 100 up: the text may still use 3 or 4.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jarvis_agent.core.notes import Note
@@ -58,13 +52,9 @@ class StreamingPlanParser:
         taken: Iterable[int] = (),
         files: FileNames | None = None,
     ) -> None:
-        """Start a plan, or additions to one.
+        """Start a plan that may use the task types `specs` and name the `files`; None: any.
 
-        Args:
-            specs: the task types that the plan may use, by name.
-            done: existing tasks that others may refer to; they are not returned.
-            taken: ids that new tasks cannot get.
-            files: the files that the plan may name; None: any.
+        It may refer to tasks that are `done`, which are not returned. New tasks get no id that is `taken`.
         """
         self._names = TaskNames(specs)
         self._files: FileNames | None = None
@@ -135,17 +125,14 @@ class StreamingPlanParser:
     def errors(self) -> list[PlanParseError]:
         """What the planner should write again; complete after `finish`."""
         if self._is_blank:
-            return [
-                PlanParseError(self._other_object or self._reader.excerpt, "it holds no JSON list of tasks")
-            ]
+            written = self._other_object or self._reader.excerpt
+            return [PlanParseError(written, "it holds no JSON list of tasks")]
         return [PlanParseError(task.raw, task.error) for task in self._new if task.error]
 
     @property
     def notes(self) -> list[str]:
         """What was repaired and, after `finish`, what was left out."""
-        closing: list[str] = []
-        if self._reader.note:
-            closing.append(self._reader.note)
+        closing = [self._reader.note] if self._reader.note else []
         if self._other_object and self._pending:
             text = brief_text(str(self._other_object), 80)
             closing.append(Note("this is not a task and was left out: {text}", text=text))
@@ -220,7 +207,7 @@ class StreamingPlanParser:
         index = len(self._pending)
         label = index if written is None else written
         free = None if written in self._ids else written
-        task = PendingTask(label, self._fresh_id() if free is None else free, index)
+        task = PendingTask(label, self._fresh_id() if free is None else free, index, self._by_label)
         self._ids.add(task.id)
         task.read(raw, self._names, self._files, error)
         self._pending.append(task)
@@ -253,12 +240,16 @@ class StreamingPlanParser:
     def _targets(self, task: PendingTask) -> list[PendingTask | None]:
         """The tasks that a task refers to; None for ids without one."""
         mentions = task.draft.mentions if task.draft else ()
-        return [task.target(self._by_label.get(label, ()), kind) for label, kind in mentions]
+        return [task.target(label, kind) for label, kind in mentions]
 
-    def _bind_if_ready(self, task: PendingTask) -> None:
+    def _bind_if_ready(self, task: PendingTask, begun: Collection[PendingTask] = ()) -> None:
+        """Bind a task if all that it refers to is final, or in `begun`."""
         targets = self._targets(task)
-        if task.is_blocked and all(target.tasks if target else self._ended for target in targets):
-            self._bind(task)
+        is_final = (t.tasks or t in begun if t else self._ended for t in targets)
+        if task.is_blocked and all(is_final):
+            for note in bind(task, self._fresh_id, self._room() + 1, self._files):
+                self.note(Note(_ABOUT_TASK, task=task.title, text=note))
+            self._tasks.extend(task.tasks)
 
     def _bind_waiting(self) -> None:
         """Bind the tasks that waited for the end, each after those that it refers to.
@@ -272,22 +263,15 @@ class StreamingPlanParser:
                 return
             visited.add(task)
             begun.add(task)
-            targets = [target for target in self._targets(task) if target]
-            for target in targets:
+            for target in filter(None, self._targets(task)):
                 visit(target)
-            if all(target.tasks or target in begun for target in targets):
-                self._bind(task)
+            self._bind_if_ready(task, begun)
             begun.remove(task)
 
         for task in self._pending:
             self._bind_if_ready(task)
         for task in reversed(self._pending):
             visit(task)
-
-    def _bind(self, task: PendingTask) -> None:
-        for note in bind(task, self._by_label, self._fresh_id, self._room() + 1, self._files):
-            self.note(Note(_ABOUT_TASK, task=task.title, text=note))
-        self._tasks.extend(task.tasks)
 
     def _room(self) -> int:
         """How many more tasks fit; each unbound one counts as one."""

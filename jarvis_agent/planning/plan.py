@@ -34,6 +34,11 @@ NO_TOOL = "{step} needs {task}, which is not one of the tools"
 NO_MODEL = "{step} needs {task}, but no model for it is available here"
 """Templates of the notes of a plan without tasks; the report decides by them what would help."""
 
+_ENTITIES = str.maketrans(
+    {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "\n": " ", "`": "#96;"}
+)
+"""Special characters of Mermaid."""
+
 
 class Plan(Frozen):
     """The tasks of a request, each after its dependencies, and notes.
@@ -123,13 +128,13 @@ class Plan(Frozen):
         tasks = {task.id: task for task in other.tasks}
         if any(task.id not in tasks for task in self.tasks):
             tasks = {task.id: task for task in [*self.tasks, *other.tasks]}
-        lists = {
+        update = {
             "tasks": list(tasks.values()),
             "notes": list(dict.fromkeys([*self.notes, *other.notes])),
             "removed": list(dict.fromkeys([*self.removed, *other.removed])),
             "preference": self.preference or other.preference,
         }
-        return self.model_copy(update=lists)  # a plan that streams is added up task by task
+        return self.model_copy(update=update)  # unchecked: a plan that streams is added up task by task
 
     def task(self, task_id: int) -> Task:
         """The task with this id. Raises KeyError if there is none."""
@@ -143,7 +148,7 @@ class Plan(Frozen):
 
     def to_mermaid(self) -> str:
         """The plan as a Mermaid flowchart."""
-        boxes = [f'    t{task.id}["{task.id}: {_mermaid_text(task.task)}"]' for task in self.tasks]
+        boxes = [f'    t{task.id}["{task.id}: {task.task.translate(_ENTITIES)}"]' for task in self.tasks]
         arrows = [f"    t{dep} --> t{task.id}" for task in self.tasks for dep in task.deps]
         return "\n".join(["flowchart TD", *boxes, *arrows])
 
@@ -170,9 +175,3 @@ def _replace_inputs(task: Task, replace: Callable[[str], str]) -> Task:
         for name, value in task.args.items()
     }
     return task.model_copy(update={"args": args})
-
-
-def _mermaid_text(text: str) -> str:
-    """The text with Mermaid's special characters as entities."""
-    entities = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "\n": " ", "`": "#96;"}
-    return "".join(entities.get(char, char) for char in text)

@@ -1,10 +1,7 @@
 """The JSON schema of a plan, for models with structured output.
 
-    plan_schema(specs)     # {"type": "object", "properties": {"tasks": …}, …}
-
-It depends on the task types alone: it is the same for every request of an agent, so that providers can cache
-it. It has the names of tasks, and the types of arguments by their names. Which argument belongs to which
-task, and which files and ids exist, is checked by the parser.
+It depends on the task types alone, so that providers can cache it. Which argument belongs to which task, and
+which files and ids exist, is checked by the parser.
 """
 
 from __future__ import annotations
@@ -14,11 +11,8 @@ from typing import Any
 
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 
-_TEXT, _INTEGER, _LIST = (
-    {"type": "string"},
-    {"type": "integer"},
-    {"type": "array", "items": {"type": "string"}},
-)
+_TEXT, _INTEGER = {"type": "string"}, {"type": "integer"}
+_LIST = {"type": "array", "items": {"type": "string"}}
 _DATA = {"type": ["string", "number", "array"], "items": {"type": "number"}}
 """A number, a list of them, or text: a reference, "left half"."""
 _MAX_DEPS = 8
@@ -30,10 +24,7 @@ def plan_schema(
 ) -> dict[str, Any]:
     """The JSON schema of a plan of these tasks; without tasks, of the empty plan.
 
-    Args:
-        specs: the available tasks by name.
-        has_purpose: whether a task may have a purpose.
-        has_preference: whether a plan may have a preference, which stands before its tasks.
+    A task may have a purpose, and a plan a preference, which stands before its tasks.
     """
     if not specs:
         return _object({"tasks": {"type": "array", "items": {"type": "null"}, "maxItems": 0}})
@@ -45,12 +36,11 @@ def plan_schema(
         "dep": {"type": "array", "items": _INTEGER, "maxItems": _MAX_DEPS},
         "args": {"type": "object", "properties": args, "additionalProperties": is_open},
     }
-    optional = {"purpose": _TEXT} if has_purpose else {}
-    item = {**_object(task), "properties": {**task, **optional}}
-    plan, first = _object({"tasks": {"type": "array", "items": item}}), {}
-    if has_preference:
-        first = {"preference": _TEXT}
-    return {**plan, "properties": {**first, **plan["properties"]}, "$defs": {"data": _DATA}}
+    purpose = {"purpose": _TEXT} if has_purpose else {}
+    preference = {"preference": _TEXT} if has_preference else {}
+    item = {**_object(task), "properties": {**task, **purpose}}
+    plan = _object({"tasks": {"type": "array", "items": item}})
+    return {**plan, "properties": {**preference, **plan["properties"]}, "$defs": {"data": _DATA}}
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,9 @@
 
     OfflinePlanner().invoke("Describe cat.jpg and read the caption aloud")      # a Plan
 
-A request becomes a row of tokens, in which files and earlier answers are tokens of their own (`sequences`).
-The network reads it and writes a plan, action by action (`network`): a task type, an argument, and a value,
-often a pointer into the request. Only actions that fit are possible: offered task types, files of the right
-kind, results of earlier tasks. The planner (`planner`) leaves out what is unlikely or not offered.
-Tools that are not of the Hub perform its tasks, or are planned by their descriptions (`tools`).
+A request becomes a row of tokens (`sequences`). The network writes a plan, action by action (`network`), of
+which many point into the request. The planner leaves out what is unlikely or not offered (`planner`). Tools
+that are not of the Hub perform its tasks, or are planned by their descriptions (`tools`).
 
 The network learned from hand-written requests: see training/README.md.
 """

@@ -1,15 +1,9 @@
 """The network that writes plans: a small transformer in numpy, without torch.
 
-network = load_network(Settings())
-plan = network.write(PlanRequest.of("Describe cat.jpg in French"), offered=TASKS)
-plan.tasks              # [Task(task="image-to-text", …), Task(task="translation", …)]
-plan.probabilities      # [0.97, 0.93]: of each task, given those before it
-
 MiniLM's encoder, trained further, reads the request; a decoder of three layers writes the plan as actions, of
 which many point into the request (`sequences`). This is the pointer network of Rongali et al., "Don't Parse,
 Generate! A Sequence to Sequence Architecture for Task-Oriented Semantic Parsing", 2020. The words are those
-of MiniLM; all other weights are in planner.npz of the package with the weights, in 8 bits. `training/` makes
-them.
+of MiniLM; all other weights are in planner.npz of the package with the weights, in 8 bits.
 """
 
 from __future__ import annotations
@@ -17,8 +11,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -32,14 +25,7 @@ from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import PREFERENCES, Preference, Task
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline.sequences import (
-    END,
-    LEFT,
-    MARKERS,
-    START,
-    TokenizedRequest,
-    Vocabulary,
-)
+from jarvis_agent.planning.offline.sequences import END, LEFT, MARKERS, START, TokenizedRequest, Vocabulary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,25 +61,19 @@ BEAM, LONGEST = 4, 150
 
 @dataclass(frozen=True, slots=True)
 class NetworkPlan:
-    """What the network makes of a request.
-
-    Attributes:
-        tasks: the tasks of the likeliest plan.
-        left_out: words of the request that it leaves out, as no task does what they ask for.
-        probabilities: of each task, given those before it.
-        probability: of the whole plan.
-        unread: the middle of a long request, which the network did not read.
-        doubt: the least likely part of the plan: the number of a task, and the name of an argument or "" for
-            the task itself; the number of tasks for what follows them.
-        preference: what the request says of the choice of models.
-    """
+    """The likeliest plan of a request."""
 
     tasks: list[Task]
     left_out: list[str]
+    """Words of the request that it leaves out, as no task does what they ask for."""
     probabilities: list[float]
+    """Of each task, given those before it."""
     probability: float
     unread: str = ""
+    """The middle of a long request, which the network did not read."""
     doubt: tuple[int, str] = (0, "")
+    """The least likely part: the number of a task, and the name of an argument or "" for the task itself; the
+    number of tasks for what follows them."""
     preference: Preference | None = None
 
 
@@ -104,18 +84,6 @@ class _Beam(NamedTuple):
 
 
 _LOAD_LOCK, _BLAS_LOCK = fork_safe(threading.Lock()), fork_safe(threading.Lock())
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Products of matrices on one thread; on a busy machine small ones are many times slower on several.
-
-    Raises:
-        MissingExtraError: threadpoolctl is not installed.
-    """
-    # Two limits that overlap would not restore the number of threads.
-    with _BLAS_LOCK, _blas().limit(limits=1):
-        yield
 
 
 @lru_cache(maxsize=1)
@@ -140,19 +108,11 @@ def load_network(settings: Settings, weights: Path | None = None) -> PointerNetw
     except (MissingExtraError, TransientError) as error:
         raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
     with _LOAD_LOCK:
-        return _load(weights, folder)
-
-
-@lru_cache(maxsize=1)
-def _load(weights: Path, minilm: Path) -> PointerNetwork:
-    return PointerNetwork(weights, minilm)
+        return _cached_network(weights, folder)
 
 
 def load_arrays(weights: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Floats], dict[str, list[str]]]:
-    """The weights of a file, factors of those in 8 bits, and what rows stand for.
-
-    Rows stand for symbols, markers, and Chinese words.
-    """
+    """The weights of a file, factors of those in 8 bits, and what rows stand for (symbols, …)."""
     import numpy as np
 
     with np.load(weights, allow_pickle=False) as saved:
@@ -163,24 +123,14 @@ def load_arrays(weights: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Float
     return arrays, scales, about
 
 
-def _is_table(name: str) -> bool:
-    return "embeddings" in name or name.split(".")[0] in ("rows", "actions", "places")
-
-
 class PointerNetwork:
     """Writes plans of the Hub's task types. Thread-safe.
 
-    Attributes:
-        known_tasks: the task types that the weights know; others are never planned.
+    The task types that the weights know are `known_tasks`; others are never planned.
     """
 
     def __init__(self, weights: Path, minilm: Path) -> None:
-        """Read the weights (24 MB) and MiniLM's tokenizer.json, and open its words.npy.
-
-        Raises:
-            MissingExtraError: numpy or tokenizers is not installed.
-            ConfigError: the weights were trained for other markers of tokens.
-        """
+        """Read the weights (24 MB) and MiniLM's tokenizer.json, and open its words.npy."""
         try:
             import numpy as np
             from tokenizers import Tokenizer
@@ -192,7 +142,8 @@ class PointerNetwork:
         self._weights: dict[str, NDArray[Any]] = {}
         self._scales: dict[str, Floats] = {}
         for name, array in arrays.items():
-            is_product = array.ndim == 2 and not _is_table(name)
+            is_table = "embeddings" in name or name.split(".")[0] in ("rows", "actions", "places")
+            is_product = array.ndim == 2 and not is_table
             # Products with transposed matrices are faster.
             self._weights[name] = np.ascontiguousarray(array.T) if is_product else array
             if name in scales:
@@ -208,7 +159,9 @@ class PointerNetwork:
     def write(self, request: PlanRequest, offered: Collection[str]) -> NetworkPlan:
         """The likeliest plan that uses only the offered task types."""
         tokens = TokenizedRequest(self.vocabulary, request)
-        with one_blas_thread():
+        # On a busy machine small products are many times slower on several threads. Two limits that overlap
+        # would not restore the number of threads.
+        with _BLAS_LOCK, _blas().limit(limits=1):
             best = self._search(tokens, self._encode(tokens), offered)
         tasks, preference, left_out = tokens.plan_of(best.actions)
         shares = [0.0] * len(tasks)
@@ -268,12 +221,8 @@ class PointerNetwork:
             best = (divmod(int(place), scores.shape[1]) for place in np.argsort(-scores, axis=None)[:BEAM])
             rows, grown = [], []
             for row, action in best:
-                beam = beams[row]
-                longer = _Beam(
-                    float(scores[row, action]),
-                    (*beam.actions, action),
-                    (*beam.scores, float(logs[row, action])),
-                )
+                actions, own = (*beams[row].actions, action), (*beams[row].scores, float(logs[row, action]))
+                longer = _Beam(float(scores[row, action]), actions, own)
                 if longer.score <= done.score:
                     continue
                 if action == END:
@@ -332,6 +281,9 @@ class PointerNetwork:
         scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + np.float32(epsilon))
         normed: Floats = scaled * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
         return normed
+
+
+_cached_network = lru_cache(maxsize=1)(PointerNetwork)
 
 
 def gelu(x: Floats) -> Floats:

@@ -1,17 +1,17 @@
 """The offline planner as a LangChain Runnable.
 
 planner = OfflinePlanner()
-plan = planner.invoke({"input": "Describe cat.jpg and read the caption aloud", "files": [cat]})
-plan.notes       # what is left out, and which part is a guess
+planner.invoke({"input": "Describe cat.jpg and read the caption aloud", "files": [cat]})
 planning_chain(llm).with_fallbacks([planner], exception_key="error")
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial, reduce
 from itertools import count, groupby
 from typing import Any
 
@@ -137,23 +137,14 @@ def plan_request(
     else:
         notes += [Note(NO_TASK_TYPE, step=f"“{text}”") for text in draft.left_out]
     tasks = repeat_tasks(tasks, rows)
-    tasks = [task.model_copy(update={"args": _with_texts(task.args, pasted)}) for task in tasks]
+    restore = partial(_restored, pasted)
+    tasks = [task.model_copy(update={"args": map_texts(task.args, restore)}) for task in tasks]
     tasks = _with_languages(tasks, request.text)
     tasks, missing = plan_tools(steps, request.files, tasks, specs)
     notes += missing
     if not tasks and not notes:
         notes.append(Note(NOTHING_ASKED if draft.probability >= SURE else NOT_UNDERSTOOD, step=said))
-    used = [str(value) for task in tasks for value in values_of(task)]
-    unused = [name for name in map(name_of, request.files) if not any(name in text for text in used)]
-    notes += [Note("no task uses {file}", file=f"“{name}”") for name in unused if tasks]
-    words = " ".join(split_names(request.text, map(name_of, request.files))[::2])
-    if not {*_NUMBER.findall(words)} <= {*_NUMBER.findall(" ".join(used))}:  # as in "page 2 of a.pdf"
-        whole = "{file} is used whole, not a part of it"
-        notes += [Note(whole, file=f"“{name}”") for name in used if name.lower().endswith(".pdf")]
-    if draft.unread and not any(draft.unread in text for text in used):
-        notes.append(
-            Note("only the beginning and the end of the long request were read; put texts into files")
-        )
+    notes += _unused(request, tasks, draft.unread)
     # The network did not read the steps of tools, whose results a later step may mean.
     probability = 0.0 if steps and draft.tasks and REFERS_BACK.search(request.text) else draft.probability
     doubt = _doubt(draft) if probability else Note("{step} may mean something else", step=said)
@@ -161,6 +152,21 @@ def plan_request(
     is_guess = bool(tasks) and probability < SURE
     plan = Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes, preference=draft.preference)
     return plan, probability
+
+
+def _unused(request: PlanRequest, tasks: Sequence[Task], unread: str) -> Iterator[Note]:
+    """Which files, or parts of the request and its files, no task uses."""
+    used = [str(value) for task in tasks for value in values_of(task)]
+    names = list(map(name_of, request.files))
+    for name in names:
+        if tasks and not any(name in text for text in used):
+            yield Note("no task uses {file}", file=f"“{name}”")
+    words = " ".join(split_names(request.text, names)[::2])
+    if not {*_NUMBER.findall(words)} <= {*_NUMBER.findall(" ".join(used))}:  # as in "page 2 of a.pdf"
+        whole = "{file} is used whole, not a part of it"
+        yield from (Note(whole, file=f"“{name}”") for name in used if name.lower().endswith(".pdf"))
+    if unread and not any(unread in text for text in used):
+        yield Note("only the beginning and the end of the long request were read; put texts into files")
 
 
 def _doubt(draft: NetworkPlan) -> Note:
@@ -204,22 +210,16 @@ def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Mapping[st
     return replace(request, text=text, files=(*named, *texts)), pasted
 
 
-def _with_texts(args: Any, pasted: Mapping[str, str]) -> Any:
-    """Arguments with the pasted texts in place of their names."""
-
-    def change(value: str) -> str:
-        for name, text in pasted.items():
-            value = value.replace(name, text)
-        return value
-
-    return map_texts(args, change)
+def _restored(pasted: Mapping[str, str], text: str) -> str:
+    """A text with the pasted texts in place of their names."""
+    return reduce(lambda whole, name: whole.replace(name, pasted[name]), pasted, text)
 
 
 def _with_languages(tasks: Sequence[Task], request: str) -> list[Task]:
     """The tasks, those of speech with its language as their purpose.
 
-    A spoken translation is in the language that it is translated into, a recording in another one that the
-    request names, else perhaps in that of a request in Chinese, Japanese or Korean.
+    A spoken translation is in the language that it is translated into; a recording in another one that the
+    request names, else perhaps in that of a Chinese, Japanese or Korean request.
     """
     into = {task.id: find_language(str(task.args.get("tgt_lang") or "")) for task in tasks}
     named = languages_in(request) - {language.code for language in into.values() if language}
@@ -239,10 +239,7 @@ def _hub_name(spec: TaskSpec) -> str:
 
 
 def _adapted_args(spec: TaskSpec, task: Task) -> dict[str, Any] | None:
-    """The arguments of a task for another task type: those of the same name, then of the same kind.
-
-    None: a required one has no value.
-    """
+    """Arguments for another task type, by name, then by kind; None if a required one has no value."""
     kinds = {arg.name: arg.kind for arg in TASKS[task.task].inputs}
     left = dict(task.args)
     args = {arg.name: left.pop(arg.name) for arg in spec.inputs if arg.name in left}
@@ -336,13 +333,10 @@ def _with_files_of_folders(text: str, files: Sequence[Resource]) -> str:
 
 def repeat_tasks(tasks: Sequence[Task], rows: Rows) -> list[Task]:
     """The tasks; those on the second file of each row come again for those that are not shown."""
-    planned = list(tasks)
-    for name, others in rows.items():
-        planned = _repeated(planned, [name, *others])
-    return planned
+    return reduce(_repeated, ([name, *others] for name, others in rows.items()), list(tasks))
 
 
-def _repeated(tasks: Sequence[Task], row: Sequence[str]) -> list[Task]:
+def _repeated(tasks: list[Task], row: Sequence[str]) -> list[Task]:
     """The tasks with new numbers. Those on the first file come again for the others; lists have all."""
     repeated: list[Task] = []
     copies: dict[int, list[str]] = {}

@@ -1,25 +1,18 @@
 """A request as a row of tokens, and its plan as a row of actions that point into it.
 
-request = TokenizedRequest(vocabulary, PlanRequest.of("Describe cat.jpg in French"))
-actions = request.actions_of(tasks, left_out=())      # None if a value is not in the request
-tasks, preference, left_out = request.plan_of(actions)
-request.allowed(actions, offered)                     # which actions may follow: a mask
-
-An action is a symbol (a task type, an argument, a result, a number, a word) or a pointer to a token: to a
-file or an earlier answer, or to the first and then the last token of words that are copied. A plan reads
-
     image-to-text image →cat.jpg  translation text #0 tgt_lang →French →French  END
 
-`?` stands for a picture, recording, video or table that a request without files needs.
-A preference ("fastest") may follow the tasks.
-`#0` is the result of the task just before, `#1` of the one before that. What uses a result follows its maker
-as soon as it can, so that a plan has one order.
+An action is a symbol (a task type, an argument, a result, a number, a word) or a pointer to a token: to a
+file or an earlier answer, or to the first and then the last token of words that are copied. `#0` is the
+result of the task just before, `#1` of the one before that. `?` stands for a picture, recording, video or
+table that a request without files needs. A preference ("fastest") may follow the tasks. What uses a result
+follows its maker as soon as it can, so that a plan has one order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -93,17 +86,14 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What requests and plans are written in.
-
-    Attributes:
-        tokenizer: MiniLM's, without padding and truncation.
-        symbols: the actions that are no pointers.
-        chinese: the rows of Chinese letters and pairs of letters in our own table, after those of MARKERS.
-    """
+    """What requests and plans are written in."""
 
     tokenizer: Tokenizer
+    """MiniLM's, without padding and truncation."""
     symbols: Sequence[str]
+    """The actions that are no pointers."""
     chinese: Mapping[str, int]
+    """The rows of Chinese letters and pairs of letters in our own table, after those of MARKERS."""
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, chinese: Iterable[str], symbols: Sequence[str] = SYMBOLS) -> Vocabulary:
@@ -120,9 +110,8 @@ class Vocabulary:
     @cached_property
     def tasks(self) -> Set[str]:
         """The task types that plans may use."""
-        known = self.code
-        needed = {name: (name, *(f"{arg}=" for arg in spec.required)) for name, spec in TASKS.items()}
-        return {name for name, symbols in needed.items() if known.keys() >= {*symbols}}
+        needed = {name: {name, *(f"{arg}=" for arg in spec.required)} for name, spec in TASKS.items()}
+        return {name for name, symbols in needed.items() if self.code.keys() >= symbols}
 
     def is_task(self, action: int) -> bool:
         """Whether an action begins a task."""
@@ -370,40 +359,35 @@ class TokenizedRequest:
     def read(self, actions: Sequence[int]) -> Written:
         """What actions say; they need not be complete, but each must have been allowed."""
         written = Written()
-        pieces: list[Piece] = []
+        steps, pieces = written.steps, list[Piece]()
         for action in actions:
             symbol = self.vocabulary.symbols[action] if action < self._size else ""
             place = action - self._size
             if written.open == "span":
-                start = pieces.pop() if not written.in_left else written.left.pop()
-                whole = Piece("span", start.value, place)
-                (written.left if written.in_left else pieces).append(whole)
+                pieces.append(Piece("span", pieces.pop().value, place))
                 written.open = ""
             elif action == LEFT:
-                written.in_left, written.open = True, "value"
+                pieces, written.in_left, written.open = written.left, True, "value"
             elif symbol in self.vocabulary.tasks:
-                written.steps.append(Step(symbol))
+                steps.append(Step(symbol))
             elif symbol in PREFERENCES:
                 written.preference = symbol
             elif symbol.endswith("="):
-                pieces = []
-                written.steps[-1].args[symbol[:-1]] = [pieces]
-                written.open = "value"
+                pieces, written.open = [], "value"
+                steps[-1].args[symbol[:-1]] = [pieces]
             elif action == SLASH:
-                pieces = []
-                list(written.steps[-1].args.values())[-1].append(pieces)
-                written.open = "value"
+                pieces, written.open = [], "value"
+                list(steps[-1].args.values())[-1].append(pieces)
+            elif place in self.targets and not written.in_left:
+                kind, target = self.targets[place]
+                pieces.append(Piece("answer" if kind == "answer" else "file", target))
+                written.open = ""
             elif action >= self._size:
-                if place in self.targets and not written.in_left:
-                    kind, target = self.targets[place]
-                    pieces.append(Piece("answer" if kind == "answer" else "file", target))
-                    written.open = ""
-                else:
-                    (written.left if written.in_left else pieces).append(Piece("span", place))
-                    written.open = "span"
+                pieces.append(Piece("span", place))
+                written.open = "span"
             elif action not in (START, END):
                 is_result = symbol.startswith("#")
-                maker = len(written.steps) - 2 - int(symbol[1:]) if is_result else 0
+                maker = len(steps) - 2 - int(symbol[1:]) if is_result else 0
                 pieces.append(Piece("result", maker) if is_result else Piece("word", symbol))
                 written.open = ""
         return written
@@ -413,102 +397,97 @@ class TokenizedRequest:
         import numpy as np
 
         mask = np.zeros(self._size + len(self.tokens), bool)
-        written, base = self.read(actions), self._size
-        if written.open == "span":
-            start = actions[-1] - base
-            run = self.tokens[start].run
-            for place in range(start, len(self.tokens)):
-                mask[base + place] = self.tokens[place].run == run
-            return mask
-        steps = written.steps
-        if written.in_left:
-            if written.open:
-                self._allow_spans(mask, self.body)
-            else:
-                self._allow_end(mask)
-            return mask
-        if written.preference:
-            self._allow_end(mask)
-            return mask
-        spec = TASKS[steps[-1].task] if steps else None
-        if written.open == "value":
-            assert spec
-            self._allow_values(mask, spec, spec.arg(list(steps[-1].args)[-1]), steps[:-1])
-            return mask
-        if spec:
-            given = list(steps[-1].args)
-            place = [arg.name for arg in spec.inputs].index(given[-1]) + 1 if given else 0
-            for left in spec.inputs[place:]:
-                if self._has_values(left, steps[:-1]):
-                    self._allow(mask, [f"{left.name}="])
-                if left.required:
-                    break
-            if given:
-                arg = spec.arg(given[-1])
-                pieces = steps[-1].args[given[-1]][-1]
-                mask[SLASH] = bool(arg and arg.many)
-                if arg and arg.kind == "text" and len(pieces) < 6 and pieces[-1].kind in ("span", "result"):
-                    self._allow_results(mask, arg, steps[:-1])
-                    self._allow_spans(mask)
-            if set(spec.required) - set(given):
-                return mask
-        self._allow_end(mask)
-        self._allow(mask, PREFERENCES if steps else ())
-        if len(steps) < MOST_RESULTS:
-            for name in self.vocabulary.tasks & {*offered}:
-                needs = [arg for arg in TASKS[name].inputs if arg.required]
-                mask[self._code[name]] = all(self._has_values(arg, steps) for arg in needs)
+        mask[list(self._following(actions, offered))] = True
         return mask
 
-    def _allow_end(self, mask: NDArray[np.bool_]) -> None:
-        mask[END] = True
-        mask[LEFT] = any(token.run == self.body for token in self.tokens)
+    def _following(self, actions: Sequence[int], offered: Collection[str]) -> Iterator[int]:
+        written = self.read(actions)
+        before, last = written.steps[:-1], written.steps[-1] if written.steps else None
+        if written.open == "span":
+            first = self.tokens[actions[-1] - self._size]
+            later = range(actions[-1], self._size + len(self.tokens))
+            yield from (action for action in later if self.tokens[action - self._size].run == first.run)
+            return
+        if written.in_left and written.open:
+            yield from self._words(self.body)
+            return
+        if last and not (written.in_left or written.preference):
+            spec, given = TASKS[last.task], list(last.args)
+            if written.open == "value":
+                yield from self._values(spec, spec.arg(given[-1]), before)
+                return
+            yield from self._arguments(spec, last, before)
+            if set(spec.required) - set(given):
+                return
+        yield END
+        if any(token.run == self.body for token in self.tokens):
+            yield LEFT
+        if written.in_left or written.preference:
+            return
+        yield from self._codes(PREFERENCES if last else ())
+        if len(written.steps) < MOST_RESULTS:
+            for name in self.vocabulary.tasks & {*offered}:
+                if all(self._has_values(arg, written.steps) for arg in TASKS[name].inputs if arg.required):
+                    yield self._code[name]
 
-    def _allow(self, mask: NDArray[np.bool_], symbols: Iterable[str]) -> None:
-        mask[[code for symbol in symbols if (code := self._code.get(symbol)) is not None]] = True
+    def _arguments(self, spec: TaskSpec, step: Step, before: Sequence[Step]) -> Iterator[int]:
+        """The further arguments of a task, and what continues the value of its last one."""
+        given = list(step.args)
+        place = [arg.name for arg in spec.inputs].index(given[-1]) + 1 if given else 0
+        for left in spec.inputs[place:]:
+            if self._has_values(left, before):
+                yield from self._codes([f"{left.name}="])
+            if left.required:
+                break
+        arg = spec.arg(given[-1]) if given else None
+        if arg and arg.many:
+            yield SLASH
+        pieces = step.args[given[-1]][-1] if given else []
+        if arg and arg.kind == "text" and len(pieces) < 6 and pieces[-1].kind in ("span", "result"):
+            yield from self._results(arg, before)
+            yield from self._words()
 
-    def _allow_spans(self, mask: NDArray[np.bool_], run: int | None = None) -> None:
-        for place, token in enumerate(self.tokens):
-            if token.run >= 0 and run in (None, token.run):
-                mask[self._size + place] = True
+    def _values(self, spec: TaskSpec, arg: Arg | None, before: Sequence[Step]) -> Iterator[int]:
+        """What begins a value of an argument."""
+        assert arg
+        yield from self._results(arg, before)
+        yield from self._files(arg)
+        if arg.kind in MEDIA:
+            return
+        yield from self._words()
+        if arg.name in ("src_lang", "tgt_lang"):
+            yield from self._codes(language.name for language in LANGUAGES)
+        elif arg.kind == "text":
+            yield from self._codes(WORDS.get(spec.name, ()))
+            yield from (self._size + p for p, (kind, _) in self.targets.items() if kind == "answer")
+        elif not arg.many:
+            yield from self._codes(map(str, NUMBERS))
 
-    def _allow_results(self, mask: NDArray[np.bool_], arg: Arg, steps: Sequence[Step]) -> None:
-        for number, step in enumerate(reversed(steps)):
-            mask[self._code[f"#{number}"]] |= _fits(TASKS[step.task], arg)
+    def _codes(self, symbols: Iterable[str]) -> list[int]:
+        """The actions of symbols, as far as the weights know them."""
+        return [self._code[symbol] for symbol in symbols if symbol in self._code]
 
-    @property
-    def _may_lack_files(self) -> bool:
-        return not self.files and NOT_GIVEN in self._code
+    def _words(self, run: int | None = None) -> list[int]:
+        """Where copied words may begin."""
+        runs = enumerate(token.run for token in self.tokens)
+        return [self._size + place for place, own in runs if own >= 0 and run in (None, own)]
+
+    def _results(self, arg: Arg, steps: Sequence[Step]) -> list[int]:
+        makers = enumerate(TASKS[step.task] for step in reversed(steps))
+        return [self._code[f"#{number}"] for number, maker in makers if _fits(maker, arg)]
 
     def _files(self, arg: Arg) -> list[int]:
+        """Files for an argument; without any, the symbol for one that is not given."""
+        if arg.kind in MEDIA and not self.files:
+            return self._codes([NOT_GIVEN])
         kinds = KINDS if arg.kind == "file" else split_kind(arg.kind)
-        return [place for place, (kind, _) in self.targets.items() if kind in kinds]
+        return [self._size + place for place, (kind, _) in self.targets.items() if kind in kinds]
 
     def _has_values(self, arg: Arg, steps: Sequence[Step]) -> bool:
         is_number = arg.kind == "data" and not arg.many
         if is_number or any(_fits(TASKS[step.task], arg) for step in steps):
             return True
-        if arg.kind in MEDIA:
-            return bool(self._files(arg)) or self._may_lack_files
-        return any(token.run >= 0 for token in self.tokens)
-
-    def _allow_values(
-        self, mask: NDArray[np.bool_], spec: TaskSpec, arg: Arg | None, steps: Sequence[Step]
-    ) -> None:
-        assert arg
-        self._allow_results(mask, arg, steps)
-        mask[[self._size + place for place in self._files(arg)]] = True
-        if arg.kind in MEDIA:
-            self._allow(mask, [NOT_GIVEN] * self._may_lack_files)
-            return
-        self._allow_spans(mask)
-        if arg.name in ("src_lang", "tgt_lang"):
-            self._allow(mask, (language.name for language in LANGUAGES))
-        elif arg.kind == "text":
-            self._allow(mask, WORDS.get(spec.name, ()))
-            mask[[self._size + p for p, (kind, _) in self.targets.items() if kind == "answer"]] = True
-        elif not arg.many:
-            self._allow(mask, map(str, NUMBERS))
+        return bool(self._files(arg)) if arg.kind in MEDIA else any(token.run >= 0 for token in self.tokens)
 
     def plan_of(self, actions: Sequence[int]) -> tuple[list[Task], Preference | None, list[str]]:
         """The tasks that actions write, the preference, and the words that they leave out."""

@@ -1,9 +1,5 @@
 """Tools that are not of the Hub: which of the Hub's tasks they perform, and what a step gives them.
 
-recognise({"my_captioner": spec}, encode)["my_captioner"].aliases      # ("image-to-text",)
-steps, rest = steps_of_tools("Describe a.jpg and refund order 4711", tools, others, encode)
-plan_tools(steps, files, tasks)        # ([…, Task(task="refund_order", …)], [])
-
 A tool's name plays no role in recognition: types and descriptions decide. Arguments are never guessed.
 """
 
@@ -54,9 +50,15 @@ def recognise(specs: Mapping[str, TaskSpec], encode: Encode) -> dict[str, TaskSp
 
     Each of the Hub's tasks is assigned to one tool at most, in the order of similarity.
     """
-    tools = [spec for spec in specs.values() if _is_typed(spec)]
+    tools = [spec for spec in specs.values() if spec.category == "tool" and spec.inputs]
+    tools = [spec for spec in tools if all(arg.kind != "any" for arg in spec.inputs)]
     hub = [spec for spec in TASKS.values() if spec.name not in specs]
-    pairs = [(tool, task) for tool in tools for task in hub if _fits(tool, task)]
+
+    def takes(spec: TaskSpec) -> Counter[str]:
+        return Counter(split_kind(arg.kind)[0] for arg in spec.inputs if arg.required)
+
+    pairs = [(tool, task) for tool in tools for task in hub if takes(tool) == takes(task)]
+    pairs = [(tool, task) for tool, task in pairs if not tool.outputs or tool.outputs[0] in task.outputs]
     if not pairs:
         return dict(specs)
     # A task's name says as much as its description: people describe their tools by the names of the field.
@@ -117,16 +119,6 @@ def plan_tools(
     return planned, notes
 
 
-def _is_typed(spec: TaskSpec) -> bool:
-    return spec.category == "tool" and bool(spec.inputs) and all(arg.kind != "any" for arg in spec.inputs)
-
-
-def _fits(tool: TaskSpec, task: TaskSpec) -> bool:
-    """Whether a tool takes and makes what a task does."""
-    takes = (Counter(split_kind(arg.kind)[0] for arg in spec.inputs if arg.required) for spec in (tool, task))
-    return next(takes) == next(takes) and (not tool.outputs or tool.outputs[0] in task.outputs)
-
-
 def _about(spec: TaskSpec) -> str:
     return spec.description or _words(spec.name)
 
@@ -138,11 +130,7 @@ def _words(name: str) -> str:
 def _arguments(
     spec: TaskSpec, step: str, files: Sequence[Resource], tasks: Sequence[Task], specs: Mapping[str, TaskSpec]
 ) -> dict[str, Any]:
-    """The required arguments of a tool.
-
-    Raises:
-        PlanError: the step does not give one.
-    """
+    """The arguments of a tool that a step gives. Raises PlanError if it lacks a required one."""
     args: dict[str, Any] = {}
     named = [file for file in files if file.name and file.name in step]
     for arg in spec.inputs:
@@ -157,43 +145,38 @@ def _arguments(
         names = ", ".join(spec.required)
         what = "{task} takes several arguments ({names}), which a language model must fill in"
         raise PlanError(what, task=spec.name, names=names)
+    quoted, proper = _QUOTED.search(step), _PROPER_NAME.search(step)
     for arg in missing:
-        name, proper = arg.name.lower(), _PROPER_NAME.search(step)
-        quoted = _QUOTED.search(step)
+        name, value = arg.name.lower(), None
         if quoted:
-            args[arg.name] = quoted["double"] or quoted["single"]
+            value = quoted["double"] or quoted["single"]
         elif arg.is_text or arg.kind == "text":
             texts = [file.name for file in named or files if file.kind == "text"]
             makers = [task for task in tasks if specs[task.task].makes("text")]
             if named:  # and not another result than theirs
                 makers = [task for task in makers if any(file.name in values_of(task) for file in named)]
             if len(texts) == 1 and (named or not makers):
-                args[arg.name] = texts[0]
+                value = texts[0]
             elif makers:
-                args[arg.name] = ref(makers[-1].id)
-            else:
-                raise _lacking(spec, arg)
+                value = ref(makers[-1].id)
         elif arg.kind == "any" and len(named) == 1 and (name not in REQUEST_NAMES or named[0].kind == "text"):
-            args[arg.name] = named[0].name
+            value = named[0].name
         elif tasks and REFERS_BACK.search(step) and not _IDENTIFIER.search(name):
-            args[arg.name] = ref(tasks[-1].id)
+            value = ref(tasks[-1].id)
         elif name in REQUEST_NAMES and not named:
-            args[arg.name] = step.strip(" .!?")
+            value = step.strip(" .!?")
         elif proper and not _IDENTIFIER.search(name):
-            args[arg.name] = proper[1]
-        else:
-            raise _lacking(spec, arg)
+            value = proper[1]
+        if value is None:
+            what = "{task} needs {name}, which a language model must fill in"
+            raise PlanError(what, task=spec.name, name=arg.name)
+        args[arg.name] = value
     return args
 
 
 def values_of(task: Task) -> list[Any]:
     """The values of the arguments, those of lists one by one."""
     return [one for value in task.args.values() for one in (value if isinstance(value, list) else [value])]
-
-
-def _lacking(spec: TaskSpec, arg: Arg) -> PlanError:
-    what = "{task} needs {name}, which a language model must fill in"
-    return PlanError(what, task=spec.name, name=arg.name)
 
 
 def _value(arg: Arg, step: str, files: Sequence[Resource]) -> str | None:
