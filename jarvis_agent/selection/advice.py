@@ -1,9 +1,7 @@
 """Advice: the error for a task without a model, and what would make more models available.
 
-Well-known Hub models for the task types, from recommended.csv.
-
-They appear in docs/tasks.md and in the error for a task without a model; the selector does not prefer them.
-Some are larger than `Settings.max_download`, and some have no safetensors.
+It and docs/tasks.md name well-known models of recommended.csv, which the selector does not prefer. Some are
+larger than `Settings.max_download`, and some have no safetensors.
 """
 
 from __future__ import annotations
@@ -33,16 +31,11 @@ _INSTALL_LOCAL = install_command("local")
 def no_candidate_error(
     spec: TaskSpec, settings: Settings, rejected: dict[str, str], languages: Set[str] = frozenset()
 ) -> NoCandidateError:
-    """Return the error for a task without a model.
-
-    Args:
-        rejected: the reasons by model and source.
-        languages: ISO 639-1 codes of those that a model must know.
-    """
-    reasons = [
-        Note("{source}: {reason}", source=source, reason=reason) for source, reason in rejected.items()
-    ]
-    more = [Note("and {number} more", number=len(reasons) - _MAX_REASONS)] if reasons[_MAX_REASONS:] else []
+    """Return the error for a task, given why models and sources were rejected, and the languages it needs."""
+    why = "{source}: {reason}"
+    reasons = [Note(why, source=source, reason=reason) for source, reason in rejected.items()]
+    if (more := len(reasons) - _MAX_REASONS) > 0:
+        reasons[_MAX_REASONS:] = [Note("and {number} more", number=more)]
     helps = [*advice(settings, rejected), Note(LISTS_ALL, task=spec.name)]
     if known := recommended(spec, languages):
         helps.append(Note("a model to start with is {model}", model=known.id))
@@ -50,7 +43,7 @@ def no_candidate_error(
         NO_CANDIDATE,
         rejected,
         task=spec.name,
-        reasons=[*reasons[:_MAX_REASONS], *more] or [Note("no source lists any")],
+        reasons=reasons or [Note("no source lists any")],
         advice=helps,
     )
 
@@ -79,18 +72,15 @@ def source_key(name: str) -> Note:
 
 @dataclass(frozen=True, slots=True)
 class RecommendedModel:
-    """A model's id on the Hub, and its licence as the Hub spells it.
-
-    `size` are the bytes to download, and `safetensors` tells whether its weights come as such. None: unknown.
-    `languages` are the ISO 639-1 codes of those that it reads or writes (a translator: that it writes). None:
-    it has none, or many.
-    """
+    """A model's id on the Hub, and its licence as the Hub spells it."""
 
     id: str
     license: str
     size: int | None
+    """Bytes to download; None: unknown."""
     safetensors: bool | None
     languages: frozenset[str] | None
+    """ISO 639-1 codes of those that it reads or writes (a translator: writes); None: it has none, or many."""
 
 
 @cache

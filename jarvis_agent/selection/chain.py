@@ -1,10 +1,8 @@
 """The selection chain: the LLM chooses one of the candidates for a task.
 
-    chain = selection_chain(llm)
-    choice = chain.invoke({"input": "Find the zebras in z.jpg", "task": task, "candidates": candidates})
-    choice       # ModelChoice(id="facebook/detr-resnet-50", reason="it detects zebras")
-
-The chain is prompt template | chat model | `ModelChoiceParser`.
+chain = selection_chain(llm)     # prompt template | chat model | ModelChoiceParser
+choice = chain.invoke({"input": "Find the zebras in z.jpg", "task": task, "candidates": candidates})
+choice       # ModelChoice(id="facebook/detr-resnet-50", reason="it detects zebras")
 """
 
 from __future__ import annotations
@@ -35,10 +33,8 @@ from jarvis_agent.selection.ranking import datasets_of, is_subject
 if TYPE_CHECKING:
     from langchain_core.decisions import BaseDecisionModel
 
-_MAX_REASON_CHARS = 400
-_MAX_NAME_CHARS = 80
-_DESCRIPTION_TOKENS = 100
-_ARGS_TOKENS = 150
+_MAX_REASON_CHARS, _MAX_NAME_CHARS = 400, 80
+_DESCRIPTION_TOKENS, _ARGS_TOKENS = 100, 150
 LEAST_CONFIDENCE = 0.5
 """Confidence of a decision model below which the ranking decides."""
 _LIST_SHARE = 3
@@ -130,8 +126,14 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
             raise InputError(f"the selection chain cannot use its input: {describe_error(error)}") from error
         window = await self.client.window()
         spec = find_task(given.task.task)
-        about = spec.description if spec else ""
-        values = fill(self.template, _texts(given, window), window, task_description=about)
+        task, candidates = given.task, given.candidates
+        asked = {**task.model_dump(), "args": truncate_json(task.args, _ARGS_TOKENS)}
+        texts = {
+            "candidate_models": clip_rows(lambda limit: _rows(candidates, limit), window // _LIST_SHARE),
+            "task": to_json_line(asked),
+            "input": str(given.input or ""),
+        }
+        values = fill(self.template, texts, window, task_description=spec.description if spec else "")
         yield await self._chain(given.candidates).ainvoke(values, config)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
@@ -143,19 +145,16 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
         return [self.template]
 
     def _chain(self, candidates: Sequence[Candidate]) -> Runnable[Any, ModelChoice]:
-        model = self.client.for_stage("select", schema=choice_schema(candidates))
+        ids = [candidate.id for candidate in candidates]
+        schema = {
+            "type": "object",
+            "properties": {"id": {"type": "string", "enum": ids}, "reason": {"type": "string"}},
+            "required": ["id", "reason"],
+            "additionalProperties": False,
+        }
+        model = self.client.for_stage("select", schema=schema)
         parser = ModelChoiceParser(candidates=list(candidates))
         return (self.template | model | parser).with_config(run_name="select")
-
-
-def _texts(given: SelectionInput, window: int) -> dict[str, str]:
-    task, candidates = given.task, given.candidates
-    asked = {**task.model_dump(), "args": truncate_json(task.args, _ARGS_TOKENS)}
-    return {
-        "candidate_models": clip_rows(lambda limit: _rows(candidates, limit), window // _LIST_SHARE),
-        "task": to_json_line(asked),
-        "input": str(given.input or ""),
-    }
 
 
 def _rows(candidates: Sequence[Candidate], limit: int) -> list[dict[str, Any]]:
@@ -169,11 +168,7 @@ def _rows(candidates: Sequence[Candidate], limit: int) -> list[dict[str, Any]]:
 
 
 def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -> dict[str, Any]:
-    """Return a candidate as the paper shows it to the LLM: id, metadata, description.
-
-    Args:
-        limit: tokens of the description, at most 100.
-    """
+    """Return a candidate as the paper shows it to the LLM; the description has at most `limit` tokens."""
     known = {
         "downloads": candidate.downloads,
         "likes": candidate.likes,
@@ -193,19 +188,6 @@ def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -
         "model_id": candidate.id,
         "metadata": {name: value for name, value in known.items() if value},
         "description": clip(candidate.description, min(limit, _DESCRIPTION_TOKENS)),
-    }
-
-
-def choice_schema(candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """Return the JSON schema of the reply: one of the ids, and a reason."""
-    return {
-        "type": "object",
-        "properties": {
-            "id": {"type": "string", "enum": [candidate.id for candidate in candidates]},
-            "reason": {"type": "string"},
-        },
-        "required": ["id", "reason"],
-        "additionalProperties": False,
     }
 
 
@@ -230,30 +212,22 @@ class ModelChoiceParser(BaseOutputParser[ModelChoice]):
 def resolve_choice(choice: Any, candidates: Sequence[Candidate]) -> ModelChoice:
     """Return the choice with the id of the candidate it names.
 
-    Args:
-        choice: a ModelChoice, a mapping with `id` and `reason`, or a text: JSON, an id, or a sentence.
-
-    Raises:
-        OutputParserException: it names no candidate, or several.
+    It is a ModelChoice, a mapping with `id` and `reason`, or a text: JSON, an id, or a sentence. Raises
+    OutputParserException if it names no candidate, or several.
     """
     if isinstance(choice, str):
-        choice = _read_reply(choice, candidates)
+        objects = (part.value for part in read_json(choice) if isinstance(part.value, dict))
+        named = [candidate.id for candidate in candidates if candidate.id.lower() in choice.lower()]
+        mentioned = {"id": named[0] if len(named) == 1 else choice, "reason": choice}
+        choice = next((one for one in objects if isinstance(one.get("id"), str)), mentioned)
     fields = choice if isinstance(choice, Mapping) else {"id": getattr(choice, "id", None)}
     reason = str(fields.get("reason", getattr(choice, "reason", "")) or "")
     name = str(fields.get("id") or "").strip()
     if found := _find(name, candidates):
         return ModelChoice(id=found.id, reason=brief_text(reason, _MAX_REASON_CHARS))
-    named = f"{brief_text(name, _MAX_NAME_CHARS)!r}, which is not in the list" if name else "no model"
+    what = f"{brief_text(name, _MAX_NAME_CHARS)!r}, which is not in the list" if name else "no model"
     # A text here would get a link to LangChain's troubleshooting page appended.
-    raise OutputParserException(ValueError(f"the selector named {named}"))
-
-
-def _read_reply(text: str, candidates: Sequence[Candidate]) -> Mapping[str, Any]:
-    for found in read_json(text):
-        if isinstance(found.value, dict) and isinstance(found.value.get("id"), str):
-            return found.value
-    named = [candidate.id for candidate in candidates if candidate.id.lower() in text.lower()]
-    return {"id": named[0] if len(named) == 1 else text, "reason": text}
+    raise OutputParserException(ValueError(f"the selector named {what}"))
 
 
 def _find(name: str, candidates: Sequence[Candidate]) -> Candidate | None:

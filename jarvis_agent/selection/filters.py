@@ -1,10 +1,5 @@
 """Hard filters and ranking: which candidates are allowed for a task, and in which order.
 
-    query = SelectionQuery(task, spec, settings)
-    shortlist = make_shortlist(merge_candidates(lists, settings), query, backends)
-    shortlist.candidates     # the best first, each with the backend that runs it
-    shortlist.rejected       # {"org/model": "it is gated: ..."}
-
 CHECKS and the placement exclude a candidate; the rest are ordered by their factors (see `ranking`).
 """
 
@@ -12,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from jarvis_agent.backends.base import Backend, reads_text
 from jarvis_agent.backends.languages import find_language
@@ -28,7 +22,6 @@ from jarvis_agent.selection.ranking import (
     BY_SIMILARITY,
     GENERALIST,
     CardVectors,
-    Factors,
     named_languages,
     score_candidates,
 )
@@ -42,18 +35,13 @@ _LOCATION_FIELDS = ("local", "path", "revision", "size", "backend", "library", "
 
 @dataclass(frozen=True, slots=True)
 class SelectionQuery:
-    """A task for which a model is selected.
-
-    Attributes:
-        price: what a hosted call costs by task and model; 0: unknown.
-        pinned: whether the user chose the model.
-        preference: what the plan says of the choice of models.
-    """
+    """A task for which a model is selected, or for which the user has `pinned` one."""
 
     task: Task
     spec: TaskSpec
     settings: Settings
     price: Callable[[str, str], float] = lambda task, model: 0.0
+    """What a hosted call costs by task and model; 0: unknown."""
     pinned: bool = False
     preference: Preference | None = None
 
@@ -70,15 +58,10 @@ class SelectionQuery:
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
-    """The allowed candidates as placed, the best first, their factors, and why the others are rejected.
-
-    `factors`, `rejected` and `facts` are by id. Facts are what no card says: experience and price.
-    """
+    """The allowed candidates as placed, the best first, and why the others are rejected, by id."""
 
     placements: list[Placement]
     rejected: dict[str, str]
-    factors: dict[str, Factors]
-    facts: dict[str, dict[str, Any]]
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -88,8 +71,7 @@ class Shortlist:
     def first(self, count: int) -> list[Placement]:
         """A quarter of `count` by rank, half that fit the request best, and the most used ones."""
         top = self.placements[: math.ceil(count / 4)]
-        fits = {name: points["purpose"] + points["language"] for name, points in self.factors.items()}
-        fitting = sorted(self.placements, key=lambda one: -fits[one.primary.id])
+        fitting = sorted(self.placements, key=lambda one: -one.factors["purpose"] - one.factors["language"])
         fitting = [one for one in fitting if one not in top][: count // 2]
         used = sorted(self.placements, key=lambda one: -one.primary.downloads)[: len(top)]
         used = [one for one in used if one.primary.downloads]
@@ -156,17 +138,17 @@ def make_shortlist(
     primaries, here = [one.primary for one in placements], [one.here for one in placements]
     prices = [0.0 if one.here else query.price(query.spec.name, one.primary.id) for one in placements]
     points = score_candidates(primaries, here, query.task, vectors, experience, prices, query.preference)
-    factors = {model.id: factor for model, factor in zip(primaries, points, strict=True)}
-    facts = {
-        one.id: {"experience": str((experience or {}).get(one.id, "")), "price_per_call": price}
-        for one, price in zip(primaries, prices, strict=True)
-    }
-    placements.sort(key=lambda placement: _rank(placement, query, factors[placement.primary.id]))
+    ranked = list[Placement]()
+    for placement, factors, price in zip(placements, points, prices, strict=True):
+        past = str((experience or {}).get(placement.primary.id, ""))
+        facts = {"experience": past, "price_per_call": price}
+        ranked.append(replace(placement, factors=factors, facts=facts))
+    ranked.sort(key=lambda placement: _rank(placement, query))
     # To sort a text by similarity is worth no download; an answer is.
     is_read = any(one.source == LanguageModelSource.name for one in primaries)
     if is_read or query.spec.name != "zero-shot-classification":
-        placements.sort(key=lambda placement: BY_SIMILARITY in placement.primary.traits)
-    return Shortlist(placements, rejected, factors, facts)
+        ranked.sort(key=lambda placement: BY_SIMILARITY in placement.primary.traits)
+    return Shortlist(ranked, rejected)
 
 
 def _check_license(candidate: Candidate, query: SelectionQuery) -> str | None:
@@ -191,11 +173,8 @@ def _check_languages(candidate: Candidate, query: SelectionQuery) -> str | None:
     asked = named_languages(query.task)
     # A recording may be in another language than its planner thinks, so that this only ranks.
     if known and asked - known and not spec.arg("audio"):
-        missing = ", ".join(sorted(asked - known))
-        known_ones = ", ".join(candidate.languages)
-        return Note(
-            "its card names the languages {known}, and not {missing}", known=known_ones, missing=missing
-        )
+        only, missing = ", ".join(candidate.languages), ", ".join(sorted(asked - known))
+        return Note("its card names the languages {known}, and not {missing}", known=only, missing=missing)
     texts = [str(query.task.args.get(arg.name) or "") for arg in spec.inputs if arg.kind == "text"]
     is_latin = any(detect_script(text) == "" for text in texts if not refs_in(text))
     if is_latin and not asked and known and known <= _OWN_SCRIPTS:
@@ -244,7 +223,7 @@ CHECKS: tuple[Callable[[Candidate, SelectionQuery], str | None], ...] = (
 """The filters that do not depend on where a model runs."""
 
 
-def _rank(placement: Placement, query: SelectionQuery, factors: Factors) -> tuple[bool, bool, float]:
+def _rank(placement: Placement, query: SelectionQuery) -> tuple[bool, bool, float]:
     """Return the sort key of a candidate; smaller is better."""
     known = frozenset(placement.primary.languages)
     asked = named_languages(query.task) if query.spec.arg("audio") else frozenset()
@@ -252,5 +231,5 @@ def _rank(placement: Placement, query: SelectionQuery, factors: Factors) -> tupl
     return (
         lacks_language,
         placement.here and query.settings.policy.startswith("hosted"),
-        -sum(factors.values()),
+        -sum(placement.factors.values()),
     )

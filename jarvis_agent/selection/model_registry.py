@@ -1,9 +1,4 @@
-"""The model registry: the sources, the backends and the ModelSelector that an agent or a set of tools shares.
-
-registry = ModelRegistry(settings, llm=client)
-selection = await registry.selector.select(task, spec, context)
-registry.backends["transformers"]
-"""
+"""The model registry: sources, backends and the ModelSelector that an agent or a set of tools shares."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ import copy
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -74,14 +69,8 @@ def loaded_models() -> Sequence[object]:
 class ModelRegistry:
     """Sources, backends and selector; the settings give those that are not passed.
 
-    Args:
-        sources: exactly these; None: the default ones, after the `llm` as an expert.
-        selector, llm, pins: as for `ModelSelector`.
-        fallback_on: as for `JarvisAgent`.
-        clock: returns seconds; for tests.
-
-    Raises:
-        ConfigError: a source, backend, selector or pin is invalid.
+    Without `sources`, the `llm` as an expert comes before the default ones. `selector`, `llm` and `pins` are
+    as for `ModelSelector`, `fallback_on` is as for `JarvisAgent`. Raises ConfigError if one is invalid.
     """
 
     def __init__(
@@ -94,7 +83,6 @@ class ModelRegistry:
         llm: LLMClient | None = None,
         pins: Mapping[str, str] | None = None,
         fallback_on: FallbackOn | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         kinds = fallback_on if isinstance(fallback_on, tuple) else (fallback_on,)
         if not (fallback_on is None or all(map(callable, kinds))):
@@ -102,7 +90,6 @@ class ModelRegistry:
         self.settings = settings
         self.fallback_on = fallback_on
         self._closed = False
-        self._clock = clock
         self._available: tuple[Sequence[TaskSpec], float, Mapping[str, TaskSpec]] | None = None
         own = [] if llm is None else [LanguageModelSource(llm.model)]
         given = [*own, *default_sources(settings)] if sources is None else sources
@@ -136,7 +123,7 @@ class ModelRegistry:
 
     async def available_tasks(self) -> Mapping[str, TaskSpec]:
         """Return the task types that a local or hosted model can run, by name."""
-        specs, now = tuple(TASKS.values()), self._clock()
+        specs, now = tuple(TASKS.values()), time.monotonic()
         if self._available is not None:
             known, expires, runnable = self._available
             if known == specs and now < expires:
@@ -150,30 +137,28 @@ class ModelRegistry:
 
     async def _runnable(self, source: ModelSource, specs: Sequence[TaskSpec]) -> tuple[set[str], bool]:
         """Return the tasks for which a source lists a model that runs, and whether it answered for all."""
-        lists = await asyncio.gather(*(self._list(source, spec) for spec in specs), return_exceptions=True)
+
+        async def ask(spec: TaskSpec) -> list[Candidate]:
+            if not isinstance(source, RemoteSource):
+                return await list_candidates(source, spec, SHOWN, self.settings)
+            shared = source.estimate(TASKS[spec.models_of]) if spec.models_of else []
+            return [*source.estimate(spec), *shared]
+
+        def runs(spec: TaskSpec, candidate: Candidate) -> bool:
+            backends = self.backends.values()
+            able = (one for one in backends if candidate.backend in (None, one.name))
+            return any(unsupported_reason(backend, spec, candidate) is None for backend in able)
+
+        lists = await asyncio.gather(*map(ask, specs), return_exceptions=True)
         found = {spec: one for spec, one in zip(specs, lists, strict=True) if isinstance(one, list)}
         if failed := next((one for one in lists if isinstance(one, BaseException)), None):
             # The selector asks again and records the error.
             logger.warning("the model source %s failed: %s", source.name, failed)
 
         def names() -> set[str]:
-            return {spec.name for spec, listed in found.items() if self._any_runs(spec, listed)}
+            return {spec.name for spec, listed in found.items() if any(runs(spec, one) for one in listed)}
 
         return await asyncio.to_thread(names), failed is None  # backends look for weights on the disk
-
-    async def _list(self, source: ModelSource, spec: TaskSpec) -> list[Candidate]:
-        if not isinstance(source, RemoteSource):
-            return await list_candidates(source, spec, SHOWN, self.settings)
-        shared = source.estimate(TASKS[spec.models_of]) if spec.models_of else []
-        return [*source.estimate(spec), *shared]
-
-    def _any_runs(self, spec: TaskSpec, listed: Sequence[Candidate]) -> bool:
-        return any(
-            unsupported_reason(backend, spec, candidate) is None
-            for candidate in listed
-            for backend in self.backends.values()
-            if candidate.backend in (None, backend.name)
-        )
 
     async def aclose(self) -> None:
         """Free models, threads and connections. A second call does nothing."""

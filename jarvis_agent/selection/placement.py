@@ -1,10 +1,5 @@
 """Placement: whether a model runs on this machine or hosted, with which backend, and why.
 
-    placement = place(candidate, spec, backends, settings)   # or a text: why nothing may run it
-    placement.primary       # the candidate with its backend
-    placement.alternate     # the candidate on the other side, for fallback
-    placement.reason        # "it is on this machine", "hosted by fal-ai; its 4,200,000,000 bytes ..."
-
 `local-first` prefers this machine if the model is on it or within `max_download`; `hosted-first` is the
 reverse; the `-only` policies exclude the other side.
 """
@@ -12,7 +7,8 @@ reverse; the `-only` policies exclude the other side.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.chat_model import ChatModelBackend
@@ -32,19 +28,19 @@ _SAFETENSORS_BACKENDS = frozenset({"transformers", "diffusers", "sentence-transf
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a candidate runs.
-
-    Attributes:
-        primary: the candidate with its preferred backend.
-        alternate: the candidate on the other side, hosted or on this machine; None if it runs on one only.
-        here: whether the primary runs on this machine.
-        reason: why it runs there; "" for algorithms.
-    """
+    """Where a candidate runs: `here`, on this machine, or hosted."""
 
     primary: Candidate
+    """The candidate with its preferred backend."""
     alternate: Candidate | None
+    """The candidate on the other side, hosted or on this machine; None if it runs on one only."""
     here: bool
     reason: str
+    """Why it runs there; "" for algorithms."""
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """What its rank is the sum of (see `ranking`)."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What no card says: experience, and the price of a call."""
 
 
 def place(

@@ -1,12 +1,8 @@
 """Ranking: how well each model suits a task, as a sum of named factors.
 
-    for factors in score_candidates(candidates, here, task, CardVectors(settings)):
-        factors["purpose"], factors["popularity"], sum(factors.values())
-
-Each factor is a quantity with one weight, in WEIGHTS; the unit of their sum has no meaning of its own. The
-purpose is what the planner wrote. It is compared with what cards say, by MiniLM and by BM25. Without one, the
-data that a model was trained on count instead. The weights were compared by the totals of APIBench (`python
-benchmarks selection apibench`) and on requests without a purpose.
+The purpose is what the planner wrote. It is compared with what cards say, by MiniLM and by BM25. Without one,
+the data that a model was trained on count instead. The weights were compared by the totals of APIBench
+(`python benchmarks selection apibench`) and on requests without a purpose.
 """
 
 from __future__ import annotations
@@ -107,23 +103,8 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 WORD = re.compile(r"[^\W_]+")
 _COMMON = {
-    "a",
-    "an",
-    "the",
-    "of",
-    "in",
-    "on",
-    "to",
-    "and",
-    "or",
-    "is",
-    "are",
-    "it",
-    "me",
-    "my",
-    "i",
-    "please",
-}
+    "a", "an", "the", "of", "in", "on", "to", "and", "or", "is", "are", "it", "me", "my", "i", "please",
+}  # fmt: skip
 _GRAM = 4
 _K1, _B = 1.2, 0.75  # BM25's usual constants
 
@@ -145,22 +126,27 @@ def score_candidates(
 
     Args:
         here: whether each would run on this machine.
-        task: what they are for, with its purpose.
-        vectors: compares the purpose with cards; None: only letters are compared.
+        vectors: compares the purpose of the task with cards; None: only letters are compared.
         experience: what happened to models, by id.
         prices: of a call of each; (): unknown.
-        preference: what the request prefers of models.
     """
-    fitness = _purpose(candidates, task.purpose, vectors) if task.purpose else [0.0] * len(candidates)
+    fitness = [0.0] * len(candidates)
+    if task.purpose:
+        examples = [str(one.metadata.get("examples") or "")[:_EXAMPLE_CHARS] for one in candidates]
+        cards = [card_passages(candidate) for candidate in candidates]
+        texts = [f"{card[-1]} {example}" for card, example in zip(cards, examples, strict=True)]
+        fitness = similarities(task.purpose, cards, texts, vectors)
     costs = prices or [0.0] * len(candidates)
     languages = named_languages(task)
     factors: list[Factors] = []
     for candidate, runs_here, fit, price in zip(candidates, here, fitness, costs, strict=True):
+        is_chosen = candidate.local or OWN_MODEL in candidate.traits
+        downloads = candidate.downloads + DOWNLOADS_PER_LIKE * candidate.likes
         values = {
             "purpose": fit,
             "language": _language(candidate, languages or {"en"}),
             "general": has_general_data(candidate) * (BESIDE_A_PURPOSE if task.purpose else 1.0),
-            "popularity": _popularity(candidate),
+            "popularity": math.log10(1 + (downloads or UNKNOWN_DOWNLOADS * is_chosen)),
             "evidence": float(bool(candidate.metadata.get("results"))),
             "machine": _machine(candidate, runs_here, price, preference),
             "experience": _experience((experience or {}).get(candidate.id, Experience())),
@@ -190,15 +176,7 @@ def _language(candidate: Candidate, asked: Set[str]) -> float:
     return -0.5 if is_for_others else 0.0
 
 
-def _popularity(candidate: Candidate) -> float:
-    downloads = candidate.downloads + DOWNLOADS_PER_LIKE * candidate.likes
-    is_chosen = candidate.local or OWN_MODEL in candidate.traits
-    return math.log10(1 + (downloads or (UNKNOWN_DOWNLOADS if is_chosen else 0)))
-
-
-def _machine(
-    candidate: Candidate, runs_here: bool, price: float, preference: Preference | None = None
-) -> float:
+def _machine(candidate: Candidate, runs_here: bool, price: float, preference: Preference | None) -> float:
     loaded = PER_GIGABYTE * (candidate.size or 0) / 1e9
     if preference == "best":
         return PREFERRED * math.log10(1 + loaded)
@@ -216,14 +194,6 @@ def _experience(past: Experience) -> float:
         return (good + EXPECTED_RATE * PRIOR_CALLS) / (count + PRIOR_CALLS) - EXPECTED_RATE
 
     return gain(past.ok, past.calls) + gain(past.good, past.good + past.bad)
-
-
-def _purpose(candidates: Sequence[Candidate], purpose: str, vectors: CardVectors | None) -> list[float]:
-    """How similar each card is to a purpose."""
-    examples = (str(one.metadata.get("examples") or "")[:_EXAMPLE_CHARS] for one in candidates)
-    cards = [card_passages(candidate) for candidate in candidates]
-    texts = [f"{card[-1]} {example}" for card, example in zip(cards, examples, strict=True)]
-    return similarities(purpose, cards, texts, vectors)
 
 
 def similarities(
@@ -271,7 +241,14 @@ def bm25(query: Iterable[str], documents: Sequence[Mapping[str, int]]) -> list[f
 
 def card_passages(candidate: Candidate) -> list[str]:
     """Return what a card says: the words of its id, its subjects, its description, its sentences, and all."""
-    name, about, description = _id_words(candidate), _subjects(candidate), candidate.description
+    directions = [trait.partition(":")[2] for trait in candidate.traits if trait.startswith(("from:", "to:"))]
+    codes = dict.fromkeys([*directions, *candidate.languages])
+    languages = [_NAMES[code] for code in codes if code in _NAMES]
+    about = [tag for tag in candidate.tags if is_subject(tag, candidate)]
+    about += languages if len(languages) <= _MAX_NAMED_LANGUAGES else []
+    description = candidate.description
+    # "org/PlantLeaf_v2" → "org Plant Leaf v2"
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])|[^\w.]+|_", " ", candidate.id).strip()
     sentences = [sentence for sentence in _SENTENCE.split(description) if len(sentence) > _SHORT]
     # A description from a card's metadata names its data sets already, which would count twice.
     named = description if description.startswith(TRAINED_ON) else ""
@@ -297,20 +274,6 @@ def has_general_data(candidate: Candidate) -> bool:
 def is_subject(tag: str, candidate: Candidate) -> bool:
     """Whether a tag is about the subject of a model; others are about files, libraries and its task."""
     return not (":" in tag or len(tag) == 2 or tag in _TECHNICAL_TAGS or tag == candidate.task)
-
-
-def _subjects(candidate: Candidate) -> list[str]:
-    """What a card is about: tags, and the names of its languages if they are few."""
-    directions = [trait.partition(":")[2] for trait in candidate.traits if trait.startswith(("from:", "to:"))]
-    codes = [*directions, *candidate.languages]
-    names = [_NAMES[code] for code in dict.fromkeys(codes) if code in _NAMES]
-    tags = [tag for tag in candidate.tags if is_subject(tag, candidate)]
-    return [*tags, *(names if len(names) <= _MAX_NAMED_LANGUAGES else ())]
-
-
-def _id_words(candidate: Candidate) -> str:
-    """The words of an id: "org/PlantLeaf_v2" → "org Plant Leaf v2"."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])|[^\w.]+|_", " ", candidate.id).strip()
 
 
 class CardVectors:

@@ -1,16 +1,8 @@
 """The model selector, the paper's second stage: filters and ranks candidates and lets the LLM choose.
 
-    selector = ModelSelector(sources, backends, settings, llm=client)
-    selection = await selector.select(task, spec, context)
-    selection.model, selection.reason      # "facebook/detr-resnet-50", "it detects zebras"
-    selection.candidates                   # the chosen model, then the fallbacks
-
 The ranking decides if there is neither a chain nor an LLM, if `settings.selection` is "rank", or if the chain
-fails or names a model that is not in the list.
-
-A pin fixes the model of a task: `models={"object-detection": "facebook/detr-resnet-50@revision"}`. It is an
-id of the Hub with an optional revision, a local path, or a Gradio Space ("space:org/name",
-"space:http://127.0.0.1:7860").
+fails or names a model that is not in the list. A pin fixes the model of a task: an id of the Hub with an
+optional revision, a local path, or a Gradio Space ("space:org/name", "space:http://127.0.0.1:7860").
 """
 
 from __future__ import annotations
@@ -18,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -72,8 +64,6 @@ class ModelSelector:
 
     Args:
         sources: the model sources, the most trusted first.
-        backends: what runs the models.
-        settings: policy, filters, `selection`, `llm_timeout`.
         selector: replaces `selection_chain`: a Runnable or function that takes {"input", "task",
             "candidates", "files", "chat_history"} and returns a ModelChoice, an id, or {"id", "reason"}; or a
             decision model of LangChain.
@@ -123,8 +113,7 @@ class ModelSelector:
         Asks every source, applies the hard filters, ranks, and lets the chain choose one of SHOWN: those
         that fit best, and the most used. The user's language model is chosen for texts without that. A source
         has half of `settings.llm_timeout`, and its errors are recorded in `Selection.rejected`; the chain has
-        what is left, else the ranking decides. At most
-        MAX_PARALLEL choices of one run are made at the same time.
+        what is left, else the ranking decides. At most MAX_PARALLEL choices of a run are made at one time.
 
         Raises:
             NoCandidateError: no model passes the filters; the message has the reasons and what would help.
@@ -137,14 +126,18 @@ class ModelSelector:
             return await self._select_pinned(pin, query)
         ends = asyncio.get_running_loop().time() + self._settings.llm_timeout
         candidates, failed = await self._ask_sources(spec, task)
-        shortlist = await self._shortlist(candidates, query)
+
+        def rank() -> Shortlist:
+            experience = self._store.experience(spec.name)
+            return make_shortlist(candidates, query, self._backends, self._vectors, experience)
+
+        shortlist = await asyncio.to_thread(rank)  # cards are embedded, and the store is read
         shortlist = replace(shortlist, rejected={**failed, **shortlist.rejected})
-        own = self._own_model(candidates, shortlist, query)
-        if own is not None:
+        if own := self._own_model(candidates, shortlist, query):
             others = [one for one in shortlist.placements if one is not own]
             shortlist = replace(shortlist, placements=[own, *others])
         shortlist = replace(shortlist, placements=shortlist.first(SHOWN))
-        if own is not None:
+        if own:
             return _selection(own.primary, shortlist, Note("it is your language model"), "own", query)
         if shortlist.candidates:
             selection = await self._choose(shortlist, query, context, ends)
@@ -161,17 +154,12 @@ class ModelSelector:
         self, spec: TaskSpec, task: Task | None = None
     ) -> tuple[list[Candidate], dict[str, str]]:
         """Return the candidates of the sources that answered, and the errors of the others."""
-        asked = (
-            list_candidates(
-                source,
-                spec,
-                MAX_REMOTE_CANDIDATES if isinstance(source, RemoteSource) else MAX_LOCAL_CANDIDATES,
-                self._settings,
-                task,
-            )
-            for source in self._sources
-        )
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+
+        def ask(source: ModelSource) -> Coroutine[Any, Any, list[Candidate]]:
+            limit = MAX_REMOTE_CANDIDATES if isinstance(source, RemoteSource) else MAX_LOCAL_CANDIDATES
+            return list_candidates(source, spec, limit, self._settings, task)
+
+        answers = await asyncio.gather(*map(ask, self._sources), return_exceptions=True)
         failed: dict[str, str] = {
             source_key(source.name): describe_error(answer)
             for source, answer in zip(self._sources, answers, strict=True)
@@ -179,15 +167,6 @@ class ModelSelector:
         }
         lists = [answer for answer in answers if not isinstance(answer, BaseException)]
         return merge_candidates(lists, self._settings), failed
-
-    async def _shortlist(self, candidates: Sequence[Candidate], query: SelectionQuery) -> Shortlist:
-        """Filter and rank, in a thread: cards of a new list are embedded, and the store is read."""
-
-        def work() -> Shortlist:
-            experience = self._store.experience(query.spec.name)
-            return make_shortlist(candidates, query, self._backends, self._vectors, experience)
-
-        return await asyncio.to_thread(work)
 
     def _own_model(
         self, candidates: Sequence[Candidate], shortlist: Shortlist, query: SelectionQuery
@@ -205,9 +184,9 @@ class ModelSelector:
         own = next((allowed[name] for name in names if name in allowed), None)
         if own is None or not query.task.purpose:
             return own
-        fit = shortlist.factors[own.primary.id]["purpose"]
-        others = (one.primary for one in shortlist.placements if not has_general_data(one.primary))
-        return None if any(shortlist.factors[one.id]["purpose"] > fit for one in others) else own
+        others = (one for one in shortlist.placements if not has_general_data(one.primary))
+        is_better = any(one.factors["purpose"] > own.factors["purpose"] for one in others)
+        return None if is_better else own
 
     async def _choose(
         self, shortlist: Shortlist, query: SelectionQuery, context: RunContext, ends: float
@@ -237,27 +216,24 @@ class ModelSelector:
     async def _ask_chain(
         self, chain: Runnable[Any, Any], query: SelectionQuery, shortlist: Shortlist, context: RunContext
     ) -> ModelChoice:
-        top = [
-            one.model_copy(update={"metadata": {**one.metadata, **shortlist.facts[one.id]}})
-            for one in shortlist.candidates
-        ]
+        remote = {one.name: one for one in self._sources if isinstance(one, RemoteSource)}
+
+        async def described(placement: Placement) -> Candidate:
+            candidate = placement.primary
+            source = remote.get(candidate.source)
+            about = (await source.describe(candidate) if source else "") or candidate.description
+            known = {**candidate.metadata, **placement.facts}
+            return candidate.model_copy(update={"metadata": known, "description": about})
+
         async with self._slots.setdefault(context, asyncio.Semaphore(MAX_PARALLEL)):
             inputs = {
                 "input": context.request,
                 "task": query.task,
-                "candidates": await asyncio.gather(*map(self._with_card, top)),
+                "candidates": await asyncio.gather(*map(described, shortlist.placements)),
                 "files": context.files,
                 "chat_history": context.turns,
             }
-            return resolve_choice(await chain.ainvoke(inputs, context.config), top)
-
-    async def _with_card(self, candidate: Candidate) -> Candidate:
-        """Return a candidate with the description of its card, where its source provides one."""
-        for source in self._sources:
-            if source.name == candidate.source and isinstance(source, RemoteSource):
-                card = await source.describe(candidate)
-                return candidate.model_copy(update={"description": card}) if card else candidate
-        return candidate
+            return resolve_choice(await chain.ainvoke(inputs, context.config), shortlist.candidates)
 
     async def _classify_instead(
         self, task: Task, context: RunContext, rejected: Mapping[str, str]
@@ -282,18 +258,15 @@ class ModelSelector:
         )
         shortlist = make_shortlist([candidate], bare, self._backends)
         if not shortlist.candidates:
-            reason = shortlist.rejected[candidate.id]
             raise NoCandidateError(
                 "the model {model}, which is pinned for {task}, cannot be used: {reason}",
                 {**shortlist.rejected, **failed},
                 model=candidate.id,
                 task=query.spec.name,
-                reason=reason,
+                reason=shortlist.rejected[candidate.id],
             )
-        shortlist = replace(shortlist, rejected=failed)
-        return _selection(
-            shortlist.candidates[0], shortlist, Note("it was pinned by the user"), "pinned", query
-        )
+        shortlist, why = replace(shortlist, rejected=failed), Note("it was pinned by the user")
+        return _selection(shortlist.candidates[0], shortlist, why, "pinned", query)
 
     async def _look_up(self, pin: Pin, spec: TaskSpec) -> tuple[Candidate, dict[str, str]]:
         """Return a pinned model with what the sources know about it, and the errors of sources."""
@@ -302,11 +275,8 @@ class ModelSelector:
         candidates, failed = await self._ask_sources(spec)
         if known := next((one for one in candidates if one.id.lower() == pin.id.lower()), None):
             return pin.at_revision(known), failed
-        remote = [
-            one
-            for one in self._sources
-            if isinstance(one, RemoteSource) and source_key(one.name) not in failed
-        ]
+        remote = [one for one in self._sources if isinstance(one, RemoteSource)]
+        remote = [one for one in remote if source_key(one.name) not in failed]
         for source in remote:
             lookup = source.find(spec, pin.id, pin.revision)
             try:
@@ -361,17 +331,17 @@ def _selection(
             *(placement.primary for placement in placed),
             *(placement.alternate for placement in placed if placement.alternate),
         ],
-        factors={one.primary.id: shortlist.factors[one.primary.id] for one in placed},
+        factors={one.primary.id: dict(one.factors) for one in placed},
         rejected=shortlist.rejected,
         task=query.spec.name,
     )
 
 
 def _reason_of_rank(shortlist: Shortlist) -> Note:
-    top, factors = shortlist.candidates, shortlist.factors
+    top, factors = shortlist.candidates, shortlist.placements[0].factors
     first, count = top[0], len(top)
-    others = {one.id: sum(factors[one.id].values()) - factors[one.id]["purpose"] for one in top}
-    if factors[first.id]["purpose"] > 0 and max(others.values()) > others[first.id]:
+    others = [sum(one.factors.values()) - one.factors["purpose"] for one in shortlist.placements]
+    if factors["purpose"] > 0 and max(others) > others[0]:
         return Note("of {number} candidates it fits the purpose best", number=count)
     if OWN_MODEL in first.traits:
         return Note("of {number} candidates it is your language model", number=count)
@@ -380,7 +350,7 @@ def _reason_of_rank(shortlist: Shortlist) -> Note:
     if 0 < first.downloads == max(candidate.downloads for candidate in top):
         most = "of {number} candidates it has the most downloads ({downloads:,})"
         return Note(most, number=count, downloads=first.downloads)
-    if factors[first.id]["general"]:
+    if factors["general"]:
         return Note("of {number} candidates it is one for all subjects", number=count)
     return Note("it is the first of {number} candidates", number=count)
 
@@ -415,33 +385,25 @@ class Pin:
 def read_pins(pins: Mapping[str, str], *, paths: bool = True) -> dict[str, Pin]:
     """Return the pins by the canonical name of their task; without `paths`, all are ids of the Hub.
 
-    Raises:
-        ConfigError: a task is unknown, a path does not exist, or an id has another form.
+    Raises ConfigError: a task is unknown, a path does not exist, or an id has another form.
     """
-    read = _read_pin if paths else _read_hub_id
-    return {known_task(name).name: read(text) for name, text in pins.items()}
+    return {known_task(name).name: _read_pin(text, paths) for name, text in pins.items()}
 
 
-def _read_hub_id(text: str) -> Pin:
-    """A pin of a client: it is never looked up as a path, whose existence the client would learn."""
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-
+def _read_pin(text: str, paths: bool) -> Pin:
     name, _, revision = text.partition("@")
-    try:
-        validate_repo_id(name)
-    except HFValidationError as error:
-        raise ConfigError(f"{text!r} is no id of a model on the Hub, such as 'org/name'") from error
-    return Pin(name, revision or None)
+    if not paths:  # of a client, who would learn which paths exist
+        from huggingface_hub.errors import HFValidationError
+        from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-
-def _read_pin(text: str) -> Pin:
-    if text.startswith(_SPACE) and text != _SPACE:
+        try:
+            validate_repo_id(name)
+        except HFValidationError as error:
+            raise ConfigError(f"{text!r} is no id of a model on the Hub, such as 'org/name'") from error
+    elif text.startswith(_SPACE) and text != _SPACE:
         return Pin(text.removeprefix(_SPACE), space=True)
-    path = Path(text).expanduser()
-    if text.strip() and path.exists():
+    elif text.strip() and (path := Path(text).expanduser()).exists():
         return Pin(text, path=path)
-    if not text.strip() or text.startswith(("/", ".", "~")):
+    elif not text.strip() or text.startswith(("/", ".", "~")):
         raise ConfigError(f"the pinned model {text!r} is neither an id of the Hub nor an existing path")
-    name, _, revision = text.partition("@")
     return Pin(name, revision or None)

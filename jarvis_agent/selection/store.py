@@ -1,10 +1,5 @@
 """The file of selection: a small SQLite database that all processes of a user share.
 
-    store = open_store()                    # ~/.cache/jarvis_agent/selection.sqlite
-    store.vectors([b"digest"])              # {b"digest": b"..."}
-    store.record([Outcome("org/detr", "object-detection", "transformers", None, None, 1.3)])
-    store.experience("object-detection")    # {"org/detr": Experience(calls=1, ok=1, seconds=1.3)}
-
 It has embeddings of model cards by digest, counts of calls by model and result, and ratings: nothing of a
 request. Counts that did not change for a month are dropped, so that a model gets another chance. A file that
 cannot be used is reported once in the log, and selection goes on without it.
@@ -56,16 +51,14 @@ _NOT_OF_THE_MODEL = {
 
 
 class Outcome(NamedTuple):
-    """One attempt of a model, with the bytes of its weights, if known.
-
-    `error` is the name of the class of an error, None if there was none.
-    """
+    """One attempt of a model, with the bytes of its weights, if known."""
 
     model: str
     task: str
     backend: str
     revision: str | None
     error: str | None
+    """The name of its class."""
     seconds: float
     bytes: int | None = None
 

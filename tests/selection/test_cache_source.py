@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,9 +80,10 @@ async def test_the_main_revision_is_preferred_and_all_are_known(tmp_path: Path) 
     }  # fmt: skip
 
 
-async def test_a_scan_is_reused_for_a_minute(tmp_path: Path) -> None:
+async def test_a_scan_is_reused_for_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    source = CacheSource(Settings(), cache_dir=tmp_path, clock=lambda: now)
+    monkeypatch.setattr("jarvis_agent.selection.sources.cache.time", SimpleNamespace(monotonic=lambda: now))
+    source = CacheSource(Settings(), cache_dir=tmp_path)
     assert await source.candidates(DETECTION, 10) == []
     put(tmp_path, "org/detr", {"README.md": CARD, "model.safetensors": "1"})
     for now, count in ((59.0, 0), (61.0, 1)):  # noqa: B007 - the clock reads it

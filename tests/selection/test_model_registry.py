@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,9 +46,9 @@ Open = Callable[..., ModelRegistry]
 async def opened() -> AsyncIterator[Open]:
     registries: list[ModelRegistry] = []
 
-    def make(*sources: Any, clock: Clock | None = None) -> ModelRegistry:
+    def make(*sources: Any) -> ModelRegistry:
         backend = FakeBackend(dict.fromkeys([*TASKS, "extra"], "x"))
-        made = ModelRegistry(SETTINGS, sources=sources, backends=[backend], clock=clock or Clock())
+        made = ModelRegistry(SETTINGS, sources=sources, backends=[backend])
         registries.append(made)
         return made
 
@@ -56,9 +57,12 @@ async def opened() -> AsyncIterator[Open]:
         await registry.aclose()
 
 
-async def test_available_tasks_are_cached_for_a_minute_unless_a_source_failed(opened: Open) -> None:
+async def test_available_tasks_are_cached_for_a_minute_unless_a_source_failed(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steady, shaky, clock = Source(SPEECH), Source(DETECTION, away=True), Clock()
-    registry = opened(steady, shaky, clock=clock)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock))
+    registry = opened(steady, shaky)
     assert set(await registry.available_tasks()) == {SPEECH}
     shaky.away = False
     available = await registry.available_tasks()

@@ -148,7 +148,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch, kind: str, target: str) -> list[Any
     entry = EntryPoint("mine", f"{__name__}:{target}", group)
     monkeypatch.setattr(module, "plugin_entries", lambda group: [entry] if group == entry.group else [])
     if kind == "model source":
-        return source_package.load_plugin_sources(Settings())
+        return list(source_package.default_sources(Settings()))
     return backend_registry.make_backends(Settings(), ModelPool(1))
 
 

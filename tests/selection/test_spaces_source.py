@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -199,13 +200,17 @@ def test_inputs_are_mapped_by_kind(
         assert found == {"api_name": "/f", "inputs": inputs, "strict": True}
 
 
-async def test_spaces_that_cannot_be_called_are_rejected_with_a_reason(tmp_path: Path) -> None:
+async def test_spaces_that_cannot_be_called_are_rejected_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with SpaceDouble() as draws, SpaceDouble() as counts, HubDouble() as gone:
         draws.add("/draw", {"prompt": "Textbox"}, ["Image"], lambda prompt: tmp_path)
         counts.add("/count", {"n": "Number"}, ["Number"], lambda n: n)
         with hub_of(draws=draws.url, counts=counts.url, gone=gone.url) as hub:
             clock = [0.0]
-            source, backend = SpacesSource(SETTINGS, clock=lambda: clock[0]), SpacesBackend(SETTINGS)
+            time = SimpleNamespace(monotonic=lambda: clock[0])
+            monkeypatch.setattr("jarvis_agent.selection.sources.spaces.time", time)
+            source, backend = SpacesSource(SETTINGS), SpacesBackend(SETTINGS)
             spec = TASKS["text-to-image"]
             found = await source.candidates(spec, 30)
             why = {one.id: backend.unsupported_reason(spec, one) for one in found}

@@ -38,15 +38,6 @@ def default_sources(settings: Settings | None = None) -> list[ModelSource]:
     built_in: list[ModelSource] = [StarterSource(settings), CacheSource(settings), HubSource(settings)]
     if settings.spaces == "search":
         built_in.append(SpacesSource(settings))
-    return [*own, *built_in, *load_plugin_sources(settings)]
-
-
-def load_plugin_sources(settings: Settings) -> list[ModelSource]:
-    """Return the sources of installed packages, each created with the settings.
-
-    Raises:
-        ConfigError: a plug-in cannot be loaded, or is not a ModelSource.
-    """
-    return [
-        load_plugin(entry, ModelSource, "model source", settings) for entry in plugin_entries(ENTRY_POINTS)
-    ]
+    entries = plugin_entries(ENTRY_POINTS)
+    plugins = [load_plugin(entry, ModelSource, "model source", settings) for entry in entries]
+    return [*own, *built_in, *plugins]

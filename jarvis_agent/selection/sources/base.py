@@ -69,11 +69,8 @@ async def list_candidates(
 ) -> list[Candidate]:
     """Return the models of a source for a task, and for the task whose models it shares (`models_of`).
 
-    A SearchableSource is also searched for the purpose of `task`, at the same time.
-
-    Raises:
-        TypeError: the source returned something other than Candidates.
-        Exception: as `ask_source`.
+    A SearchableSource is also searched for the purpose of `task`, at the same time. Raises as `ask_source`,
+    and TypeError if the source returned something other than Candidates.
     """
 
     async def ask_for(of: TaskSpec) -> list[Candidate]:
@@ -96,12 +93,7 @@ async def list_candidates(
 
 
 async def ask_source(source: ModelSource, work: Coroutine[Any, Any, T], settings: Settings) -> T:
-    """Await the answer of a source for at most half of `settings.llm_timeout`.
-
-    Raises:
-        DeadlineError: it did not answer in time.
-        Exception: an error of the source; a SystemExit or CancelledError as ExpertError.
-    """
+    """Await the answer of a source for at most half of `settings.llm_timeout`, then raise DeadlineError."""
     seconds = settings.llm_timeout / 2
     try:
         return await run_with_timeout(seconds, work, f"the source {source.name}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,41 +29,24 @@ _TTL_S = 60.0
 
 
 class CacheSource:
-    """Lists the models of the Hub's cache.
-
-    Args:
-        settings: unused; every source is created with the settings.
-        cache_dir: the cache; None: that of huggingface_hub (HF_HUB_CACHE, HF_HOME).
-        clock: returns seconds; for tests.
-    """
+    """Lists the models in `cache_dir`; None: huggingface_hub's (HF_HUB_CACHE, HF_HOME)."""
 
     name: ClassVar[str] = "cache"
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        cache_dir: Path | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, settings: Settings, *, cache_dir: Path | None = None) -> None:
         self._cache_dir = cache_dir
-        self._clock = clock
         self._lock = fork_safe(threading.Lock())
         self._scanned: tuple[float, list[Candidate]] | None = None
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        """Return the downloaded models for the task, the last used first.
-
-        Raises:
-            ConfigError: the cache cannot be read.
-        """
+        """Return the downloaded models for the task, the last used first. Raises ConfigError."""
         found = await asyncio.to_thread(self._scan)
         return [candidate for candidate in found if candidate.task == spec.name][:limit]
 
     def _scan(self) -> list[Candidate]:
         with self._lock:
-            if self._scanned is None or self._clock() - self._scanned[0] > _TTL_S:
-                self._scanned = (self._clock(), self._read())
+            if self._scanned is None or time.monotonic() - self._scanned[0] > _TTL_S:
+                self._scanned = (time.monotonic(), self._read())
             return self._scanned[1]
 
     def _read(self) -> list[Candidate]:
@@ -84,9 +67,13 @@ class CacheSource:
 
 def _candidates(repo: CachedRepoInfo) -> list[Candidate]:
     """Return one candidate for each task of a downloaded repository."""
-    usable = sorted(
-        filter(_is_usable, repo.revisions), key=lambda one: ("main" in one.refs, one.last_modified)
-    )
+
+    def is_usable(revision: CachedRevisionInfo) -> bool:
+        sizes = {file.file_name: file.size_on_disk for file in revision.files}
+        return model_card.weight_bytes(sizes) > 0 and model_card.is_complete(revision.snapshot_path)
+
+    revisions = sorted(repo.revisions, key=lambda one: ("main" in one.refs, one.last_modified))
+    usable = list(filter(is_usable, revisions))
     if not usable:
         return []
     revision = usable[-1]
@@ -94,7 +81,7 @@ def _candidates(repo: CachedRepoInfo) -> list[Candidate]:
     files = {str(file.file_path.relative_to(snapshot)): file.size_on_disk for file in revision.files}
     card, readme = model_card.read_card(snapshot / "README.md")
     tags = model_card.strings(card.get("tags"))
-    revisions = {name: str(one.snapshot_path) for one in usable for name in (one.commit_hash, *one.refs)}
+    paths = {name: str(one.snapshot_path) for one in usable for name in (one.commit_hash, *one.refs)}
     common = {
         "id": repo.repo_id,
         "source": CacheSource.name,
@@ -105,18 +92,13 @@ def _candidates(repo: CachedRepoInfo) -> list[Candidate]:
         "revision": revision.commit_hash,
         "size": model_card.weight_bytes(files),
         "tags": tags,
-        "metadata": {"revisions": revisions, **model_card.base_models(card)},
+        "metadata": {"revisions": paths, **model_card.base_models(card)},
         **model_card.metadata(card, tags),
     }
     return [
         Candidate(task=task, traits=model_card.capabilities(task, repo.repo_id, tags), **common)
         for task in _tasks(repo.repo_id, card, tags, snapshot)
     ]
-
-
-def _is_usable(revision: CachedRevisionInfo) -> bool:
-    sizes = {file.file_name: file.size_on_disk for file in revision.files}
-    return model_card.weight_bytes(sizes) > 0 and model_card.is_complete(revision.snapshot_path)
 
 
 def _tasks(model: str, card: Mapping[str, Any], tags: Sequence[str], snapshot: Path) -> list[str]:

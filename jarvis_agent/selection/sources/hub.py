@@ -1,10 +1,4 @@
-"""The models of the Hugging Face Hub: one request lists the candidates of a task and their providers.
-
-source = HubSource(settings)
-await source.candidates(TASKS["object-detection"], limit=20)
-await source.search(TASKS["object-detection"], task, limit=20)
-await source.find(TASKS["object-detection"], "facebook/detr-resnet-50", "v1.0")
-"""
+"""The models of the Hugging Face Hub: one request lists the candidates of a task and their providers."""
 
 from __future__ import annotations
 
@@ -52,12 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class HubSource:
-    """Lists the Hub's models by downloads, and searches for a purpose.
-
-    Args:
-        settings: token and offline mode.
-        options: those of `HubApi`: ttl, timeout, clock.
-    """
+    """Lists the Hub's models by downloads, and searches for a purpose; `options` are those of `HubApi`."""
 
     name: ClassVar[str] = "hub"
 
@@ -66,13 +55,9 @@ class HubSource:
         self._api = HubApi(settings, **options)
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        """Return the most downloaded models of the task; [] offline.
+        """Return the most downloaded models of a pipeline tag, or of the query in `spec.listing`; [] offline.
 
-        Models are found by pipeline tag, or by the query in `spec.listing`.
-
-        Raises:
-            TransientError: the Hub is unreachable or has a server error.
-            ConfigError: the Hub rejects the token.
+        Raises TransientError, or ConfigError if the Hub rejects the token.
         """
         return await self._list(spec, limit) if self.estimate(spec) else []
 
@@ -109,16 +94,13 @@ class HubSource:
 
     def estimate(self, spec: TaskSpec) -> list[Candidate]:
         """Return a placeholder for any model of the task; [] offline and for tasks that the Hub lacks."""
-        if self._is_offline() or not is_of_the_hub(spec):
+        is_listed = bool(spec.listing) or spec.category not in OWN_CATEGORIES
+        if self._is_offline() or not is_listed:
             return []
         return [Candidate(id="any model of the Hub", task=spec.name, source=self.name, providers=("any",))]
 
     async def find(self, spec: TaskSpec, model_id: str, revision: str | None = None) -> Candidate | None:
-        """Return one model at a revision; None if the Hub does not have it.
-
-        Raises:
-            TransientError, ConfigError: as `candidates`.
-        """
+        """Return one model at a revision; None if the Hub does not have it. Raises as `candidates`."""
         if self._is_offline():
             return None
         at = f"/revision/{quote(revision, safe='')}" if revision else ""
@@ -133,24 +115,20 @@ class HubSource:
         if self._is_offline():
             return ""
         path = f"/{quote(candidate.id)}/resolve/{quote(candidate.revision or 'main', safe='')}/README.md"
+
+        def read(card: str) -> str:
+            return model_card.first_paragraph(model_card.split_card(card)[1])
+
         try:
-            text = await self._api.get(
-                path, parse=lambda card: model_card.first_paragraph(model_card.split_card(card)[1])
-            )
+            return str(await self._api.get(path, parse=read))
         except JarvisError as error:
             logger.info("the card of %s cannot be read: %s", candidate.id, error)
             return ""
-        return str(text)
 
     def _is_offline(self) -> bool:
         from huggingface_hub import constants
 
         return self._settings.offline or constants.HF_HUB_OFFLINE
-
-
-def is_of_the_hub(spec: TaskSpec) -> bool:
-    """Whether the Hub lists models for a task type."""
-    return bool(spec.listing) or spec.category not in OWN_CATEGORIES
 
 
 def candidate_of(row: Row, spec: TaskSpec) -> Candidate:

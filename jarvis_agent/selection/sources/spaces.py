@@ -1,8 +1,5 @@
 """Gradio Spaces that the Hub finds for a task, with JARVIS_SPACES=search.
 
-    source = SpacesSource(settings)
-    await source.search(TASKS["text-to-image"], task, limit=20)
-
 Only public Spaces that run are listed. The endpoint of a Space is the first one whose parameters take the
 task's arguments by kind, all others having defaults, and that returns what the task makes. Where parameters
 are left over, the language model fills them, if there is one. A Space without such an endpoint is listed too:
@@ -13,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from jarvis_agent.backends.hosted.gradio_spaces import read_endpoints
@@ -43,27 +40,17 @@ _Endpoints = Mapping[str, Any]
 
 
 class SpacesSource(RemoteSource):
-    """Searches Spaces. Their endpoints are known for an hour, that one cannot be reached for a minute.
-
-    Args:
-        settings: `spaces`, policy, token and offline mode.
-        clock: returns seconds; for tests.
-    """
+    """Searches Spaces. Their endpoints are known for an hour, that one cannot be reached for a minute."""
 
     name: ClassVar[str] = "spaces"
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._api = HubApi(settings)
-        self._clock = clock
         self._known: dict[str, tuple[float, _Endpoints | str]] = {}
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        """Return the Spaces for a task, the most relevant first.
-
-        Raises:
-            TransientError: the Hub is unreachable or has a server error.
-        """
+        """Return the Spaces for a task, the most relevant first. Raises TransientError."""
         return await self._search(spec, spec.name.replace("-", " "), limit)
 
     async def search(self, spec: TaskSpec, task: Task, limit: int) -> list[Candidate]:
@@ -81,8 +68,14 @@ class SpacesSource(RemoteSource):
     async def _search(self, spec: TaskSpec, words: str, limit: int) -> list[Candidate]:
         if not self.estimate(spec):
             return []
+
+        def is_usable(row: Row) -> bool:
+            runtime = row.get("runtime")
+            stage = runtime.get("stage") if isinstance(runtime, dict) else None
+            return isinstance(row.get("id"), str) and not row.get("private") and stage == "RUNNING"
+
         rows = await self._api.get("/api/spaces/semantic-search", {"q": words, "sdk": "gradio"})
-        usable = [row for row in rows if _is_public_and_runs(row)][: min(limit, MAX_ASKED)]
+        usable = list(filter(is_usable, rows))[: min(limit, MAX_ASKED)]
         return list(await asyncio.gather(*(self._candidate(row, spec) for row in usable)))
 
     async def _candidate(self, row: Row, spec: TaskSpec) -> Candidate:
@@ -106,7 +99,7 @@ class SpacesSource(RemoteSource):
     async def _endpoints(self, space: str) -> _Endpoints | str:
         """Return the endpoints of a Space by name, or why they are unknown."""
         expires, known = self._known.get(space, (0.0, ""))
-        if self._clock() < expires:
+        if time.monotonic() < expires:
             return known
         try:
             async with asyncio.timeout(_ASK_S):
@@ -116,14 +109,8 @@ class SpacesSource(RemoteSource):
         except TimeoutError:
             known = f"it did not answer within {_ASK_S:g} s"
         ttl = FAILURE_TTL_S if isinstance(known, str) else _TTL_S
-        self._known[space] = (self._clock() + ttl, known)
+        self._known[space] = (time.monotonic() + ttl, known)
         return known
-
-
-def _is_public_and_runs(row: Row) -> bool:
-    runtime = row.get("runtime")
-    stage = runtime.get("stage") if isinstance(runtime, dict) else None
-    return isinstance(row.get("id"), str) and not row.get("private") and stage == "RUNNING"
 
 
 def _output(spec: TaskSpec) -> set[str]:
@@ -180,8 +167,9 @@ def _inputs(
     found: dict[str, str | list[str]] = {}
     for name, parameter in parameters.items():
         has_default, kind = bool(parameter.get("parameter_has_default")), component(parameter)
-        if kind == MESSAGE:
-            taken = _of_message(left)
+        if kind == MESSAGE:  # of a chat, with one text, and the required files
+            taken = [arg for arg in left if arg.kind == "text"][:1]
+            taken += [arg for arg in left if arg.required and arg.kind in FILES]
         else:
             usable = (arg for arg in left if arg.required or has_default)
             taken = [arg for arg in usable if _kind(arg) == _KINDS.get(kind)][:1]
@@ -191,12 +179,6 @@ def _inputs(
         elif not has_default:
             return None
     return None if any(arg.required for arg in left) else found
-
-
-def _of_message(args: Iterable[Arg]) -> list[Arg]:
-    """Return the arguments that go into the message of a chat: one text, and the required files."""
-    texts = [arg for arg in args if arg.kind == "text"][:1]
-    return texts + [arg for arg in args if arg.required and arg.kind in FILES]
 
 
 def _kind(arg: Arg) -> str:

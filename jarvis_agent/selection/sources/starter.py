@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import ClassVar
 
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
-from jarvis_agent.backends.starter.backend import STARTERS, StarterModel, find_weights, may_download
+from jarvis_agent.backends.starter.backend import STARTERS, find_weights, may_download
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -47,21 +47,18 @@ class StarterSource:
             )
         for model in STARTERS.values():
             if spec.name in model.tasks:
-                yield self._candidate(model, spec)
-
-    def _candidate(self, model: StarterModel, spec: TaskSpec) -> Candidate:
-        weights = find_weights(model)
-        return Candidate(
-            id=model.id,
-            task=spec.name,
-            source=self.name,
-            backend="starter",
-            description=model.description,
-            local=weights is not None,
-            path=weights,
-            size=model.size,
-            license=model.license,
-            languages=model.languages,
-            traits=(*model.traits, *([BY_SIMILARITY] if spec.name in _BY_SIMILARITY else [])),
-            metadata={"downloadable": may_download(model, self.settings)},
-        )
+                weights = find_weights(model)
+                yield Candidate(
+                    id=model.id,
+                    task=spec.name,
+                    source=self.name,
+                    backend="starter",
+                    description=model.description,
+                    local=weights is not None,
+                    path=weights,
+                    size=model.size,
+                    license=model.license,
+                    languages=model.languages,
+                    traits=(*model.traits, *([BY_SIMILARITY] if spec.name in _BY_SIMILARITY else [])),
+                    metadata={"downloadable": may_download(model, self.settings)},
+                )
