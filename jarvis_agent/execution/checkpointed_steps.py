@@ -1,9 +1,5 @@
 """CheckpointedSteps: each step of a run is done once, and its result is committed before anything uses it.
 
-    steps = CheckpointedSteps()                             # does every step, and stores nothing
-    steps = CheckpointedSteps(saver, checkpoint)            # see `graph.steps_of_node`
-    plan = await steps.run_once("plan", make_plan, PLAN)    # made now, or what was stored when it was made
-
 The result of a step is a pending write of the checkpoint in which the graph's node started. LangGraph's own
 tasks hand a result on while it is still being written. A run without a checkpointer does not load LangGraph.
 """

@@ -65,12 +65,8 @@ class TaskRunner(Protocol):
     ) -> Callable[[], None] | None:
         """Have the selected model loaded while a task waits for its inputs; None: there is nothing to load.
 
-        Args:
-            depth: how many tasks run before it, one after the other.
-            notify: may be called from any thread with "loading" and "loaded".
-
-        Returns:
-            The function that the executor calls when the task ends.
+        `depth` tasks run before it, one after the other. `notify` may be called from any thread. The executor
+        calls the returned function when the task ends.
         """
         ...
 
@@ -81,11 +77,7 @@ class TaskRunner(Protocol):
 
 @dataclass(slots=True)
 class _TaskState:
-    """The progress of one task.
-
-    `depth` is the number of tasks that run before it, one after the other, and `answer` what a person gave as
-    its result. `others` are the ids of its further runs.
-    """
+    """The progress of one task."""
 
     task: Task
     clock: Callable[[], float]
@@ -93,9 +85,12 @@ class _TaskState:
     selection: Selection | None = None
     started: float | None = None
     depth: int = 0
+    """How many tasks run before it, one after the other."""
     answer: str | None = None
+    """What a person gave as its result."""
     attempts: list[Attempt] = field(default_factory=list)
     others: list[int] = field(default_factory=list)
+    """Ids of its further runs."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -174,13 +169,7 @@ class Executor:
     def add(self, task: Task, selection: Selection | None = None, *, answer: str | None = None) -> None:
         """Start a task: its model is selected at once, and it runs when its dependencies have ended.
 
-        Args:
-            task: the task; one that was added before is left alone.
-            selection: the model, if it is chosen already.
-            answer: the result, a text, of a task that does not run.
-
-        Raises:
-            RuntimeError: called in another thread than the event loop's.
+        One that was added before is left alone. `answer` is the result, a text, of a task that does not run.
         """
         if task.id in self._states:
             return
@@ -205,8 +194,7 @@ class Executor:
         """
         for task in tasks:
             self.add(task)
-        self._fail_unknown_dependencies()
-        self._fail_cycles()
+        self._fail_what_cannot_run()
         waiting = [state.running for state in self._states.values() if state.running is not None]
         left = None if deadline is None else max(0.0, deadline - self._clock())
         if waiting:
@@ -234,17 +222,16 @@ class Executor:
 
     async def _select_and_run(self, state: _TaskState) -> TaskResult:
         """Select while the dependencies run, then run. Errors are in the result."""
-        if state.answer is not None:
-            text = Resource(kind="text", text=state.answer)
-            note = "a person gave this result"
-            return state.finalise(
-                TaskResult(task=state.task, status="ok", resources=[text], output=state.answer, notes=[note])
-            )
+        if (answer := state.answer) is not None:
+            text, notes = Resource(kind="text", text=answer), ["a person gave this result"]
+            result = TaskResult(task=state.task, status="ok", resources=[text], output=answer, notes=notes)
+            return state.finalise(result)
         prepared = ExitStack()
         selecting = asyncio.create_task(self._select(state, prepared))
         try:
             needed = await self._dependencies(state)
-            if failed := _all_failed(needed):
+            dead = (runs[0] for runs in needed.values() if all(run.status != "ok" for run in runs))
+            if failed := next(dead, None):
                 has_failed = failed.status == "failed"
                 why = "it needs {task}, which failed" if has_failed else "it needs {task}, which was skipped"
                 return state.result("skipped", Note(why, task=failed.task.title))
@@ -253,8 +240,7 @@ class Executor:
             async with self._slots:
                 state.started = self._clock()
                 self._emit(Event(kind="started", seconds=state.started, task=state.task))
-                result: TaskResult = await self._limited(self._call(state, needed), state.task.task)
-                return state.finalise(result)
+                return state.finalise(await self._limited(self._call(state, needed), state.task.task))
         except JarvisError as error:
             return state.result("failed", error.note, error.kind)
         except Exception as error:
@@ -324,9 +310,8 @@ class Executor:
             raise InputError(f"no results of {' and '.join(f'task {i}' for i in needed)} belong together")
         state.task, *others = tasks
         if is_cut:
-            state.notes.append(
-                Note("there are more than {number} results; only the first were used", number=MAX_FAN_OUT)
-            )
+            cut = "there are more than {number} results; only the first were used"
+            state.notes.append(Note(cut, number=MAX_FAN_OUT))
         # The same in a resumed run.
         ids = (i for i in count(1000 * (task.id + 1) + 1) if i not in self._states)
         for other in others:
@@ -404,16 +389,13 @@ class Executor:
         for state in unfinished:
             self._end(state.result("failed", why, DeadlineError.__name__))
 
-    def _fail_unknown_dependencies(self) -> None:
-        for missing in {needed for state in self._states.values() for needed in state.needs} - {
-            *self._states
-        }:
+    def _fail_what_cannot_run(self) -> None:
+        """Fail dependencies that are not in the plan, and tasks that would wait for their own results."""
+        needed = {i for state in self._states.values() for i in state.needs}
+        for missing in needed - self._states.keys():
             if not self._ended[missing].done():
                 state = _TaskState(Task(task="unknown", id=missing), self._clock)
                 self._ended[missing].set_result(state.result("failed", "it is not in the plan"))
-
-    def _fail_cycles(self) -> None:
-        """Fail tasks that depend on their own results, which would otherwise wait forever."""
         graph = {i: state.needs for i, state in self._states.items() if not self._ended[i].done()}
         while True:
             try:
@@ -423,8 +405,3 @@ class Executor:
                 for i in set(error.args[1]):
                     self._end(self._states[i].result("failed", "it waits for its own result"))
                     del graph[i]
-
-
-def _all_failed(needed: Mapping[int, Sequence[TaskResult]]) -> TaskResult | None:
-    """The first result of a dependency of which no run is ok; None if there is no such dependency."""
-    return next((runs[0] for runs in needed.values() if all(run.status != "ok" for run in runs)), None)

@@ -1,12 +1,8 @@
 """HFTaskRunner: select the models of a task, and try them in order until one succeeds.
 
-    runner = HFTaskRunner(TASKS["object-detection"], registry)
-    result = await runner.run(await runner.select(task, context), call)
-    result.output, result.error, result.attempts
-
 `ERROR_POLICIES` (core/errors.py) decides what follows an error, unless `fallback_on` is set. The methods of
-FallbackChain call one another: `run`, `_try_candidates`, `_run_candidate`, `_run_attempt`, `_run_in_time`,
-`_run_backend`.
+FallbackChain call one another in the order in which they stand. A task is a tool run of LangChain's callbacks
+below the agent's run, and each attempt at it is a chain run below the task.
 
 Time: a candidate may use two thirds of what is left of `task_timeout`, the last one nearly all of it, and
 none more than `attempt_timeout`. Retries start in the first half of that.
@@ -16,12 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_async_callback_manager_for_config,
+    patch_config,
+    var_child_runnable_config,
+)
+from pydantic import TypeAdapter
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.wait import wait_random_exponential
 
@@ -53,7 +59,6 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Attempt, Candidate, Resource, Selection, Task, TaskResult
-from jarvis_agent.execution.callbacks import run_as_child, run_as_tool
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.run_directory import AttemptFiles
 from jarvis_agent.selection.model_registry import ModelRegistry
@@ -74,6 +79,8 @@ RETRIES = 2
 _MAX_WAIT_S = 30.0
 """Longest wait that a provider may ask for, in seconds."""
 
+_JSON: TypeAdapter[Any] = TypeAdapter(Any)
+
 _backoff = wait_random_exponential(multiplier=0.5, max=8.0)
 
 
@@ -89,11 +96,7 @@ class HFTaskRunner:
         return self
 
     async def select(self, task: Task, context: RunContext) -> Selection:
-        """Choose the model.
-
-        Raises:
-            NoCandidateError: no model can run the task; the message says what would help.
-        """
+        """Choose the model. Raises NoCandidateError, whose message says what would help."""
         return await self.registry.selector.select(task, self.spec, context)
 
     def prepare(
@@ -110,11 +113,26 @@ class HFTaskRunner:
         return (find_task(selection.task) if selection.task else None) or self.spec
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
-        """Run the candidates of a selection until one succeeds. A failure is in the result."""
-        config = call.context.config
-        return await run_as_tool(
-            config, call.task, call.inputs, lambda child: self.run_candidates(selection, call, child)
-        )
+        """Run the candidates of a selection until one succeeds, as a tool run. A failure is in the result."""
+        task, config = call.task, call.context.config
+        if (manager := _manager(config)) is None:
+            return await self.run_candidates(selection, call, config)
+        manager.add_metadata({"jarvis_task_id": task.id}, inherit=False)
+        inputs = _to_plain(dict(call.inputs))
+        shown = json.dumps(inputs, ensure_ascii=False)
+        run = await manager.on_tool_start({"name": task.task}, shown, name=task.task, inputs=inputs)
+        try:
+            child = patch_config(config, callbacks=run.get_child())
+            result = await self.run_candidates(selection, call, child)
+        except BaseException as error:  # a cancelled task has ended too
+            await run.on_tool_error(error)
+            raise
+        if result.status == "ok":
+            artifact = {"output": result.output, "resources": result.resources, "model": result.model}
+            await run.on_tool_end(_to_plain(artifact))
+        else:
+            await run.on_tool_error(ExpertError(result.error or result.status))
+        return result
 
     async def run_candidates(
         self, selection: Selection | None, call: TaskCall, config: RunnableConfig | None
@@ -128,22 +146,16 @@ class HFTaskRunner:
 
 @dataclass(slots=True)
 class FallbackChain:
-    """The candidates of one task, in the order of `selection`.
-
-    Attributes:
-        task_call: the task with its inputs. Every attempt is appended to it, also if the chain is cancelled.
-        spec: the task type of the candidates.
-        backends: those that run them, by name.
-        config: LangChain config for the attempts' runs.
-        fallback_on: the errors after which the next candidate is tried; None: by ERROR_POLICIES.
-    """
+    """The candidates of one task, in the order of `selection`."""
 
     task_call: TaskCall
+    """Every attempt is appended to it, also if the chain is cancelled."""
     spec: TaskSpec
     selection: Selection
     backends: Mapping[str, Backend]
     config: RunnableConfig | None = None
     fallback_on: FallbackOn | None = None
+    """The errors after which the next candidate is tried; None: by ERROR_POLICIES."""
     _outcomes: list[Outcome] = field(default_factory=list)
 
     async def run(self) -> TaskResult:
@@ -220,20 +232,32 @@ class FallbackChain:
             is_late = clock() + state.upcoming_sleep - began > seconds / 2
             return is_late or state.attempt_number > RETRIES
 
-        model = call.candidate
-        metadata = {"ls_model_name": model.id, "task": self.spec.name, "backend": model.backend}
-        metadata["ls_provider"] = model.backend if model.local or not model.providers else model.providers[0]
-        outputs: dict[str, Any] = {}  # filled by an attempt, then reported by `run_as_child`
-
-        async def attempt() -> tuple[Any, list[Resource]]:
-            output, resources = await self._run_attempt(call, seconds - (clock() - began))
-            outputs.update(output=output, resources=resources, **call.trace)
-            return output, resources
-
         retrying = AsyncRetrying(
             retry=retry_if_exception(_is_retryable), stop=gives_up, wait=_pause, reraise=True
         )
-        return await retrying(run_as_child, self.config, model.id, call.inputs, attempt, outputs, metadata)
+        return await retrying(self._trace_attempt, call, began + seconds)
+
+    async def _trace_attempt(self, call: Call, ends: float) -> tuple[Any, list[Resource]]:
+        """Run one attempt as a chain run.
+
+        What it calls of LangChain, such as a chat model, is traced and counted below the run.
+        """
+        clock, model, manager = self.task_call.clock, call.candidate, _manager(self.config)
+        if manager is None:
+            with _parent(ensure_config(self.config)):
+                return await self._run_attempt(call, ends - clock())
+        metadata = {"ls_model_name": model.id, "task": self.spec.name, "backend": model.backend}
+        metadata["ls_provider"] = model.backend if model.local or not model.providers else model.providers[0]
+        manager.add_metadata(metadata, inherit=False)
+        run = await manager.on_chain_start(None, _to_plain(dict(call.inputs)), name=model.id)
+        try:
+            with _parent(patch_config(self.config, callbacks=run.get_child())):
+                output, resources = await self._run_attempt(call, ends - clock())
+        except BaseException as error:
+            await run.on_chain_error(error)
+            raise
+        await run.on_chain_end(_to_plain({"output": output, "resources": resources, **call.trace}))
+        return output, resources
 
     async def _run_attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one attempt. It is recorded however it ends, also if the circuit is open."""
@@ -284,12 +308,9 @@ class FallbackChain:
         try:
             return await run_with_timeout(seconds, self._run_backend(call), model)
         except StageTimeoutError as timeout:
-            raise AttemptTimeoutError(
-                "{task} did not finish within {time:g} s",
-                task=model,
-                time=float(f"{seconds:.3g}"),
-                advice=limit_of("JARVIS_TASK_TIMEOUT"),
-            ) from timeout
+            what, time = "{task} did not finish within {time:g} s", float(f"{seconds:.3g}")
+            limit = limit_of("JARVIS_TASK_TIMEOUT")
+            raise AttemptTimeoutError(what, task=model, time=time, advice=limit) from timeout
         except TimeoutError as failure:
             raise TransientError(describe_error(failure)) from failure
         except JarvisError:
@@ -307,19 +328,39 @@ class FallbackChain:
         if backend is None:
             wanted = call.candidate.backend
             raise ConfigError(f"{call.candidate.id} needs the backend {wanted!r}, which is not installed")
+
+        def adapted(raw: Any) -> tuple[Any, list[Resource]]:  # its thread may outlive the attempt
+            try:
+                return adapt(self.spec, raw, call)
+            finally:
+                call.cleanup()
+
         try:
-            raw = await backend.run(call)
-            return await asyncio.to_thread(_adapt, self.spec, raw, call)
+            return await asyncio.to_thread(adapted, await backend.run(call))
         finally:
             call.cleanup()
 
 
-def _adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
-    """`adapt` in a thread that may outlive its attempt."""
+@contextmanager
+def _parent(config: RunnableConfig | None) -> Iterator[None]:
+    """Within the block, `config` is that of the parent of Runnables that are called without one."""
+    token = var_child_runnable_config.set(config)
     try:
-        return adapt(spec, raw, call)
+        yield
     finally:
-        call.cleanup()
+        var_child_runnable_config.reset(token)
+
+
+def _manager(config: RunnableConfig | None) -> AsyncCallbackManager | None:
+    """The callback manager, or None if no handler listens to chains or tools."""
+    manager = get_async_callback_manager_for_config(ensure_config(config))
+    listening = any(not (handler.ignore_agent and handler.ignore_chain) for handler in manager.handlers)
+    return manager if listening else None
+
+
+def _to_plain(value: Any) -> Any:
+    """The value as plain JSON; values without a JSON form become text."""
+    return _JSON.dump_python(value, mode="json", fallback=str, exclude_none=True)
 
 
 def _is_retryable(error: BaseException) -> bool:

@@ -1,10 +1,4 @@
-"""Input binding: a task's arguments with references replaced and files opened.
-
-tasks, is_cut = runs_of(task, spec, results)    # the task once for each of several results
-inputs = await bind_inputs(task, spec, results, store, notes)
-inputs["image"], inputs["text"]        # a Resource, and the text of task 0
-call = TaskCall(task, inputs, context, new_path, clock, settings)
-"""
+"""Input binding: a task's arguments with references replaced and files opened."""
 
 from __future__ import annotations
 
@@ -30,23 +24,19 @@ _SEEDS_PER_TURN = 100_000
 
 @dataclass(frozen=True, slots=True)
 class TaskCall:
-    """A task whose inputs are bound.
-
-    Attributes:
-        task: the task of the plan, with references.
-        inputs: its arguments with references replaced: a `Resource` for media, text, or plain JSON.
-        new_path: returns an output path for a suffix.
-        clock: seconds since the run began.
-        attempts: every attempt is appended here, also of a task that is cancelled.
-    """
+    """A task of the plan, with references, whose inputs are bound."""
 
     task: Task
     inputs: Mapping[str, Any]
+    """Its arguments with references replaced: a `Resource` for media, text, or plain JSON."""
     context: RunContext
     new_path: Callable[[str], Path]
+    """Returns an output path for a suffix."""
     clock: Callable[[], float]
+    """Seconds since the run began."""
     settings: Settings
     attempts: list[Attempt] = field(default_factory=list)
+    """Every attempt is appended here, also of a task that is cancelled."""
 
     @property
     def seed(self) -> int:
@@ -59,15 +49,9 @@ def runs_of(
 ) -> tuple[list[Task], bool]:
     """The task once for each result, where it takes one of several; else the task alone.
 
-    Where it takes all of them, as in a list or inside a text, its arguments name each.
-
-    Args:
-        results: by id, the results of all runs of a task. Those that failed are left out, and so are the
-            results that belong to them in other arguments.
-
-    Returns:
-        At most `MAX_FAN_OUT` tasks, all with the same id, and whether there were more; [] if each would use
-        a failed result.
+    Where it takes all of them, as in a list or inside a text, its arguments name each. Failed results are
+    left out, and so are those that belong to them in other arguments. Returns at most `MAX_FAN_OUT` tasks,
+    all with the same id, and whether there were more; [] if each would use a failed result.
     """
     failed = {run.task.id for runs in results.values() for run in runs if run.status != "ok"}
     choices: dict[str, list[Any]] = {}

@@ -52,8 +52,10 @@ class Run(Frozen):
         """This chunk followed by the next one of the same run."""
         if not isinstance(other, Run):
             return NotImplemented
-        if other.timings and other._includes(self):
-            return other
+        has_tasks = {task.id for task in self.plan.tasks} <= {task.id for task in other.plan.tasks}
+        has_results = {one.task.id for one in self.results} <= {one.task.id for one in other.results}
+        if other.timings and has_tasks and has_results and other.answer.startswith(self.answer):
+            return other  # the last chunk of a server has everything
         plan = self.plan + other.plan
         order = {task.id: place for place, task in enumerate(plan.tasks)}
         results = {r.task.id: r for r in [*self.results, *other.results]}
@@ -65,15 +67,6 @@ class Run(Frozen):
             usage={k: self.usage.get(k, Usage()) + other.usage.get(k, Usage()) for k in stages},
             timings={**self.timings, **other.timings},
             structured_response=self.structured_response or other.structured_response,
-        )
-
-    def _includes(self, part: Run) -> bool:
-        """Whether this has all tasks, results and words of a part, as the last chunk of a server has."""
-        known = {task.id for task in self.plan.tasks}, {result.task.id for result in self.results}
-        return (
-            self.answer.startswith(part.answer)
-            and known[0].issuperset(task.id for task in part.plan.tasks)
-            and known[1].issuperset(result.task.id for result in part.results)
         )
 
     @property
@@ -134,8 +127,14 @@ class Run(Frozen):
                 tasks[task.id] = task
 
         def given(kind: str, number: int, place: int) -> Any:
-            is_given = number in results and number not in tasks
-            return _input_of(results[number], kind, place) if is_given else ref(number, place)
+            """The path of a file, a text, or data; the reference to a task that is repeated."""
+            if number not in results or number in tasks:
+                return ref(number, place)
+            found = resources_for(results[number], kind) or results[number].resources[:1]
+            if not found:
+                return results[number].output
+            resource = found[max(0, place - 1)]
+            return str(resource.path) if resource.path and kind != "text" else resource.as_text()
 
         def repeated(task: Task) -> Task:
             spec, args = TASKS.get(task.task), {}
@@ -178,27 +177,16 @@ class Run(Frozen):
 
     def _repr_html_(self) -> str:
         """The answer, a table of the tasks, the notes of the plan, and the files."""
+        rows = list[str]()
+        for r in self.results:
+            times = f"{r.started:.1f}-{r.ended:.1f} s"
+            cells = [str(r.task.id), r.task.task, r.status, r.model or "", times, r.error or ""]
+            rows.append("".join(f"<td>{html.escape(cell)}</td>" for cell in cells))
+        table = f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>" if rows else ""
         media = "".join(r._repr_html_() for r in self.resources if r.path is not None)
-        table = f"<table>{''.join(map(_html_row, self.results))}</table>" if self.results else ""
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.plan.notes)
         listed = f"<ul>{notes}</ul>" if notes else ""
         return f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>{table}{listed}{media}"
-
-
-def _input_of(result: TaskResult, kind: str, place: int) -> Any:
-    """What a result is as an argument of a kind: the path of a file, a text, or data."""
-    found = resources_for(result, kind) or result.resources[:1]
-    if not found:
-        return result.output
-    resource = found[max(0, place - 1)]
-    return str(resource.path) if resource.path is not None and kind != "text" else resource.as_text()
-
-
-def _html_row(result: TaskResult) -> str:
-    seconds = f"{result.started:.1f}-{result.ended:.1f} s"
-    cells = [str(result.task.id), result.task.task, result.status, result.model or "", seconds]
-    cells.append(result.error or "")
-    return f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
 
 
 class Event(Frozen):
