@@ -1,17 +1,12 @@
 """response_chain: stage 4 of HuggingGPT as a Runnable. The plan and its results go in, the answer comes out.
 
-    chain = response_chain("openai:gpt-5-mini")
+    chain = response_chain("openai:gpt-5-mini")   # prompt | chat model | StrOutputParser | path check
     for piece in chain.stream({"input": "What is in a.jpg?", "plan": plan, "results": results}): ...
-    chain.with_fallbacks([template_responder()], exception_key="error")
 
-The chain is prompt template | chat model | StrOutputParser | path check. An empty plan is answered as plain
-conversation. The answer is the model's own. Two lines may be added: the made files, and the failed tasks,
-that it does not mention. If the model fails after its first words, the report of the results is appended;
-before them, its LLMError is raised.
-
-With "tools", the model may write further tasks instead of an answer, where a step of the request depends on
-the results, or a task failed. The first characters decide which of the two it is. The chain then yields a
-Plan.
+The answer is the model's own. Two lines may be added: the made files, and the failed tasks, that it does not
+mention. If the model fails after its first words, the report of the results is appended; before them, its
+LLMError is raised. With "tools", the model may write further tasks instead of an answer, where a step of the
+request depends on the results, or a task failed. The first characters decide. The chain then yields a Plan.
 """
 
 from __future__ import annotations
@@ -41,13 +36,7 @@ from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import TASKS, canonical
 from jarvis_agent.core.text import brief_text, map_texts
 from jarvis_agent.core.types import Resource, TaskResult
-from jarvis_agent.llm.budget import (
-    clip,
-    clip_data,
-    clip_rows,
-    to_json_line,
-    truncate_json,
-)
+from jarvis_agent.llm.budget import clip, clip_data, clip_rows, to_json_line, truncate_json
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, format_chat_history, load_prompts, uses
@@ -216,14 +205,16 @@ def response_texts(inputs: Mapping[str, Any], request: PlanRequest, window: int)
 
     tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
     language = f"\n\n(Answer in {inputs['language']}.)" if inputs.get("language") else ""
-    texts, part = _texts_read(request.files, results), window // _PART_SHARE
+    read, part = _texts_read(request.files, results), window // _PART_SHARE
     counted = named(totals(results))
+
+    def texts(budget: int) -> list[dict[str, str]]:
+        return [{name: clip(text, budget)} for name, text in read.items()]
+
     return {
         "predictions": clip_rows(lambda budget: named(predictions(results, budget)), 2 * part),
         "input": inputs["input"] + language,
-        "texts": clip_rows(
-            lambda budget: [{name: clip(text, budget)} for name, text in texts.items()], 2 * part
-        ),
+        "texts": clip_rows(texts, 2 * part),
         "totals": clip_data(counted, part) if counted else "",
         "model_assignment": clip_data(model_assignment(results), part),
         "tasks": clip_data(tasks, part),
@@ -248,9 +239,8 @@ def template_responder(
 ) -> Runnable[dict[str, Any], str]:
     """A Runnable like `response_chain` without an LLM: a report in fixed words.
 
-    Args:
-        model_missing: tell each user once how to configure a language model.
-        advice: what would make more models available; shown if a task has none.
+    If the `model_missing`, each user is told once how to configure one. `advice`, on what would make more
+    models available, is shown if a task has none.
     """
 
     def write(values: Iterator[Any]) -> Iterator[str]:
@@ -289,12 +279,7 @@ def _is_first_hint() -> bool:
 
 
 def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> Iterator[str]:
-    """The report that completes an answer whose writer failed.
-
-    Args:
-        begun: whether a part of the answer was shown.
-        error: why the writer failed.
-    """
+    """The report that completes an answer, of which a part was shown if it had `begun`."""
     words, plan = phrases(inputs["input"]), _plan(inputs)
     error = Note.of(error).public if inputs.get("restricted") else error
     # The same error often ended the planning too.
@@ -328,16 +313,9 @@ def _begins_tasks(text: str) -> bool | None:
 def _texts_read(files: Sequence[Resource], results: Sequence[TaskResult]) -> dict[str, str]:
     """The texts of the request's files that its tasks name, by name. Blocks."""
     by_name = {name_of(file): file.path for file in files if file.path and file.kind in _TEXT_KINDS}
-    named: set[str] = set()
-
-    def note_names(text: str) -> str:
-        named.update(split_names(text, by_name)[1::2])
-        return text
-
-    for result in results:
-        map_texts(result.task.args, note_names)
-    texts: dict[str, str] = {}
-    for name in sorted(named):
+    given, texts = list[str](), dict[str, str]()
+    map_texts([result.task.args for result in results], given.append)
+    for name in sorted({name for text in given for name in split_names(text, by_name)[1::2]}):
         with suppress(JarvisError, OSError):  # the task that reads it says what is wrong
             texts[name] = load_text(by_name[name])[0]
     return texts
@@ -347,25 +325,23 @@ def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
     """What the answer does not mention: made files, and what failed or was left out of the plan."""
     words, plan = phrases(inputs["input"]), _plan(inputs)
     results: Sequence[TaskResult] = inputs.get("results") or ()
-    files = [str(path) for result in results if _makes_files_alone(result) for path in result.paths()]
+    specs = [(result, TASKS.get(result.task.task)) for result in results if result.status == "ok"]
+    # Other files only illustrate a result in words.
+    makers = [
+        result for result, spec in specs if not (spec.makes("text") if spec else result.resource("text"))
+    ]
+    files = [str(path) for result in makers for path in result.paths()]
     files = [path for path in dict.fromkeys(files) if path not in answer]
     if len(files) > _MAX_FILES:
         files = [*files[: _MAX_FILES - 1], f"… {files[-1]} ({len(files)})"]
     failed = [result for result in results if result.status == "failed" and not _says_failed(answer, result)]
     causes = dict.fromkeys(f"{result.task.task}: {_reason(result, words)}" for result in failed)
     left_out = [note for note in plan.removed if template_of(note) != NOTHING_ASKED]
-    left_out = [
-        note for note in left_out if not any(name in note and _names_task(answer, name) for name in TASKS)
-    ]
+    said = [name for name in TASKS if _names_task(answer, name)]
+    left_out = [note for note in left_out if not any(name in note for name in said)]
     missing = [words.translated(text) for text in (*causes, *left_out)]
     lines = (words.made.format(files=words.comma.join(files)), words.not_done.format(what="; ".join(missing)))
     return "\n".join(line for line, listed in zip(lines, (files, missing), strict=True) if listed)
-
-
-def _makes_files_alone(result: TaskResult) -> bool:
-    """Whether files are what a task makes, and no illustration of a result in words."""
-    spec = TASKS.get(result.task.task)
-    return result.status == "ok" and not (spec.makes("text") if spec else result.resource("text"))
 
 
 def _says_failed(answer: str, result: TaskResult) -> bool:

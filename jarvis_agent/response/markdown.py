@@ -6,11 +6,11 @@ to_markdown("The text reads: #include <iostream>", results)     # "The text read
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import TaskResult
 
 CODE = r"""
@@ -44,21 +44,11 @@ def to_markdown(answer: str, results: Sequence[TaskResult]) -> str:
 
 def lines_with_markup(results: Sequence[TaskResult]) -> set[str]:
     """The lines that tasks read or heard and that Markdown would change."""
-    texts = [[[part.text for part in one.resources], one.output] for one in results if _is_read(one)]
-    lines = {line.strip() for text in _strings(texts) for line in text.splitlines()}
+    texts = list[str]()
+    for result in results:
+        spec = TASKS.get(result.task.task)  # a text that a model writes may be Markdown
+        if spec is None or any(arg.kind in MEDIA for arg in spec.inputs):
+            map_texts([[part.text for part in result.resources], result.output], texts.append)
+    lines = {line.strip() for text in texts for line in text.splitlines()}
     lines -= {str(path) for one in results for path in one.paths()}  # whose URLs take their places
     return {line for line in lines if len(line) >= _MIN_CHARS and _MARKUP.search(line)}
-
-
-def _is_read(result: TaskResult) -> bool:
-    """Whether a task read or heard its text; a text that a model writes may be Markdown."""
-    spec = TASKS.get(result.task.task)
-    return spec is None or any(arg.kind in MEDIA for arg in spec.inputs)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list):
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from _strings(part)

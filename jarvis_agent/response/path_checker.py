@@ -1,14 +1,8 @@
 """PathChecker: puts the paths of made files into an answer while it streams.
 
-    checker = PathChecker(names={"0-speech.wav": "/out/1/0-speech.wav"}, directory="/out", known=[…])
-    checker.feed("The speech is in 0-spe")      # "The speech is in "
-    checker.feed("ech.wav, enjoy")              # "/out/1/0-speech.wav, "
-    checker.finish()                            # "enjoy"
-
 A path-like word is buffered until it is complete. If it is exactly the name of a made file, its path is put
 in its place. A path below the output directory that is none of the known files is marked as missing. All else
-passes unchanged, and so does everything in code (between backticks). How the text is split into pieces makes
-no difference, and a word longer than any path is not looked at.
+passes unchanged, and so does everything in code (between backticks), and a word longer than any path.
 """
 
 from __future__ import annotations
@@ -24,13 +18,9 @@ _MAX_LENGTH = 4096  # characters of a path; operating systems allow no more
 
 
 class PathChecker:
-    """Filters one answer.
+    """Filters one answer, by the names of made files with their paths, and the `known` paths that exist.
 
-    Args:
-        names: the names of made files, with their paths.
-        directory: the directory of all outputs.
-        known: paths of files that exist.
-        missing: the mark after a path that does not exist.
+    A path in the `directory` of all outputs that does not exist is marked as `missing`.
     """
 
     def __init__(

@@ -42,13 +42,10 @@ def report(
 
     `available` are the task types that can run here; `advice` is for a plan without tasks.
     """
-    words = phrases(request)
-    outcome = (
-        describe_outcome(plan, results, words)
-        if plan.tasks
-        else _describe_empty(plan, words, available, advice)
-    )
-    repairs = [words.translated(text) for text in plan.notes if plan.tasks and text not in plan.removed]
+    words, has_tasks = phrases(request), bool(plan.tasks)
+    empty = _describe_empty(plan, words, available, advice)
+    outcome = describe_outcome(plan, results, words) if has_tasks else empty
+    repairs = [words.translated(text) for text in plan.notes if has_tasks and text not in plan.removed]
     for index, paragraph in enumerate(filter(None, [*outcome, note, _list(words.notes, repairs)])):
         yield f"\n\n{paragraph}" if index else paragraph
 
@@ -91,10 +88,8 @@ def describe_outcome(plan: plans.Plan, results: Sequence[TaskResult], words: Phr
     sums, counts = totals(done), list[str]()
     if len(sums.get("by_file", ())) > 1:
         for label, number in Counter(sums.get("labels", {})).most_common():
-            places = words.comma.join(
-                f"{file}: {seen.get(label, 0)}" for file, seen in sums["by_file"].items()
-            )
-            counts.append(f"{_count(label, number, words)} ({places})")
+            places = (f"{file}: {seen.get(label, 0)}" for file, seen in sums["by_file"].items())
+            counts.append(f"{_count(label, number, words)} ({words.comma.join(places)})")
         yield words.total.format(counts=words.translated("; ").join(counts) or "0")
     yield describe_failures(plan, results, words)
 
@@ -122,9 +117,8 @@ def describe_failures(plan: plans.Plan, results: Sequence[TaskResult], words: Ph
             reason = Note(NO_CANDIDATE, **{**reason.values, "reasons": new}) if new else bare
         text = words.translated(reason).rstrip(".")
         line = words.trouble.format(titles=words.comma.join(titles), state=state, reason=text)
-        lines.append(
-            line + ("\n" + words.skipped_too.format(tasks=words.comma.join(waiting)) if waiting else "")
-        )
+        too = words.skipped_too.format(tasks=words.comma.join(waiting))
+        lines.append(f"{line}\n{too}" if waiting else line)
     for note in plan.removed:
         helps += Note.of(note).advice
         lines.append(words.translated(Note.of(note).message))

@@ -1,9 +1,4 @@
-"""The results of a run for the response prompt: shortened outputs, chosen models, and totals.
-
-totals(results)             # {"labels": {"zebra": 6}, "by_file": {"a.jpg": {"zebra": 2}, …}, "files": 3, …}
-predictions(results)        # one entry per task; long lists and texts are cut
-model_assignment(results)   # {"0": {"model": "org/detr", "reason": "…"}}
-"""
+"""The results of a run for the response prompt: shortened outputs, chosen models, and totals."""
 
 from __future__ import annotations
 
@@ -26,26 +21,25 @@ _MAX_BOXES = 5
 def predictions(results: Sequence[TaskResult], budget: int = 1200) -> list[dict[str, Any]]:
     """What each task produced; empty fields are left out. `budget` is tokens for each output."""
     files = {result.task.id: list(map(str, result.paths())) for result in results}
-    rows = (_prediction(result, files, budget) for result in results)
-    return [{name: value for name, value in row.items() if value not in (None, [], "")} for row in rows]
-
-
-def _prediction(result: TaskResult, files: Mapping[int, list[str]], budget: int) -> dict[str, Any]:
-    part = result.resource("text")
-    text = (part.text if part else None) or ""
-    is_in_output = _json(text) in _json(result.output)
-    return {
-        "id": result.task.id,
-        "task": result.task.task,
-        "args": truncate_json(_with_files(result.task.args, files), min(100, budget)),
-        "model": result.model,
-        "status": result.status,
-        "text": "" if is_in_output else truncate_json(text, budget),
-        "files": _files(result, budget),
-        "output": truncate_json(_with_short_boxes(result.output), budget),
-        "error": clip(result.error or "", min(_NOTE_TOKENS, budget)),
-        "notes": truncate_json(result.all_notes, min(_NOTE_TOKENS, budget)),
-    }
+    rows = []
+    for result in results:
+        part = result.resource("text")
+        text = (part.text if part else None) or ""
+        is_in_output = _json(text) in _json(result.output)
+        row = {
+            "id": result.task.id,
+            "task": result.task.task,
+            "args": truncate_json(_with_files(result.task.args, files), min(100, budget)),
+            "model": result.model,
+            "status": result.status,
+            "text": "" if is_in_output else truncate_json(text, budget),
+            "files": _files(result, budget),
+            "output": truncate_json(_with_short_boxes(result.output), budget),
+            "error": clip(result.error or "", min(_NOTE_TOKENS, budget)),
+            "notes": truncate_json(result.all_notes, min(_NOTE_TOKENS, budget)),
+        }
+        rows.append({name: value for name, value in row.items() if value not in (None, [], "")})
+    return rows
 
 
 def _with_short_boxes(output: Any) -> Any:
@@ -122,23 +116,23 @@ def input_files(task: Task) -> list[str]:
 def totals(results: Sequence[TaskResult]) -> dict[str, Any]:
     """Sums over the results of a run; empty ones are left out.
 
-    Returns:
-        "by_file": objects of each label by image; an image of two detections has the larger count. "labels":
-        their sum. "seconds": durations of audio and video by path. "files": number of files made. "tasks":
-        number of tasks by status.
+    "by_file" counts the objects of each label by image; of two detections of an image, the larger count.
+    "labels" is their sum, "seconds" has durations of audio and video by path, "tasks" numbers by status.
     """
-    by_file: dict[str, dict[str, int]] = {}
+    by_file: dict[str, Counter[str]] = {}
+    seconds: dict[str, float] = {}
     for result in results:
         boxes = detections(result)
-        if boxes is None:
-            continue
-        counts = by_file.setdefault(str(result.task.args.get("image", f"task {result.task.id}")), {})
-        for label, count in Counter(str(box["label"]) for box in boxes).items():
-            counts[label] = max(count, counts.get(label, 0))
+        if boxes is not None:
+            image = str(result.task.args.get("image", f"task {result.task.id}"))
+            by_file[image] = by_file.get(image, Counter()) | Counter(str(box["label"]) for box in boxes)
+        for row in result.output if isinstance(result.output, list) else [result.output]:
+            if isinstance(row, dict) and "path" in row and isinstance(row.get("duration"), int | float):
+                seconds[str(row["path"])] = round(float(row["duration"]), 2)
     sums: dict[str, Any] = {
-        "labels": dict(sum(map(Counter, by_file.values()), Counter[str]())),
-        "by_file": by_file,
-        "seconds": {path: length for result in results for path, length in _durations(result)},
+        "labels": dict(sum(by_file.values(), Counter())),
+        "by_file": {image: dict(counts) for image, counts in by_file.items()},
+        "seconds": seconds,
         "files": sum(1 for result in results for _ in result.paths()),
         "tasks": dict(Counter(result.status for result in results)),
     }
@@ -164,9 +158,3 @@ def scored_labels(result: TaskResult) -> list[tuple[str, float | None]]:
             return []
     labels = [(str(row.get("label", row.get("token_str"))).strip(), row.get("score")) for row in rows]
     return sorted(labels, key=lambda label: -(label[1] or 0.0))
-
-
-def _durations(result: TaskResult) -> Iterable[tuple[str, float]]:
-    for row in result.output if isinstance(result.output, list) else [result.output]:
-        if isinstance(row, dict) and "path" in row and isinstance(row.get("duration"), int | float):
-            yield str(row["path"]), round(float(row["duration"]), 2)

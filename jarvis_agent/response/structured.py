@@ -1,11 +1,7 @@
 """Structured answers: a value of the user's type, from the request, the results and the answer.
 
-    chain = structured_chain("openai:gpt-5-mini", Count)      # Count: a pydantic model
-    chain.invoke({"input": "How many cats?", "plan": plan, "results": results, "answer": "Two."})
-    ResponseFormat(Count).read({"cats": 2})                   # Count(cats=2), from what the chain returns
-
-The chain returns plain JSON, which can be stored; `read` makes the user's type of it. A reply that does not
-fit goes back to the model once, with the error.
+The chain returns plain JSON, which can be stored; `ResponseFormat.read` makes the user's type of it. A reply
+that does not fit goes back to the model once, with the error.
 """
 
 from __future__ import annotations
