@@ -57,10 +57,7 @@ class CheckpointedSteps:
         """The stored result of this step, else that of `work`, once it is committed.
 
         The step's LLM usage is stored with it, and counted again when the step is not repeated. `adapter`
-        converts the result from and to JSON.
-
-        Raises:
-            DeadlineError: the checkpointer did not commit within COMMIT_TIMEOUT_S.
+        converts the result from and to JSON. Raises DeadlineError after COMMIT_TIMEOUT_S.
         """
         if self._saver is None:
             return await work()

@@ -101,9 +101,8 @@ class _TaskState:
     def result(self, status: Status, error: str, failure: str | None = None) -> TaskResult:
         """A failed or skipped result with the attempts so far."""
         attempts = list(self.attempts)
-        return self.finalise(
-            TaskResult(task=self.task, status=status, attempts=attempts, error=error, failure=failure)
-        )
+        result = TaskResult(task=self.task, status=status, attempts=attempts, error=error, failure=failure)
+        return self.finalise(result)
 
     def finalise(self, result: TaskResult) -> TaskResult:
         """The result with its task, selection and times. It ends now."""
@@ -206,10 +205,7 @@ class Executor:
         return [self._ended[i].result() for i in ids]
 
     async def _settle(self, state: _TaskState) -> None:
-        """Run one task to its result, and wait for its further runs.
-
-        Dependants start when the result is stored.
-        """
+        """Run one task until its result is stored, so that dependants start; wait for its further runs."""
         result = await self._steps.get_or_run(state.task, lambda: self._select_and_run(state))
         if result.task.args != state.task.args:  # it was stored, and had more than one run
             state.selection = result.selection
@@ -364,12 +360,8 @@ class Executor:
         try:
             return await run_with_timeout(seconds, work, name)
         except StageTimeoutError as error:
-            raise DeadlineError(
-                "{task} did not finish within {time:g} s",
-                task=name,
-                time=seconds,
-                advice=limit_of("JARVIS_TASK_TIMEOUT"),
-            ) from error
+            what, limit = "{task} did not finish within {time:g} s", limit_of("JARVIS_TASK_TIMEOUT")
+            raise DeadlineError(what, task=name, time=seconds, advice=limit) from error
 
     def _runner(self, task: Task) -> TaskRunner:
         runner = self._runners.get(task.task)

@@ -238,10 +238,7 @@ class FallbackChain:
         return await retrying(self._trace_attempt, call, began + seconds)
 
     async def _trace_attempt(self, call: Call, ends: float) -> tuple[Any, list[Resource]]:
-        """Run one attempt as a chain run.
-
-        What it calls of LangChain, such as a chat model, is traced and counted below the run.
-        """
+        """Run one attempt as a chain run, below which a chat model that it calls is traced and counted."""
         clock, model, manager = self.task_call.clock, call.candidate, _manager(self.config)
         if manager is None:
             with _parent(ensure_config(self.config)):

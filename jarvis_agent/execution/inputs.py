@@ -157,19 +157,17 @@ class _Binder:
         if self.kind in MEDIA:
             named = next((self._resource(*part) for part in parts if isinstance(part, tuple)), value)
             return await self.store.resolve(named, self.kind, self.notes)  # type: ignore[arg-type]
-        bound = [await self._bind_part(part, whole=len(parts) == 1) for part in parts]
-        return bound[0] if len(bound) == 1 else "".join(map(str, bound))
-
-    async def _bind_part(self, part: Any, *, whole: bool) -> Any:
-        """A reference, the words between references, or a value without any."""
-        if isinstance(part, tuple):
-            return await self._referenced(*part)
-        if isinstance(part, str) and self.kind == "text":
-            read = self.store.text_of if whole else self.store.with_contents
-            return await read(part, self.given, self.notes)
-        if isinstance(part, str) and whole:
-            return await self.store.path_of(part, or_text=self.is_text, notes=self.notes)
-        return part
+        bound, is_whole = [], len(parts) == 1
+        for part in parts:
+            if isinstance(part, tuple):
+                part = await self._referenced(*part)
+            elif isinstance(part, str) and self.kind == "text":
+                read = self.store.text_of if is_whole else self.store.with_contents
+                part = await read(part, self.given, self.notes)
+            elif isinstance(part, str) and is_whole:
+                part = await self.store.path_of(part, or_text=self.is_text, notes=self.notes)
+            bound.append(part)
+        return bound[0] if is_whole else "".join(map(str, bound))
 
     async def _referenced(self, task_id: int, place: int) -> Any:
         """The value of a reference in an argument that is not a file."""

@@ -84,10 +84,7 @@ class _Binding:
                 self._well_typed(i, kind_of(name, self.spec))
 
     def other_deps(self, referenced: set[int]) -> set[int]:
-        """The ids in `dep` beside the `referenced` ones, which are in the arguments.
-
-        A written id means every task that it fanned out into, unless an argument refers to it.
-        """
+        """The ids in `dep`, each with all tasks that it fanned out into, unless an argument refers to it."""
         targets: dict[int, set[int]] = {}
         for (label, _), task in self.targets.items():
             targets.setdefault(label, set()).update(one.id for one in task.tasks)
@@ -288,10 +285,7 @@ def _as_text(value: Any) -> str:
 
 
 def fan_out(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, Any]]:
-    """The arguments of each task, at most `room`, from the values of each argument.
-
-    Lists of the same length are zipped; others are combined.
-    """
+    """The arguments of each task, at most `room`, from the values of each argument."""
     lists = {name: values for name, values in choices.items() if len(values) > 1}
     in_step = len({len(values) for values in lists.values()}) == 1
     rows = zip(*lists.values(), strict=True) if in_step else itertools.product(*lists.values())

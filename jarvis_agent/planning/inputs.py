@@ -71,11 +71,7 @@ class PlanRequest:
         """Read the input of a planning chain: a PlanInput, a string, messages, a prompt value or a Request.
 
         Other keys are ignored. Without "files", those that the request names are used; without "tools",
-        `specs`, or all task types of the Hub.
-
-        Raises:
-            InputError: the value has another form.
-            ConfigError: a name in "tools" is no task type.
+        `specs`, or all task types of the Hub. Raises InputError for another form, ConfigError for a tool.
         """
         if isinstance(value, PlanRequest):
             return value
@@ -93,10 +89,8 @@ class PlanRequest:
 def task_specs(tools: Tools, *, any_name: bool = False) -> Mapping[str, TaskSpec]:
     """The task types of tools, by name; all task types of the Hub for None.
 
-    With `any_name`, a name that is no task type is a tool with unknown arguments and outputs.
-
-    Raises:
-        ConfigError: a name is no task type. The message has similar names.
+    With `any_name`, a name that is no task type is a tool with unknown arguments and outputs. Otherwise it
+    raises ConfigError, whose message has similar names.
     """
     if tools is None:
         return TASKS
@@ -215,9 +209,8 @@ class FileNames:
     def find(self, name: str, kind: str) -> str:
         """The name of the available file that is meant; `name` itself if it is known, or may be.
 
-        Raises:
-            PlanError: there is no such file, nor exactly one of this kind with nearly the same name; or a
-                picture or a recording stands where a text is needed.
+        Raises PlanError without such a file, or exactly one of this kind with nearly the same name; or if a
+        picture or a recording stands where a text is needed.
         """
         whole, pages = split_pages(plain := name.strip(QUOTES))
         if pages is not None and name not in self.kinds:

@@ -274,10 +274,7 @@ _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 def _controlnet_name(name: str, args: Mapping[str, Any]) -> str:
-    """The task that a name such as "sd-controlnet-canny" or one of its arguments means; others are unchanged.
-
-    Raises PlanError if they name no control map, or several.
-    """
+    """The task that "sd-controlnet-canny" means. Raises PlanError unless it or its arguments name one map."""
     if not _CONTROLNET.search(name):
         return name
     text = str(args.get("text") or "")

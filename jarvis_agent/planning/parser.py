@@ -252,10 +252,7 @@ class StreamingPlanParser:
             self._tasks.extend(task.tasks)
 
     def _bind_waiting(self) -> None:
-        """Bind the tasks that waited for the end, each after those that it refers to.
-
-        Of those that wait for each other, the last one is bound last: so forward references are given up.
-        """
+        """Bind the tasks that waited for the end after what they refer to; of a circle, the last one last."""
         visited, begun = set[PendingTask](), set[PendingTask]()
 
         def visit(task: PendingTask) -> None:

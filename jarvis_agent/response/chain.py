@@ -239,8 +239,8 @@ def template_responder(
 ) -> Runnable[dict[str, Any], str]:
     """A Runnable like `response_chain` without an LLM: a report in fixed words.
 
-    If the `model_missing`, each user is told once how to configure one. `advice`, on what would make more
-    models available, is shown if a task has none.
+    With `model_missing`, it says once to each user how to configure a language model. `advice`, on what would
+    make more models available, is shown if a task has none.
     """
 
     def write(values: Iterator[Any]) -> Iterator[str]:

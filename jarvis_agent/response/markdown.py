@@ -29,10 +29,7 @@ _MIN_CHARS = 3
 
 
 def to_markdown(answer: str, results: Sequence[TaskResult]) -> str:
-    """The answer, in which lines of the results' texts outside of code are escaped: no letter gets lost.
-
-    A text that was read in a picture or heard may be anything.
-    """
+    """The answer, in which lines that were read in a picture, or heard, are escaped outside of code."""
     found = [line for line in lines_with_markup(results) if line in answer]
     if not found:
         return answer

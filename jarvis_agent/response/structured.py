@@ -24,10 +24,7 @@ from jarvis_agent.response.chain import ResponseInput, response_texts
 
 
 class ResponseFormat:
-    """The type of a structured answer, as `create_agent` takes it.
-
-    A pydantic model, a dataclass, a TypedDict, a JSON schema, or one of them in a strategy of LangChain's.
-    """
+    """A pydantic model, dataclass, TypedDict or JSON schema, or one of them in a strategy of LangChain."""
 
     def __init__(self, schema: Any) -> None:
         """Read the type. Raises ConfigError if it is none of these."""
@@ -122,10 +119,7 @@ def structured_chain(
 
 
 def last_fitting_output(response_format: ResponseFormat) -> Runnable[ResponseInput, Any]:
-    """A Runnable like `structured_chain` without a language model: the last output that is of the type.
-
-    Running it raises UnsupportedError if there is none.
-    """
+    """A Runnable for the last output that is of the type, without a language model, or UnsupportedError."""
 
     def find(inputs: Any) -> Any:
         for result in reversed(list(inputs.get("results") or ())):

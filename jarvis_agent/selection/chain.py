@@ -84,10 +84,7 @@ def selection_chain(
 
 
 def decision_selector(model: BaseDecisionModel) -> Runnable[dict[str, Any], ModelChoice]:
-    """Return a selector that asks a decision model, with the input of `selection_chain`.
-
-    It raises OutputParserException if the decision model is not sure, so that the ranking decides.
-    """
+    """Return a selector that asks a decision model. It raises OutputParserException if that is not sure."""
     from langchain_core.decisions import Choice
 
     async def choose(given: dict[str, Any], config: RunnableConfig) -> ModelChoice:

@@ -112,10 +112,7 @@ class ModelRegistry:
             raise
 
     def copy(self, settings: Settings | None, pins: Mapping[str, str], *, paths: bool = True) -> Self:
-        """Return a copy that selects by other settings, and has these pins beside its own; see `read_pins`.
-
-        It shares models with this one, which is closed.
-        """
+        """Return a copy with other settings and further pins, which shares the models of this one."""
         twin = copy.copy(self)
         twin.settings = settings or self.settings
         twin.selector = self.selector.copy(twin.settings, pins, paths=paths)

@@ -122,13 +122,9 @@ def score_candidates(
     prices: Sequence[float] = (),
     preference: Preference | None = None,
 ) -> list[Factors]:
-    """Return the factors of each candidate.
+    """Return the factors of each candidate, by whether it would run `here`, and the price of a call.
 
-    Args:
-        here: whether each would run on this machine.
-        vectors: compares the purpose of the task with cards; None: only letters are compared.
-        experience: what happened to models, by id.
-        prices: of a call of each; (): unknown.
+    Without `vectors`, only letters of the purpose and cards are compared. `experience` is by id.
     """
     fitness = [0.0] * len(candidates)
     if task.purpose:
@@ -156,10 +152,7 @@ def score_candidates(
 
 
 def named_languages(task: Task) -> frozenset[str]:
-    """Return the ISO 639-1 codes of the languages that the purpose and the arguments of a task name.
-
-    A text in Chinese, Japanese or Korean letters is in that language.
-    """
+    """Return the ISO 639-1 codes of languages that a task names, or whose letters its texts have."""
     args = task.args
     named = (find_language(str(args.get(name) or "")) for name in ("src_lang", "tgt_lang"))
     texts = (args.get(name) for name in ("text", "context"))

@@ -60,21 +60,12 @@ MAX_REMOTE_CANDIDATES, MAX_LOCAL_CANDIDATES = 30, 300
 
 
 class ModelSelector:
-    """Selects the model for each task.
+    """Selects the model for each task, from sources of which the most trusted is the first.
 
-    Args:
-        sources: the model sources, the most trusted first.
-        selector: replaces `selection_chain`: a Runnable or function that takes {"input", "task",
-            "candidates", "files", "chat_history"} and returns a ModelChoice, an id, or {"id", "reason"}; or a
-            decision model of LangChain.
-        llm: the language model of the chain, used unless it is small, or `settings.selection` is "rank";
-            None: the ranking decides.
-        pins: models by task that are used without a choice: "org/model", "org/model@revision", a path, or a
-            Space ("space:org/name").
-
-    Raises:
-        ConfigError: the selector is not a Runnable or function, a pin or policy is for an unknown task, or a
-            pinned path does not exist.
+    `selector` replaces `selection_chain`: a Runnable or function that takes {"input", "task", "candidates",
+    "files", "chat_history"} and returns a ModelChoice, an id, or {"id", "reason"}; or a decision model of
+    LangChain. The chain is used unless the `llm` is small, or `settings.selection` is "rank". `pins` are
+    models by task that are used without a choice. Raises ConfigError if one of them is invalid.
     """
 
     def __init__(
@@ -383,10 +374,7 @@ class Pin:
 
 
 def read_pins(pins: Mapping[str, str], *, paths: bool = True) -> dict[str, Pin]:
-    """Return the pins by the canonical name of their task; without `paths`, all are ids of the Hub.
-
-    Raises ConfigError: a task is unknown, a path does not exist, or an id has another form.
-    """
+    """Return the pins by task name; without `paths`, all are ids of the Hub. Raises ConfigError."""
     return {known_task(name).name: _read_pin(text, paths) for name, text in pins.items()}
 
 

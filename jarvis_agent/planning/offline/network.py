@@ -98,9 +98,7 @@ def _blas() -> Any:
 def load_network(settings: Settings, weights: Path | None = None) -> PointerNetwork:
     """The network, loaded once in a process; `weights` are those of another than the packaged one.
 
-    Raises:
-        MissingExtraError: the weights, or a library that reads them, are not installed.
-        ConfigError: installed weights have a wrong checksum.
+    Raises MissingExtraError, or ConfigError if installed weights have a wrong checksum.
     """
     try:
         folder = fetch_weights(STARTERS[MINILM], settings).parent
@@ -124,10 +122,7 @@ def load_arrays(weights: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Float
 
 
 class PointerNetwork:
-    """Writes plans of the Hub's task types. Thread-safe.
-
-    The task types that the weights know are `known_tasks`; others are never planned.
-    """
+    """Writes plans of the Hub's task types, as far as the weights know them (`known_tasks`). Thread-safe."""
 
     def __init__(self, weights: Path, minilm: Path) -> None:
         """Read the weights (24 MB) and MiniLM's tokenizer.json, and open its words.npy."""
@@ -238,9 +233,9 @@ class PointerNetwork:
     def _step(
         self, last: Sequence[int], cache: Floats, tokens: Sequence[Any], pointed: Floats, copied: Floats
     ) -> tuple[Floats, Floats]:
-        """Log-probabilities of the next action after the last one of each beam, and the longer cache.
+        """Log-probabilities of what follows the last action of each beam, and the longer cache.
 
-        The cache has the keys and values (layers, 2, beams, actions, 384) of the actions so far.
+        It has the keys and values (layers, 2, beams, actions, 384) of the actions so far.
         """
         import numpy as np
 

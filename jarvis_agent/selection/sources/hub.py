@@ -55,10 +55,7 @@ class HubSource:
         self._api = HubApi(settings, **options)
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        """Return the most downloaded models of a pipeline tag, or of the query in `spec.listing`; [] offline.
-
-        Raises TransientError, or ConfigError if the Hub rejects the token.
-        """
+        """Return the most downloaded models of a task; [] offline. Raises TransientError or ConfigError."""
         return await self._list(spec, limit) if self.estimate(spec) else []
 
     async def search(self, spec: TaskSpec, task: Task, limit: int) -> list[Candidate]:
