@@ -33,6 +33,9 @@ PHOTOS = ("image/jpeg", "image/heic", "image/heif")
 _PORTABLE = ("image/png", "image/jpeg", "image/webp")
 """Formats that every server and language model takes."""
 
+_JPEG_END = b"\xff\xd9"
+
+_PHOTOMETRIC = 262  # the TIFF tag that is 0 if 0 is white
 _ORIENTATION = 0x0112  # the EXIF tag that says how a picture is to be turned; many servers ignore it
 
 _MOST_DECODED = 30_000_000  # pixels of a picture that has to be decoded to be identified
@@ -59,7 +62,7 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
     Raises:
         BadInputError: no installed library reads it as an image, it is damaged, or too large.
     """
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     name = file.name if isinstance(file, Path) else name
     Image.init()
@@ -75,8 +78,8 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
     try:
         try:
             image = Image.open(file, formats=formats)
-        except UnidentifiedImageError:
-            if (image := _by_ffmpeg(file)) is None:
+        except Exception as error:  # Pillow raises errors of any type for damaged files, and for rare kinds.
+            if (image := _by_ffmpeg(file, error)) is None:
                 raise
         with image:
             yield image
@@ -86,7 +89,7 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
         raise BadInputError(f"{name} is too large an image", detail=error) from error
     except BadInputError:
         raise
-    except Exception as error:  # Pillow raises errors of any type for damaged files.
+    except Exception as error:
         reason = describe_error(error)
         if heic and "HEIF" not in formats:
             reason = MissingExtraError("a HEIC picture", "heic").note
@@ -95,8 +98,8 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
         ) from error
 
 
-def _by_ffmpeg(file: Path | BinaryIO) -> Any:
-    """An image in a format that FFmpeg alone reads, such as EXR or HDR; None if it does not.
+def _by_ffmpeg(file: Path | BinaryIO, why: Exception) -> Any:
+    """An image that FFmpeg alone reads, such as EXR or a lossless JPEG; None if it does not.
 
     Its colours are converted when they are used, which takes longer than decoding.
     """
@@ -106,18 +109,26 @@ def _by_ffmpeg(file: Path | BinaryIO) -> Any:
         def _open(self) -> None:
             import av
 
-            pictures = ",".join(name for name in av.formats_available if name.endswith("_pipe"))
-            with av.open(self.fp, options={"format_whitelist": pictures}) as container:
+            pictures = ",".join(name for name in av.formats_available if name.endswith(("_pipe", "iff")))
+            content = self.fp or io.BytesIO()
+            form = "jpeg_pipe" if content.read(2) == b"\xff\xd8" else None  # its rarer kinds are not found
+            content.seek(0)
+            with av.open(content, format=form, options={"format_whitelist": pictures}) as container:
                 stream = container.streams.video[0]
                 if stream.width * stream.height <= _MOST_DECODED:
                     self._frame = next(container.decode(video=0))
-                    self._mode, self._size = "RGB", (self._frame.width, self._frame.height)
+                    self._mode, self._size = "RGBA", (self._frame.width, self._frame.height)
+                    self.format = container.format.name.removesuffix("_pipe")
 
         def load(self) -> Any:
             if self._im is None:
-                self.im = self._frame.to_image().im
+                plane = self._frame.reformat(format="rgba").planes[0]
+                raw = ("raw", "RGBA", plane.line_size, 1)
+                self.im = Image.frombuffer("RGBA", self.size, bytes(plane), *raw).im
             return Image.Image.load(self)
 
+    if isinstance(why, Image.DecompressionBombError) or "truncated" in str(why).lower():
+        return None  # of a header alone, FFmpeg makes a picture
     try:
         if not isinstance(file, Path):
             file.seek(0)
@@ -158,33 +169,53 @@ def open_image(path: Path, frame: int | None = None) -> tuple[Image, list[str]]:
             image.seek(frame)
             if image.width * image.height > (Image.MAX_IMAGE_PIXELS or 0):  # Pillow checks the first one only
                 raise ValueError(f"frame {frame + 1} has {image.width} x {image.height} pixels")
-        _decode(image, notes)
-        upright = ImageOps.exif_transpose(image)
+        decoded = _decoded(image, path, notes)
+        upright = ImageOps.exif_transpose(decoded)
         if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
-            return _to_eight_bits(upright, notes).convert("RGB"), notes
+            grey = _to_eight_bits(upright, notes)
+            is_negative = getattr(decoded, "tag_v2", {}).get(_PHOTOMETRIC) == 0  # Pillow inverts 8 bits only
+            return (ImageOps.invert(grey) if is_negative else grey).convert("RGB"), notes
         return _to_srgb(upright), notes
 
 
-def _decode(image: Any, notes: list[str]) -> None:
-    """Decode an image. Of a file that is cut off, the part that it has is kept, with a note.
+def _decoded(image: Any, path: Path, notes: list[str]) -> Any:
+    """A decoded image. Of a file that is damaged or cut off, the part that it has is kept, with a note.
 
     Pillow has `LOAD_TRUNCATED_IMAGES` for that, which would change how all code of the process reads images.
     """
-    marks = [b"\xff\xd9"] if image.format in ("JPEG", "MPO") else []
-    if is_cut := bool(marks):  # without a mark of its end, the decoder of JPEG shows less or nothing
+    damage: Exception | None = None
+    marks = [_JPEG_END] if image.format in ("JPEG", "MPO") else []
+    if has_end := bool(marks):  # without a mark of its end, the decoder of JPEG shows less or nothing
         read = image.load_read
         image.load_read = lambda size: read(size) or (marks.pop() if marks else b"")
     try:
         image.load()
-        is_cut = is_cut and not marks
-    except OSError as error:
-        if "truncated" not in str(error):
-            raise
-        image.tile, is_cut = [], True
-    if is_cut:
-        if image.convert("RGB").getcolors(1):
-            raise OSError("image file is truncated")
-        notes.append(Note("the file is cut off, and a part of the picture is missing"))
+        if has_end and not marks and _needs_more(image, path):
+            damage = OSError("image file is truncated")
+    except Exception as error:  # as of `Image.open`
+        damage, image.tile = error, []
+    if damage is None:
+        return image
+    if not _has_content(image):
+        image = None if image.tell() else _by_ffmpeg(path, damage)  # which reads the first page alone
+        if image is None or not _has_content(image):
+            raise damage
+    notes.append(Note("the file is damaged or cut off, and a part of the picture is missing"))
+    return image
+
+
+def _has_content(image: Image) -> bool:
+    with suppress(OSError):  # nothing was decoded
+        return not image.convert("RGB").getcolors(1)
+    return False
+
+
+def _needs_more(image: Image, path: Path) -> bool:
+    """Whether a JPEG file without a mark of its end lacks more: then what follows changes the picture."""
+    from PIL import Image as Images
+
+    with Images.open(io.BytesIO(path.read_bytes() + bytes(range(255)) + _JPEG_END)) as longer:
+        return longer.tobytes() != image.tobytes()
 
 
 def count_frames(image: Image) -> int:
@@ -268,7 +299,7 @@ def _is_whole(content: bytes, mime: str) -> bool:
     """Whether a file of `_PORTABLE` has its end, which is faster than to decode it."""
     if mime == "image/webp":
         return int.from_bytes(content[4:8], "little") + 8 <= len(content)
-    return (b"IEND" if mime == "image/png" else b"\xff\xd9") in content[-1024:]
+    return (b"IEND" if mime == "image/png" else _JPEG_END) in content[-1024:]
 
 
 def to_portable(

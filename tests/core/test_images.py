@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,9 @@ def test_of_several_frames_the_first_is_used_and_said(name: str, noted: bool, tm
         assert (second.getpixel((4, 4))[1] > 100, notes) == (True, [])  # type: ignore[index]
 
 
+DAMAGED = "the file is damaged or cut off, and a part of the picture is missing"
+
+
 @pytest.mark.parametrize(
     ("name", "options", "head"),
     [
@@ -128,12 +132,62 @@ def test_of_a_picture_that_is_cut_off_the_rest_is_read(
     content, mime = path.read_bytes(), detect_media_type(path)[1]
     path.write_bytes(content[: len(content) // 2])
     image, notes = open_image(path)
-    assert notes == ["the file is cut off, and a part of the picture is missing"]
+    assert notes == [DAMAGED]
     assert len(image.getcolors(6400) or ()) > 20
     assert Image.open(io.BytesIO(to_portable(path, mime)[0])).convert("RGB").size == (80, 80)
     path.write_bytes(content[:head])
     with pytest.raises(BadInputError, match=r"(?i)truncated"):
         open_image(path)
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_whole_jpeg_without_a_mark_of_its_end_has_no_note(progressive: bool, tmp_path: Path) -> None:
+    Image.effect_noise((80, 80), 60).save(path := tmp_path / "a.jpg", progressive=progressive)
+    whole = open_image(path)[0]
+    path.write_bytes(path.read_bytes()[:-2])
+    image, notes = open_image(path)
+    assert (image.tobytes(), notes) == (whole.tobytes(), [])
+
+
+def test_of_a_picture_that_is_damaged_within_the_rest_is_read(tmp_path: Path) -> None:
+    Image.effect_noise((80, 80), 60).save(path := tmp_path / "a.png")
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] + bytes(40) + content[len(content) // 2 + 40 :])
+    image, notes = open_image(path)
+    assert notes == [DAMAGED]
+    assert len(image.getcolors(6400) or ()) > 20
+
+
+@pytest.mark.parametrize("name", ["a.ico", "a.avif"])
+def test_a_damaged_picture_is_no_video(name: str, tmp_path: Path) -> None:
+    Image.effect_noise((64, 64), 60).convert("RGB").save(path := tmp_path / name)
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(InputError, match=rf"{name} is damaged, or not"):
+        detect_media_type(path)
+
+
+def test_deep_pictures_may_be_negatives(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[0, 65_535]], np.uint16)).save(path := tmp_path / "a.tif")
+    photometric = [struct.pack("<HHIHH", 262, 3, 1, value, 0) for value in (1, 0)]
+    path.write_bytes(path.read_bytes().replace(*photometric))
+    assert np.asarray(open_image(path)[0])[..., 0].tolist() == [[255, 0]]
+
+
+def test_pictures_that_pillow_does_not_read_are_read_by_ffmpeg(tmp_path: Path) -> None:
+    """A BMP file with 4 bits a colour; and a DDS file of one block (DXT2) with two transparent rows."""
+    header = struct.pack("<IiiHHIIiiII3I", 40, 2, 1, 1, 16, 3, 4, 0, 0, 0, 0, 0xF00, 0xF0, 0xF)
+    file = struct.pack("<2sIII", b"BM", 70, 0, 66)
+    (tmp_path / "a.bmp").write_bytes(file + header + struct.pack("<HH", 0xF00, 0xF))
+    form = struct.pack("<2I4s5I5I", 32, 4, b"DXT2", *[0] * 5, 0x1000, *[0] * 4)
+    block = b"\xff" * 4 + bytes(4) + struct.pack("<HHI", 0xF800, 0, 0)
+    size = struct.pack("<7I44x", 124, 0x81007, 4, 4, 16, 0, 0)
+    (tmp_path / "a.dds").write_bytes(b"DDS " + size + form + block)
+    assert detect_media_type(tmp_path / "a.dds") == ("image", "image/x-dds")
+    image = open_image(tmp_path / "a.dds")[0]
+    assert (image.mode, image.getpixel((0, 0))) == ("RGBA", (255, 0, 0, 255))
+    assert image.getchannel("A").getpixel((0, 3)) == 0
+    red, blue = map(open_image(tmp_path / "a.bmp")[0].getpixel, [(0, 0), (1, 0)])
+    assert (red, blue) == ((240, 0, 0), (0, 0, 240))
 
 
 def test_colours_of_a_profile_become_those_of_srgb(tmp_path: Path) -> None:
