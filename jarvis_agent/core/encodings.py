@@ -36,6 +36,8 @@ _SAMPLE = 65_536  # bytes from which an encoding is guessed
 
 def decode_text(content: bytes) -> tuple[str, list[str]]:
     """A text, and a note on its encoding unless that is certain. Raises UnicodeDecodeError: none fits."""
+    if content.endswith(bytes(4)):  # as after a loss of power
+        content = content.rstrip(b"\0")
     encoding, notes = find_encoding(content)
     return content.decode(encoding, errors="replace"), notes
 
@@ -45,7 +47,7 @@ def find_encoding(content: bytes) -> tuple[str, list[str]]:
     if (certain := certain_encoding(content, is_whole=True)) is not None:
         return certain, []
     damaged = 0 if b"\0" in content else (text := content.decode("utf-8", "replace")).count("\ufffd")
-    if damaged and 20 * damaged < len(text) - len(text.encode("ascii", "ignore")):
+    if damaged and 4 * damaged < len(text) - len(text.encode("ascii", "ignore")):
         return "utf-8", [Note("damaged characters were replaced: {count}", count=damaged)]
     return _guess(content[:_SAMPLE])
 

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from jarvis_agent.core.encodings import certain_encoding, find_encoding
+from jarvis_agent.core.encodings import certain_encoding, decode_text
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
 from jarvis_agent.core.images import identified, is_heic
 from jarvis_agent.core.tasks.spec import Modality
@@ -53,7 +53,7 @@ _TEXTS = {
     ".json": "application/json",
     **dict.fromkeys((".markdown", ".md"), MARKDOWN),
     **dict.fromkeys((".vtt", ".srt"), SRT),
-    **dict.fromkeys((".htm", ".xhtml", ".html"), HTML),
+    **dict.fromkeys((".fb2", ".htm", ".xhtml", ".html"), HTML),
     **{f".{name}": f"model/{name}" for name in ("obj", "stl")},
     ".svg": "image/svg+xml",
 }
@@ -105,11 +105,12 @@ _SIGNED = frozenset({"aiff", "asf", "au", "avi", "caf", "flac", "flv", "matroska
 """Containers with a signature. Any bytes may look like other formats until they are decoded."""
 
 _MEMBERS = {
-    b"word/document.xml": DOCX,
+    b"word/document": DOCX,
     b"ppt/presentation.xml": PPTX,
     b"xl/workbook.xml": XLSX,
     b"xl/workbook.bin": XLSB,
     b"META-INF/container.xml": EPUB,
+    b"\0content.xml": ODT,
 }
 """The member that every archive of a type has."""
 
@@ -187,10 +188,9 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
     if b"%PDF-" in head[:1024] and (encoding is None or b" obj" in head):
         return "text", PDF
     if encoding is not None:
-        text = head.decode(encoding, "replace")
         # MPEG audio of layer I may begin as UTF-16 does.
-        is_odd = encoding == "utf-16" and not "".join(text.split()).isprintable()
-        return (_of_recording(head, file, path) if is_odd else None) or _of_text(text, file, path)
+        recording = _of_recording(head, file, path) if encoding == "utf-16" else None
+        return recording or _of_text(head.decode(encoding, "replace"), file, path)
     if head.startswith(b"\xd0\xcf\x11\xe0"):
         file.seek(0)
         is_table = "Workbook".encode("utf-16-le") in file.read(_SEARCHED_BYTES)
@@ -203,7 +203,11 @@ def detect_content(file: BinaryIO, path: Path) -> tuple[Modality, str]:
         listed = (mime for name, mime in _MEMBERS.items() if name in tail)
         mime = next(chain(stated, listed), "application/zip")
         return _kind_of(mime), mime
-    return _of_image(file, path) or _of_recording(head, file, path) or _of_other(head, file, path)
+    if image := _of_image(file, path):
+        return image
+    with suppress(UnicodeDecodeError):  # recordings have control characters
+        return _of_text(decode_text(head)[0], file, path)
+    return _of_recording(head, file, path) or _of_other(file, path)
 
 
 def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
@@ -213,8 +217,7 @@ def _of_text(text: str, file: BinaryIO, path: Path) -> tuple[Modality, str]:
         return "text", SRT
     if path.suffix.lower() in _TEXTS:
         return _by_name(path.name)
-    is_named_image = (mimetypes.guess_type(path.name)[0] or "").startswith("image/")
-    return (_of_image(file, path) if is_named_image else None) or ("text", "text/plain")
+    return (_of_image(file, path) if kind_by_name(path.name) == "image" else None) or ("text", "text/plain")
 
 
 def _of_image(file: BinaryIO, path: Path) -> tuple[Modality, str] | None:
@@ -238,8 +241,9 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
             pictures = container.streams.video
             is_cover = (one.disposition & one.disposition.attached_pic for one in pictures)
             kind: Modality = "audio" if all(is_cover) else "video"
-            # A picture that is too large to be identified must not count as a video.
-            if name.endswith("_pipe") or not (container.streams.audio or pictures):
+            # A picture that is damaged, or too large to be identified, must not count as a video.
+            is_picture = name.endswith("_pipe") or head.startswith(b"ftypavi", 4)
+            if is_picture or not (container.streams.audio or pictures):
                 return None
             if name not in _SIGNED:
                 for packet in islice(container.demux(), 3):
@@ -257,7 +261,7 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
     return kind, f"{kind}/{subtype}"
 
 
-def _of_other(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, str]:
+def _of_other(file: BinaryIO, path: Path) -> tuple[Modality, str]:
     if path.suffix.lower() == ".stl":
         return _by_name(path.name)
     with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
@@ -265,8 +269,6 @@ def _of_other(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, str]:
 
         file.seek(0)
         return "audio", f"audio/x-{soundfile.info(file).format.lower()}"
-    with suppress(UnicodeDecodeError):
-        return _of_text(head.decode(find_encoding(head)[0], "replace"), file, path)
     raise InputError(
         f"{path.name} is damaged, or not a supported file type (image, audio, video, table or text)"
     )

@@ -53,7 +53,7 @@ _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 """How ZIP archives (XLSX, XLSB, ODS) and compound files (XLS) begin."""
 
 _RULE = re.compile(r"\s+|[-=+|:\s]{3,}")
-_MISSING = re.compile(r"|[-–—]|n/?a|nan|none|null|#([A-Z0-9/ÄÖÜÉ]+[!?]|N/?[AVD]|#+)", re.IGNORECASE)
+_MISSING = re.compile(r"|[-–—.…:?]{1,3}|n/?a|nan|none|null|#([A-Z0-9/ÄÖÜÉ]+[!?]|N/?[AVD]|#+)", re.IGNORECASE)
 """No value, or an error as Excel writes it in several languages."""
 
 _DATE = re.compile(

@@ -62,6 +62,12 @@ def test_damaged_characters_of_utf_8_are_replaced_with_a_note() -> None:
     text = "これは日本語のテキストです。" * 20
     content = text.encode() + b"\xff" + "終わり".encode()
     assert decode_text(content) == (f"{text}\ufffd終わり", ["damaged characters were replaced: 1"])
+    mixed = "Jürgen,Köln\nZoé,Orléans\n".encode() + "François".encode("cp1252")
+    assert decode_text(mixed)[0] == "Jürgen,Köln\nZoé,Orléans\nFran\ufffdois"
+
+
+def test_zero_bytes_at_the_end_are_no_text() -> None:
+    assert decode_text(NAMES.encode() + bytes(500)) == (NAMES, [])
 
 
 def test_escape_sequences_of_other_encodings_are_no_utf_8() -> None:

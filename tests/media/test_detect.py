@@ -30,6 +30,8 @@ def test_the_content_decides_the_type(tmp_path: Path) -> None:
         ("utf16.txt", "The weather is fine, 今天很好 🙂.\n".encode("utf-16"), "text", "text/plain"),
         ("odd.txt", "A control\1 character\n".encode("utf-16"), "text", "text/plain"),
         ("layer1.mp3", (b"\xff\xfe\xc0\xc0" + bytes(412)) * 100, "audio", "audio/mpeg"),
+        ("koi8.csv", "имя;город\nАнна;Москва\nИван;Казань\n".encode("koi8-r"), "table", "text/csv"),
+        ("padded.csv", b"a,b\n1,2\n" + bytes(200), "table", "text/csv"),
         ("a.txt", b"\n{\\rtf1\\ansi Hello}", "text", "application/rtf"),
         ("a.txt", b"<!-- x -->" * 400 + b"<b>no page", "text", "text/plain"),
     ]

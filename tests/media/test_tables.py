@@ -55,6 +55,7 @@ def test_cells_are_numbers_texts_or_missing(tmp_path: Path) -> None:
         "a,b\n#N/A,1\n#WERT!,2\n5,#DIV/0!\n": {"a": [None, None, 5], "b": [1, 2, None]},
         'a\n""\n5\n-\n': {"a": [None, 5, None]},
         "a,b\n%,1\n5,2\n": {"a": ["%", "5"], "b": [1, 2]},
+        "a,b\n..,1\n5,?\n6,--\n.,4\n": {"a": [None, 5, 6, None], "b": [1, None, None, 4]},
     }
     # Numbers to Python alone, or infinite.
     for text in ("1_000", "1e999", "inf", "0x10", "१", "1" + " 000" * 1500):
