@@ -14,6 +14,7 @@ Names in a plan come from a language model and are not trusted. A name is readab
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -63,8 +64,6 @@ PATTERN = re.compile(
     rf"(?!\.?(?:{LETTER}|\*)|\?+{LETTER})"
 )
 """A pattern for names in a folder: *.png, p?.png, [0-3].{jpg,png}, p{1..9}.png; below it **/*.png."""
-_BRACES = re.compile(r"\\\{(.+?)\\\}")
-"""Alternatives in a pattern that `fnmatch` has translated, and escaped with it."""
 _MOST_NUMBERS = 1000  # of p{1..9}.png
 _FILE_INSIDE = re.compile(r"[^\s\"'”’」』]{0,255}\.\w")
 QUOTES = " !'\"`<>[]()"
@@ -131,11 +130,8 @@ class AccessPolicy:
         files = {file.path or id(file): file for file in alike}
         return files.popitem()[1] if len(files) == 1 else None
 
-    def names_in(self, text: str) -> set[str]:
-        """The names in a text that may be those of allowed files, as the text has them."""
-        return {text[start:end] for start, end in self._allowed_in(text)}
-
-    def _allowed_in(self, text: str) -> Iterator[tuple[int, int]]:
+    def allowed_in(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where a text has names that may be those of allowed files."""
         folded = FoldedText(text, loose=True)
         for start in folded.starts():
             ends = (end for end in self._index.ends(folded, start) if folded.is_whole(start, end))
@@ -146,7 +142,7 @@ class AccessPolicy:
 
         Folders are listed instead of guessing where a name starts and ends. Blocks.
         """
-        yield from self._allowed_in(text)
+        yield from self.allowed_in(text)
         folded = FoldedText(text)
         for start in folded.starts():
             yield from ((start, place.end) for place in self._places(folded, start))
@@ -168,7 +164,8 @@ class AccessPolicy:
         below = ((each.relative_to(place.path), each) for each in inside)
         shown = (pair for pair in below if not any(part[0] == "." for part in pair[0].parts))
         names = (name.as_posix() for name, each in islice(shown, _MOST_LISTED) if each.is_file())
-        fitting = re.compile(_BRACES.sub(_any_of, translate(fold(pattern.replace("**/", "*")))))
+        translated = translate(fold(pattern.replace("**/", "*")))  # which escapes braces
+        fitting = re.compile(re.sub(r"\\\{(.+?)\\\}", _any_of, translated))
         return sorted(folder + each for each in names if fitting.match(fold(each)))
 
     def _list(self, folder: Path) -> NameIndex[Path]:
@@ -302,9 +299,7 @@ def _ends_of(name: str) -> list[str]:
 
 def _expanded(name: str) -> Path:
     """The path that a name is; "~" stays if there is no such user."""
-    with suppress(RuntimeError):
-        return Path(name).expanduser()
-    return Path(name)
+    return Path(os.path.expanduser(name))  # noqa: PTH111
 
 
 def describe_file(path: Path, name: str, called: str = "") -> Resource:

@@ -67,13 +67,13 @@ def _voices(samples: NDArray[np.float32], notes: list[str]) -> list[NDArray[np.f
 
     Of two channels without any relation, as in recorded calls, both.
     """
-    mean, energies = samples.mean(axis=1), (samples**2).mean(axis=0)
-    if samples.shape[1] == 1 or (mean**2).mean() >= _KEPT_ENERGY * energies.max():
+    mean, energies = samples.mean(axis=1), samples.var(axis=0)  # a constant part is not heard
+    if samples.shape[1] == 1 or mean.var() >= _KEPT_ENERGY * energies.max():
         return [mean]
     first, second = energies.argsort()[::-1][:2]
     strongest = samples[:, first]
     is_heard = energies[second] > energies[first] / 20
-    likeness = abs((strongest * samples[:, second]).mean())
+    likeness = abs((strongest * (samples[:, second] - samples[:, second].mean())).mean())
     if is_heard and samples.shape[1] == 2 and likeness < _UNRELATED * energies.prod() ** 0.5:
         return [strongest, samples[:, second]]
     if is_heard:
@@ -181,7 +181,8 @@ def _is_cut(path: Path) -> bool:
         if (name := file.format.name) == "ogg":
             return _lacks_last_page(path)
         with path.open("rb") as header:
-            if name == "wav" and header.read(8)[4:] in (b"\xff" * 4, bytes(4)):  # it was written to a pipe
+            # What is written to a pipe states no size, or about the largest.
+            if name == "wav" and not 0 < int.from_bytes(header.read(8)[4:], "little") < 2**31 - 2**16:
                 return False
         for packet in file.demux(file.streams.audio[0]):
             if packet.size:

@@ -43,17 +43,15 @@ MAX_MARKUP = 20_000_000
 _MAX_READ = 10_000_000
 """Maximum number of bytes that are read at once from an archive; its list of members is read at once."""
 
-_ORDER = "header document footnotes endnotes footer"
-_PART = re.compile(
-    rf"word/({_ORDER.replace(' ', '|')})([0-9]*)\.xml|ppt/slides/(slide)([0-9]+)\.xml|content\.xml"
-)
+_ORDER = "header|document|footnotes|endnotes|footer"
+_PART = re.compile(rf"word/({_ORDER})([0-9]*)\.xml|ppt/slides/slide([0-9]+)\.xml|content\.xml")
 """The parts of Office files that hold text."""
 
-_HIDDEN = frozenset({"delText", "instrText", "Fallback", "tracked-changes", "annotation", "note-citation"})
-_SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n"}
+_HIDDEN = {"delText", "instrText", "moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation"}
+_SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
 
-_CUE = re.compile(r"(?m)^(?:(?:.*\n)?.*-->.*|(?:WEBVTT|NOTE).*)$|<[^<>\n]*>|\{\\[^{}\n]*\}")
-"""What is not spoken of subtitles: numbers with the times in the next line, headings, and marks."""
+_CUE = re.compile(r"(?m)^(?:.*\n)?.*-->.*$|<[^<>\n]*>|\{\\[^{}\n]*\}")
+"""What is not spoken of subtitles: numbers with the times in the next line, and marks."""
 
 _DPI = 150  # dots per inch of rendered pages; a page of A4 has two million pixels
 _PDFIUM = fork_safe(threading.Lock())  # PDFium does one thing at a time in a process
@@ -91,9 +89,7 @@ def load_text(
                 raise InputError(f"{path.name} has more than {MAX_CHARS:,} characters; give a part of it")
             pieces.append(piece)
     if not (text := "\n".join(pieces).strip()):
-        raise InputError(
-            f"{path.name} holds no text; if its pages are scans, give them as images and read those"
-        )
+        raise InputError(f"{path.name} holds no text; if its pages are scans, read them as images")
     return text, notes
 
 
@@ -114,10 +110,23 @@ def _errors_named(path: Path, name: str) -> Iterator[None]:
 @contextmanager
 def _opened_pdf(path: Path) -> Iterator[Any]:
     """An opened PDF file; what PDFium cannot read becomes an InputError."""
-    from pypdfium2 import PdfDocument
+    from pypdfium2 import PdfDocument, raw
 
     with _errors_named(path, "a PDF file"), _PDFIUM, closing(PdfDocument(path)) as document:
+        if document.get_formtype() == raw.FORMTYPE_ACRO_FORM:
+            document.init_forms()
         yield document
+
+
+def _page(document: Any, number: int) -> closing[Any]:
+    """A page of a PDF file; what is filled in and noted on it is a part of its content."""
+    from pypdfium2 import raw
+
+    page = document[number - 1]
+    if raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY) == raw.FLATTEN_SUCCESS:
+        page.close()
+        page = document[number - 1]
+    return closing(page)
 
 
 def count_pages(path: Path) -> int:
@@ -154,7 +163,7 @@ def render_pages(path: Path, target: Path, limit: int, only: int | None = None) 
         numbers = range(1, len(document) + 1) if only is None else [only]
         for number in numbers:
             check_cancelled()
-            with suppress(PdfiumError), closing(document[number - 1]) as page:
+            with suppress(PdfiumError), _page(document, number) as page:
                 pixels += page.get_width() * page.get_height() * (_DPI / 72) ** 2
                 if pixels > limit:
                     raise InputError(f"{path.name} has more than {limit:,} pixels; give a part of it")
@@ -194,7 +203,7 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
         count = len(document)
         for number in range(1, count + 1):
             try:
-                with closing(document[number - 1]) as page, closing(page.get_textpage()) as content:
+                with _page(document, number) as page, closing(page.get_textpage()) as content:
                     # PDFium marks a hyphen that only the line break needs.
                     text = re.sub("[\x02\ufffe]\\s*", "", content.get_text_range())
                     text = clean(text.replace("\r\n", "\n")).strip()
@@ -211,12 +220,9 @@ def _pdf(path: Path, notes: list[str], scans: dict[int, str]) -> Iterator[str]:
 
 def _office(path: Path, notes: list[str]) -> Iterator[str]:
     """The text of Office Open XML and OpenDocument; slides and parts of pages in their order."""
-
-    def place(part: re.Match[str]) -> tuple[int, int]:
-        return _ORDER.find(part[1] or ""), int(part[2] or part[4] or 0)
-
     with _Archive(path) as file, zipfile.ZipFile(file) as archive:
-        parts = sorted(filter(None, map(_PART.fullmatch, archive.namelist())), key=place)
+        parts = [*filter(None, map(_PART.fullmatch, archive.namelist()))]
+        parts.sort(key=lambda part: (_ORDER.find(part[1] or ""), int(part[2] or part[3] or 0)))
         for _, content in _unpacked(path, archive, [part[0] for part in parts]):
             pieces: list[str] = []
             # Expat limits how far entities expand, and reads no external ones.
@@ -258,14 +264,17 @@ def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
     from markdown_it import MarkdownIt
 
     (text,) = _plain(path, notes)
-    page = MarkdownIt("commonmark").enable("table").render(text).replace("<pre>", "\n<pre>")
-    yield _text_of(page, "")
+    text = re.sub(r"(?m)^\[\^(.+?)\]:", r"\1:", text)  # a footnote
+    page = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+    yield _text_of(page.replace("<pre>", "\n<pre>"), "")
 
 
 def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
     """The spoken lines of SubRip or WebVTT, without numbers, times and marks."""
     (text,) = _plain(path, notes)
-    yield _lines(html.unescape(_CUE.sub("", text)))
+    blocks = "\n".join(text.splitlines()).split("\n\n")
+    cues = [one for one in blocks if "-->" in one or not re.match("WEBVTT|STYLE|REGION|NOTE", one)]
+    yield _lines(html.unescape(_CUE.sub("", "\n\n".join(cues))))
 
 
 def _html(path: Path, notes: list[str]) -> Iterator[str]:
@@ -288,7 +297,8 @@ class _PageText(HTMLParser):
         self.text, self._between, self._hidden = io.StringIO(), between, ""
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        self._hidden = self._hidden or (tag if tag in ("script", "style", "template") else "")
+        self._hidden = self._hidden or (tag if tag in ("script", "style", "template", "binary") else "")
+        self.text.write("\n" if tag == "br" else "")
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden = "" if tag == self._hidden else self._hidden

@@ -133,11 +133,10 @@ def _amounts(measure: Measure, inputs: Mapping[str, Any]) -> Iterator[float]:
     elif measure in ("texts", "images"):
         yield max(map(len, lists), default=0)
     for file in values:
+        form = (measure, file.kind) if isinstance(file, Resource) else None
         with suppress(InputError, BadInputError):
-            if not isinstance(file, Resource):
-                continue
-            if measure == "rows" and file.kind == "table" and file.path is not None:
+            if form == ("rows", "table") and file.path is not None:
                 yield table_shape(file.path)[0]
-            elif (measure, file.kind) in (("pixels", "image"), ("seconds", "audio")):
+            elif form in (("pixels", "image"), ("seconds", "audio")):
                 width, height, seconds = _extent(file)
                 yield width * height or seconds

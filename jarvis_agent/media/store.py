@@ -254,9 +254,8 @@ class ResourceStore:
             notes += await run_cpu_bound(render_pages, resource.path, pages, limits.MAX_PIXELS)
             resource = Resource(kind="image", path=pages, mime="image/tiff", name=resource.name)
         if resource.kind not in split_kind(kind) and kind in MEDIA - {"file"}:
-            own, needed = (
-                f"{'an' if one[0] in 'aeiou' else 'a'} {one} file" for one in (resource.kind, kind)
-            )
+            kinds = (resource.kind, kind)
+            own, needed = (f"{'an' if one[0] in 'aeiou' else 'a'} {one} file" for one in kinds)
             raise InputError(f"{resource.file_name or value} is {own}, and {needed} is needed")
         if kind != "file":
             await asyncio.to_thread(limits.check_limits, resource)
@@ -306,12 +305,11 @@ class ResourceStore:
         """A text in which the names of allowed text files are replaced by their contents. As `text_of`."""
         others = [self.access.find(name.strip()) for name in given]
         paths = {file.path for file in others if file is not None} | {None}
-        named = {name: self.access.find(name) for name in self.access.names_in(text)}
-        files = {
-            name: file
-            for name, file in named.items()
-            if file and file.kind in _TEXTS - {"file"} and file.path not in paths
-        }
+        files = dict[str, Resource]()
+        for name in {text[start:end] for start, end in self.access.allowed_in(text)}:
+            file = self.access.find(name)
+            if file and file.kind in _TEXTS - {"file"} and file.path not in paths:
+                files[name] = file
         parts = split_names(text, files)
         contents = {name: await self.text_of(files[name], notes=notes) for name in {*parts[1::2]}}
         parts[1::2] = map(contents.__getitem__, parts[1::2])

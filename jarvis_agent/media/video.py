@@ -33,10 +33,10 @@ MAX_FRAME_PIXELS = 700_000_000
 
 _MIN_FRAME_LIMIT = 4096 * 2304  # pixels that every frame may have: the resolution of recorded calls grows
 _MAX_FPS = 240  # highest frame rate assumed; the number of frames gives the minimum duration
-_NEGATIVE = 2**32 - 2**20
 
-_PLAYLISTS = frozenset({"concat", "dash", "hls", "image2", "imf", "rtp", "rtsp", "sap", "sdp", "tty", "whip"})
-"""Formats of FFmpeg that open other files or addresses, and one that takes any text for a picture."""
+_PLAYLISTS = {"concat", "dash", "hls", "image2", "imf", "rtp", "rtsp", "sap", "sdp", "whip"}
+_UNREAD = _PLAYLISTS | {"cdg", "ico", "mjpeg", "mjpeg_2000", "tty"}
+"""Formats of FFmpeg that open other files or addresses, or that it takes texts, pictures and data for."""
 
 _FASTSTART = {"movflags": "+faststart"}
 
@@ -64,7 +64,7 @@ def _load_av() -> Any:
 def open_container(file: Path | BinaryIO) -> Iterator[Any]:
     """Open a recording; PyAV's own errors pass. Formats that name other files or addresses are refused."""
     av = _load_av()
-    known = ",".join(sorted(av.formats_available - _PLAYLISTS))
+    known = ",".join(sorted(av.formats_available - _UNREAD))
     with av.open(file, options={"format_whitelist": known}, metadata_errors="replace") as container:
         yield container
 
@@ -112,13 +112,12 @@ def probe_video(path: Path) -> VideoFacts:
     """Read the properties of a video."""
     with opened(path) as video:
         stream = video.streams.video[0]
-        first = next(decoded(video, "video"))
-        width, height = (first.width, first.height)[:: -1 if first.rotation % 180 else 1]
+        first = _upright(next(decoded(video, "video")))
         rate = float(stream.average_rate or stream.guessed_rate or 0)
     with opened(path) as video:
         duration, frames = measure_packets(video)
         fps = rate if 0 < rate <= _MAX_FPS or not duration else frames / duration
-        return VideoFacts(width, height, round(fps, 3), round(duration, 3), frames)
+        return VideoFacts(first.width, first.height, round(fps, 3), round(duration, 3), frames)
 
 
 def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
@@ -191,7 +190,8 @@ def to_mp4(source: Path, target: Path, sound: Path | None = None) -> None:
             frames = map(_upright, decoded(file, "video"))
             first = next(frames)
             video = _add_h264(output, first.width, first.height, rate)
-            video.codec_context.time_base = pictures.time_base
+            if first.pts is not None:  # else frames follow at the rate
+                video.codec_context.time_base = pictures.time_base
             packets = _encoded(chain([first], frames), video)
         has_sound = any(stream.codec_context for stream in heard.streams.audio[:1])
         encoded = _sound(output, "aac", heard) if has_sound else ()
@@ -208,7 +208,7 @@ def _upright(frame: Any) -> Any:
     from PIL.Image import Image, Transpose
 
     a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
-    turns = [Transpose.TRANSPOSE] if a == d == 0 else []
+    turns = [Transpose.TRANSPOSE] if a == d == 0 != b else []
     turns += [Transpose.FLIP_LEFT_RIGHT] if (a or c) < 0 else []
     turns += [Transpose.FLIP_TOP_BOTTOM] if (d or b) < 0 else []
     if not turns:
@@ -236,13 +236,7 @@ def _sound(output: Any, codec: str, file: Any, notes: list[str] | None = None) -
     is_exact = codec in ("pcm_s16le", "flac")
     mixed = "mono" if source.layout.nb_channels == 1 else "stereo"
     stream = output.add_stream(codec, rate=rate, layout=source.layout.name if is_exact else mixed)
-
-    def unstamped() -> Iterator[Any]:
-        for frame in decoded(file, "audio", notes):
-            frame.pts = None
-            yield frame
-
-    return _encoded(unstamped(), stream)
+    return _encoded(decoded(file, "audio", notes), stream)
 
 
 SOUND_CODECS = {
@@ -261,6 +255,8 @@ def write_sound(source: Path, target: Path, notes: list[str] | None = None) -> N
 
 def _encoded(frames: Iterable[Any], stream: Any) -> Iterator[Any]:
     for frame in chain(frames, [None]):
+        if frame is not None and stream.type == "audio":
+            frame.pts = None  # sound goes on where a part is missing
         yield from stream.encode(frame)
 
 
@@ -280,7 +276,7 @@ def measure_packets(container: Any) -> tuple[float, int]:
             counts[stream.index] += 1
             # FFmpeg states some negative durations as numbers of 32 bits without a sign.
             units = packet.duration or 0
-            seconds = float(units * packet.time_base) if 0 < units < _NEGATIVE else 0.0
+            seconds = float(units * packet.time_base) if 0 < units < 2**31 else 0.0
             if packet.pts is not None:
                 place = float(packet.pts * packet.time_base)
                 end = max(end, place + seconds - max(starts.setdefault(stream.index, place), 0.0))

@@ -20,7 +20,6 @@ from xml.etree import ElementTree
 MAX_MEMORY, MAX_SECONDS = 4 << 30, 120
 """Of the process; 20 million cells take about 2 GiB."""
 
-
 _CODE = re.compile(r'(?=.*0.*0)(?:0|\\.|"[^"]*"|[ ()/-])+')
 """A format that shows each digit of a number, as of a postal code (00000) or a telephone number."""
 

@@ -258,12 +258,13 @@ def test_a_run_and_a_single_tool_read_documents(
 
 def test_office_files_have_their_notes_slides_and_no_deleted_words(tmp_path: Path) -> None:
     run = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
-    body = run.format("Revenue") + "<w:p><w:del><w:r><w:delText>gone</w:delText></w:r></w:del></w:p>"
+    moved = f"<w:moveFrom>{run.format('gone')}</w:moveFrom>"
+    body = run.format("Revenue") + f"<w:p><w:del><w:r><w:delText>gone</w:delText></w:r></w:del>{moved}</w:p>"
     box = "<w:p>{}<w:r><w:t>text{}</w:t></w:r></w:p>".format("<w:tab/>", " box")
     parts = {
         name: f'<w:x xmlns:w="{WORD}">{text}</w:x>'
         for name, text in {
-            "word/document.xml": body + box,
+            "word/document2.xml": body + box,
             "word/footnotes.xml": run.format("A footnote."),
             "word/header1.xml": run.format("A header"),
         }.items()
@@ -279,6 +280,8 @@ def test_office_files_have_their_notes_slides_and_no_deleted_words(tmp_path: Pat
         made = archive(tmp_path / kind, {"mimetype": mime, "content.xml": text}, zipfile.ZIP_STORED)
         assert detect_media_type(made) == ("text", mime)
         assert load_text(made)[0] == "Title\ntwo words\nmore"
+    packed_again = archive(tmp_path / "again.odt", {"content.xml": text, "mimetype": mime})
+    assert load_text(packed_again)[0] == "Title\ntwo words\nmore"
 
 
 def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
@@ -286,22 +289,56 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         "a.rtf": (r"{\rtf1\ansi Hello \b from\b0  a caf\'e9.}", "Hello from a café."),
         "a.md": ("# Title\n\n*Two* [words](http://x.org) `code`\n\n- item\n", "Title\nTwo words code\nitem"),
         "b.md": ("<p>Kept</p>\n\n- one\n  ```\n  x = 1\n  ```\n\n![badge](b.svg)\n", "Kept\none\nx = 1"),
-        "a.srt": (SUBTITLES, "Hello there.\nGeneral Kenobi."),
-        "a.txt": (SUBTITLES, "Hello there.\nGeneral Kenobi."),
+        "a.srt": (SUBTITLES, SPOKEN),
+        "a.txt": (SUBTITLES.replace("\n", "\r\n"), SPOKEN),
+        "c.md": ("Hi<br>there, ~~old~~ new[^1].\n\n[^1]: A note.\n", "Hi\nthere, old new[^1].\n1: A note."),
         "a.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.500\n<v Ann>Hi\n", "Hi"),
+        "b.vtt": (f"WEBVTT\nKind: captions\n\nSTYLE\n::cue {{}}\n\nNOTE a\nb\n\n{SUBTITLES}", SPOKEN),
+        "a.fb2": ('<?xml version="1.0"?><FictionBook><p>Hi</p><binary>iVBO</binary></FictionBook>', "Hi"),
     }
     for name, (content, text) in cases.items():
-        (tmp_path / name).write_text(content, encoding="utf-8")
+        (tmp_path / name).write_text(content, encoding="utf-8", newline="")
         assert "\n".join(filter(None, load_text(tmp_path / name)[0].splitlines())) == text, name
     assert load_text(tmp_path / "a.srt", with_markup=True)[0] == SUBTITLES.strip()
     (tmp_path / "a.ps").write_text("%!PS-Adobe-3.0\n/Helvetica findfont\n")
     assert detect_media_type(tmp_path / "a.ps")[0] == "file", "its source is not spoken"
 
 
+SPOKEN = "Hello there.\nGeneral Kenobi."
 SUBTITLES = (
     "1\n00:00:01,000 --> 00:00:02,500\nHello there.\n\n"
     "2\n00:00:03,000 --> 00:00:04,000\n<i>General</i> Kenobi.\n"
 )
+
+
+FORM = b"""%PDF-1.7
+1 0 obj<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[6 0 R]/DR<</Font<</F1 5 0 R>>>>>>>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 4 0 R/Annots[6 0 R 7 0 R]
+/Resources<</Font<</F1 5 0 R>>>>>>endobj
+4 0 obj<</Length 36>>stream
+BT /F1 12 Tf 20 150 Td (Name:) Tj ET
+endstream endobj
+5 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj
+6 0 obj<</Type/Annot/Subtype/Widget/FT/Tx/T(name)/V(Ada)/Rect[150 140 290 165]/F 4/DA(/F1 12 Tf)>>endobj
+7 0 obj<</Type/Annot/Subtype/FreeText/Rect[20 40 200 60]/F 4/AP<</N 8 0 R>>>>endobj
+8 0 obj<</Subtype/Form/BBox[0 0 180 20]/Resources<</Font<</F1 5 0 R>>>>/Length 34>>stream
+BT /F1 12 Tf 2 5 Td (A note) Tj ET
+endstream endobj
+trailer<</Root 1 0 R>>"""
+"""A page with a filled-in field, of which a program left the drawing to readers, and a typed note."""
+
+
+def test_what_is_filled_in_and_noted_on_a_page_is_read_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "form.pdf").write_bytes(FORM)
+    assert load_text(tmp_path / "form.pdf")[0].split() == ["Name:", "Ada", "A", "note"]
+    documents.render_pages(tmp_path / "form.pdf", tmp_path / "page.tiff", 1_000_000)
+    page = Image.open(tmp_path / "page.tiff").convert("L")
+    scale = page.height / 200
+    field, note = ((150, 35, 290, 60), (20, 140, 200, 160))
+    for box in (field, note):
+        darkest, _ = page.crop(tuple(round(side * scale) for side in box)).getextrema()
+        assert darkest < 100  # type: ignore[operator]
 
 
 def test_pages_without_text_and_damaged_pages_are_named(tmp_path: Path) -> None:

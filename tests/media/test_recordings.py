@@ -77,6 +77,7 @@ def test_surround_sound_is_read(form: str, codec: str, count: int, tmp_path: Pat
         ([TONE, TONE], [TONE], ""),
         ([TONE, -TONE], [TONE], "the strongest of 2 channels was used"),
         ([TONE, np.zeros_like(TONE)], [TONE], ""),
+        ([TONE, np.full_like(TONE, 0.9)], [TONE], ""),
         ([TONE, OTHER], [TONE, OTHER], ""),
     ],
 )
@@ -148,12 +149,13 @@ def test_a_recording_that_is_cut_off_is_read_with_a_note(
     assert any("the recording breaks off after" in note for note in read_audio(cut, RATE)[1])
 
 
-def test_a_recording_that_was_written_to_a_pipe_is_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stated", [(0xFFFFFFFF, 0xFFFFFFFF), (0x7FFFF024, 0x7FFFF000), (0, 0)])
+def test_a_recording_that_was_written_to_a_pipe_is_whole(stated: tuple[int, int], tmp_path: Path) -> None:
     path = tmp_path / "piped.wav"
     soundfile.write(path, np.full(RATE, 0.5), RATE)
     content = bytearray(path.read_bytes())
-    for place in (4, content.index(b"data") + 4):
-        content[place : place + 4] = b"\xff" * 4
+    for place, size in zip((4, content.index(b"data") + 4), stated, strict=True):
+        struct.pack_into("<I", content, place, size)
     path.write_bytes(content)
     samples, notes = read_audio(path, RATE)
     assert (len(samples), notes) == (RATE, [])
@@ -222,6 +224,29 @@ def test_a_mirrored_or_turned_video_is_shown_as_players_do(
         at: Any = shown.getpixel((width // 4 + corner[0] * width // 2, height // 4 + corner[1] * height // 2))
         assert at[0] > at[2], "the red corner"
         to_mp4(path, tmp_path / "new.mp4")
+
+
+def test_a_matrix_of_zeros_or_of_another_angle_turns_nothing(tmp_path: Path) -> None:
+    path = write_film(tmp_path / "film.mp4", Image.new("RGB", (32, 16), "blue"))
+    content = path.read_bytes()
+    for matrix in ((0, 0, 0, 0, 0), (46_341, 46_341, 0, -46_341, 46_341)):
+        changed = bytearray(content)
+        struct.pack_into(">5i", changed, content.index(b"tkhd") + 44, *matrix)
+        path.write_bytes(changed)
+        facts = probe_video(path)
+        assert (facts.width, facts.height) == spread_frames(path, 1)[0][1].size == (32, 16)
+
+
+def test_a_stream_without_times_keeps_its_rate(tmp_path: Path) -> None:
+    with av.open(tmp_path / "a.h264", "w") as made:
+        stream = made.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv420p"
+        for _ in range(25):
+            made.mux(stream.encode(av.VideoFrame.from_image(Image.new("RGB", (32, 16)))))
+        made.mux(stream.encode(None))
+    to_mp4(tmp_path / "a.h264", tmp_path / "a.mp4")
+    facts = probe_video(tmp_path / "a.mp4")
+    assert (facts.frames, round(facts.fps), round(facts.duration, 1)) == (25, 25, 1)
 
 
 def test_frames_are_counted_where_the_rate_is_impossible(tmp_path: Path) -> None:
