@@ -39,8 +39,6 @@ _KINDS = ("image", "audio", "video", "file")
 
 _MAX_CHARS = 2_000
 """Longest beginning of a request that is compared with the tasks."""
-_TAKES_FILE = 0.1
-"""What it counts that a task takes a file of the request; see `ranking.similarities`."""
 
 
 def hf_tools_middleware(
@@ -130,7 +128,8 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         scores = similarities(text, [[one] for one in about], about, self._vectors)
         given = {kind for file in files for kind in (file.kind, "file")}
         takes = (any(arg.kind in given for arg in spec.inputs) for spec in self._specs.values())
-        points = [score + _TAKES_FILE * fits for score, fits in zip(scores, takes, strict=True)]
+        # That a task takes a file of the request counts as much as a tenth of the likeness.
+        points = [score + 0.1 * fits for score, fits in zip(scores, takes, strict=True)]
         likely = [name for _, name in sorted(zip(points, self._specs, strict=True), reverse=True)]
         return list(dict.fromkeys([*(task.task for task in planned.tasks), *likely]))[: self._count]
 

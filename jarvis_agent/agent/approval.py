@@ -53,7 +53,6 @@ _WORDS = dict.fromkeys(("true", "yes", "y", "ok", "okay", "approve", "approved")
     ("false", "no", "n", "reject", "rejected"), False
 )
 _JSON: TypeAdapter[Any] = TypeAdapter(Any)
-_STORED_BITS = 63
 
 
 class PlannedTask(Frozen):
@@ -233,7 +232,7 @@ def _storable(value: Any) -> Any:
         return {_storable(key): _storable(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_storable(item) for item in value]
-    if isinstance(value, int) and value.bit_length() > _STORED_BITS:
+    if isinstance(value, int) and value.bit_length() > 63:
         return float(value) if value.bit_length() < sys.float_info.max_exp else None
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 

@@ -64,7 +64,6 @@ from jarvis_agent.execution.checkpointed_steps import DECISION, PROPOSAL, Checkp
 from jarvis_agent.execution.run import Event, Run
 
 _TURNS = TypeAdapter(list[ChatTurn])
-_NAMESPACE_SEPARATOR = "|"
 _MAX_SHARED = 5_000_000
 """Bytes of a file that is put into the state of a deep agent; of a larger one there is only the path."""
 
@@ -413,7 +412,7 @@ def steps_of_node(config: RunnableConfig) -> CheckpointedSteps:
     node = get_runtime().execution_info
     if saver is None or node is None:
         return CheckpointedSteps()
-    graph, _, _ = node.checkpoint_ns.rpartition(_NAMESPACE_SEPARATOR)
+    graph, _, _ = node.checkpoint_ns.rpartition("|")
     place = {"thread_id": node.thread_id, "checkpoint_ns": graph, "checkpoint_id": node.checkpoint_id}
     return CheckpointedSteps(threaded(saver), {"configurable": place})
 

@@ -35,8 +35,6 @@ _CHARSET = re.compile(
 _LONGEST_HEAD = 2048
 """Most characters of a data URL before its data; the patterns take a time that grows with its square."""
 
-_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
-
 
 def is_data_url(text: str) -> bool:
     """Whether a text is meant as a data URL; it may be malformed."""
@@ -83,7 +81,7 @@ def decode_base64(data: str) -> bytes:
     """
     try:
         letters = unquote_to_bytes(data) if "%" in data else data.encode("ascii")
-        letters = letters.translate(_TO_STANDARD, b" \t\r\n\f\v").rstrip(b"=")
+        letters = letters.translate(bytes.maketrans(b"-_", b"+/"), b" \t\r\n\f\v").rstrip(b"=")
         return base64.b64decode(letters + b"=" * (-len(letters) % 4), validate=True)
     except ValueError as error:
         raise InputError("an attached file is not valid base64") from error

@@ -17,8 +17,6 @@ from jarvis_agent.core.encodings import decode_text
 ROWS, COLUMNS = 10, 12
 """Limits of a table that is shown."""
 _MAX_CELL_CHARS = 80
-_PREVIEW = 65_536
-"""Bytes of a table that are read to show it."""
 
 MAX_EMBEDDED_BYTES = 20_000_000
 """Of a larger file only the path is shown."""
@@ -73,7 +71,7 @@ def _table(path: Path) -> str:
     """The header and first rows of a CSV file; "" if it cannot be read."""
     try:
         with path.open("rb") as file:
-            text, _ = decode_text(file.read(_PREVIEW))
+            text, _ = decode_text(file.read(65_536))
         delimiter = max(",;\t|", key=text.partition("\n")[0].count)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         lines = list(itertools.islice(filter(None, reader), ROWS + 2))

@@ -195,7 +195,6 @@ _EXTRA_WORDS, _EXTRA_PROMPT_WORDS = 16, 8
 _HAN = "\u3400-\u9fff"
 _WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_ARTICLES = ("a", "an", "the")
 
 
 def same_plan(gold: Sequence[Task], predicted: Sequence[Task]) -> bool:
@@ -259,7 +258,7 @@ def _is_near(gold: Sequence[str], predicted: Sequence[str], is_prompt: bool) -> 
     if is_prompt and predicted and _has_han(gold) != _has_han(predicted):
         return True
     rest, length = iter(predicted), _length(gold)
-    in_order = all(word in rest for word in gold if word not in _ARTICLES)
+    in_order = all(word in rest for word in gold if word not in ("a", "an", "the"))
     extra = _EXTRA_PROMPT_WORDS if is_prompt else _EXTRA_WORDS
     return in_order and _length(predicted) <= length + max(length, extra)
 

@@ -18,22 +18,12 @@ DEFAULT_WINDOW = 32_768
 LOCAL_WINDOW = 8192
 """Context window in tokens for which a GGUF file is loaded; a larger one takes more memory."""
 
-_PROMPT_SHARE = 0.75
-"""Share of the window for the prompt. The rest is for the reply and for errors of the estimate."""
-
 _TOKEN = re.compile(r"[a-zA-Z\u00c0-\u024f]{1,4}|[0-9]{1,3}|[^\s]")
-_ROW_BUDGETS = (4800, 1200, 600, 300, 100, 40, 10)
-"""Tokens for each row, tried in this order."""
-
-_DATA_BUDGET = 1200
-_MAX_ITEMS = (20, 8, 3, 1)
-_TEXT_SHARES = (2, 4, 8, 32)
-_MAX_ENTRIES = (50, 10, 3)
 
 
 def prompt_budget(window: int) -> int:
-    """Tokens of a context window that a prompt may fill."""
-    return int(window * _PROMPT_SHARE)
+    """Tokens of a context window for a prompt. The rest is for the reply and errors of the estimate."""
+    return int(0.75 * window)
 
 
 def count_tokens(text: str) -> int:
@@ -57,7 +47,7 @@ def clip_rows(make: Callable[[int], Sequence[Any]], limit: int) -> str:
     `make` returns the rows, each of about the given number of tokens where it can be cut.
     """
     text = ""
-    for budget in _ROW_BUDGETS:
+    for budget in (4800, 1200, 600, 300, 100, 40, 10):
         text = "\n".join(map(to_json_line, make(budget)))
         if count_tokens(text) <= limit:
             return text
@@ -75,9 +65,9 @@ def to_json_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str).replace("</", "<\\/")
 
 
-def truncate_json(value: Any, budget: int = _DATA_BUDGET) -> Any:
+def truncate_json(value: Any, budget: int = 1200) -> Any:
     """Plain data cut to about `budget` tokens of JSON: the first entries of lists, the beginning of texts."""
-    for entries, share, items in product(_MAX_ENTRIES, _TEXT_SHARES, _MAX_ITEMS):
+    for entries, share, items in product((50, 10, 3), (2, 4, 8, 32), (20, 8, 3, 1)):
         short = _cut(value, items, max(10, budget // share), entries)
         if count_tokens(json.dumps(short, ensure_ascii=False, default=str)) <= budget:
             return short

@@ -41,20 +41,17 @@ if TYPE_CHECKING:
     from jarvis_agent.llm.llama_cpp import ChatGGUF
 
 
-_SERVER_TIMEOUT_S = 3.0
 _WINDOW_FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
 """What vLLM, OpenRouter, LM Studio, Groq and llama.cpp call the window in their lists of models."""
 
 SCHEMA = "response_format"
 MAX_TOKENS = "max_tokens"
-_LIMITS = {MAX_TOKENS, "max_completion_tokens"}
 
 _SMALL, _LARGE = 2e9, 10e9
 _SIZES = {"m": 1e6, "b": 1e9}
 _SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?b|\d{2,}m)(?![a-z\d])", re.IGNORECASE)
 """A number of parameters in a name: "0.5b", "135M". A single digit with "m" is a context window."""
 HUB_FILE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+):(?P<file>[^:\\]+)")
-_TINY = re.compile(r"(?<![a-z])tiny", re.IGNORECASE)
 
 
 def model_name(model: Any) -> str:
@@ -69,7 +66,7 @@ def model_name(model: Any) -> str:
 def is_small(model: Any) -> bool:
     """Whether a model, or one of this name or in this GGUF file, has less than 2 billion parameters."""
     size = _parameters(model)
-    return size < _SMALL if size else _TINY.search(model_name(model)) is not None
+    return size < _SMALL if size else re.search(r"(?<![a-z])tiny", model_name(model).lower()) is not None
 
 
 def needs_examples(model: Any) -> bool:
@@ -105,7 +102,7 @@ async def served_window(model: Any) -> int | None:
         return None
     key = getattr(model, "openai_api_key", None)
     headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if isinstance(key, SecretStr) else {}
-    options: dict[str, Any] = {"timeout": _SERVER_TIMEOUT_S, "trust_env": uses_proxies(url)}
+    options: dict[str, Any] = {"timeout": 3.0, "trust_env": uses_proxies(url)}
     async with httpx.AsyncClient(headers=headers, **options) as client:
         # llama.cpp's /props has the window in use, and the list of models that of other servers.
         for address in (f"{url.removesuffix('/v1')}/props", f"{url}/models"):
@@ -130,7 +127,7 @@ def length_options(model: Any, window: int) -> dict[str, Any]:
     """The limit of a reply: half of the context window. {} if the model has its own, or takes none."""
     own = getattr(model, "bound", model)
     set_by_user = {**getattr(own, "model_kwargs", {}), **getattr(model, "kwargs", {})}
-    if getattr(own, MAX_TOKENS, 0) is not None or _LIMITS & set_by_user.keys():
+    if getattr(own, MAX_TOKENS, 0) is not None or {MAX_TOKENS, "max_completion_tokens"} & set_by_user.keys():
         return {}
     profile = getattr(own, "profile", None) or {}
     limit = window // 2
@@ -167,8 +164,6 @@ GGUF = "gguf:"
 """Begins the name of a GGUF file, "gguf:path/file.gguf", or "gguf:org/repo:file.gguf" of the Hub."""
 
 OPENAI_MODEL = "gpt-5-mini"
-ROUTER_URL = "https://router.huggingface.co/v1"
-ROUTER_MODEL = "openai/gpt-oss-120b"
 
 # fmt: off
 PROVIDERS = frozenset(
@@ -191,9 +186,6 @@ _OTHERWISE = (
     "Or use another model: HF_TOKEN, or JARVIS_BASE_URL and JARVIS_MODEL, configure one, and with the model "
     f'"{NO_MODEL}" requests are planned without one'
 )
-_ABOUT_KEY = re.compile(r"api.?key|credentials", re.IGNORECASE)
-_FIXED_TEMPERATURE = re.compile(r"(?:o\d|gpt-[5-9])(?!.*chat)")
-_OPENAI_NAME = re.compile(r"(?:chat)?gpt-|o\d\b")
 
 
 def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> BaseChatModel | None:
@@ -230,13 +222,14 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
     if os.environ.get("OPENAI_API_KEY", "").strip():
         return openai_model(OPENAI_MODEL, settings)
     if settings.hf_token and not settings.offline:
-        return openai_model(ROUTER_MODEL, settings, ROUTER_URL, settings.hf_token.get_secret_value())
+        router, key = "https://router.huggingface.co/v1", settings.hf_token.get_secret_value()
+        return openai_model("openai/gpt-oss-120b", settings, router, key)
     installed = installed_model()
     return resolve_model(installed, settings) if installed else None
 
 
 def _named(name: str, settings: Settings) -> BaseChatModel:
-    if name.startswith("openai:") or _OPENAI_NAME.match(name):
+    if name.startswith("openai:") or re.match(r"(?:chat)?gpt-|o\d\b", name):
         key = settings.api_key.get_secret_value() if settings.api_key else None
         return openai_model(name.removeprefix("openai:"), settings, key=key)
     from langchain.chat_models import init_chat_model
@@ -250,7 +243,7 @@ def _named(name: str, settings: Settings) -> BaseChatModel:
         return _at_zero(init_chat_model(name, **changed) if changed else model)
     except Exception as error:
         why = _NO_PROVIDER if "infer model provider" in str(error) else str(error)
-        why = f"{why.rstrip('.')}. {_OTHERWISE}" if _ABOUT_KEY.search(why) else why
+        why = f"{why.rstrip('.')}. {_OTHERWISE}" if re.search("api.?key|credentials", why.lower()) else why
         raise ConfigError(f'the language model "{name}" cannot be created: {why}') from error
 
 
@@ -350,7 +343,7 @@ def _at_zero(model: BaseChatModel) -> BaseChatModel:
     """Set temperature 0 where the model accepts a temperature."""
     name = str(getattr(model, "model_name", ""))
     profile: Mapping[str, Any] = getattr(model, "profile", None) or {}
-    fixed = is_openai_like(model) and _FIXED_TEMPERATURE.match(name)
+    fixed = is_openai_like(model) and re.match(r"(?:o\d|gpt-[5-9])(?!.*chat)", name)
     if "temperature" in type(model).model_fields and profile.get("temperature", not fixed):
         model.temperature = 0.0  # type: ignore[attr-defined]
     return model

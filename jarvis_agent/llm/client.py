@@ -64,12 +64,6 @@ NO_STREAM = "nostream"
 MAX_REPLY_CHARS = 1_000_000
 """Maximum length of a reply, thinking included."""
 
-_TRIES = 2
-_WHOLE_REPLY_FACTOR = 5
-"""A reply that is not streamed may take this many times `llm_timeout`."""
-
-_ABOUT_LENGTH = re.compile(r"max_(?:completion_)?tokens|context length", re.IGNORECASE)
-_CUT_OFF_ERRORS = {"LengthFinishReasonError"}
 _REFUSAL_REASONS = {"content_filter", "refusal", "safety", "prohibited_content", "blocklist"}
 
 
@@ -152,7 +146,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                     unavailable[self] = error.note
                 raise
             except LLMError as error:
-                is_length = _ABOUT_LENGTH.search(str(error)) is not None
+                is_length = bool(re.search("max_(?:completion_)?tokens|context length", str(error).lower()))
                 option = MAX_TOKENS if is_length else SCHEMA
                 is_rejected = is_length or isinstance(error, RejectedRequestError)
                 if begun or option not in extras or not is_rejected:
@@ -193,7 +187,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                         break
                     await asyncio.sleep(0)  # others run, also if the stream never waits
         except (Exception, SystemExit) as error:  # A SystemExit in a task would end the event loop.
-            if type(error).__name__ not in _CUT_OFF_ERRORS:
+            if type(error).__name__ != "LengthFinishReasonError":
                 if text:
                     yield AIMessageChunk(content=text)
                 if isinstance(error, LLMError):
@@ -215,7 +209,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         cache = getattr(getattr(self.model, "bound", self.model), "cache", None)
         with self._reserved(messages, config) as config:
             if cache or (cache is None and get_llm_cache() is not None):
-                async with asyncio.timeout(_WHOLE_REPLY_FACTOR * limit):
+                async with asyncio.timeout(5 * limit):  # it is not streamed
                     message = await self.model.ainvoke(messages, config, **kwargs)
                 yield message
                 return
@@ -273,7 +267,7 @@ async def write_json(
     Another reply goes back to the model once, with the error. Raises LLMError: the second does not fit.
     """
     asked, problem = [*messages], ""
-    for _ in range(_TRIES):
+    for _ in range(2):
         reply = str((await model.ainvoke(asked, config)).text)
         try:
             value = read_json(reply)[-1].value

@@ -18,7 +18,6 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.llm.chat_model import model_name
 
 _KEY_LIKE = re.compile(r"\b(?:sk|hf|gsk|xai|pk|rk)[-_][\w*.-]{4,}")
-_MAX_DETAIL_CHARS = 300
 
 
 class RejectedRequestError(LLMError):
@@ -41,7 +40,6 @@ class Advice(NamedTuple):
     lasts: bool = False
 
 
-_INVALID_REQUEST = 400
 ADVICE = (
     Advice("{llm} refused the key", "set {key} to a key that it accepts",
            ("ModelAuthenticationError", 401), lasts=True),
@@ -69,7 +67,6 @@ ADVICE = (
     Advice("{llm} failed on its side", "try again later, or use another model",
            ("ModelAPIError", *range(500, 600))),
 )  # fmt: skip
-_DEFAULT_ADVICE = Advice("{llm} failed", "try again, or use another model", ())
 
 _KEY_NAMES = {"api.openai.com": "OPENAI_API_KEY", "router.huggingface.co": "HF_TOKEN"}
 
@@ -78,13 +75,14 @@ def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
     """The LLMError for a failure of `model`: what happened, and what to do."""
     conditions = {*(cls.__name__ for cls in type(error).__mro__), getattr(error, "status_code", None)}
     conditions.add(getattr(error, "type", None))  # of the body of an answer
-    advice = next((row for row in ADVICE if conditions.intersection(row.when)), _DEFAULT_ADVICE)
+    unknown = Advice("{llm} failed", "try again, or use another model", ())
+    advice = next((row for row in ADVICE if conditions.intersection(row.when)), unknown)
     words = {"llm": describe_model(model), "key": _key_name(model, settings), "seconds": settings.llm_timeout}
     for field in vars(getattr(model, "bound", model)).values():
         if isinstance(field, SecretStr):
             register_secret(field.get_secret_value())
-    detail = _KEY_LIKE.sub("(key)", redact(" ".join(str(error).split())))[:_MAX_DETAIL_CHARS]
-    rejected = RejectedRequestError if _INVALID_REQUEST in advice.when else LLMError
+    detail = _KEY_LIKE.sub("(key)", redact(" ".join(str(error).split())))[:300]
+    rejected = RejectedRequestError if 400 in advice.when else LLMError
     kind = UnavailableModelError if advice.lasts else rejected
     return kind(advice.what, detail=detail.rstrip("."), advice=advice.do.format_map(words), **words)
 

@@ -31,12 +31,6 @@ from jarvis_agent.llm.budget import LOCAL_WINDOW
 IDLE_S = 600
 """Seconds after its last reply when the memory of a model is freed. Its next reply loads it again."""
 
-_PROMPT_CACHE_MIB = 512
-"""Most memory for the state after earlier prompts, which spares their common beginnings a second reading."""
-
-_BATCH = 256
-"""Tokens of a prompt between two signs of progress, and between two checks whether the caller is gone."""
-
 
 def usable_cores() -> int:
     """CPU cores that this process may use, which a container or a job of a cluster often limits."""
@@ -99,13 +93,14 @@ class LlamaCpp:
         params.model.path = str(self.weights)
         params.n_ctx = self.n_ctx
         params.n_gpu_layers = self.n_gpu_layers
-        params.n_batch = params.n_ubatch = _BATCH
+        # Tokens of a prompt between two signs of progress, and two checks whether the caller is gone.
+        params.n_batch = params.n_ubatch = 256
         params.n_parallel = 1
         # A thread for each core is many times slower on a machine that has other work, since they wait for
         # each other busily; and every two cores are often one that is counted twice.
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, usable_cores() // 2)
         params.warmup = False
-        params.cache_ram_mib = _PROMPT_CACHE_MIB
+        params.cache_ram_mib = 512  # of earlier prompts, whose common beginnings are not read again
         params.sleep_idle_seconds = IDLE_S
         params.verbosity = -1
         params.api_keys = [self.key]

@@ -51,10 +51,6 @@ _VARIABLES = {
 STAGES = {stage: frozenset(names.split()) for stage, names in _VARIABLES.items()}
 """The variables that the prompt of each stage may use."""
 
-_DIVIDER = re.compile(r"^---[ \t]*\n", re.MULTILINE)
-_MIN_SHARE = 4
-"""The texts get at least a quarter of the context window, and each half of what is left."""
-
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
@@ -98,7 +94,7 @@ def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Pro
 
 def make_template(stage: str, text: str) -> ChatPromptTemplate:
     """The template of a prompt file's text (see the module)."""
-    system, *human = _DIVIDER.split(text, maxsplit=1)
+    system, *human = re.split(r"^---[ \t]*\n", text, maxsplit=1, flags=re.MULTILINE)
     kinds = {SystemMessagePromptTemplate: system, HumanMessagePromptTemplate: "".join(human) or "{{{input}}}"}
     messages: list[Any] = [
         kind(
@@ -138,7 +134,8 @@ def fill(
         # `invoke` would be a run of its own in traces.
         return count_tokens(template.format_prompt(**values).to_string())
 
-    limit = max(prompt_budget(window), taken() + window // _MIN_SHARE)
+    # The texts get at least a quarter of the context window, and each half of what is left.
+    limit = max(prompt_budget(window), taken() + window // 4)
     for name, text in texts.items():
         if text and name in values:
             values[name] = clip(text, max(0, limit - taken()) // 2)
@@ -163,18 +160,12 @@ def _load(stage: str, folders: Sequence[Traversable]) -> BasePromptTemplate[Any]
     return template
 
 
-HISTORY_TURNS = 10
-"""Turns that a prompt shows in words."""
-
-_MAX_TURN_CHARS = 600
-
-
 def format_chat_history(turns: Sequence[ChatTurn], budget: int = 1_000_000) -> str:
     """Earlier turns, oldest first; each resource is one line with its kind, path or text, and name.
 
     Of more than `budget` tokens, the words of old turns are dropped first, then their resources.
     """
-    in_words = HISTORY_TURNS
+    in_words = 10
     kept: list[str] = []
     for age, turn in enumerate(reversed(turns)):
         title = f"Turn {len(turns) - age}"
@@ -198,4 +189,4 @@ def _resource(resource: Resource) -> str:
 
 
 def _cut(text: str) -> str:
-    return to_json_line(brief_text(text, _MAX_TURN_CHARS))
+    return to_json_line(brief_text(text, 600))

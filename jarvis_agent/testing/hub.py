@@ -114,8 +114,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing is printed."""
 
 
-_ALWAYS = ("id", "modelId", "_id")
-_FILE_TEMPLATE = "/{repo_id}/resolve/{revision}/{filename}"
 _API = re.compile(r"/api/models/(?P<id>[^/]+(?:/[^/]+)?)(?:/(?P<part>revision|tree)/(?P<revision>[^/]+))?/?$")
 _FILE = re.compile(r"/(?P<id>[^/]+(?:/[^/]+)?)/resolve/(?P<revision>[^/]+)/(?P<file>.+)$")
 
@@ -129,7 +127,7 @@ class HubModel:
 
     def shown(self, expand: Sequence[str]) -> dict[str, Any]:
         """The API metadata, or the requested part of it."""
-        wanted = {*expand, *_ALWAYS}
+        wanted = {*expand, "id", "modelId", "_id"}
         return {name: value for name, value in self.info.items() if not expand or name in wanted}
 
 
@@ -174,9 +172,10 @@ class HubDouble:
         """Within the block, huggingface_hub in this process uses the double, also for inference."""
         from huggingface_hub import constants
 
+        files = self.url + "/{repo_id}/resolve/{revision}/{filename}"
         with (
             patch.object(constants, "ENDPOINT", self.url),
-            patch.object(constants, "HUGGINGFACE_CO_URL_TEMPLATE", self.url + _FILE_TEMPLATE),
+            patch.object(constants, "HUGGINGFACE_CO_URL_TEMPLATE", files),
             patch.object(constants, "INFERENCE_PROXY_TEMPLATE", self.url + "/{provider}"),
             patch.object(constants, "HF_HUB_OFFLINE", False),
         ):
