@@ -105,9 +105,12 @@ def test_the_command_runs_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "_agent", make)
     picture(Path("other.jpg"))
     Path("plan.json").write_text(agent.plan("What is in a.jpg?").model_dump_json())
-    result = jarvis("run", "plan.json", "--file", "other.jpg", "--json")
-    assert result.exit_code == 0
-    assert json.loads(result.stdout)["plan"]["tasks"][0]["args"] == {"image": "other.jpg"}
-    assert (made, backend.calls[0].inputs["image"].path.name) == (["none"], "other.jpg")
+    Path("pictures").mkdir()
+    picture(Path("pictures", "one.jpg"))
+    for given, image in [("other.jpg",) * 2, ("pictures", "pictures/one.jpg"), ("o*.jpg", "other.jpg")]:
+        result = jarvis("run", "plan.json", "--file", given, "--json")
+        assert result.exit_code == 0
+        assert json.loads(result.stdout)["plan"]["tasks"][0]["args"] == {"image": image}
+    assert ({*made}, backend.calls[0].inputs["image"].path.name) == ({"none"}, "other.jpg")
     for args in (["no.json"], ["plan.json", "--file", "a", "--file", "b"], ["other.jpg"]):
         assert jarvis("run", *args).exit_code == 2

@@ -177,6 +177,7 @@ def run(
     from jarvis_agent.agent.agent import REPLAY_REQUEST
     from jarvis_agent.interfaces.cli.ask import one_shot
     from jarvis_agent.llm.chat_model import NO_MODEL
+    from jarvis_agent.media.access import AccessPolicy
     from jarvis_agent.planning.plan import Plan
 
     try:
@@ -184,8 +185,11 @@ def run(
     except (OSError, UnicodeDecodeError) as error:
         fail(f"{plan} cannot be read: {error}", USAGE_ERROR)
     saved = Plan.load(text)
-    saved = saved.with_inputs(file) if file else saved
-    agent = _agent(NO_MODEL, _settings(policy, out), context, mcp).copy(plan=saved)
+    settings = _settings(policy, out)
+    files_in = AccessPolicy(settings).files_in
+    files = [each for name in file or () for each in files_in(name) or [name]]
+    saved = saved.with_inputs(files) if files else saved
+    agent = _agent(NO_MODEL, settings, context, mcp).copy(plan=saved)
     _exit_unless(one_shot(agent, {"input": REPLAY_REQUEST, "files": saved.inputs}, as_json=as_json))
 
 
