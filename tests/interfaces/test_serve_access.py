@@ -577,7 +577,7 @@ def test_variables_of_the_server_are_no_misspelt_settings() -> None:
 def test_an_owner_reads_uploads_in_a_chat_and_outputs_too_without_one(tmp_path: Path) -> None:
     """No thread is stored, and no plan waits, but in those that `StartedRuns` opens."""
     agent = agent_of(tmp_path, {"plan": "[]"}).copy(checkpointer=InMemorySaver(), approve=True)
-    ada = make_workspaces(agent, ["ada"])["ada"]
+    ada = make_workspaces(agent, ["ada"], 1_000)["ada"]
     assert (ada.uploads, ada.runs) == (tmp_path / "uploads" / "ada", tmp_path / "served" / "ada")
     for made, approve, dirs in (
         (ada.agent, True, (ada.uploads,)),

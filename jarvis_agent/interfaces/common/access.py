@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,11 +35,7 @@ LOCAL = "local"
 
 
 class ApiKey:
-    """A key of the server.
-
-    Attributes:
-        owner: stands for the holder of the key; it can be stored and logged.
-    """
+    """A key of the server. Its `owner` stands for who holds it, and can be stored and logged."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
@@ -58,9 +55,9 @@ class ApiKey:
         return hmac.compare_digest(self.sign(path).encode(), signature.encode())
 
 
-def owners_of(keys: Iterable[str]) -> list[str]:
-    """The owners on a server with these keys."""
-    return [ApiKey(key).owner for key in keys] or [LOCAL]
+def owners_of(settings: ServerSettings) -> list[str]:
+    """The owners on a server."""
+    return [ApiKey(key.get_secret_value()).owner for key in settings.api_keys] or [LOCAL]
 
 
 def sign(path: str, request: Request) -> str:
@@ -120,19 +117,8 @@ def openai_error(status: int, message: str, code: str = "", param: str | None = 
     return {"error": {"message": message, "type": kind, "param": param, "code": code or None}}
 
 
-def add_middleware(
-    app: Starlette,
-    settings: ServerSettings,
-    *,
-    open_paths: Collection[str] = (),
-) -> None:
-    """Add the middleware to an application; what is added last comes first.
-
-    Args:
-        app: the application.
-        settings: keys, hosts and origins.
-        open_paths: paths that need no key.
-    """
+def add_middleware(app: Starlette, settings: ServerSettings, *, open_paths: Collection[str] = ()) -> None:
+    """Check keys, hosts and origins in front of an application; `open_paths` need no key."""
     logging.getLogger("uvicorn.access").addFilter(_drop_query)
     backend = KeyAuthentication([key.get_secret_value() for key in settings.api_keys], open_paths)
     app.add_middleware(AuthenticationMiddleware, backend=backend, on_error=unauthorized)
@@ -185,12 +171,8 @@ class OriginCheck:
         origin = headers.get("origin")
         if origin is None or not self._origins.isdisjoint({"*", origin}):
             return True
-        host = _hostname(origin)
-        return host is not None and (host in self._hosts or host == _hostname(f"//{headers.get('host')}"))
-
-
-def _hostname(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
+        with suppress(ValueError):  # no URL
+            host = urlsplit(origin).hostname
+            own = self._hosts | {urlsplit(f"//{headers.get('host')}").hostname}
+            return host is not None and host in own
+        return False

@@ -17,8 +17,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from http import HTTPStatus
+from contextlib import contextmanager, nullcontext
 from itertools import accumulate
 
 from limits import RateLimitItemPerMinute
@@ -62,15 +61,9 @@ class RunLimits:
         self._running: Counter[str] = Counter()
 
     async def check(self, request: Request) -> AsyncIterator[None]:
-        """FastAPI dependency: the runs of a POST count from now until the response was sent.
-
-        Raises:
-            HTTPException: 429, there are too many.
-        """
-        if request.method != "POST":
-            yield
-            return
-        with self.hold(request.state.owner, await _count(request)):
+        """FastAPI dependency: the runs of a POST count from now until the response was sent, as in `hold`."""
+        runs = await _count(request)
+        with self.hold(request.state.owner, runs) if runs else nullcontext():
             yield
 
     @contextmanager
@@ -95,8 +88,8 @@ class RunLimits:
 async def _count(request: Request) -> int:
     """The runs that a request starts: a batch of LangServe's has several, and so have several pictures."""
     field = {"batch": "inputs", "generations": "n"}.get(request.url.path.rpartition("/")[2])
-    if field is None:
-        return 1
+    if request.method != "POST" or field is None:
+        return int(request.method == "POST")
     body = await request.json()
     runs = body.get(field) if isinstance(body, dict) else None
     count = len(runs) if isinstance(runs, list) else runs
@@ -106,11 +99,8 @@ async def _count(request: Request) -> int:
 def _too_many(limit: str, seconds: float) -> HTTPException:
     """The answer to a request above a limit that may be tried again after some seconds."""
     wait = max(1, math.ceil(seconds))
-    return HTTPException(
-        HTTPStatus.TOO_MANY_REQUESTS,
-        f"{limit} are allowed for each client; try again in {wait} s",
-        {"Retry-After": str(wait)},
-    )
+    why = f"{limit} are allowed for each client; try again in {wait} s"
+    return HTTPException(429, why, {"Retry-After": str(wait)})
 
 
 def max_json_bytes(max_file_bytes: int) -> int:
@@ -153,10 +143,10 @@ class BodyLimit:
                     return
         except ClientDisconnect:
             return
-        messages: list[Message] = [{"type": "http.request", "body": bytes(body)}]
-        if problem := json_excess(messages[0]["body"]):
+        if problem := json_excess(bytes(body)):
             await _refuse(problem, scope, receive, send)
             return
+        messages: list[Message] = [{"type": "http.request", "body": bytes(body)}]
 
         async def replay() -> Message:
             return messages.pop() if messages else await receive()

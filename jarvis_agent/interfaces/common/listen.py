@@ -37,12 +37,8 @@ def check_extra(what: str, extra: str, *packages: str) -> None:
 
 
 def check_address(host: str, settings: ServerSettings, *, insecure: bool) -> str | None:
-    """Why any client may use a server at this address, or None.
-
-    Raises:
-        ConfigError: that is so, without `insecure`.
-    """
-    if is_loopback(host) or settings.api_keys:
+    """Why any client may use a server at this address, or None. ConfigError: that is so, not `insecure`."""
+    if _is_loopback(host) or settings.api_keys:
         return None
     why = f"{host} can be reached from other machines, and there is no API key"
     if not insecure:
@@ -75,11 +71,8 @@ def listen(
     make = partial(make_app, settings.model_copy(update={"allowed_hosts": hosts}))
     # httptools would keep a header without end in memory, before any key is checked.
     options |= {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s, "http": "h11"}
-    if workers > 1:
-        app: Any = partial(_make_in_worker, make)
-        options |= {"workers": workers, "factory": True, "timeout_worker_healthcheck": _HEALTHCHECK_S}
-    else:
-        app = make()
+    app: Any = make() if workers == 1 else partial(_make_in_worker, make)
+    options |= {"workers": workers, "factory": workers > 1, "timeout_worker_healthcheck": _HEALTHCHECK_S}
     import uvicorn.supervisors
 
     class Workers(uvicorn.supervisors.Multiprocess):
@@ -94,10 +87,10 @@ def listen(
     if warning:
         logging.getLogger("uvicorn.error").warning("%s: any client may use this server", warning)
     with _unwinding():
-        if workers > 1:
-            Workers(config, sockets=[config.bind_socket()]).run()
-        else:
+        if workers == 1:
             uvicorn.Server(config).run()
+        else:
+            Workers(config, sockets=[config.bind_socket()]).run()
 
 
 def _make_in_worker(make_app: Callable[[], ASGIApp]) -> ASGIApp:
@@ -129,11 +122,10 @@ def accepted_hosts(host: str, named: Iterable[str] = ()) -> tuple[str, ...]:
 
     Where only the names of the settings, `named`, are accepted, those of this machine are too.
     """
-    return (*named, *LOOPBACK, host) if named or is_loopback(host) else ("*",)
+    return (*named, *LOOPBACK, host) if named or _is_loopback(host) else ("*",)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

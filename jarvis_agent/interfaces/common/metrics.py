@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.types import TaskResult
-from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.execution.run import Event
 from jarvis_agent.selection.model_registry import loaded_models
 
 _Called = TypeVar("_Called", ToolMessage, TaskResult)
@@ -109,15 +109,14 @@ async def observe_run(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Eve
                     if event.kind == "finished" and (result := event.result):
                         _count_task(result.task.task, result.status, result.ended - result.started)
                     if event.run is not None:
-                        _count_tokens(event.run)
                         status = "ok" if event.run.ok else "failed"
+                        for usage in event.run.usage.values():
+                            _TOKENS.labels("input").inc(usage.input_tokens)
+                            _TOKENS.labels("output").inc(usage.output_tokens)
                     yield event
         status = "waiting" if status == "cancelled" else status
-    except InputError:
-        status = "rejected"
-        raise
-    except Exception:
-        status = "failed"
+    except Exception as error:
+        status = "rejected" if isinstance(error, InputError) else "failed"
         raise
     finally:
         _RUNS.labels(status).inc()
@@ -143,9 +142,3 @@ async def observe_call(task: str, call: Awaitable[_Called]) -> _Called:
 def _count_task(task: str, status: str, seconds: float) -> None:
     _TASKS.labels(task, status).inc()
     _TASK_SECONDS.labels(task).observe(seconds)
-
-
-def _count_tokens(run: Run) -> None:
-    for usage in run.usage.values():
-        _TOKENS.labels("input").inc(usage.input_tokens)
-        _TOKENS.labels("output").inc(usage.output_tokens)

@@ -2,7 +2,7 @@
 
 upload = save_upload(Path("outputs/uploads"), "cat.jpg", file, size=12_345, max_bytes=500_000_000)
 upload.name                                                            # "9f0c…/cat.jpg"
-find_output(Path("outputs/served"), "20250101-120000-9f0c…", "0-canny.png")    # an Output, or None
+find_output(Path("outputs/served"), "20250101-120000-9f0c…", "0-canny.png")    # a FileResponse, or None
 to_paths({"image": "/outputs/8f0c…/0-canny.png"}, runs)               # {"image": "/srv/…/0-canny.png"}
 PublicNames({runs: "/outputs/"}).of(run.answer)
 FileUrls(runs, request).to_urls(run.answer)
@@ -18,13 +18,10 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse
@@ -49,13 +46,7 @@ _FILE = r"[\w-]+[\\/][\w.-]*\w"
 
 
 class Upload(Frozen):
-    """A stored upload.
-
-    Attributes:
-        name: a request refers to it in `files` by this name, which cannot be guessed.
-        kind, mime: detected from the content.
-        size: bytes.
-    """
+    """A stored upload of `size` bytes. A request names it in `files` by `name`, which cannot be guessed."""
 
     name: str
     kind: Modality
@@ -72,7 +63,10 @@ def save_upload(
         InputError: it is empty, larger than `max_bytes`, or of an unknown kind.
         OSError: it cannot be written, or all uploads would have more than `max_stored` bytes.
     """
-    name = _safe_name(client_name)
+    # The last part of the name, without characters that file systems or URLs reject.
+    last = re.split(r"[\\/]", client_name)[-1]
+    name = re.sub(r"[^\w.-]+", "-", last)[-_MAX_NAME:].strip("-.") or "file"
+    name = f"file-{name}" if PureWindowsPath(name).is_reserved() else name  # "con.txt" is a device
     if size > max_bytes:
         helps = limit_of("JARVIS_MAX_FILE_BYTES")
         raise InputError(f"{name} has {size:,} bytes, more than {max_bytes:,}", advice=helps)
@@ -92,20 +86,6 @@ def save_upload(
     return Upload(name=f"{folder.name}/{name}", kind=kind, mime=mime, size=size)
 
 
-async def receive_upload(directory: Path, file: UploadFile, max_bytes: int, max_stored: int) -> Upload:
-    """Store the file of a form as `save_upload` does.
-
-    Raises:
-        InputError: it cannot be used.
-        HTTPException: 507, there is no room for it.
-    """
-    name, size = file.filename or "", file.size or 0
-    try:
-        return await asyncio.to_thread(save_upload, directory, name, file.file, size, max_bytes, max_stored)
-    except OSError as error:
-        raise HTTPException(507, f"the file could not be stored: {error.strerror or error}") from error
-
-
 def stored_bytes(directory: Path) -> int:
     """The size of the uploads in a directory."""
     size = 0
@@ -113,13 +93,6 @@ def stored_bytes(directory: Path) -> int:
         with suppress(FileNotFoundError):  # It has just expired.
             size += sum(path.lstat().st_size for path in folder.iterdir())
     return size
-
-
-def _safe_name(name: str) -> str:
-    """The last part of a client's file name, without characters that file systems or URLs reject."""
-    last = re.split(r"[\\/]", name)[-1]
-    safe = re.sub(r"[^\w.-]+", "-", last)[-_MAX_NAME:].strip("-.") or "file"
-    return f"file-{safe}" if PureWindowsPath(safe).is_reserved() else safe  # "con.txt" is a device
 
 
 def delete_expired(directory: Path, seconds: float) -> None:
@@ -135,17 +108,8 @@ def delete_expired(directory: Path, seconds: float) -> None:
             continue  # It changed meanwhile, so it is in use.
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A file of a run. `inline`: whether a browser may display it; otherwise it may only save it."""
-
-    path: Path
-    mime: str
-    inline: bool
-
-
-def find_output(directory: Path, run: str, name: str) -> Output | None:
-    """Return the file `name` of the run `run` below `directory`; None if there is none."""
+def find_output(directory: Path, run: str, name: str) -> FileResponse | None:
+    """The response with a file of a run, which a browser displays or only saves; None if there is none."""
     if any(part in ("", ".", "..") or re.search(r"[\\/\0]", part) for part in (run, name)):
         return None
     path = directory.resolve() / run / name
@@ -157,26 +121,20 @@ def find_output(directory: Path, run: str, name: str) -> Output | None:
     kind, mime = "file", ""
     with suppress(InputError):
         kind, mime = detect_media_type(path)
-    known = kind in _INLINE | _DOWNLOAD
-    return Output(path, mime if known else "application/octet-stream", inline=kind in _INLINE)
+    return FileResponse(
+        path,
+        media_type=mime if kind in _INLINE | _DOWNLOAD else "application/octet-stream",
+        filename=name,
+        content_disposition_type="inline" if kind in _INLINE else "attachment",
+        headers={"X-Content-Type-Options": "nosniff"},
+    )
 
 
 async def output_response(directory: Path, run: str, name: str) -> FileResponse:
-    """The response to `GET /outputs/{run}/{name}`.
-
-    Raises:
-        HTTPException: 404, there is no such file.
-    """
-    file = await asyncio.to_thread(find_output, directory, run, name)
-    if file is None:
-        raise HTTPException(404, "no such file")
-    return FileResponse(
-        file.path,
-        media_type=file.mime,
-        filename=name,
-        content_disposition_type="inline" if file.inline else "attachment",
-        headers={"X-Content-Type-Options": "nosniff"},
-    )
+    """The response to `GET /outputs/{run}/{name}`. HTTPException 404: there is no such file."""
+    if file := await asyncio.to_thread(find_output, directory, run, name):
+        return file
+    raise HTTPException(404, "no such file")
 
 
 class PublicNames:
@@ -201,13 +159,10 @@ class PublicNames:
     def _of_text(self, text: str) -> str:
         for directory, name in self._names.items():
             if directory in text:
-                below = rf"{re.escape(directory)}[\\/]((?:{_FILE})?)"
-                text = re.sub(below, partial(_public, name), text)
+                parts = re.split(rf"{re.escape(directory)}[\\/]((?:{_FILE})?)", text)
+                parts[1::2] = [name + file.replace("\\", "/") for file in parts[1::2]]
+                text = "".join(parts)
         return text
-
-
-def _public(name: str, below: re.Match[str]) -> str:
-    return name + below[1].replace("\\", "/")
 
 
 def to_paths(value: Any, runs: Path, origin: str = "") -> Any:
@@ -217,30 +172,29 @@ def to_paths(value: Any, runs: Path, origin: str = "") -> Any:
     """
     # Each pattern begins with plain characters, which are found fast: the text may be a file in base64.
     starts = [r"/outputs/(?<![^\s(<\"'`]/outputs/)", *([re.escape(f"{origin}/outputs/")] if origin else [])]
+    patterns = [re.compile(rf"{start}({_FILE})(?:\?signature=\w+)?") for start in starts]
 
     def replaced(text: str) -> str:
-        for start in starts:
-            pattern = rf"{start}({_FILE})(?:\?signature=\w+)?"
-            text = re.sub(pattern, lambda match: f"{runs.absolute()}/{match[1]}", text)
+        for pattern in patterns:
+            text = pattern.sub(lambda match: f"{runs.absolute()}/{match[1]}", text)
         return text
 
     return map_texts(value, replaced)
-
-
-def origin_of(request: Request) -> str:
-    """The URL of this application, without a slash at its end."""
-    # `base_url` lacks the path below which another application mounts this one.
-    return str(request.base_url.replace(path=request.scope["root_path"].rstrip("/")))
 
 
 class FileUrls:
     """Absolute URLs of the files of runs, for the client that sent a request."""
 
     def __init__(self, runs: Path, request: Request) -> None:
-        self._request = request
-        self._origin = origin_of(request)
+        self._runs, self._request = runs, request
+        # `base_url` lacks the path below which another application mounts this one.
+        self._origin = str(request.base_url.replace(path=request.scope["root_path"].rstrip("/")))
         roots = "|".join(re.escape(str(root)) for root in (runs.absolute(), runs.resolve()))
         self._paths = re.compile(rf"(?:{roots})[\\/]({_FILE})")
+
+    def to_paths(self, value: Any) -> Any:
+        """Replace URLs of this server by paths, in plain JSON."""
+        return to_paths(value, self._runs, self._origin)
 
     def to_urls(self, text: str) -> str:
         """Replace paths by URLs, which are signed if the server has keys."""

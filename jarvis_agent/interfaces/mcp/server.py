@@ -164,8 +164,8 @@ def make_server(
         file = find_output(session_of(context).output_dir, *parts) if len(parts) == 2 else None
         if file is None:
             raise MCPError(types.INVALID_PARAMS, f"no file of this session: {uri}", {"uri": uri})
-        blob = base64.b64encode(await asyncio.to_thread(file.path.read_bytes)).decode()
-        contents = types.BlobResourceContents(uri=uri, mime_type=file.mime, blob=blob)
+        blob = base64.b64encode(await asyncio.to_thread(Path(file.path).read_bytes)).decode()
+        contents = types.BlobResourceContents(uri=uri, mime_type=file.media_type, blob=blob)
         return types.ReadResourceResult(contents=[contents])
 
     return Server(
@@ -324,7 +324,7 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
             max_request_body_size=max_json_bytes(agent.settings.max_file_bytes),
             max_sessions=MAX_SESSIONS,
         )
-        for owner in owners_of(key.get_secret_value() for key in settings.api_keys)
+        for owner in owners_of(settings)
     }
 
     def delete_files() -> None:

@@ -15,17 +15,18 @@ from fastapi import APIRouter, Depends, FastAPI, File, Request, UploadFile
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from fastapi.security import HTTPBearer
 from langchain_core.messages import AnyMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableGenerator
 from langserve import add_routes
 
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.agent.memory import ChatMemory
 from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.core.errors import InputError, public_message
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.execution.run import Run
-from jarvis_agent.interfaces.common.access import add_middleware, owners_of
+from jarvis_agent.interfaces.common.access import LOCAL, add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits
 from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes, observe_run
 from jarvis_agent.interfaces.common.uploads_and_outputs import (
@@ -33,18 +34,17 @@ from jarvis_agent.interfaces.common.uploads_and_outputs import (
     Upload,
     delete_expired,
     output_response,
-    receive_upload,
 )
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
-from jarvis_agent.interfaces.server.openai_api import openai_routes
-from jarvis_agent.interfaces.server.openai_tasks import openai_task_routes
+from jarvis_agent.interfaces.server.openai_api import router as openai_router
+from jarvis_agent.interfaces.server.openai_tasks import router as openai_tasks_router
 from jarvis_agent.interfaces.server.runs import StartedRuns
 from jarvis_agent.interfaces.server.runs_api import claim_thread
 from jarvis_agent.interfaces.server.runs_api import router as runs_router
-from jarvis_agent.interfaces.server.tool_routes import tool_routes
+from jarvis_agent.interfaces.server.tool_routes import router as tools_router
 from jarvis_agent.interfaces.server.workspaces import (
-    Workspace,
+    Own,
     directories_of,
     for_owner,
     make_workspaces,
@@ -83,10 +83,8 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
         ConfigError: a variable has an invalid value.
     """
     server = settings or ServerSettings()
-    keys = [key.get_secret_value() for key in server.api_keys]
-    workspaces = make_workspaces(agent.copy(observer=observe_run), owners_of(keys))
+    workspaces = make_workspaces(agent.copy(observer=observe_run), owners_of(server), server.max_upload_bytes)
     limits, outputs, kept = RunLimits(server), agent.settings.output_dir, server.run_retention(agent.settings)
-    delete = partial(asyncio.to_thread, _delete_expired, agent, kept, server.retention)
     parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, outputs)}
 
     @asynccontextmanager
@@ -95,7 +93,7 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
             agent,
             open_database(server.checkpoints, outputs, kept) as database,
             StartedRuns(database, workspaces, limits.hold) as runs,
-            repeating(delete, SWEEP_S, "the deletion of files"),
+            repeating(partial(_delete_expired, agent, server), SWEEP_S, "the deletion of files"),
         ):
             app.state.runs, parts["database"] = runs, database.check
             yield
@@ -106,28 +104,19 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
         lifespan=lifespan,
         exception_handlers=EXCEPTION_HANDLERS,
         # The page with the documentation then has a button to enter the key.
-        dependencies=[Depends(HTTPBearer(auto_error=False))] if keys else [],
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if server.api_keys else [],
     )
+    app.state.workspaces, app.state.chats, app.state.tool_handlers = workspaces, ChatMemory(), {}
+    app.state.serializer = RunSerializer(public_names(workspaces))
     app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
     add_middleware(app, server, open_paths=_OPEN_PATHS)
     app.add_middleware(RequestMetrics)
-    app.include_router(_agent_routes(workspaces, limits))
-    app.include_router(runs_router)
-    app.include_router(_file_routes(workspaces, agent.settings.max_file_bytes, server.max_upload_bytes))
-    stateless = [tool_routes(workspaces), openai_task_routes(workspaces, server.max_upload_bytes)]
-    if not agent.approve:  # A plan cannot be approved there.
-        stateless.append(openai_routes(workspaces))
-    for router in stateless:
+    limited = [_agent_routes(app.state.serializer), tools_router, openai_tasks_router]
+    limited += [] if agent.approve else [openai_router]  # A plan cannot be approved there.
+    for router in limited:
         app.include_router(router, dependencies=[Depends(limits.check)])
-    app.include_router(health_routes(parts))
-    app.include_router(metrics_routes(loaded_models))
-
-    @app.get("/", include_in_schema=False)
-    async def start() -> RedirectResponse:
-        # A relative address also works behind a proxy that serves this application below a path. Browsers
-        # cannot send a key to the playground.
-        return RedirectResponse("docs" if keys else "agent/playground/")
-
+    for router in (runs_router, files_router, health_routes(parts), metrics_routes(loaded_models)):
+        app.include_router(router)
     if not prefix:
         return app
     around = FastAPI(openapi_url=None, lifespan=lifespan)  # that of a mounted application is not run
@@ -135,34 +124,33 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
     return around
 
 
-def _delete_expired(agent: JarvisAgent, *seconds: float) -> None:
-    """Delete runs and uploads older than these seconds, also those of revoked keys."""
-    for directory, seconds_kept in zip(directories_of(agent), seconds, strict=True):
+async def _delete_expired(agent: JarvisAgent, server: ServerSettings) -> None:
+    """Delete old runs and uploads, also those of revoked keys."""
+    kept = (server.run_retention(agent.settings), server.retention)
+    for directory, seconds in zip(directories_of(agent), kept, strict=True):
         for folder in directory.glob("*/"):
-            delete_expired(folder, seconds_kept)
+            await asyncio.to_thread(delete_expired, folder, seconds)
 
 
-def _ending_whole(agent: JarvisAgent) -> Runnable[Any, Run]:
-    """The agent with a stream that ends with the whole Run.
+async def _stream(requests: AsyncIterator[Any], config: RunnableConfig) -> AsyncIterator[Run]:
+    """The chunks of the agent of a request, and at the end the whole Run.
 
     A client's chain takes the last chunk as the result, since it cannot add plain JSON up. The sum of Runs
     stays right: the whole replaces its parts.
     """
-
-    async def stream(requests: AsyncIterator[Any], config: RunnableConfig) -> AsyncIterator[Run]:
-        async for request in requests:
-            whole, before = Run(), list[Run]()
-            async with aclosing(agent.astream(request, config)) as chunks:
-                async for chunk in chunks:
-                    if before:
-                        yield before[0]
-                    whole, before = whole + chunk, [chunk]
-            yield whole
-
-    return RunnableGenerator(stream, name="stream")  # type: ignore[arg-type]
+    agent: JarvisAgent = config["configurable"]["agent"]
+    async for request in requests:
+        whole, before = Run(), list[Run]()
+        chunks = cast("AsyncGenerator[Run, None]", agent.astream(request, config))
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                if before:
+                    yield before[0]
+                whole, before = whole + chunk, [chunk]
+        yield whole
 
 
-class _Batched(RunnableLambda[Any, Run]):
+class _Agent(RunnableGenerator[Any, Run]):
     """Answers a bad request of a batch with a Run that says why, unless all are bad."""
 
     async def abatch(
@@ -181,43 +169,42 @@ def _refused(error: InputError) -> Run:
     return Run(answer=why, plan=Plan(notes=[why], removed=[why]))
 
 
-def _agent_routes(workspaces: Mapping[str, Workspace], limits: RunLimits) -> APIRouter:
-    def of_owner(_: Any, config: RunnableConfig) -> Any:
-        """The agent of a request's thread, which stores it, or that of its owner."""
-        configurable = config["configurable"]
-        return _ending_whole(configurable["agent"] or workspaces[configurable["owner"]].agent)
-
-    router = APIRouter(
-        route_class=ErrorReportingRoute, dependencies=[Depends(limits.check), Depends(claim_thread)]
-    )
+def _agent_routes(serializer: RunSerializer) -> APIRouter:
+    router = APIRouter(route_class=ErrorReportingRoute, dependencies=[Depends(claim_thread)])
     add_routes(
         router,
-        _Batched(of_owner, name="jarvis").with_types(
+        _Agent(_stream, name="jarvis").with_types(  # type: ignore[arg-type]
             input_type=str | list[AnyMessage] | AgentRequest,  # type: ignore[arg-type]
             output_type=Run,
         ),
         path="/agent",
         per_req_config_modifier=for_owner,
         disabled_endpoints=["config_hashes", "token_feedback"],
-        serializer=RunSerializer(public_names(workspaces)),
+        serializer=serializer,
     )
     return router
 
 
-def _file_routes(workspaces: Mapping[str, Workspace], max_bytes: int, max_stored: int) -> APIRouter:
-    router = APIRouter(tags=["files"])
+files_router = APIRouter(tags=["files"])
 
-    @router.post("/files", status_code=201)
-    async def upload(request: Request, file: Annotated[UploadFile, File()]) -> Upload:
-        """Store a file. A request refers to it in `files` by the name that is returned."""
-        return await receive_upload(workspaces[request.state.owner].uploads, file, max_bytes, max_stored)
 
-    @router.get("/outputs/{run}/{name}")
-    async def output(request: Request, run: str, name: str) -> FileResponse:
-        """Return a file of a run, named by the last two parts of its path in the Run."""
-        return await output_response(workspaces[request.state.owner].runs, run, name)
+@files_router.post("/files", status_code=201)
+async def upload(workspace: Own, file: Annotated[UploadFile, File()]) -> Upload:
+    """Store a file. A request refers to it in `files` by the name that is returned."""
+    return await workspace.receive(file)
 
-    return router
+
+@files_router.get("/outputs/{run}/{name}")
+async def output(workspace: Own, run: str, name: str) -> FileResponse:
+    """Return a file of a run, named by the last two parts of its path in the Run."""
+    return await output_response(workspace.runs, run, name)
+
+
+@files_router.get("/", include_in_schema=False)
+async def start(request: Request) -> RedirectResponse:
+    """Show the playground. Browsers cannot send a key to it."""
+    # A relative address also works behind a proxy that serves this application below a path.
+    return RedirectResponse("agent/playground/" if LOCAL in request.app.state.workspaces else "docs")
 
 
 def health_routes(parts: Mapping[str, HealthCheck]) -> APIRouter:

@@ -19,7 +19,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from typing import Annotated, Any, TypeVar
 
@@ -43,19 +43,25 @@ from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.common.access import openai_error
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.common.progress import format_event
-from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls, origin_of, to_paths
+from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls
 from jarvis_agent.interfaces.server.errors import status_and_message
-from jarvis_agent.interfaces.server.workspaces import Workspace
+from jarvis_agent.interfaces.server.workspaces import Own
 from jarvis_agent.response.markdown import lines_with_markup, to_markdown
 
 MODEL = "jarvis"
 """The only model that chats."""
 
-_ARCHITECTURE = {
-    "input_modalities": ["text", "image", "audio", "video", "file"],
-    "output_modalities": ["text"],
+_MODEL: dict[str, Any] = {
+    "id": MODEL,
+    "object": "model",
+    "created": int(time.time()),
+    "owned_by": MODEL,
+    # What a request may hold, in the form of OpenRouter's models.
+    "architecture": {
+        "input_modalities": ["text", "image", "audio", "video", "file"],
+        "output_modalities": ["text"],
+    },
 }
-"""What a request may hold, in the form of OpenRouter's models."""
 
 _STATUS_WAIT_S = 5.0
 
@@ -75,29 +81,24 @@ class ChatCompletionRequest(BaseModel):
     stream_options: dict[str, Any] | None = None
 
 
-class _Chats:
-    """The turns of chats, whose clients send the answers again as text alone, with all that was said."""
+def _recall(
+    memory: ChatMemory, owner: str, messages: Iterable[AnyMessage]
+) -> tuple[list[ChatTurn], list[AnyMessage]]:
+    """The turns that are known again, with files that still exist, and the other messages. Blocks.
 
-    def __init__(self) -> None:
-        self._memory = ChatMemory()
-
-    def add(self, owner: str, asked: BaseMessage, answer: str, turn: ChatTurn) -> None:
-        """Remember a turn by the message that asked and the answer that was sent."""
-        self._memory.add(_turn_key(owner, asked, answer), turn)
-
-    def recall(self, owner: str, messages: Iterable[AnyMessage]) -> tuple[list[ChatTurn], list[AnyMessage]]:
-        """The turns that are known again, with files that still exist, and the other messages. Blocks."""
-        turns, others = list[ChatTurn](), list[AnyMessage]()
-        for message in messages:
-            known: tuple[ChatTurn, ...] = ()
-            if isinstance(message, AIMessage) and others and isinstance(others[-1], HumanMessage):
-                known = self._memory.turns(_turn_key(owner, others[-1], message_text(message)))
-            if known and all(file.path and file.path.exists() for file in known[-1].resources):
-                others.pop()
-                turns.append(known[-1])
-            else:
-                others.append(message)
-        return turns, others
+    Clients send the answers again as text alone, with all that was said.
+    """
+    turns, others = list[ChatTurn](), list[AnyMessage]()
+    for message in messages:
+        known: tuple[ChatTurn, ...] = ()
+        if isinstance(message, AIMessage) and others and isinstance(others[-1], HumanMessage):
+            known = memory.turns(_turn_key(owner, others[-1], message_text(message)))
+        if known and all(file.path and file.path.exists() for file in known[-1].resources):
+            others.pop()
+            turns.append(known[-1])
+        else:
+            others.append(message)
+    return turns, others
 
 
 def _turn_key(owner: str, asked: BaseMessage, answer: str) -> str:
@@ -141,16 +142,18 @@ class OpenAIRoute(APIRoute):
         return reporting
 
 
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+"""The routes. Their agents may read uploads and files of earlier runs; `app.state.chats` knows the turns."""
+
+
 def openai_error_of(error: Exception) -> tuple[int, dict[str, Any]]:
     """The HTTP status of an error, and its JSON."""
     param: str | None = None
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         param = ".".join(map(str, first["loc"][1:])) or None
-        status, message = (
-            400,
-            f"{param or ''}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": "),
-        )
+        why = first["msg"].removeprefix("Value error, ")
+        status, message = 400, f"{param}: {why}" if param else why
     elif isinstance(error, NoCandidateError | MissingExtraError):
         status, message = 404, public_message(error)
     else:
@@ -243,58 +246,45 @@ async def _stream(
         yield json.dumps(openai_error_of(error)[1])
 
 
-def _check_name(model: str) -> None:
-    if model != MODEL:
-        raise HTTPException(404, f"there is no model {model[:100]!r}; use {MODEL!r}")
+@router.get("/models")
+async def models() -> dict[str, Any]:
+    """List the only model."""
+    return {"object": "list", "data": [_MODEL]}
 
 
-def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
-    """Return the routes below `/v1`. Their agents may read uploads and files of earlier runs."""
-    router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
-    chats = _Chats()
-    about = {"object": "model", "created": int(time.time()), "owned_by": MODEL}
-    model = {"id": MODEL, **about, "architecture": _ARCHITECTURE}
+@router.get("/models/{name:path}")
+async def model_of_name(name: str) -> dict[str, Any]:
+    """Return the only model."""
+    if name != MODEL:
+        raise HTTPException(404, f"there is no model {name[:100]!r}; use {MODEL!r}")
+    return _MODEL
 
-    @router.get("/models")
-    async def models() -> dict[str, Any]:
-        """List the only model."""
-        return {"object": "list", "data": [model]}
 
-    @router.get("/models/{name:path}")
-    async def model_of_name(name: str) -> dict[str, Any]:
-        """Return the only model."""
-        _check_name(name)
-        return model
+@router.post("/chat/completions", response_model=None)
+async def complete(
+    body: ChatCompletionRequest, request: Request, workspace: Own
+) -> Response | dict[str, Any]:
+    """Run the last message of the user; with `stream`, as server-sent events."""
+    await model_of_name(body.model)
+    owner, memory, urls = request.state.owner, request.app.state.chats, FileUrls(workspace.runs, request)
+    asked = AgentRequest.of({"messages": urls.to_paths([*map(_without_file_list, body.messages)])})
+    turns, messages = await asyncio.to_thread(_recall, memory, owner, asked.messages)
+    agent, asked = workspace.stateless.copy(history=turns), AgentRequest(messages=messages)
+    thread: RunnableConfig = {"configurable": {"thread_id": secrets.token_hex(12)}}
 
-    @router.post("/chat/completions", response_model=None)
-    async def complete(body: ChatCompletionRequest, request: Request) -> Response | dict[str, Any]:
-        """Run the last message of the user; with `stream`, as server-sent events."""
-        _check_name(body.model)
-        workspace = workspaces[request.state.owner]
-        owner, urls, origin = request.state.owner, FileUrls(workspace.runs, request), origin_of(request)
-        sent = [*map(_without_file_list, body.messages)]
-        asked = AgentRequest.of({"messages": to_paths(sent, workspace.runs, origin)})
-        turns, messages = await asyncio.to_thread(chats.recall, owner, asked.messages)
-        agent, asked = workspace.stateless.copy(history=turns), AgentRequest(messages=messages)
-        thread: RunnableConfig = {"configurable": {"thread_id": secrets.token_hex(12)}}
+    async def remember(answer: str) -> None:
+        question = next(one for one in reversed(messages) if isinstance(one, HumanMessage))
+        turn = (await agent.aget_state(thread)).turns[-1]
+        memory.add(_turn_key(owner, question, urls.to_paths(answer)), turn)
 
-        async def remember(answer: str) -> None:
-            question = next(one for one in reversed(messages) if isinstance(one, HumanMessage))
-            turn = (await agent.aget_state(thread)).turns[-1]
-            chats.add(owner, question, to_paths(answer, workspace.runs, origin), turn)
-
-        if body.stream:
-            events = agent.aevents(asked, thread)
-            first = await start_stream(request, anext(events))  # it comes after the files are read
-            with_usage = bool((body.stream_options or {}).get("include_usage"))
-            return EventSourceResponse(
-                _stream(first, events, urls, remember, with_usage=with_usage), sep="\n"
-            )
-        run = await unless_disconnected(request, agent.ainvoke(asked, thread))
-        answer = urls.to_urls(to_markdown(run.answer, run.results)) + urls.markdown(run)
-        await remember(answer)
-        message = {"role": "assistant", "content": answer}
-        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-        return {**_head("chat.completion"), "choices": choices, "usage": _usage(run)}
-
-    return router
+    if body.stream:
+        events = agent.aevents(asked, thread)
+        first = await start_stream(request, anext(events))  # it comes after the files are read
+        with_usage = bool((body.stream_options or {}).get("include_usage"))
+        return EventSourceResponse(_stream(first, events, urls, remember, with_usage=with_usage), sep="\n")
+    run = await unless_disconnected(request, agent.ainvoke(asked, thread))
+    answer = urls.to_urls(to_markdown(run.answer, run.results)) + urls.markdown(run)
+    await remember(answer)
+    message = {"role": "assistant", "content": answer}
+    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+    return {**_head("chat.completion"), "choices": choices, "usage": _usage(run)}

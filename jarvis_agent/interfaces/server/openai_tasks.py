@@ -46,9 +46,9 @@ from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.common.metrics import observe_call
-from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls, receive_upload
+from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls
 from jarvis_agent.interfaces.server.openai_api import MODEL, OpenAIRoute, openai_error_of, start_stream
-from jarvis_agent.interfaces.server.workspaces import Workspace
+from jarvis_agent.interfaces.server.workspaces import Own, Workspace
 from jarvis_agent.media.access import describe_file
 from jarvis_agent.media.audio import probe_audio, read_audio, to_pcm
 from jarvis_agent.media.run_directory import RunDirectory
@@ -113,6 +113,9 @@ class ImageRequest(BaseModel):
     stream: Literal[False] | None = None
 
 
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+
+
 async def run_task(
     workspace: Workspace,
     name: str,
@@ -168,16 +171,12 @@ def _pinned(runner: HFTaskRunner, model: str) -> HFTaskRunner:
         raise HTTPException(404, public_message(error)) from error
 
 
-async def _transcribe(
-    workspace: Workspace, model: str, file: UploadFile, max_stored: int
-) -> tuple[TaskResult, float]:
+async def _transcribe(workspace: Workspace, model: str, file: UploadFile) -> tuple[TaskResult, float]:
     """The transcript of an upload, which is deleted then, and the seconds of the recording."""
-    settings = workspace.stateless.settings
-    upload = await receive_upload(workspace.uploads, file, settings.max_file_bytes, max_stored)
-    path = workspace.uploads / upload.name
+    path = workspace.uploads / (await workspace.receive(file)).name
     try:
         described = await asyncio.to_thread(describe_file, path, path.name)
-        audio = await ResourceStore(settings).resolve(described, "audio")
+        audio = await ResourceStore(workspace.stateless.settings).resolve(described, "audio")
         (result,) = await run_task(workspace, "automatic-speech-recognition", model, [{"audio": audio}])
         return result, (await asyncio.to_thread(probe_audio, path)).duration
     finally:
@@ -233,80 +232,50 @@ def _encode_speech(speech: Resource, form: SpeechFormat, folder: Path) -> bytes:
     return target.read_bytes()
 
 
-def openai_task_routes(workspaces: Mapping[str, Workspace], max_stored: int) -> APIRouter:
-    """Return the routes. `max_stored` is the limit of an owner's uploads in bytes."""
-    router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
-
-    @router.post("/audio/transcriptions", response_model=None)
-    async def transcribe(
-        request: Request,
-        file: Annotated[UploadFile, File()],
-        model: Annotated[str, Form()],
-        response_format: Annotated[Literal["json", "text", "verbose_json", "srt", "vtt"], Form()] = "json",
-        language: Annotated[str, Form()] = "",
-        stream: Annotated[bool, Form()] = False,
-    ) -> Response:
-        """Write down a recording. `prompt` and `temperature` are ignored, `language` is only repeated."""
-        work = _transcribe(workspaces[request.state.owner], model, file, max_stored)
-        if stream:
-            return EventSourceResponse(_transcript_events(await start_stream(request, work)), sep="\n")
-        result, seconds = await unless_disconnected(request, work)
-        return _transcript(result, seconds, response_format, language)
-
-    @router.post("/audio/speech", response_model=None)
-    async def speak(body: SpeechRequest, request: Request) -> Response:
-        """Speak a text."""
-        with TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as name:
-            folder, workspace = Path(name), workspaces[request.state.owner]
-            work = run_task(workspace, "text-to-speech", body.model, [{"text": body.input}], folder)
-            (result,) = await unless_disconnected(request, work)
-            form = body.response_format
-            content = await asyncio.to_thread(_encode_speech, result.resources[0], form, folder)
-        return Response(content, headers=_named(result), media_type=_SOUNDS.get(form, f"audio/{form}"))
-
-    @router.post("/embeddings", response_model=None)
-    async def embed(body: EmbeddingRequest, request: Request) -> Response:
-        """Turn texts into vectors, all by the same model."""
-        inputs = [{"text": text} for text in body.input]
-        work = run_task(workspaces[request.state.owner], "feature-extraction", body.model, inputs)
-        results = await unless_disconnected(request, work)
-        if len(models := {result.model for result in results}) > 1:
-            raise HTTPException(503, f"a model failed for some texts; name one of {sorted(map(str, models))}")
-        return _embeddings(results, body)
-
-    @router.post("/images/generations", response_model=None)
-    async def draw(body: ImageRequest, request: Request) -> Response:
-        """Make pictures of a text."""
-        workspace, model = workspaces[request.state.owner], body.model or AUTO
-        form = body.response_format or ("url" if model.startswith("dall-e") else "b64_json")
-        work = run_task(workspace, "text-to-image", model, [{"text": body.prompt}] * (body.n or 1))
-        results = await unless_disconnected(request, work)
-        paths = [path for result in results for path in result.paths()]
-        if form == "url":
-            urls = FileUrls(workspace.runs, request)
-            data = [{"url": urls.to_urls(str(path))} for path in paths]
-        else:
-            contents = [await asyncio.to_thread(path.read_bytes) for path in paths]
-            data = [{"b64_json": base64.b64encode(content).decode()} for content in contents]
-        return _reply({"created": int(time.time()), "data": data}, results[0])
-
-    return router
-
-
-def _transcript(result: TaskResult, seconds: float, form: str, language: str) -> Response:
-    """What is said in a recording that lasts so many seconds."""
+@router.post("/audio/transcriptions", response_model=None)
+async def transcribe(
+    request: Request,
+    workspace: Own,
+    file: Annotated[UploadFile, File()],
+    model: Annotated[str, Form()],
+    response_format: Annotated[Literal["json", "text", "verbose_json", "srt", "vtt"], Form()] = "json",
+    language: Annotated[str, Form()] = "",
+    stream: Annotated[bool, Form()] = False,
+) -> Response:
+    """Write down a recording. `prompt` and `temperature` are ignored, `language` is only repeated."""
+    work = _transcribe(workspace, model, file)
+    if stream:
+        return EventSourceResponse(_transcript_events(await start_stream(request, work)), sep="\n")
+    result, seconds = await unless_disconnected(request, work)
     output, segments = result.output, _segments(result.output, seconds)
-    if form in _TEXTS:
-        text = output["text"] if form == "text" else _subtitles(segments, form)
-        return Response(f"{text}\n", headers=_named(result), media_type=_TEXTS[form])
+    if response_format in _TEXTS:
+        text = output["text"] if response_format == "text" else _subtitles(segments, response_format)
+        return Response(f"{text}\n", headers=_named(result), media_type=_TEXTS[response_format])
     content = {"text": output["text"]}
-    if form == "verbose_json":
+    if response_format == "verbose_json":
         content |= {"task": "transcribe", "language": language, "duration": seconds, "segments": segments}
     return _reply(content, result)
 
 
-def _embeddings(results: Sequence[TaskResult], body: EmbeddingRequest) -> Response:
-    """The vectors of texts. Raises HTTPException: they have another number of dimensions."""
+@router.post("/audio/speech", response_model=None)
+async def speak(body: SpeechRequest, request: Request, workspace: Own) -> Response:
+    """Speak a text."""
+    form = body.response_format
+    with TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as name:
+        work = run_task(workspace, "text-to-speech", body.model, [{"text": body.input}], Path(name))
+        (result,) = await unless_disconnected(request, work)
+        content = await asyncio.to_thread(_encode_speech, result.resources[0], form, Path(name))
+    return Response(content, headers=_named(result), media_type=_SOUNDS.get(form, f"audio/{form}"))
+
+
+@router.post("/embeddings", response_model=None)
+async def embed(body: EmbeddingRequest, request: Request, workspace: Own) -> Response:
+    """Turn texts into vectors, all by the same model."""
+    inputs = [{"text": text} for text in body.input]
+    work = run_task(workspace, "feature-extraction", body.model, inputs)
+    results = await unless_disconnected(request, work)
+    if len(models := {result.model for result in results}) > 1:
+        raise HTTPException(503, f"a model failed for some texts; name one of {sorted(map(str, models))}")
     vectors = [result.output for result in results]
     if body.dimensions not in (None, len(vectors[0])):
         raise HTTPException(400, f"dimensions: vectors of {results[0].model} have {len(vectors[0])}")
@@ -316,6 +285,23 @@ def _embeddings(results: Sequence[TaskResult], body: EmbeddingRequest) -> Respon
     data = [{"object": "embedding", "index": i, "embedding": one} for i, one in enumerate(vectors)]
     usage = {"prompt_tokens": 0, "total_tokens": 0}  # experts do not count them
     return _reply({"object": "list", "data": data, "usage": usage}, results[0])
+
+
+@router.post("/images/generations", response_model=None)
+async def draw(body: ImageRequest, request: Request, workspace: Own) -> Response:
+    """Make pictures of a text."""
+    model = body.model or AUTO
+    form = body.response_format or ("url" if model.startswith("dall-e") else "b64_json")
+    work = run_task(workspace, "text-to-image", model, [{"text": body.prompt}] * (body.n or 1))
+    results = await unless_disconnected(request, work)
+    paths = [path for result in results for path in result.paths()]
+    if form == "url":
+        urls = FileUrls(workspace.runs, request)
+        data = [{"url": urls.to_urls(str(path))} for path in paths]
+    else:
+        contents = [await asyncio.to_thread(path.read_bytes) for path in paths]
+        data = [{"b64_json": base64.b64encode(content).decode()} for content in contents]
+    return _reply({"created": int(time.time()), "data": data}, results[0])
 
 
 def _reply(content: dict[str, Any], result: TaskResult) -> JSONResponse:

@@ -1,22 +1,24 @@
 """What each owner has on a server: directories, and an agent that reads and writes only there.
 
-workspaces = make_workspaces(agent, ["3f9a…"])
-workspaces["3f9a…"].agent                       # reads outputs/uploads/3f9a…, writes outputs/served/3f9a…
-add_routes(router, runnable, per_req_config_modifier=for_owner)     # the runnable's config names the owner
+app.state.workspaces = make_workspaces(agent, ["3f9a…"], max_stored=10_000_000_000)
+
+async def route(workspace: Own): ...            # that of the request's owner
+add_routes(router, runnable, per_req_config_modifier=for_owner)     # the runnable's config has it too
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Depends, HTTPException, Request, UploadFile
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.interfaces.common.access import thread_of
-from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
+from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames, Upload, save_upload
 
 THREAD_HEADER = "X-Thread-Id"
 """The request header with the id of the chat."""
@@ -27,16 +29,26 @@ class Workspace:
     """The files and the agent of one owner.
 
     Attributes:
-        uploads: directory of the uploads.
+        uploads: directory of the uploads, which have at most `max_stored` bytes.
         runs: directory of the runs, whose files have the URLs `/outputs/{run}/{name}`.
         agent: reads uploads alone. It stores no threads; the agent of `StartedRuns.claim` does.
         stateless: the agent for requests without a thread, which may name files of earlier runs.
     """
 
     uploads: Path
+    max_stored: int
     runs: Path
     agent: JarvisAgent
     stateless: JarvisAgent
+
+    async def receive(self, file: UploadFile) -> Upload:
+        """Store the file of a form as `save_upload` does. HTTPException 507: there is no room for it."""
+        sent = self.uploads, file.filename or "", file.file, file.size or 0
+        try:
+            max_bytes = self.agent.settings.max_file_bytes
+            return await asyncio.to_thread(save_upload, *sent, max_bytes, self.max_stored)
+        except OSError as error:
+            raise HTTPException(507, f"the file could not be stored: {error.strerror or error}") from error
 
 
 def directories_of(agent: JarvisAgent) -> tuple[Path, Path]:
@@ -45,17 +57,25 @@ def directories_of(agent: JarvisAgent) -> tuple[Path, Path]:
     return outputs / "served", outputs / "uploads"
 
 
-def make_workspaces(agent: JarvisAgent, owners: Iterable[str]) -> dict[str, Workspace]:
+def make_workspaces(agent: JarvisAgent, owners: Iterable[str], max_stored: int) -> dict[str, Workspace]:
     """Return the workspace of each owner. Their agents share the models of `agent`."""
-
-    def workspace(owner: str) -> Workspace:
+    workspaces = {}
+    for owner in owners:
         runs, uploads = (directory / owner for directory in directories_of(agent))
         own = agent.copy(checkpointer=False, settings={"output_dir": runs})
         stateful = own.copy(restricted_to=[uploads], approve=agent.approve)
         stateless = own.copy(restricted_to=[uploads, runs])
-        return Workspace(uploads, runs, stateful, stateless)
+        workspaces[owner] = Workspace(uploads, max_stored, runs, stateful, stateless)
+    return workspaces
 
-    return {owner: workspace(owner) for owner in owners}
+
+async def _workspace_of(request: Request) -> Workspace:
+    workspace: Workspace = request.app.state.workspaces[request.state.owner]
+    return workspace
+
+
+Own = Annotated[Workspace, Depends(_workspace_of)]
+"""FastAPI dependency: the workspace of the request's owner."""
 
 
 def public_names(workspaces: Mapping[str, Workspace]) -> PublicNames:
@@ -68,8 +88,12 @@ def public_names(workspaces: Mapping[str, Workspace]) -> PublicNames:
 
 
 def for_owner(config: dict[str, Any], request: Request) -> dict[str, Any]:
-    """Return the config of a request's run. Nothing of it is the client's, but the id of the thread."""
-    configurable = {"owner": request.state.owner, "agent": getattr(request.state, "agent", None)}
+    """Return the config of a request's run. Nothing of it is the client's, but the id of the thread.
+
+    A route may name another agent as `request.state.agent`.
+    """
+    agent = request.app.state.workspaces[request.state.owner].agent
+    configurable = {"owner": request.state.owner, "agent": getattr(request.state, "agent", agent)}
     if thread := request.headers.get(THREAD_HEADER):
         configurable["thread_id"] = thread_of(request.state.owner, thread)
     return {"configurable": configurable}
