@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="BaseModel")
 
 
-def fail(message: str, code: int) -> NoReturn:
-    """Print a message on stderr as one line, and exit."""
-    raise typer.Exit(_say(message, code))
+def fail(message: str) -> NoReturn:
+    """Print a message on stderr as one line, and exit because of how the command is used."""
+    _say(message)
+    raise typer.Exit(USAGE_ERROR)
 
 
-def _say(message: str, code: int) -> int:
+def _say(message: str) -> None:
     from jarvis_agent.core.text import clean
 
     typer.echo(f"jarvis: {' '.join(clean(message).split())}", err=True)
-    return code
 
 
 _EPILOG = """\b
@@ -94,23 +94,17 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="Let other machines i
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def shared(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Plan a request, run its tasks on expert models, and answer."""
+    if version:
         from jarvis_agent import __version__
 
         typer.echo(f"langchain-hugginggpt {__version__}")
         raise typer.Exit
-
-
-@app.callback()
-def shared(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
-    ] = False,
-) -> None:
-    """Plan a request, run its tasks on expert models, and answer."""
     _set_up_output(shows_downloads=context.invoked_subcommand == "setup")
 
 
@@ -141,21 +135,22 @@ def ask(
 ) -> None:
     """Run a request: the default command."""
     if approve and not sys.stdin.isatty():
-        fail("--approve needs a terminal to ask in; leave it out", USAGE_ERROR)
+        fail("--approve needs a terminal to ask in; leave it out")
     request = (sys.stdin.read() if words == ["-"] else " ".join(words or [])).strip()
     if not request and resume is None:
-        fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
+        fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"')
     if resume is not None and not resume.strip():
-        fail("--resume needs a name for the run", USAGE_ERROR)
+        fail("--resume needs a name for the run")
     agent = _agent(model, _settings(policy, out), context, mcp)
     asked = {"input": request, "files": file or []}
     from jarvis_agent.interfaces.cli import ask as terminal
 
     if plan_only:
-        _exit_unless(terminal.plan_only(agent, asked, as_json=as_json))
-        return
-    decide = terminal.ask_for_approval if approve else None
-    _exit_unless(terminal.one_shot(agent, asked, as_json=as_json, name=resume, decide=decide))
+        succeeded = terminal.plan_only(agent, asked, as_json=as_json)
+    else:
+        decide = terminal.ask_for_approval if approve else None
+        succeeded = terminal.one_shot(agent, asked, as_json=as_json, name=resume, decide=decide)
+    _exit_unless(succeeded)
 
 
 @app.command()
@@ -183,7 +178,7 @@ def run(
     try:
         text = sys.stdin.read() if plan == "-" else Path(plan).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        fail(f"{plan} cannot be read: {error}", USAGE_ERROR)
+        fail(f"{plan} cannot be read: {error}")
     saved = Plan.load(text)
     settings = _settings(policy, out)
     files_in = AccessPolicy(settings).files_in
@@ -279,7 +274,7 @@ def setup(
     from jarvis_agent.interfaces.cli.setup import set_up
 
     if not (yes or sys.stdin.isatty()):
-        fail("there is no terminal to ask in; --yes agrees to the download", USAGE_ERROR)
+        fail("there is no terminal to ask in; --yes agrees to the download")
     ask = partial(typer.confirm, default=True)
     _exit_unless(set_up(_settings(), model, ask=(lambda _: True) if yes else ask, say=typer.echo))
 
@@ -340,12 +335,12 @@ def mcp(
 
     settings = _settings(policy, out)
     if print_config and http:
-        fail(f"clients do not start it over HTTP; give them http://{host}:{port}/mcp", USAGE_ERROR)
+        fail(f"clients do not start it over HTTP; give them http://{host}:{port}/mcp")
     if print_config:
         options = [f"--{name}={value}" for name, value in (("model", model), ("policy", policy)) if value]
         typer.echo(client_settings(settings, options))
         if find_spec("mcp") is None:
-            _say(str(MissingExtraError("the server that clients start", "mcp")), 0)
+            _say(str(MissingExtraError("the server that clients start", "mcp")))
     elif http:
         _listen(partial(run_http, _agent(model, settings), insecure=insecure), host, port)
     else:
@@ -395,7 +390,7 @@ def _listen(run: Callable[..., None], host: str, port: int) -> None:
     except SystemExit as end:  # uvicorn exits after logging why it could not start.
         if not end.code:
             raise
-        fail(f"cannot listen at {host}:{port}; choose another --host or --port", USAGE_ERROR)
+        fail(f"cannot listen at {host}:{port}; choose another --host or --port")
 
 
 def main() -> None:
@@ -406,12 +401,12 @@ def main() -> None:
     try:
         app(_with_command(sys.argv[1:]), prog_name="jarvis")
     except Exception as error:
-        if _is_debugging():
+        if os.environ.get("JARVIS_DEBUG"):
             raise
-        if not isinstance(error, JarvisError):
-            problem = f"unexpected {type(error).__name__}: {error}; JARVIS_DEBUG=1 shows details"
-            sys.exit(_say(problem, FAILED))
-        sys.exit(_say(str(error), USAGE_ERROR if isinstance(error, ConfigError | InputError) else FAILED))
+        is_known = isinstance(error, JarvisError)
+        unexpected = f"unexpected {type(error).__name__}: {error}; JARVIS_DEBUG=1 shows details"
+        _say(str(error) if is_known else unexpected)
+        sys.exit(USAGE_ERROR if isinstance(error, ConfigError | InputError) else FAILED)
 
 
 def _with_command(words: list[str]) -> list[str]:
@@ -423,18 +418,15 @@ def _with_command(words: list[str]) -> list[str]:
     return ["ask", *words]
 
 
-def _is_debugging() -> bool:
-    return bool(os.environ.get("JARVIS_DEBUG"))
-
-
 def _set_up_output(shows_downloads: bool = False) -> None:
     """Silence the warnings and progress bars of libraries, except with JARVIS_DEBUG."""
     import logging
     import warnings
 
-    level = logging.DEBUG if _is_debugging() else logging.ERROR
+    is_debugging = bool(os.environ.get("JARVIS_DEBUG"))
+    level = logging.DEBUG if is_debugging else logging.ERROR
     logging.basicConfig(level=level, format="%(name)s: %(message)s")
-    if _is_debugging():
+    if is_debugging:
         return
     warnings.filterwarnings("ignore")
     quiet = {"TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}

@@ -41,7 +41,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.cli import INTERRUPTED
-from jarvis_agent.interfaces.common.listen import check_extra
+from jarvis_agent.interfaces.common.listen import check_extra, handling
 from jarvis_agent.interfaces.common.locks import BusyError, FileThreads
 from jarvis_agent.interfaces.common.progress import (
     RunProgress,
@@ -84,12 +84,7 @@ def one_shot(
     name: str | None = None,
     decide: Decide | None = None,
 ) -> bool:
-    """Run one request and print it. Return whether it was answered.
-
-    Args:
-        name: of the run, which is stored under it, or continued; None: nothing is stored.
-        decide: asked before a plan runs; None: plans run without approval.
-    """
+    """Run one request, as `run_stored` with a name, and print it. Return whether it was answered."""
     show = partial(_show, request=request["input"], as_json=as_json)
     with _event_loop(agent) as runner:
         if name or decide:
@@ -192,7 +187,13 @@ async def _show(events: AsyncGenerator[Event, None], request: str, *, as_json: b
                     progress.update(event)
                     show(event)
     except (asyncio.CancelledError, KeyboardInterrupt):
-        _print_interrupted(progress.run, as_json=as_json)
+        answer = clean(progress.run.answer)
+        if as_json:
+            echo_json(progress.run)
+        elif not (answer and sys.stdout.isatty()) and (finished := answer or finished_work(progress.run)):
+            typer.echo(relative_paths(finished))
+        if not as_json:
+            typer.echo("Interrupted.", err=True)
         raise
     return progress.done or Run()
 
@@ -239,16 +240,6 @@ def relative_paths(text: str) -> str:
     return re.sub(rf"(?<![\w/.:~-]){re.escape(str(Path.cwd()) + os.sep)}", "", text)
 
 
-def _print_interrupted(run: Run, *, as_json: bool) -> None:
-    if as_json:
-        echo_json(run)
-        return
-    is_shown = run.answer and sys.stdout.isatty()
-    if not is_shown and (finished := clean(run.answer) or finished_work(run)):
-        typer.echo(relative_paths(finished))
-    typer.echo("Interrupted.", err=True)
-
-
 async def run_stored(
     agent: JarvisAgent, request: dict[str, Any], show: Show, name: str | None, decide: Decide | None
 ) -> Run:
@@ -259,9 +250,8 @@ async def run_stored(
         decide: asked before a plan runs; None: plans run without approval.
 
     Raises:
-        ConfigError: there is nothing to continue, the unfinished run has another request, or another
-            process works on it.
-        MissingExtraError: the run has a name, and the checkpointer for SQLite is not installed.
+        ConfigError: there is nothing to continue, or the unfinished run has another request.
+        ConfigError, MissingExtraError: as `open_run`.
     """
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
@@ -276,7 +266,8 @@ async def run_stored(
                 if start is None and state.waiting is not None:
                     if decide is None:
                         raise ConfigError(f"the plan of the run {name} waits for approval: add --approve")
-                    with _immediate_ctrl_c():  # the event loop has nothing else to do
+                    # asyncio's handler of Ctrl-C would wait for the event loop, which is blocked.
+                    with handling(signal.SIGINT, signal.default_int_handler):
                         start = Command(resume=decide(state.waiting))
                 run = await show(durable.aevents(start, thread))
                 start, state = None, await durable.aget_state(thread)
@@ -323,24 +314,11 @@ async def open_run(settings: Settings, name: str) -> AsyncIterator[BaseCheckpoin
         async with threads.open(name) as saver:
             yield saver
     except BusyError as error:
-        raise ConfigError(
-            f"another process works on the run {name}; wait for it, or choose another name"
-        ) from error
+        why = f"another process works on the run {name}; wait for it, or choose another name"
+        raise ConfigError(why) from error
     except sqlite3.Error as error:
-        raise ConfigError(
-            f"the run {name} cannot be read or written in {threads.folder} ({error}); choose another name "
-            "or --out"
-        ) from error
-
-
-@contextmanager
-def _immediate_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt at once; asyncio's handler waits for the blocked event loop."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
+        why = f"the run {name} cannot be read or written in {threads.folder} ({error})"
+        raise ConfigError(f"{why}; choose another name or --out") from error
 
 
 def ask_for_approval(shown: dict[str, Any]) -> Any:
@@ -349,23 +327,18 @@ def ask_for_approval(shown: dict[str, Any]) -> Any:
     Raises:
         KeyboardInterrupt: Ctrl-C or Ctrl-D instead of an answer.
     """
-    plan = Plan.load(json.dumps(shown["plan"]))
+    plan, edit = Plan.load(json.dumps(shown["plan"])), shown.get("given")
     make_console(stderr=True).print(plan_tree(plan))
     if "problem" in shown:
         typer.echo(f"That cannot be used: {clean(shown['problem'])}", err=True)
+    if not (isinstance(edit, str) and "\n" in edit):  # no earlier edit, but an answer
+        edit = json.dumps(shown["plan"], indent=2, ensure_ascii=False)
     try:
         while True:
             answer: str = typer.prompt("Run this plan? (y)es, (n)o, (e)dit", default="y", err=True).strip()
             if answer.lower() not in ("e", "edit"):
                 return answer
-            if (edited := _edit(shown)) is not None:
+            if (edited := click.edit(edit, extension=".json")) is not None:
                 return edited
     except typer.Abort:
         raise KeyboardInterrupt from None
-
-
-def _edit(shown: dict[str, Any]) -> str | None:
-    """Open the plan, or the previous edit, in an editor. Return None if it was not changed."""
-    previous = shown.get("given")
-    rows = json.dumps(shown["plan"], indent=2, ensure_ascii=False)
-    return click.edit(previous if isinstance(previous, str) and "\n" in previous else rows, extension=".json")

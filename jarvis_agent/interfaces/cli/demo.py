@@ -44,21 +44,19 @@ def copy_files(folder: Path) -> Iterator[str]:
     Raises:
         InputError: the folder has another file of such a name, or cannot be written. Nothing is overwritten.
     """
-    examples = {name: files(__package__).joinpath("data", name).read_bytes() for name in FILES}
-    for name, content in examples.items():
-        if (path := folder / name).exists() and not (path.is_file() and path.read_bytes() == content):
-            raise InputError(
-                f"{path} is a file of yours, which is left as it is; run the demo in another folder"
-            )
-    for name, content in examples.items():
+    examples = {folder / name: files(__package__).joinpath("data", name).read_bytes() for name in FILES}
+    for path, content in examples.items():
+        if path.exists() and not (path.is_file() and path.read_bytes() == content):
+            why = "is a file of yours, which is left as it is; run the demo in another folder"
+            raise InputError(f"{path} {why}")
+    for path, content in examples.items():
         try:
-            with (folder / name).open("xb") as file:
+            with path.open("xb") as file:
                 file.write(content)
         except FileExistsError:
-            yield f"{name} is here already."
+            yield f"{path.name} is here already."
         except OSError as error:
-            raise InputError(
-                f"{name} cannot be copied into {folder}: {error}; choose another folder"
-            ) from error
+            why = f"{path.name} cannot be copied into {folder}: {error}; choose another folder"
+            raise InputError(why) from error
         else:
-            yield f"Copied {name} into {folder}."
+            yield f"Copied {path.name} into {folder}."

@@ -50,7 +50,6 @@ def taskbench(folder: Folder, model: Model = None, limit: Limit = None, as_json:
     bench = read_folder(folder)
     name, predictions = _plan_all(model, bench.inputs(limit))
     _print_table("TaskBench", score_folder(bench, predictions, name), [], as_json)
-    _exit_if_all_failed(predictions)
 
 
 @eval_app.command()
@@ -74,7 +73,6 @@ def plans(
             "The offline planner has learned the half dev: `--half test` scores unseen requests.", err=True
         )
     _print_table(f"plans of {name}, half {half}", reports, wrong, as_json)
-    _exit_if_all_failed(predictions)
 
 
 def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tuple[str, dict[str, Prediction]]:
@@ -105,15 +103,6 @@ def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tupl
     return name, asyncio.run(collect())
 
 
-def _exit_if_all_failed(predictions: Mapping[str, Prediction]) -> None:
-    errors = [prediction.error for prediction in predictions.values() if prediction.error is not None]
-    if predictions and len(errors) == len(predictions):
-        from jarvis_agent.core.text import clean
-
-        typer.echo(f"the planner failed at every request: {clean(errors[0])}", err=True)
-        raise typer.Exit(1)
-
-
 def _print_table(
     title: str, reports: Sequence[EvaluationReport], wrong: Sequence[Mapping[str, Any]], as_json: bool
 ) -> None:
@@ -124,32 +113,36 @@ def _print_table(
     from jarvis_agent.core.text import clean
     from jarvis_agent.interfaces.common.progress import echo_json, make_console
 
+    first = reports[0]
     if as_json:
         dumped = [report.model_dump(mode="json") for report in reports]
         echo_json({"name": title, "reports": dumped, "failures": list(wrong)})
-        return
-    table = Table(title=Text(clean(title), "bold"), title_justify="left", box=None, pad_edge=False)
-    table.add_column("", header_style="dim")
-    for column in ("requests", *(figure.name for figure in reports[0].figures)):
-        table.add_column(column, justify="right", header_style="bold")
-    for report in reports:
-        table.add_row(Text(clean(report.name)), str(report.requests), *map(_percent, report.figures))
-    console, first = make_console(), reports[0]
-    console.print(table)
-    times = " / ".join(f"{1000 * seconds:.0f} ms" for seconds in first.seconds) or "–"
-    console.print(
-        f"percent (95 % interval); {first.unanswered} unanswered, {first.failed} failed; "
-        f"time, median / 95th percentile: {times}; {first.usage.calls} LLM calls, "
-        f"{first.usage.input_tokens} tokens in, {first.usage.output_tokens} out"
-    )
-    if first.reason:
-        console.print(Text(f"most frequent error: {clean(first.reason)}"))
-    for failure in wrong:
-        console.print(Text(clean(f"\n{failure['id']}: {failure['request']}"), "bold"))
-        for label in ("expected", "got", "reason"):
-            values = failure.get(label) or []
-            for value in [values] if isinstance(values, str) else values:
-                console.print(Text(f"  {label:<9} {clean(str(value))}"))
+    else:
+        table = Table(title=Text(clean(title), "bold"), title_justify="left", box=None, pad_edge=False)
+        table.add_column("", header_style="dim")
+        for column in ("requests", *(figure.name for figure in first.figures)):
+            table.add_column(column, justify="right", header_style="bold")
+        for report in reports:
+            table.add_row(Text(clean(report.name)), str(report.requests), *map(_percent, report.figures))
+        console = make_console()
+        console.print(table)
+        times = " / ".join(f"{1000 * seconds:.0f} ms" for seconds in first.seconds) or "–"
+        console.print(
+            f"percent (95 % interval); {first.unanswered} unanswered, {first.failed} failed; "
+            f"time, median / 95th percentile: {times}; {first.usage.calls} LLM calls, "
+            f"{first.usage.input_tokens} tokens in, {first.usage.output_tokens} out"
+        )
+        if first.reason:
+            console.print(Text(f"most frequent error: {clean(first.reason)}"))
+        for failure in wrong:
+            console.print(Text(clean(f"\n{failure['id']}: {failure['request']}"), "bold"))
+            for label in ("expected", "got", "reason"):
+                values = failure.get(label) or []
+                for value in [values] if isinstance(values, str) else values:
+                    console.print(Text(f"  {label:<9} {clean(str(value))}"))
+    if first.failed == first.requests > 0:
+        typer.echo(f"the planner failed at every request: {clean(str(first.reason))}", err=True)
+        raise typer.Exit(1)
 
 
 def _percent(figure: Figure) -> str:

@@ -8,7 +8,6 @@ console.print(model_table(await list_models("object-detection", registry)))
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 
 from pydantic import Field
@@ -91,24 +90,21 @@ async def list_tasks(registry: ModelRegistry, name: str | None = None) -> TaskLi
     Raises:
         ConfigError: there is no such task; the message suggests similar names.
     """
-    specs = TASKS.values() if name is None else [known_task(name)]
     available = await registry.available_tasks()
     lines = []
-    for spec in specs:
-        is_available = spec.name in available
-        where, how = await _how(registry, spec, is_available)
-        lines.append(
-            TaskLine(
-                name=spec.name,
-                category=spec.category,
-                takes=[arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs],
-                makes=list(spec.outputs),
-                description=spec.description,
-                available=is_available,
-                where=where,
-                how=how,
-            )
+    for spec in TASKS.values() if name is None else [known_task(name)]:
+        where, how = await _place(registry, spec, spec.name in available)
+        line = TaskLine(
+            name=spec.name,
+            category=spec.category,
+            takes=[arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs],
+            makes=list(spec.outputs),
+            description=spec.description,
+            available=spec.name in available,
+            where=where,
+            how=how,
         )
+        lines.append(line)
     return TaskList(tasks=lines)
 
 
@@ -127,18 +123,13 @@ async def list_models(name: str, registry: ModelRegistry, purpose: str = "") -> 
         note = Note("{reason}", reason=error.message, advice=helps)
         return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[note])
     selected = find_task(selection.task) or spec
-    known = open_store().experience(selected.name)
-    models = [
-        ModelLine(
-            **candidate.model_dump(include=set(ModelLine.model_fields)),
-            runs_on=next(
-                (n for n, why in _answers(registry, candidate, selected).items() if why is None), ""
-            ),
-            factors=selection.factors.get(candidate.id, {}),
-            experience=str(known.get(candidate.id, "")),
-        )
-        for candidate in selection.candidates
-    ]
+    known, models = open_store().experience(selected.name), []
+    for candidate in selection.candidates:
+        answers = _answers(registry, candidate, selected)
+        facts = candidate.model_dump(include=set(ModelLine.model_fields))
+        facts |= {"factors": selection.factors.get(candidate.id, {})}
+        facts |= {"runs_on": next((name for name, why in answers.items() if why is None), "")}
+        models.append(ModelLine(**facts, experience=str(known.get(candidate.id, ""))))
     return ModelList(
         task=spec.name,
         reason=selection.reason if purpose else "",
@@ -148,14 +139,19 @@ async def list_models(name: str, registry: ModelRegistry, purpose: str = "") -> 
     )
 
 
-async def _how(registry: ModelRegistry, spec: TaskSpec, available: bool) -> tuple[str, str]:
-    """Where the task's model is and its id; otherwise where one would come from, or why there is none."""
+async def _place(registry: ModelRegistry, spec: TaskSpec, available: bool) -> tuple[str, str]:
+    """The `where` and `how` of a TaskLine. A source that fails is skipped."""
     reasons: list[str] = []
-    for candidate in await _local_candidates(registry, spec):
-        answers = _answers(registry, candidate, spec)
-        if None in answers.values():
-            return candidate.source, candidate.id
-        reasons += filter(None, answers.values())
+    for source in registry.sources:
+        candidates: list[Candidate] = []
+        if not isinstance(source, RemoteSource):
+            with suppress(JarvisError):
+                candidates = await source.candidates(spec, SHOWN)
+        for candidate in candidates:
+            answers = _answers(registry, candidate, spec)
+            if None in answers.values():
+                return candidate.source, candidate.id
+            reasons += filter(None, answers.values())
     of_hub = Candidate(id="a model of the Hub", task=spec.name, source="hub", providers=("any",))
     answers = _answers(registry, of_hub, spec)
     if available:
@@ -165,16 +161,6 @@ async def _how(registry: ModelRegistry, spec: TaskSpec, available: bool) -> tupl
         reasons = ["no model installed, Hub not available"]
     reasons += [reason for reason in answers.values() if reason and "pip install" in reason]
     return "", next(iter(reasons), "no backend here runs it")
-
-
-async def _local_candidates(registry: ModelRegistry, spec: TaskSpec) -> list[Candidate]:
-    """The candidates of the sources of this machine; a source that fails is skipped."""
-    candidates: list[Candidate] = []
-    for source in registry.sources:
-        if not isinstance(source, RemoteSource):
-            with suppress(JarvisError):
-                candidates += await source.candidates(spec, SHOWN)
-    return candidates
 
 
 def _answers(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> dict[str, str | None]:
@@ -227,13 +213,17 @@ def model_table(listing: ModelList) -> RenderableType:
         about = _points(line) if listing.reason else _facts(line)
         place = f"{line.runs_on or 'nothing here'}{', installed' if line.local else ''}"
         table.add_row(_cell(f"{rank}  {line.id}"), _cell(about), _cell(place))
-    if listing.reason:
-        return Group(table, *map(_line, _reasons(listing)))
     rejected = _table("Rejected", "model", "reason")
-    for model, reason in listing.rejected.items():
-        rejected.add_row(_cell(model), _cell(reason))
+    lines = [f"{line.id}: {line.experience}." for line in listing.models if line.experience]
+    if listing.reason:
+        lines.insert(0, f"{listing.models[0].id}: {listing.reason}.")
+        if listing.rejected:
+            lines.append(f"{len(listing.rejected)} rejected: `jarvis models {listing.task}` lists them.")
+    else:
+        for model, reason in listing.rejected.items():
+            rejected.add_row(_cell(model), _cell(reason))
     tables = [each for each in (table, rejected) if each.row_count]
-    return Group(*tables, *map(_line, [*_experience(listing), *listing.notes]))
+    return Group(*tables, *map(_line, [*lines, *listing.notes]))
 
 
 def _facts(line: ModelLine) -> str:
@@ -246,19 +236,6 @@ def _points(line: ModelLine) -> str:
     """The sum of the points, and what gave them."""
     factors = [f"{name} {points:+.1f}" for name, points in line.factors.items() if abs(points) >= 0.05]
     return f"{sum(line.factors.values()):+.1f}: {', '.join(factors)}"
-
-
-def _reasons(listing: ModelList) -> Iterator[str]:
-    """Why the first model is chosen for a purpose, and what is known of the others."""
-    yield f"{listing.models[0].id}: {listing.reason}."
-    yield from _experience(listing)
-    if listing.rejected:
-        yield f"{len(listing.rejected)} rejected: `jarvis models {listing.task}` lists them."
-    yield from listing.notes
-
-
-def _experience(listing: ModelList) -> list[str]:
-    return [f"{line.id}: {line.experience}." for line in listing.models if line.experience]
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -43,11 +43,6 @@ class LocalModel(Frozen):
     state: int
     cores: int
 
-    @property
-    def memory(self) -> int:
-        """Bytes that it takes with a full context, the cache of earlier prompts, and room to compute."""
-        return self.size + LOCAL_WINDOW * self.state + 850_000_000
-
 
 MODELS = (
     LocalModel(
@@ -91,8 +86,9 @@ class Machine(Frozen):
 
     def holds(self, model: LocalModel) -> bool:
         """Whether the model fits into half of the RAM or four fifths of the GPU, and is not too slow."""
-        fits_gpu = model.memory <= 0.8 * self.gpu_memory
-        return fits_gpu or (model.memory <= self.memory / 2 and model.cores <= self.cores)
+        # With a full context, the cache of earlier prompts, and room to compute.
+        needed = model.size + LOCAL_WINDOW * model.state + 850_000_000
+        return needed <= 0.8 * self.gpu_memory or (needed <= self.memory / 2 and model.cores <= self.cores)
 
     def __str__(self) -> str:
         gpu = f"a GPU with {self.gpu_memory / 1e9:.0f} GB" if self.gpu_memory else "no GPU for llama.cpp"
@@ -125,11 +121,8 @@ def set_up(
 ) -> bool:
     """Install a model; returns whether the user agreed to one.
 
-    Args:
-        name: a path, or "org/repo:file.gguf" of the Hub; None: the largest of `models` that the machine
-            holds and the Hub still has.
-        ask: asks for consent.
-        say: shows a line.
+    `name` is a path, or "org/repo:file.gguf" of the Hub; None: the largest of `models` that the machine holds
+    and the Hub still has.
 
     Raises:
         ConfigError: no model fits, the Hub cannot be reached or lacks it, the disk is full, or the file is
@@ -175,11 +168,7 @@ class _HubFile(Frozen):
     path: Path | None
 
     def download(self, settings: Settings) -> Path:
-        """The checked file in the Hub's cache. A download that was interrupted is continued.
-
-        Raises:
-            ConfigError: see `set_up`. A damaged file is deleted.
-        """
+        """The checked file in the Hub's cache. A download that was interrupted is continued."""
         from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
         from huggingface_hub.file_download import http_get, repo_folder_name
         from huggingface_hub.utils import WeakFileLock, build_hf_headers  # type: ignore[attr-defined]
@@ -188,9 +177,8 @@ class _HubFile(Frozen):
             self._check(self.path)
             return self.path
         token, url = settings.token, hf_hub_url(self.repo, self.file, revision=self.commit)
-        blobs = (
-            Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=self.repo, repo_type="model") / "blobs"
-        )
+        folder = repo_folder_name(repo_id=self.repo, repo_type="model")
+        blobs = Path(constants.HF_HUB_CACHE) / folder / "blobs"
         try:
             blobs.mkdir(parents=True, exist_ok=True)
             etag = str(get_hf_file_metadata(url, token=token, timeout=_TIMEOUT_S).etag)
@@ -215,10 +203,9 @@ class _HubFile(Frozen):
         except JarvisError:
             raise
         except Exception as error:
-            raise ConfigError(
-                f"the download of {self.file} ({self.size / 1e9:.1f} GB) to {blobs} failed: "
-                f"{describe_error(error)}. `jarvis setup` continues it; HF_HOME names another directory"
-            ) from error
+            what = f"the download of {self.file} ({self.size / 1e9:.1f} GB) to {blobs}"
+            advice = "`jarvis setup` continues it; HF_HOME names another directory"
+            raise ConfigError(f"{what} failed: {describe_error(error)}. {advice}") from error
 
     def _check(self, path: Path) -> None:
         """Delete a file that is not the one of the Hub's metadata, and raise ConfigError."""
@@ -238,10 +225,8 @@ def _cached(names: Sequence[str]) -> Path:
         repo, _, file = name.partition(":")
         if isinstance(path := try_to_load_from_cache(repo, file), str):
             return Path(path)
-    raise ConfigError(
-        f"not on this machine: {', '.join(names)}; JARVIS_OFFLINE or HF_HUB_OFFLINE forbids to download it; "
-        "unset it, or name a file that you have with --model"
-    )
+    why = "JARVIS_OFFLINE or HF_HUB_OFFLINE forbids to download it; unset it, or name a file that you have"
+    raise ConfigError(f"not on this machine: {', '.join(names)}; {why} with --model")
 
 
 def _find(name: str, settings: Settings) -> _HubFile | None:
@@ -258,10 +243,8 @@ def _find(name: str, settings: Settings) -> _HubFile | None:
         advice = "; check HF_TOKEN" if error.response.status_code in (401, 403) else ""
         raise ConfigError(f"the Hub cannot be used: {describe_error(error)}{advice}") from error
     except Exception as error:
-        raise ConfigError(
-            f"the Hub cannot be reached: {describe_error(error)}. Check the network, or name a file that you "
-            "have with --model"
-        ) from error
+        advice = "Check the network, or name a file that you have with --model"
+        raise ConfigError(f"the Hub cannot be reached: {describe_error(error)}. {advice}") from error
     found = next((one for one in info.siblings or () if one.rfilename == file), None)
     if found is None or info.sha is None:
         return None

@@ -86,7 +86,8 @@ def listen(
     config = uvicorn.Config(app, **options)
     if warning:
         logging.getLogger("uvicorn.error").warning("%s: any client may use this server", warning)
-    with _unwinding():
+    # SIGTERM, which uvicorn raises again at its end, is to leave blocks that remove files and keys.
+    with handling(signal.SIGTERM, lambda *_: sys.exit()):
         if workers == 1:
             uvicorn.Server(config).run()
         else:
@@ -105,16 +106,16 @@ def _make_in_worker(make_app: Callable[[], ASGIApp]) -> ASGIApp:
 
 
 @contextmanager
-def _unwinding() -> Iterator[None]:
-    """Let SIGTERM, which uvicorn raises again at its end, leave blocks that remove files and keys."""
+def handling(number: signal.Signals, handler: Callable[..., Any]) -> Iterator[None]:
+    """Handle a signal within the block. Nothing changes outside of the main thread, which alone can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    previous = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        signal.signal(number, previous)
 
 
 def accepted_hosts(host: str, named: Iterable[str] = ()) -> tuple[str, ...]:

@@ -70,30 +70,18 @@ def run_server(
     """
     settings = settings or ServerSettings()
     check_address(host, settings, insecure=insecure)
-    with make_agent() as agent:
-        _check_database(agent, settings)
+    # Once before, since uvicorn reports errors of a start with their traceback.
+    asyncio.run(_check_database(make_agent(), settings))
     with TemporaryDirectory(prefix="jarvis-metrics-") as shared:
         if workers > 1:
             os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", shared)  # where the processes add their numbers
-        listen(
-            partial(_make_app, make_agent),
-            host,
-            port,
-            settings,
-            insecure=insecure,
-            shutdown_s=_SHUTDOWN_S,
-            workers=workers,
-        )
+        make = partial(_make_app, make_agent)
+        listen(make, host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S, workers=workers)
 
 
-def _check_database(agent: JarvisAgent, settings: ServerSettings) -> None:
-    """Open the database once, since uvicorn reports errors of a start with their traceback."""
-
-    async def check() -> None:
-        async with open_database(settings.checkpoints, agent.settings.output_dir, settings.retention):
-            pass
-
-    asyncio.run(check())
+async def _check_database(agent: JarvisAgent, settings: ServerSettings) -> None:
+    async with agent, open_database(settings.checkpoints, agent.settings.output_dir, settings.retention):
+        pass
 
 
 def _make_app(make_agent: Callable[[], JarvisAgent], settings: ServerSettings) -> FastAPI:

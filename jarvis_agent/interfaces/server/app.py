@@ -92,7 +92,7 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
         async with (
             agent,
             open_database(server.checkpoints, outputs, kept) as database,
-            StartedRuns(database, workspaces, limits.hold) as runs,
+            StartedRuns(database, workspaces, limits.hold).watched() as runs,
             repeating(partial(_delete_expired, agent, server), SWEEP_S, "the deletion of files"),
         ):
             app.state.runs, parts["database"] = runs, database.check

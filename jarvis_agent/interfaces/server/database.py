@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,51 +181,34 @@ class Database:
 async def open_database(address: str | None, directory: Path, retention: float) -> AsyncIterator[Database]:
     """Open the database and make its tables.
 
-    Args:
-        address: a URL of PostgreSQL, or the path of a file; None: FILE in `directory`.
-        directory: is made if it does not exist.
-        retention: seconds.
+    `address` is a URL of PostgreSQL or the path of a file; None: FILE in `directory`, which is made then.
 
     Raises:
         ConfigError: it cannot be opened.
         MissingExtraError: the extra "postgres" is not installed.
     """
-    is_postgres = address is not None and address.startswith(("postgresql://", "postgres://"))
     place = address or str(directory / FILE)
+    open_place = _open_postgres if place.startswith(("postgresql://", "postgres://")) else _open_sqlite
     async with AsyncExitStack() as opened:
         try:
-            opening = (
-                _open_postgres(place, retention) if is_postgres else _open_sqlite(Path(place), retention)
-            )
-            database = await opened.enter_async_context(opening)
+            database = await opened.enter_async_context(open_place(place, retention))
         except _OPENING_ERRORS as error:
-            raise ConfigError(
-                f"the database {place} (JARVIS_CHECKPOINTS) cannot be opened: {error}"
-            ) from None
-        for store in (database.writer, database.reader):
-            opened.push_async_callback(_end_task, store)
-        yield database
-
-
-async def _end_task(store: Any) -> None:
-    """End the task in which a store of LangGraph executes its operations.
-
-    A cancellation that meets one of them can be lost, and the end of the event loop would wait for the task.
-    """
-    while not store._task.done():
-        store._task.cancel()
-        await asyncio.wait([store._task], timeout=0.1)
-
-
-def _check_file(path: Path, opened: os.stat_result) -> None:
-    with suppress(OSError):
-        if os.path.samestat(path.stat(), opened):
-            return
-    raise DatabaseFileError(f"{path} was deleted or replaced; restart the server")
+            why = f"the database {place} (JARVIS_CHECKPOINTS) cannot be opened: {error}"
+            raise ConfigError(why) from None
+        try:
+            yield database
+        finally:
+            # A store of LangGraph executes its operations in a task. A cancellation that meets one of them
+            # can be lost, and the end of the event loop would wait for the task.
+            for task in (database.reader._task, database.writer._task):  # type: ignore[attr-defined]
+                while not task.done():
+                    task.cancel()
+                    await asyncio.wait([task], timeout=0.1)
 
 
 @asynccontextmanager
-async def _open_sqlite(path: Path, retention: float) -> AsyncIterator[Database]:
+async def _open_sqlite(file: str, retention: float) -> AsyncIterator[Database]:
+    path = Path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
     async with (
         aiosqlite.connect(path, timeout=WAIT_S, isolation_level=None) as reads,
@@ -247,8 +229,15 @@ async def _open_sqlite(path: Path, retention: float) -> AsyncIterator[Database]:
                     await writer.setup()
                     await reader.setup()
         opened = await asyncio.to_thread(path.stat)
+
+        def check_file() -> None:
+            with suppress(OSError):
+                if os.path.samestat(path.stat(), opened):
+                    return
+            raise DatabaseFileError(f"{path} was deleted or replaced; restart the server")
+
         threads = FileThreads(path.with_name(f"{path.stem}-threads"))
-        yield Database(threads, reader, writer, partial(_check_file, path, opened), retention)
+        yield Database(threads, reader, writer, check_file, retention)
 
 
 @asynccontextmanager

@@ -56,7 +56,10 @@ class ErrorReportingRoute(APIRoute):
         async def reporting(request: Request) -> Response:
             if request.method != "POST":
                 return await handle(request)
-            await _check_body(request)
+            try:
+                await request.json()
+            except ValueError as error:  # LangServe answers with 500 on some routes.
+                raise HTTPException(422, f"the body is not valid JSON: {error}") from error
             try:
                 response = await unless_disconnected(request, handle(request))
             except ValidationError as error:  # LangServe catches it everywhere but in `batch`.
@@ -68,14 +71,6 @@ class ErrorReportingRoute(APIRoute):
         return reporting
 
 
-async def _check_body(request: Request) -> None:
-    """Refuse a body that is not JSON, which LangServe answers with 500 on some routes."""
-    try:
-        await request.json()
-    except ValueError as error:
-        raise HTTPException(422, f"the body is not valid JSON: {error}") from error
-
-
 async def error_response(request: Request, error: Exception) -> Response:
     """Return the response to an error of `STATUSES` outside of a stream."""
     status, message = status_and_message(error)
@@ -83,9 +78,9 @@ async def error_response(request: Request, error: Exception) -> Response:
 
 
 async def invalid_request_response(request: Request, error: Exception) -> Response:
-    """Return the response to a body of the wrong form. Unlike FastAPI's it does not repeat the body.
+    """Return the response to a body of the wrong form, which it does not repeat, unlike FastAPI's.
 
-    That may be a whole file, and hold what JSON or UTF-8 cannot: not a number, half a character.
+    The body may be a whole file, and hold what JSON or UTF-8 cannot: not a number, half a character.
     """
     assert isinstance(error, RequestValidationError)
     problems = [{key: problem[key] for key in ("type", "loc", "msg")} for problem in error.errors()]
@@ -175,13 +170,16 @@ class RunSerializer(WellKnownLCSerializer):  # type: ignore[misc]
 
     def dumps(self, obj: Any) -> bytes:
         """Return `obj` as JSON. Of an exception or an unknown object only the type is named."""
-
-        def to_plain(value: Any) -> Any:
-            return self._names.of(_to_plain(value))
-
         if isinstance(obj, dict) and isinstance(obj.get("ops"), list):
             obj = {"ops": [_readable(operation) for operation in obj["ops"]]}
-        return orjson.dumps(self._names.of(obj), default=to_plain, option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(self._names.of(obj), default=self._to_plain, option=orjson.OPT_NON_STR_KEYS)
+
+    def _to_plain(self, value: Any) -> Any:
+        if isinstance(value, BaseModel):
+            return self._names.of(_without_places(value.model_dump(context=PUBLIC)))
+        if isinstance(value, JarvisError | Path):
+            return self._names.of(public_message(value) if isinstance(value, JarvisError) else str(value))
+        return f"<{type(value).__name__}>"
 
 
 def _readable(operation: dict[str, Any]) -> dict[str, Any]:
@@ -204,11 +202,3 @@ def _without_places(value: Any) -> Any:
         return value
     hidden = {"path", "metadata"} if Candidate.model_fields.keys() <= value.keys() else set()
     return {key: _without_places(item) for key, item in value.items() if key not in hidden}
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return _without_places(value.model_dump(context=PUBLIC))
-    if isinstance(value, JarvisError):
-        return public_message(value)
-    return str(value) if isinstance(value, Path) else f"<{type(value).__name__}>"

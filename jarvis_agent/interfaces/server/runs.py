@@ -1,6 +1,6 @@
 """Runs that outlive their request: one starts them, others follow, cancel, approve or resume them.
 
-    async with StartedRuns(database, workspaces, limits.hold) as runs:
+    async with StartedRuns(database, workspaces, limits.hold).watched() as runs:
         info = await runs.start("local", RunRequest(input="Describe it", files=["9f0c…/cat.jpg"]))
         async for place, kind, text in runs.events("local", info.id): ...
 
@@ -241,38 +241,34 @@ class StartedRuns:
         workspaces: Mapping[str, Workspace],
         hold: Callable[[str], AbstractContextManager[None]],
     ) -> None:
-        """Prepare. `hold` counts a run of an owner while it goes on."""
+        """`hold` counts a run of an owner while it goes on."""
         self._database = database
         self.records = RunRecords(database, public_names(workspaces))
         self._hold = hold
         self._workspaces = workspaces
-        self._background = AsyncExitStack()
+
         self._tasks: dict[str, _Task] = {}
         self._looks: dict[str, int] = {}
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[Self]:
+        """Resume, cancel and delete runs within the block. At its end, those of this process end too."""
         watching = repeating(self._watch, BEAT_S, "the look at runs")
         deleting = repeating(self.records.delete_expired, SWEEP_S, "the deletion of threads")
-        for work in (watching, deleting):
-            await self._background.enter_async_context(work)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._background.aclose()
-        ending = [task.work for task in self._tasks.values()]
-        for task in ending:
-            task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        try:
+            async with watching, deleting:
+                yield self
+        finally:
+            ending = [task.work for task in self._tasks.values()]
+            for task in ending:
+                task.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
 
     @asynccontextmanager
     async def claim(
         self, owner: str, thread: str, run: str | None = None, *, approve: bool | None = None
     ) -> AsyncIterator[JarvisAgent]:
-        """Work on a thread with an agent that stores it.
-
-        Args:
-            run: id of the run that does.
-            approve: stop when the plan is made; None: as the server is set up.
+        """Work on a thread, for a run, with an agent that stores it; `approve` as in RunRequest.
 
         Raises:
             HTTPException: 409, another run works on it, or is not over.
@@ -290,11 +286,7 @@ class StartedRuns:
             yield agent.copy(checkpointer=saver, approve=asks)
 
     async def find(self, owner: str, run: str) -> RunInfo:
-        """A run as it is now.
-
-        Raises:
-            HTTPException: 404, the owner has no such run.
-        """
+        """A run as it is now. HTTPException 404: the owner has no such run."""
         info = await self.records.find(owner, run)
         if info is None:
             raise HTTPException(404, "no such run")
@@ -327,9 +319,7 @@ class StartedRuns:
     async def resume(self, owner: str, run: str, *, decision: Any = None, by_itself: bool = False) -> RunInfo:
         """Continue an interrupted run, or with a `decision` one that waits for approval.
 
-        Args:
-            decision: on its plan.
-            by_itself: no one asked for it, which is counted.
+        What is resumed `by_itself` is counted.
 
         Raises:
             HTTPException: 404, there is no such run; 409, it is not in that state; 429 as `start`.
@@ -348,11 +338,7 @@ class StartedRuns:
         return info
 
     async def cancel(self, owner: str, run: str) -> RunInfo:
-        """Cancel a run. If another process works on it, that takes about BEAT_S.
-
-        Raises:
-            HTTPException: 404, there is no such run.
-        """
+        """Cancel a run, which takes about BEAT_S if another process works on it. Raises as `find`."""
         info = await self.find(owner, run)
         if info.status in OVER:
             return info
@@ -373,7 +359,7 @@ class StartedRuns:
 
         Raises:
             InputError: no model made a result for the task, or ratings are not kept.
-            HTTPException: 404, there is no such run; 409, it is not done.
+            HTTPException: as `find`; 409, it is not done.
         """
         info = await self.find(owner, run)
         if info.status != "done":
@@ -382,11 +368,7 @@ class StartedRuns:
         await asyncio.to_thread(done.rate, task, good=good, owner=owner)
 
     async def events(self, owner: str, run: str, after: int = 0) -> AsyncIterator[tuple[int, str, str]]:
-        """The number, kind and JSON of each event from the one after `after` on, until the run stops.
-
-        Raises:
-            HTTPException: 404, there is no such run.
-        """
+        """The number, kind and JSON of each event after `after`, until the run stops. Raises as `find`."""
         place = 0
         while True:
             task = self._tasks.get(run)
