@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 _WHERE = "on every node, before `ray start`"
 
 # A run goes on after the request that started it, so replicas that seem idle are kept for a while.
-_SCALING = {
-    "min_replicas": 2,
-    "max_replicas": 100,
-    "target_ongoing_requests": 8,
-    "downscale_delay_s": 1200.0,
-}
+_SCALING = {"min_replicas": 2, "max_replicas": 100, "target_ongoing_requests": 8, "downscale_delay_s": 1200.0}
 
 
 def make_app() -> FastAPI:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,7 @@ from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Resource
 from jarvis_agent.interfaces.cli import doctor
+from jarvis_agent.interfaces.common import limits
 from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES
 from jarvis_agent.interfaces.experts import app as app_module
 from jarvis_agent.interfaces.experts import create_experts_app, hub_api, start_background
@@ -406,25 +408,20 @@ def test_an_idle_server_interrupts_itself(monkeypatch: pytest.MonkeyPatch) -> No
     raised: list[int] = []
     monkeypatch.setattr(signal, "raise_signal", raised.append)
     monkeypatch.setattr(app_module, "IDLE_CHECK_S", 0.01)
-    app = create_experts_app(Settings(experts="none"), ServerSettings(), idle_s=0.05)
-    with TestClient(app):
+    with TestClient(create_experts_app(Settings(experts="none"), ServerSettings())):
+        time.sleep(0.1)
+    assert not raised
+    with TestClient(create_experts_app(Settings(experts="none"), ServerSettings(), idle_s=0.05)):
         wait_until(lambda: raised)
     assert set(raised) == {signal.SIGINT}
 
 
-async def test_a_server_is_idle_from_the_end_of_its_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    raised, clock = list[int](), SimpleNamespace(now=0.0)
-    monkeypatch.setattr(signal, "raise_signal", raised.append)
-    monkeypatch.setattr(app_module, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    calls = app_module.Calls(Settings(), ServerSettings())
+def test_a_server_is_idle_from_the_end_of_its_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: clock.now, time=time.time))
+    calls = limits.RunLimits(ServerSettings())
     with calls.hold("a client"):
         clock.now = 100.0
-        await calls.interrupt_after(60.0)
+        assert calls.idle_s() == 0.0
     clock.now = 150.0
-    await calls.interrupt_after(60.0)
-    assert not raised
-    clock.now = 170.0
-    await calls.interrupt_after(None)
-    assert not raised
-    await calls.interrupt_after(60.0)
-    assert raised == [signal.SIGINT]
+    assert calls.idle_s() == 50.0

@@ -190,11 +190,7 @@ def run(
 
 @app.command()
 def chat(
-    context: typer.Context,
-    model: Model = None,
-    policy: Policy = None,
-    out: Out = None,
-    mcp: Mcp = None,
+    context: typer.Context, model: Model = None, policy: Policy = None, out: Out = None, mcp: Mcp = None
 ) -> None:
     """Chat with the agent, which remembers earlier requests."""
     agent = _agent(model, _settings(policy, out), context, mcp)

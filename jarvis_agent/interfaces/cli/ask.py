@@ -322,11 +322,7 @@ async def open_run(settings: Settings, name: str) -> AsyncIterator[BaseCheckpoin
 
 
 def ask_for_approval(shown: dict[str, Any]) -> Any:
-    """Show a plan on stderr and ask whether to run it: "yes", "no", or the edited plan as JSON.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C or Ctrl-D instead of an answer.
-    """
+    """Show a plan on stderr and ask whether to run it: "yes", "no", or the edited plan as JSON."""
     plan, edit = Plan.load(json.dumps(shown["plan"])), shown.get("given")
     make_console(stderr=True).print(plan_tree(plan))
     if "problem" in shown:

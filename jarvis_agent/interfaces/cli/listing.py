@@ -85,11 +85,7 @@ class ModelList(Frozen):
 
 
 async def list_tasks(registry: ModelRegistry, name: str | None = None) -> TaskList:
-    """Return every task type, or one, with what would run it. Nothing is loaded or downloaded.
-
-    Raises:
-        ConfigError: there is no such task; the message suggests similar names.
-    """
+    """Return every task type, or one, with what would run it. ConfigError: there is no such task."""
     available = await registry.available_tasks()
     lines = []
     for spec in TASKS.values() if name is None else [known_task(name)]:
@@ -109,11 +105,7 @@ async def list_tasks(registry: ModelRegistry, name: str | None = None) -> TaskLi
 
 
 async def list_models(name: str, registry: ModelRegistry, purpose: str = "") -> ModelList:
-    """Return the models for a task in any known spelling, best first for a purpose ("chest X-rays").
-
-    Raises:
-        ConfigError: there is no such task; the message suggests similar names.
-    """
+    """Return the models for a task in any known spelling, best first for a purpose ("chest X-rays")."""
     spec = known_task(name)
     task, context = Task(task=spec.name, id=0, purpose=purpose), RunContext(request=purpose)
     try:

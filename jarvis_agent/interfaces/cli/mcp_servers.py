@@ -45,9 +45,7 @@ def mcp_tools(commands: Sequence[str]) -> Iterator[list[BaseTool]]:
     """Start a server for each command and yield the tools of all.
 
     A server gets the variables PATH, HOME and the like, and not the others of this process, which hold keys.
-
-    Raises:
-        ConfigError: a command is not found, is no MCP server, or its server has no tools.
+    ConfigError: a command is not found, is no MCP server, or its server has no tools.
     """
     with start_blocking_portal() as portal, ExitStack() as stack:
         yield [tool for command in commands for tool in _start(command, portal, stack)]

@@ -80,10 +80,9 @@ class KeyAuthentication(AuthenticationBackend):
         self._open = open_paths
 
     async def authenticate(self, conn: HTTPConnection) -> None:
-        """Find the key of a request. Every key is compared, so that the time does not tell which one it is.
+        """Find the key of a request, or raise AuthenticationError if it needs one.
 
-        Raises:
-            AuthenticationError: it has none, and needs one.
+        Every key is compared, so that the time does not tell which one it is.
         """
         path = conn.scope["path"].removeprefix(conn.scope.get("root_path", ""))
         scheme, _, token = conn.headers.get("authorization", "").partition(" ")

@@ -13,12 +13,9 @@ _T = TypeVar("_T")
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
-    """Await `work`, and cancel it when the client goes. The body has been read.
+    """Await `work`, and cancel it when the client goes: HTTPException 499. The body has been read.
 
     It is awaited in this task, in which FastAPI's handlers enter contexts that end after the response.
-
-    Raises:
-        HTTPException: 499, it has gone.
     """
     connection = asyncio.timeout(None)
 

@@ -59,6 +59,11 @@ class RunLimits:
         self._per_minute = RateLimitItemPerMinute(settings.runs_per_minute)
         self._started = MovingWindowRateLimiter(MemoryStorage())
         self._running: Counter[str] = Counter()
+        self._ended = time.monotonic()
+
+    def idle_s(self) -> float:
+        """Seconds since the last run ended; 0 while one goes on."""
+        return 0.0 if self._running.total() else time.monotonic() - self._ended
 
     async def check(self, request: Request) -> AsyncIterator[None]:
         """FastAPI dependency: the runs of a POST count from now until the response was sent, as in `hold`."""
@@ -68,11 +73,7 @@ class RunLimits:
 
     @contextmanager
     def hold(self, owner: str, runs: int = 1) -> Iterator[None]:
-        """Count runs of an owner inside the `with` statement.
-
-        Raises:
-            HTTPException: 429, there are too many.
-        """
+        """Count runs of an owner inside the `with` statement. HTTPException 429: there are too many."""
         if self._running[owner] + runs > self._at_once:
             raise _too_many(f"at most {self._at_once} runs at once", _RUN_ENDS_S)
         if not self._started.hit(self._per_minute, owner, cost=runs):
@@ -83,6 +84,7 @@ class RunLimits:
             yield
         finally:
             self._running[owner] -= runs
+            self._ended = time.monotonic()
 
 
 async def _count(request: Request) -> int:
@@ -127,24 +129,25 @@ class BodyLimit:
             return
         is_upload = scope["path"].removeprefix(scope.get("root_path", "")) in _UPLOADS
         limit = self._upload if is_upload else self._json
-        length = Headers(scope=scope).get("content-length", "")
+        length, body = Headers(scope=scope).get("content-length", ""), bytearray()
         if length.isdecimal() and int(length) > limit:
-            await _refuse(f"the body has {int(length):,} bytes, more than {limit:,}", scope, receive, send)
-            return
-        if is_upload:
+            problem = f"the body has {int(length):,} bytes, more than {limit:,}"
+        elif is_upload:
             await RequestBodyLimitMiddleware(self._app, limit)(scope, receive, send)
             return
-        body = bytearray()
-        try:
-            async for chunk in Request(scope, receive).stream():
-                body += chunk
-                if len(body) > limit:
-                    await _refuse(f"the body has more than {limit:,} bytes", scope, receive, send)
-                    return
-        except ClientDisconnect:
-            return
-        if problem := json_excess(bytes(body)):
-            await _refuse(problem, scope, receive, send)
+        else:
+            try:
+                async for chunk in Request(scope, receive).stream():
+                    body += chunk
+                    if len(body) > limit:
+                        break
+            except ClientDisconnect:
+                return
+            is_larger = len(body) > limit
+            problem = f"the body has more than {limit:,} bytes" if is_larger else json_excess(bytes(body))
+        if problem:
+            refusal = JSONResponse({"detail": problem, **openai_error(413, problem)}, 413)
+            await refusal(scope, receive, send)
             return
         messages: list[Message] = [{"type": "http.request", "body": bytes(body)}]
 
@@ -152,10 +155,6 @@ class BodyLimit:
             return messages.pop() if messages else await receive()
 
         await self._app(scope, replay, send)
-
-
-async def _refuse(message: str, scope: Scope, receive: Receive, send: Send) -> None:
-    await JSONResponse({"detail": message, **openai_error(413, message)}, 413)(scope, receive, send)
 
 
 def json_excess(body: bytes) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import codecs
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -149,12 +149,29 @@ class RunProgress:
         return Run(answer=self.answer, plan=plan, results=results)
 
     def __rich__(self) -> RenderableType:
-        plan: list[RenderableType] = [] if self.is_planned else [Text("Planning …", "dim")]
-        if self.tasks:
-            plan = [_tree([*self.tasks.values()], self.clock(), self.words)]
+        count, nodes = len(self.tasks), dict[int, Tree]()
+        tree = Tree(Text(f"Plan: {count} task{'' if count == 1 else 's'}", "bold"))
+        for row in [*self.tasks.values()]:  # each below the last of its dependencies
+            parents = [nodes[number] for number in sorted(row.task.deps) if number in nodes]
+            nodes[row.task.id] = (parents[-1] if parents else tree).add(self._label(row))
+        plan = [tree] if nodes else [] if self.is_planned else [Text("Planning …", "dim")]
         lines = [clean(str(each)) for each in list(self.activities)]
         lines += [f"note: {shorten(self.words.translated(note), 300)}" for note in self.notes]
         return Group(*plan, *(Text(line, "dim") for line in lines))
+
+    def _label(self, row: TaskProgress) -> RenderableType:
+        icon, style = STYLES[row.state]
+        label = Text.assemble((f"{icon} {_name(row.task)}", style))
+        label.append(_after(row.task, "  after "), "dim")
+        if row.state != "planned":
+            label.append(f"  {row.state}", style)
+        if row.result is not None and row.state != "skipped":
+            label.append(f" {_seconds(row.result)}", style)
+        elif row.state == "running" and row.started is not None:
+            label.append(f" {self.clock() - row.started:.1f} s", style)
+        label.append(f"  {_arguments(row.task)}", "dim")
+        details = (Padding(Text(line, "dim"), (0, 0, 0, 2)) for line in _details(row, self.words))
+        return Group(label, *details)
 
 
 def plan_tree(plan: Plan, words: Phrases = ENGLISH) -> RenderableType:
@@ -163,38 +180,12 @@ def plan_tree(plan: Plan, words: Phrases = ENGLISH) -> RenderableType:
     return progress if plan.tasks else Group(Text("The plan is empty."), progress)
 
 
-def _tree(rows: Sequence[TaskProgress], now: float, words: Phrases) -> Tree:
-    """Each task below the last of its dependencies."""
-    tree = Tree(Text(f"Plan: {len(rows)} task{'' if len(rows) == 1 else 's'}", "bold"))
-    nodes: dict[int, Tree] = {}
-    for row in rows:
-        parents = [nodes[number] for number in sorted(row.task.deps) if number in nodes]
-        nodes[row.task.id] = (parents[-1] if parents else tree).add(_label(row, now, words))
-    return tree
-
-
-def _label(row: TaskProgress, now: float, words: Phrases) -> RenderableType:
-    icon, style = STYLES[row.state]
-    label = Text.assemble((f"{icon} {_name(row.task)}", style))
-    label.append(_after(row.task, "  after "), "dim")
-    if row.state != "planned":
-        label.append(f"  {row.state}{_duration(row, now)}", style)
-    label.append(f"  {_arguments(row.task)}", "dim")
-    return Group(label, *(Padding(Text(line, "dim"), (0, 0, 0, 2)) for line in _details(row, words)))
-
-
 def _name(task: Task) -> str:
     return f"{task.id} {shorten(task.task, 60)}"
 
 
 def _after(task: Task, prefix: str) -> str:
     return f"{prefix}{', '.join(map(str, task.deps))}" if task.deps else ""
-
-
-def _duration(row: TaskProgress, now: float) -> str:
-    if row.result is not None and row.state != "skipped":
-        return f" {_seconds(row.result)}"
-    return f" {now - row.started:.1f} s" if row.state == "running" and row.started is not None else ""
 
 
 def _details(row: TaskProgress, words: Phrases) -> Iterator[str]:
@@ -247,15 +238,13 @@ def _event_text(event: Event, words: Phrases) -> str | None:
     if event.kind == "selected":
         choice = _choice(None, event.selection, words) if event.selection else None
         return choice and f"{name}: chose {choice}"
-    return f"{name}: {_outcome(result, words)}" if result is not None else None
-
-
-def _outcome(result: TaskResult, words: Phrases) -> str:
+    if result is None:
+        return None
     error = shorten(words.translated(result.error or ""), 300)
     if result.status == "skipped":
-        return f"skipped, {error}"
+        return f"{name}: skipped, {error}"
     model = f" by {shorten(result.model, 80)}" if result.model and result.attempts else ""
-    return f"{result.status} in {_seconds(result)}{model}{f': {error}' if error else ''}"
+    return f"{name}: {result.status} in {_seconds(result)}{model}{f': {error}' if error else ''}"
 
 
 def answered(run: Run) -> bool:
@@ -270,11 +259,10 @@ def answered(run: Run) -> bool:
 
 def finished_work(run: Run) -> str:
     """Return the results of an interrupted run, one line each."""
-    finished = [result for result in run.results if result.status == "ok"]
-    return "\n".join(f"{_name(result.task)}: {_summary(result)}" for result in finished)
-
-
-def _summary(result: TaskResult) -> str:
-    text = result.resource("text")
-    parts = [*map(str, result.paths()), *([text.as_text()] if text is not None else [])]
-    return clean(", ".join(parts)) or "done"
+    lines = []
+    for result in run.results:
+        if result.status == "ok":
+            text = result.resource("text")
+            parts = [*map(str, result.paths()), *([text.as_text()] if text is not None else [])]
+            lines.append(f"{_name(result.task)}: {clean(', '.join(parts)) or 'done'}")
+    return "\n".join(lines)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -16,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from jarvis_agent import __version__
 from jarvis_agent.core.concurrency import MAX_PARALLEL, repeating
-from jarvis_agent.core.settings import ServerSettings, Settings
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.common.access import add_middleware
 from jarvis_agent.interfaces.common.disconnect import unless_disconnected
 from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES, RunLimits
@@ -28,51 +26,27 @@ IDLE_CHECK_S = 1.0
 """Seconds between looks whether the server is idle."""
 
 
-class Calls(RunLimits):
-    """Counts the calls that are answered, within the limits of each client."""
-
-    def __init__(self, settings: Settings, server: ServerSettings) -> None:
-        """A run of a client may have all of its tasks here."""
-        at_once = server.max_concurrent_runs * MAX_PARALLEL
-        limits = {"max_concurrent_runs": at_once, "runs_per_minute": 60 * at_once}
-        super().__init__(server.model_copy(update=limits))
-        self._ended = time.monotonic()
-
-    @contextmanager
-    def hold(self, owner: str, runs: int = 1) -> Iterator[None]:
-        """As RunLimits."""
-        with super().hold(owner, runs):
-            try:
-                yield
-            finally:
-                self._ended = time.monotonic()
-
-    async def interrupt_after(self, idle_s: float | None) -> None:
-        """Interrupt the process if there was no call for so many seconds."""
-        if idle_s is not None and not self._running.total() and time.monotonic() - self._ended > idle_s:
-            signal.raise_signal(signal.SIGINT)
-
-
 def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None = None) -> FastAPI:
-    """The application that passes calls to `runner`, and closes it at shutdown.
+    """The application that passes calls to `runner`, and closes it at shutdown; `idle_s` as its callers."""
+    # The runs of a client may have all of their tasks here.
+    at_once = server.max_concurrent_runs * MAX_PARALLEL
+    enough = {"max_concurrent_runs": at_once, "runs_per_minute": 60 * at_once}
+    calls = RunLimits(server.model_copy(update=enough))
 
-    Args:
-        server: keys, and the runs at once of each, which may have all of their tasks here.
-        idle_s: seconds without a call after which the process is interrupted; None: it stays.
-    """
-    settings, calls = runner.settings, Calls(runner.settings, server)
+    async def interrupt_if_idle() -> None:
+        if idle_s is not None and calls.idle_s() > idle_s:
+            signal.raise_signal(signal.SIGINT)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            check = partial(calls.interrupt_after, idle_s)
-            async with repeating(check, IDLE_CHECK_S, "the check for calls"):
+            async with repeating(interrupt_if_idle, IDLE_CHECK_S, "the check for calls"):
                 yield
         finally:
             await runner.close()
 
     app = FastAPI(title="jarvis experts", version=__version__, lifespan=lifespan)
-    limit = settings.max_file_bytes * 4 // 3 + MAX_JSON_BYTES  # files in JSON are base64
+    limit = runner.settings.max_file_bytes * 4 // 3 + MAX_JSON_BYTES  # files in JSON are base64
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=limit)
     add_middleware(app, server, open_paths=("/healthz",))
     app.add_middleware(RequestMetrics)

@@ -45,13 +45,9 @@ _SWITCHES = frozenset({"details", "stream"})
 
 @dataclass(frozen=True, slots=True)
 class InferenceRequest:
-    """A request.
+    """A request for "org/name" or "org/name@revision".
 
-    Attributes:
-        model: "org/name" or "org/name@revision".
-        task: name of the task; "": the one of the model that fits best.
-        body, mime: the body and its media type.
-        parameters: JSON from the query.
+    `task` is "" for the one of the model that fits best; `parameters` are JSON from the query.
     """
 
     model: str
@@ -71,11 +67,7 @@ class SentFile:
 
 
 def read_fields(request: InferenceRequest) -> Fields:
-    """The fields of a request by name. Blocks.
-
-    Raises:
-        BadInputError: it is not JSON, or has too many values.
-    """
+    """The fields of a request by name. Blocks. Raises BadInputError: no JSON, or too many values."""
     is_object = request.body[:64].lstrip()[:1] in (b"{", b"") and not request.mime.startswith("text/csv")
     try:
         parameters = dict(json.loads(request.parameters))
@@ -107,7 +99,6 @@ async def bind(arg: Arg, value: Any, store: ResourceStore) -> Any:
     Raises:
         BadInputError: it is of another kind, a path or a URL.
         InputError: a file exceeds a limit of the settings.
-        OSError: a file cannot be written.
     """
     if arg.kind not in MEDIA:
         texts = value if arg.many and isinstance(value, list) else [value]
@@ -152,7 +143,8 @@ def write_result(result: Result, call: Call, folder: Path) -> Response:
         if one.path is not None:
             row["content"] = base64.b64encode(one.path.read_bytes()).decode()
     text = json.dumps({"output": result.output, "resources": rows, "notes": write_notes(call.notes)})
-    return _json(text.replace(json.dumps(str(folder))[1:-1], folder.parent.name))
+    text = text.replace(json.dumps(str(folder))[1:-1], folder.parent.name)
+    return Response(text, media_type="application/json")
 
 
 def write_response(spec: TaskSpec, result: Result, top_k: int | None) -> Response:
@@ -172,8 +164,4 @@ def write_response(spec: TaskSpec, result: Result, top_k: int | None) -> Respons
     for path in (one.path for one in made if one.path):
         content = base64.b64encode(path.read_bytes()).decode()
         text = text.replace(json.dumps(str(path)), f'"{content}"')
-    return _json(text)
-
-
-def _json(text: str) -> Response:
     return Response(text, media_type="application/json")

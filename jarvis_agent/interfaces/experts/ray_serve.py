@@ -60,10 +60,8 @@ _SCALING: dict[str, Any] = {
 class SizeClass(Frozen):
     """A deployment for models of a size.
 
-    Attributes:
-        memory_gb: memory of a replica, at least twice the weights of one of its models.
-        gpus: GPUs of a replica, also a share of one; models that use torch then go there.
-        min_replicas, max_replicas: limits of Ray Serve's autoscaling.
+    A replica has memory of at least twice the weights of one of its models. Models that use torch go where
+    there are GPUs, of which a replica may have a share.
     """
 
     memory_gb: float
@@ -122,7 +120,13 @@ class ExpertIngress(ExpertRunner):
         response: Any = None
         try:
             model, *_ = await self._find(request, await asyncio.to_thread(read_fields, request))
-            size = choose_size([*self._sizes], model, on_gpu=self._uses_torch(model))
+            able = (
+                one
+                for one in self._backends.values()
+                if model.backend in (None, one.name) and one.mismatch(TASKS[model.task], model) is None
+            )
+            uses_torch = "torch" in getattr(next(able, None), "needs", ())
+            size = choose_size([*self._sizes], model, on_gpu=uses_torch)
             handle = self._sizes[size].options(
                 method_name="answer", multiplexed_model_id=f"{model.id}@{model.revision}"
             )
@@ -134,29 +138,15 @@ class ExpertIngress(ExpertRunner):
             if response is not None:
                 response.cancel()
 
-    def _uses_torch(self, model: Candidate) -> bool:
-        able = (
-            one
-            for one in self._backends.values()
-            if model.backend in (None, one.name) and one.mismatch(TASKS[model.task], model) is None
-        )
-        return "torch" in getattr(next(able, None), "needs", ())
-
 
 def choose_size(sizes: Sequence[SizeClass], model: Candidate, *, on_gpu: bool) -> SizeClass:
-    """The smallest class for a model; one of unknown size gets the smallest.
-
-    Raises:
-        OutOfMemoryError: it is too large for all.
-    """
+    """The smallest class for a model, also of unknown size. OutOfMemoryError: it is too large for all."""
     needed = 2 * (model.size or 0)
     fitting = [size for size in sizes if size.memory_gb * GB >= needed]
     if not fitting:
         named = ", ".join(f"{size.memory_gb:g} GB{' with a GPU' if size.gpus else ''}" for size in sizes)
-        raise OutOfMemoryError(
-            f"{model.id} needs {needed / GB:.1f} GB, twice its weights; the expert server has classes of "
-            f"{named}"
-        )
+        what = f"{model.id} needs {needed / GB:.1f} GB, twice its weights"
+        raise OutOfMemoryError(f"{what}; the expert server has classes of {named}")
     return min(fitting, key=lambda size: (bool(size.gpus) is not on_gpu, size.memory_gb))
 
 
@@ -172,11 +162,7 @@ def explain_error(error: Exception) -> ExpertError:
 
 
 def sizes_for_nodes() -> list[SizeClass]:
-    """The classes that fit a node of the cluster that runs now.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """The classes that fit a node of the cluster that runs now. Raises ConfigError if there is none."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     shares = (lambda gb: 0.0, lambda gb: min(1.0, gb / GPU_GB))
     wanted = [SizeClass(memory_gb=gb, gpus=share(gb)) for share in shares for gb in SIZES_GB]

@@ -147,7 +147,11 @@ class ExpertRunner:
         call = Call(spec, model, inputs, store.directory.new_path, settings)
         async with circuit_breaker.shared.call((backend.name, model.id)):
             raw = await backend.run(call)
-        self._count(backend, spec, model, 1)
+        # The calls of the models that are loaded are counted.
+        key, loaded = backend.pool_key(spec, model, self.settings), self._pool.loaded
+        row = self._rows.setdefault(key, {"model": model.id, "backend": backend.name, "calls": 0})
+        row["calls"] += 1
+        self._rows = {key: row for key, row in self._rows.items() if key in loaded}
         return await asyncio.to_thread(_respond, raw, call, folder if returns_files else None, top_k)
 
     async def _find(self, request: InferenceRequest, fields: Fields) -> tuple[Candidate, Fields, Fields]:
@@ -174,13 +178,6 @@ class ExpertRunner:
                 look = source.find(specs[0], pin.id, pin.revision)
                 known += filter(None, [await ask_source(source, look, self.settings)])
         return [pin.at_revision(one) for one in known]
-
-    def _count(self, backend: LocalBackend, spec: TaskSpec, model: Candidate, calls: int) -> None:
-        """Count the calls of the models that are loaded."""
-        key, loaded = backend.pool_key(spec, model, self.settings), self._pool.loaded
-        row = self._rows.setdefault(key, {"model": model.id, "backend": backend.name, "calls": 0})
-        row["calls"] += calls
-        self._rows = {key: row for key, row in self._rows.items() if key in loaded}
 
 
 def _respond(raw: Any, call: Call, folder: Path | None, top_k: int | None) -> Response:

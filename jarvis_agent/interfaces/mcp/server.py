@@ -81,13 +81,10 @@ _RESULT_OF_RUN = _object(answer={"type": "string"}, ok={"type": "boolean"})
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one client may read, and the files that its calls have made.
+    """What one client may read, and the links to the latest files that its calls have made.
 
-    Attributes:
-        agent: reads the directories of the session alone, and writes to `output_dir`.
-        output_dir: the directory of its runs.
-        names: what the client sees in place of paths.
-        links: the files that its calls have made, the latest ones.
+    Its agent reads the directories of the session alone, and writes to `output_dir`. The client sees `names`
+    in place of paths.
     """
 
     agent: JarvisAgent
@@ -197,19 +194,18 @@ async def _tools(session: Session) -> dict[str, BaseTool]:
 
 
 def _described(tool: BaseTool, is_open: bool) -> types.Tool:
-    """A tool for the list. `is_open`: its models, or their files, may be elsewhere.
-
-    A task makes new files in the session's own directory, and alters nothing. What other tools do is unknown.
-    """
+    """A tool for the list. `is_open`: its models, or their files, may be elsewhere."""
     function, is_task = convert_to_openai_tool(tool)["function"], isinstance(tool, HFTaskTool)
     result = _RESULT_OF_RUN if tool.name == _AGENT else None
+    # A task makes new files in the session's own directory, and alters nothing.
+    hints = types.ToolAnnotations(read_only_hint=True, open_world_hint=is_open)
     return types.Tool(
         name=tool.name,
         title=tool.name.replace("-", " ").replace("_", " ").capitalize(),
         description=function.get("description", ""),
         input_schema=function.get("parameters") or _object(),
         output_schema=_RESULT_OF_TASK if is_task else result,
-        annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=is_open) if is_task else None,
+        annotations=hints if is_task else None,  # what other tools do is unknown
     )
 
 
@@ -327,13 +323,13 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
         for owner in owners_of(settings)
     }
 
-    def delete_files() -> None:
+    async def delete_files() -> None:
         for folder in (base, *base.glob("*/")):
-            delete_expired(folder, settings.run_retention(agent.settings))
+            await asyncio.to_thread(delete_expired, folder, settings.run_retention(agent.settings))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        deletion = repeating(partial(asyncio.to_thread, delete_files), SWEEP_S, "the deletion of files")
+        deletion = repeating(delete_files, SWEEP_S, "the deletion of files")
         async with agent, deletion, AsyncExitStack() as running:
             for manager in managers.values():
                 await running.enter_async_context(manager.run())

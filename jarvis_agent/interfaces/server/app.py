@@ -234,11 +234,7 @@ def health_routes(parts: Mapping[str, HealthCheck]) -> APIRouter:
 
 
 def check_writable(directory: Path) -> None:
-    """Write a temporary file there.
-
-    Raises:
-        OSError: the directory cannot be written, or its disk is full.
-    """
+    """Write a temporary file there, or raise OSError: it cannot be written, or its disk is full."""
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         file.write(b"x")

@@ -128,14 +128,11 @@ Threads = FileThreads | PostgresThreads
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """An open database.
+    """An open database: threads, and rows of JSON, which may expire `retention` seconds after a write.
 
-    Attributes:
-        threads: each thread's checkpointer, and whether a living process works on it.
-        reader, writer: rows of JSON. They may expire `retention` seconds after they were last written. Each
-            store gathers operations while it is busy, and executes them in one transaction, whether their
-            callers still wait or not. In SQLite one that reads first could not write.
-        check_file: raises DatabaseFileError if what is written would be lost.
+    `reader` and `writer` gather operations while they are busy, and execute them in one transaction, whether
+    their callers still wait or not. In SQLite one that reads first could not write. `check_file` raises
+    DatabaseFileError if what is written would be lost.
     """
 
     threads: Threads

@@ -117,11 +117,7 @@ router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
 
 
 async def run_task(
-    workspace: Workspace,
-    name: str,
-    model: str,
-    inputs: Sequence[Mapping[str, Any]],
-    folder: Path | None = None,
+    workspace: Workspace, name: str, model: str, inputs: Sequence[dict[str, Any]], folder: Path | None = None
 ) -> list[TaskResult]:
     """Run a task outside of a plan, once for each of `inputs`, and write the files to `folder`.
 
