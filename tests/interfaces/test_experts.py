@@ -66,8 +66,8 @@ from jarvis_agent.interfaces.common import limits
 from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES
 from jarvis_agent.interfaces.experts import app as app_module
 from jarvis_agent.interfaces.experts import create_experts_app, hub_api, start_background
+from jarvis_agent.interfaces.experts.app import ExpertRunner
 from jarvis_agent.interfaces.experts.hub_api import InferenceRequest
-from jarvis_agent.interfaces.experts.runner import ExpertRunner
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.selection.placement import place
 from jarvis_agent.testing import FakeSource, ScriptedLLM

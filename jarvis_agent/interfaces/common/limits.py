@@ -4,6 +4,7 @@
     limits = RunLimits(settings)
     router = APIRouter(dependencies=[Depends(limits.check)])     # each POST is a run, each batch several
     with limits.hold(request.state.owner): ...                   # a run that outlives its request
+    await unless_disconnected(request, work)                     # work for a client ends when the client goes
 
 A larger body is answered with 413, and more runs with 429 and `Retry-After`. Each process of a server counts
 for itself.
@@ -11,14 +12,16 @@ for itself.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import accumulate
+from typing import Any, TypeVar
 
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
@@ -32,6 +35,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.common.access import openai_error
+
+_T = TypeVar("_T")
 
 _RUN_ENDS_S = 5
 """When to try again after a run had no free place: when one ends is unknown."""
@@ -174,3 +179,27 @@ def json_excess(body: bytes) -> str:
     if max(accumulate(steps), default=0) > _MAX_JSON_DEPTH:
         return f"the lists and objects of the body are nested deeper than {_MAX_JSON_DEPTH}"
     return ""
+
+
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+    """Await `work`, and cancel it when the client goes: HTTPException 499. The body has been read.
+
+    It is awaited in this task, in which FastAPI's handlers enter contexts that end after the response.
+    """
+    connection = asyncio.timeout(None)
+
+    async def expire() -> None:
+        await request.receive()
+        connection.reschedule(0)
+
+    try:
+        async with connection:
+            leaving = asyncio.create_task(expire())
+            try:
+                return await work
+            finally:
+                leaving.cancel()
+    except TimeoutError:
+        if connection.expired():
+            raise HTTPException(499, "the client has disconnected") from None
+        raise

@@ -35,8 +35,7 @@ from jarvis_agent.interfaces.common.listen import listen
 try:
     from fastapi import FastAPI
 
-    from jarvis_agent.interfaces.experts.app import make_app
-    from jarvis_agent.interfaces.experts.runner import ExpertRunner
+    from jarvis_agent.interfaces.experts.app import ExpertRunner, make_app
 except ModuleNotFoundError as error:
     raise MissingExtraError("serving local models over HTTP", "serve") from error
 

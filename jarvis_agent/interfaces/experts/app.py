@@ -1,10 +1,20 @@
-"""The ASGI application of the expert server; it needs the extra "serve"."""
+"""The expert server: answers requests of the Hub's inference API with the local models of this process.
+
+runner = ExpertRunner(settings)
+response = await runner.answer(InferenceRequest("org/name", "object-detection", body))
+runner.models()                                   # what is loaded
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import re
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -13,17 +23,182 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.responses import JSONResponse, Response
 
 from jarvis_agent import __version__
+from jarvis_agent.backends import circuit_breaker
+from jarvis_agent.backends.base import Backend, Call
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.outputs.adapters import adapt
+from jarvis_agent.backends.pool import Key, ModelPool
+from jarvis_agent.backends.registry import Factory, make_backends
+from jarvis_agent.backends.remote import NODE, STATUSES
 from jarvis_agent.core.concurrency import MAX_PARALLEL, repeating
-from jarvis_agent.core.settings import ServerSettings
+from jarvis_agent.core.errors import (
+    AttemptTimeoutError,
+    BadInputError,
+    ExpertError,
+    InputError,
+    UnsupportedError,
+    log_error,
+    public_message,
+)
+from jarvis_agent.core.settings import ServerSettings, Settings
+from jarvis_agent.core.tasks.registry import TASKS, find_task
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.common.access import add_middleware
-from jarvis_agent.interfaces.common.disconnect import unless_disconnected
-from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES, RunLimits
+from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES, RunLimits, unless_disconnected
 from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes
-from jarvis_agent.interfaces.experts.hub_api import InferenceRequest
-from jarvis_agent.interfaces.experts.runner import ExpertRunner
+from jarvis_agent.interfaces.experts.hub_api import (
+    Fields,
+    InferenceRequest,
+    bind,
+    read_fields,
+    split_fields,
+    write_response,
+    write_result,
+)
+from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.selection.placement import place
+from jarvis_agent.selection.selector import Pin
+from jarvis_agent.selection.sources import default_sources
+from jarvis_agent.selection.sources.base import RemoteSource, ask_source, list_candidates
+
+logger = logging.getLogger(__name__)
 
 IDLE_CHECK_S = 1.0
 """Seconds between looks whether the server is idle."""
+
+_ALL = 1_000
+"""Most models of a source for a task."""
+
+_MODEL = re.compile(r"(?!.*\.\.)([^@]+)(?:@(\w[\w./-]*))?", re.ASCII)
+"""An id and a revision. The Hub's cache takes other revisions for folders elsewhere on this machine."""
+
+
+@contextmanager
+def call_folder() -> Iterator[Path]:
+    """A folder for the files of a call, within the block. A thread that outlives it makes no further file."""
+    with TemporaryDirectory(prefix="jarvis-", ignore_cleanup_errors=True) as parent:
+        (folder := Path(parent, "call")).mkdir()
+        try:
+            yield folder
+        finally:
+            with suppress(OSError):
+                folder.rename(Path(parent, "ended"))
+
+
+class ExpertRunner:
+    """The local backends, the sources that tell their models, and the pool of this process."""
+
+    def __init__(
+        self, settings: Settings, backends: Iterable[Backend | Factory] | None = None, node: str = ""
+    ) -> None:
+        """`settings` limit every call; responses name `node`; `backends` as for an agent."""
+        local = {"experts": "none", "policy": "local-only", "policies": {}}
+        self.settings = settings.model_copy(update=local)
+        self._pool = ModelPool(settings.memory_limit)
+        made = make_backends(self.settings, self._pool, backends)
+        self._backends = {one.name: one for one in made if isinstance(one, LocalBackend)}
+        self._sources = default_sources(self.settings)
+        self._node = node
+        self._rows: dict[Key, dict[str, Any]] = {}
+
+    def models(self) -> dict[str, Any]:
+        """What is "loaded", each model with its bytes and calls, and the bytes by device; plain JSON."""
+        sizes = self._pool.loaded
+        loaded = [{**row, "bytes": sizes[key]} for key, row in self._rows.items() if key in sizes]
+        return {"loaded": loaded, "memory": self._pool.used, "memory_limit": self.settings.memory_limit}
+
+    async def close(self) -> None:
+        """Free the models."""
+        await self._pool.close()
+
+    async def answer(self, request: InferenceRequest) -> Response:
+        """The response to a request; an error is {"error": "…"}. Cancelling it cancels the call."""
+        seconds = self.settings.task_timeout
+        with call_folder() as folder:
+            try:
+                async with asyncio.timeout(seconds):
+                    response = await self._run(request, folder)
+            except TimeoutError:
+                response = self._refusal(AttemptTimeoutError(f"no answer within {seconds:g} s"))
+            except Exception as error:
+                response = self._refusal(error)
+        if self._node:
+            response.headers[NODE] = self._node
+        return response
+
+    def _refusal(self, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            return JSONResponse({"error": error.detail}, error.status_code)
+        log_error(logger, "a call failed", error)  # its caller gets the message alone
+        status = next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
+        return JSONResponse({"error": public_message(error)}, status)
+
+    async def _run(self, request: InferenceRequest, folder: Path) -> Response:
+        fields = await asyncio.to_thread(read_fields, request)
+        model, named, options = await self._find(request, fields)
+        spec = TASKS[model.task]
+        placed = place(model, spec, [*self._backends.values()], self.settings)
+        if isinstance(placed, str):
+            raise UnsupportedError(
+                "the expert server cannot run {model}: {reason}", model=model.id, reason=placed
+            )
+        model = placed.primary
+        backend = self._backends[model.backend or ""]
+        returns_files = options.pop("return_files", False)
+        top_k = options.pop("top_k", None) if "data" in spec.outputs else None
+        settings = self.settings.model_copy(update={"seed": options.pop("seed", self.settings.seed)})
+        numbers = {name: fields.get(name, 0) for name in ("top_k", "seed")}
+        if wrong := [name for name, one in numbers.items() if type(one) is not int or abs(one) >= 2**63]:
+            raise BadInputError(f"{wrong[0]} must be a whole number of 64 bits")
+        metadata = {**model.metadata, "options": {**(model.metadata.get("options") or {}), **options}}
+        store = ResourceStore(settings, directory=folder)
+        store.directory.prepare()  # else a thread that outlives the call would make the folder again
+        inputs = {name: await bind(arg, named[name], store) for name in named if (arg := spec.arg(name))}
+        model = model.model_copy(update={"metadata": metadata})
+        call = Call(spec, model, inputs, store.directory.new_path, settings)
+        async with circuit_breaker.shared.call((backend.name, model.id)):
+            raw = await backend.run(call)
+        # The calls of the models that are loaded are counted.
+        key, loaded = backend.pool_key(spec, model, self.settings), self._pool.loaded
+        row = self._rows.setdefault(key, {"model": model.id, "backend": backend.name, "calls": 0})
+        row["calls"] += 1
+        self._rows = {key: row for key, row in self._rows.items() if key in loaded}
+        return await asyncio.to_thread(_respond, raw, call, folder if returns_files else None, top_k)
+
+    async def _find(self, request: InferenceRequest, fields: Fields) -> tuple[Candidate, Fields, Fields]:
+        """The model for the task that fits the fields best; its arguments and options."""
+        named, task = _MODEL.fullmatch(request.model), find_task(request.task)
+        specs = [task] if task else [] if request.task else [*TASKS.values()]
+        known = await self._known(Pin(named[1], named[2]), specs) if named else []
+        if not known:
+            what = f" for {request.task[:80]}" if request.task else ""
+            raise HTTPException(404, f"this server has no model {request.model[:200]}{what}")
+        fits = [(one, *split_fields(TASKS[one.task], fields)) for one in known]
+        model, missing, arguments, options = min(fits, key=lambda fit: (bool(fit[1]), len(fit[3])))
+        if missing:
+            raise BadInputError(f"{model.task} by {model.id} needs {', '.join(missing)}")
+        return model, arguments, options
+
+    async def _known(self, pin: Pin, specs: Sequence[TaskSpec]) -> list[Candidate]:
+        """The models of an id on this machine; for a single task, otherwise the one of the Hub."""
+        here = [one for one in self._sources if not isinstance(one, RemoteSource)]
+        lists = [await list_candidates(one, spec, _ALL, self.settings) for spec in specs for one in here]
+        known = [one for listed in lists for one in listed if one.id.lower() == pin.id.lower()]
+        for source in self._sources:
+            if isinstance(source, RemoteSource) and not known and len(specs) == 1:
+                look = source.find(specs[0], pin.id, pin.revision)
+                known += filter(None, [await ask_source(source, look, self.settings)])
+        return [pin.at_revision(one) for one in known]
+
+
+def _respond(raw: Any, call: Call, folder: Path | None, top_k: int | None) -> Response:
+    """The adapted output; with the folder of the call, the whole result. Blocks."""
+    try:
+        result = adapt(call.spec, raw, call)
+    except InputError as error:  # no file of the request is at fault: none can be written
+        raise ExpertError(error.note) from error
+    return write_result(result, call, folder) if folder else write_response(call.spec, result, top_k)
 
 
 def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None = None) -> FastAPI:

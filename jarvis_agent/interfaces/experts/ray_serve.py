@@ -33,9 +33,8 @@ from jarvis_agent.core.errors import (
 from jarvis_agent.core.settings import ServerSettings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Frozen
-from jarvis_agent.interfaces.experts.app import make_app
+from jarvis_agent.interfaces.experts.app import ExpertRunner, make_app
 from jarvis_agent.interfaces.experts.hub_api import InferenceRequest, read_fields
-from jarvis_agent.interfaces.experts.runner import ExpertRunner
 
 GB = 10**9
 SIZES_GB = (2, 4, 8, 16, 32)

@@ -39,9 +39,8 @@ from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
 from jarvis_agent.interfaces.server.openai_api import router as openai_router
 from jarvis_agent.interfaces.server.openai_tasks import router as openai_tasks_router
-from jarvis_agent.interfaces.server.runs import StartedRuns
-from jarvis_agent.interfaces.server.runs_api import claim_thread
-from jarvis_agent.interfaces.server.runs_api import router as runs_router
+from jarvis_agent.interfaces.server.runs import StartedRuns, claim_thread
+from jarvis_agent.interfaces.server.runs import router as runs_router
 from jarvis_agent.interfaces.server.tool_routes import router as tools_router
 from jarvis_agent.interfaces.server.workspaces import (
     Own,

@@ -30,7 +30,7 @@ from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, Too
 from jarvis_agent.core.notes import PUBLIC
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.common.access import openai_error
-from jarvis_agent.interfaces.common.disconnect import unless_disconnected
+from jarvis_agent.interfaces.common.limits import unless_disconnected
 from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, DatabaseFileError
 

@@ -41,7 +41,7 @@ from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.common.access import openai_error
-from jarvis_agent.interfaces.common.disconnect import unless_disconnected
+from jarvis_agent.interfaces.common.limits import unless_disconnected
 from jarvis_agent.interfaces.common.progress import format_event
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls
 from jarvis_agent.interfaces.server.errors import status_and_message

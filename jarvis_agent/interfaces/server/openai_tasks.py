@@ -44,7 +44,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.execution.inputs import TaskCall
-from jarvis_agent.interfaces.common.disconnect import unless_disconnected
+from jarvis_agent.interfaces.common.limits import unless_disconnected
 from jarvis_agent.interfaces.common.metrics import observe_call
 from jarvis_agent.interfaces.common.uploads_and_outputs import FileUrls
 from jarvis_agent.interfaces.server.openai_api import MODEL, OpenAIRoute, openai_error_of, start_stream
