@@ -40,10 +40,10 @@ WAIT_MS = 30_000
 @contextmanager
 def serving_page(agents: Sequence[JarvisAgent], **settings: Any) -> Iterator[str]:
     """The URL of the page of these agents, which are closed at the end."""
-    from jarvis_agent.interfaces.ui.page import make_app  # it imports Gradio
+    from jarvis_agent.interfaces.ui.page import HEADERS, make_app  # it imports Gradio
 
     app = make_app(agents, ServerSettings(allowed_hosts=("127.0.0.1",), **settings))
-    with listening(app, grace=1) as url:
+    with listening(app, grace=1, headers=[*HEADERS.items()]) as url:
         yield f"{url}/"
 
 

@@ -153,12 +153,12 @@ def serving(agent: JarvisAgent, script: dict[str, Any], **settings: Any) -> Iter
 
 
 @contextmanager
-def listening(app: Any, log_level: str = "error", grace: int | None = None) -> Iterator[str]:
+def listening(app: Any, log_level: str = "error", grace: int | None = None, **options: Any) -> Iterator[str]:
     """The URL of an application that uvicorn serves on a free port of this machine.
 
     At the end, open requests have `grace` seconds to end; with None, as many as they need.
     """
-    config = uvicorn.Config(app, port=0, log_level=log_level, timeout_graceful_shutdown=grace)
+    config = uvicorn.Config(app, port=0, log_level=log_level, timeout_graceful_shutdown=grace, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -10,17 +10,13 @@ expert server of the same cluster. Needs the extras "ray", "serve" and "postgres
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fastapi import FastAPI
 from ray import serve
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import ServerSettings, read_settings
 from jarvis_agent.interfaces.server import create_app
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 _WHERE = "on every node, before `ray start`"
 

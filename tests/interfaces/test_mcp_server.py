@@ -259,7 +259,7 @@ def is_shared(key: str, era: str) -> bool:
 async def test_over_http_the_files_of_a_key_are_deleted_run_by_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.interfaces.mcp.server.SWEEP_S", 0.01)
+    monkeypatch.setattr("jarvis_agent.interfaces.common.uploads_and_outputs.SWEEP_S", 0.01)
     agent = agent_of(tmp_path / "out", {"plan": "[]"}, max_file_bytes=1_000_000)
     async with serving(agent) as url, connected(url) as client:
         await client.call_tool("canny-control", {"image": DATA})

@@ -35,7 +35,7 @@ from jarvis_agent.interfaces.common import limits
 from jarvis_agent.interfaces.common.access import ApiKey, KeyAuthentication
 from jarvis_agent.interfaces.common.listen import accepted_hosts
 from jarvis_agent.interfaces.server import create_app
-from jarvis_agent.interfaces.server.app import health_routes
+from jarvis_agent.interfaces.server.app import router
 from jarvis_agent.interfaces.server.workspaces import make_workspaces
 
 ADA, BOB = "key-of-ada-1234567890", "key-of-bob-1234567890"
@@ -513,7 +513,8 @@ async def test_the_owner_of_a_request_is_not_in_the_state_that_requests_share() 
 def test_a_part_that_does_not_answer_is_failing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jarvis_agent.interfaces.server.app._CHECK_S", 0.01)
     app = FastAPI()
-    app.include_router(health_routes({"database": asyncio.Event().wait}))
+    app.include_router(router)
+    app.state.parts = {"database": asyncio.Event().wait}
     answer = TestClient(app).get("/healthz")
     assert (answer.status_code, answer.json()["parts"]) == (503, {"database": "failing"})
 

@@ -68,28 +68,20 @@ app = typer.Typer(
 )
 app.add_typer(eval_app, name="eval")
 
-Model = Annotated[
-    str | None, typer.Option("--model", metavar="M", help="Chat model, such as openai:gpt-5-mini.")
-]
+Model = Annotated[str | None, typer.Option(metavar="M", help="Chat model, such as openai:gpt-5-mini.")]
 Policy = Annotated[
     str | None,
-    typer.Option(
-        "--policy",
-        metavar="P",
-        help="Where models run: local-first, hosted-first, local-only or hosted-only.",
-    ),
+    typer.Option(metavar="P", help="Where models run: local-first, hosted-first, local-only or hosted-only."),
 ]
 Out = Annotated[
-    str | None, typer.Option("--out", metavar="DIR", help="Output directory; each run gets its own in it.")
+    str | None, typer.Option(metavar="DIR", help="Output directory; each run gets its own in it.")
 ]
 Mcp = Annotated[
     list[str] | None,
-    typer.Option(
-        "--mcp", metavar="COMMAND", help="MCP server to start; its tools are tasks too; may be repeated."
-    ),
+    typer.Option(metavar="COMMAND", help="MCP server to start; its tools are tasks too; may be repeated."),
 ]
-Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")]
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Let other machines in without API keys.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
@@ -116,8 +108,7 @@ def ask(
         typer.Argument(metavar="REQUEST", help='The request in plain words; "-" reads standard input.'),
     ] = None,
     file: Annotated[
-        list[str] | None,
-        typer.Option("--file", metavar="F", help="File or URL of the request; may be repeated."),
+        list[str] | None, typer.Option(metavar="F", help="File or URL of the request; may be repeated.")
     ] = None,
     model: Model = None,
     policy: Policy = None,
@@ -126,8 +117,7 @@ def ask(
     as_json: AsJson = False,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="Print the plan and run nothing.")] = False,
     resume: Annotated[
-        str | None,
-        typer.Option("--resume", metavar="NAME", help="Store the run under a name, or continue it."),
+        str | None, typer.Option(metavar="NAME", help="Store the run under a name, or continue it.")
     ] = None,
     approve: Annotated[
         bool, typer.Option("--approve", help="Show the plan and ask before running it; it can be edited.")
@@ -161,7 +151,7 @@ def run(
     ],
     file: Annotated[
         list[str] | None,
-        typer.Option("--file", metavar="F", help="Files in place of those in the plan, in their order."),
+        typer.Option(metavar="F", help="Files in place of those in the plan, in their order."),
     ] = None,
     policy: Policy = None,
     out: Out = None,
@@ -261,8 +251,7 @@ def demo() -> None:
 @app.command()
 def setup(
     model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="M", help="A GGUF file, or org/repo:file.gguf of the Hub."),
+        str | None, typer.Option(metavar="M", help="A GGUF file, or org/repo:file.gguf of the Hub.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Download without asking.")] = False,
 ) -> None:
@@ -279,7 +268,7 @@ def setup(
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes, which share the runs.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes, which share the runs.")] = 1,
     insecure: Insecure = False,
     model: Model = None,
     policy: Policy = None,
@@ -353,7 +342,7 @@ def experts(
     ] = False,
     stop: Annotated[bool, typer.Option("--stop", help="Stop the one in the background.")] = False,
     idle: Annotated[
-        float | None, typer.Option("--idle", min=1, metavar="S", help="End after S seconds without a call.")
+        float | None, typer.Option(min=1, metavar="S", help="End after S seconds without a call.")
     ] = None,
     announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
     print_config: Annotated[

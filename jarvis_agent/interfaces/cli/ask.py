@@ -1,9 +1,5 @@
 """Requests and chats in a terminal: progress goes to stderr, the answer (or one Run as JSON) to stdout.
 
-    succeeded = one_shot(agent, {"input": "What is in a.jpg?"}, as_json=False)
-    succeeded = one_shot(agent, {"input": "…"}, as_json=False, name="talk")     # stored, or continued
-    succeeded = chat(agent)
-
 A run with a name is stored in a file of its own in the output directory, which one process at a time opens.
 Both run their own event loop and close the agent at the end. On KeyboardInterrupt they print the finished
 results before they raise it; what does not end soon then ends with the process.
@@ -117,21 +113,18 @@ def chat(agent: JarvisAgent) -> bool:
         for line in _input_lines():
             if line in ("/quit", "/exit", "quit", "exit"):
                 break
-            if line:
-                outcomes.append(answered(_chat_turn(runner, agent, line, thread)))
+            if not line:
+                continue
+            run = Run()
+            try:
+                run = runner.run(_show(agent.aevents({"input": line}, thread), line, as_json=False))
+            except KeyboardInterrupt:
+                if not sys.stdin.isatty():
+                    raise
+            except JarvisError as error:
+                typer.echo(clean(str(error)), err=True)
+            outcomes.append(answered(run))
     return any(outcomes) or not outcomes
-
-
-def _chat_turn(runner: asyncio.Runner, agent: JarvisAgent, line: str, thread: Any) -> Run:
-    """Run one request of a chat. The Run is empty if it failed, or was interrupted in a terminal."""
-    try:
-        return runner.run(_show(agent.aevents({"input": line}, thread), line, as_json=False))
-    except KeyboardInterrupt:
-        if not sys.stdin.isatty():
-            raise
-    except JarvisError as error:
-        typer.echo(clean(str(error)), err=True)
-    return Run()
 
 
 def _input_lines() -> Iterator[str]:
@@ -153,7 +146,15 @@ def _input_lines() -> Iterator[str]:
 @contextmanager
 def _event_loop(agent: JarvisAgent) -> Iterator[asyncio.Runner]:
     """An event loop, and the agent closed at its end. After Ctrl-C the process waits `CLOSE_S` for both."""
-    leaving = threading.Timer(CLOSE_S, _leave)
+
+    def leave() -> None:
+        """End the process, whatever its threads do: native code cannot be interrupted."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):  # a closed pipe
+                stream.flush()
+        os._exit(INTERRUPTED)
+
+    leaving = threading.Timer(CLOSE_S, leave)
     leaving.daemon = True
     try:
         with asyncio.Runner() as runner:
@@ -168,14 +169,6 @@ def _event_loop(agent: JarvisAgent) -> Iterator[asyncio.Runner]:
         leaving.cancel()
 
 
-def _leave() -> None:
-    """End the process, whatever its threads do: native code cannot be interrupted."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):  # a closed pipe
-            stream.flush()
-    os._exit(INTERRUPTED)
-
-
 async def _show(events: AsyncGenerator[Event, None], request: str, *, as_json: bool) -> Run:
     """Print the progress and the answer of a run. Return the Run; it is empty if the plan needs approval."""
     progress = RunProgress(words=phrases(request))
@@ -187,12 +180,13 @@ async def _show(events: AsyncGenerator[Event, None], request: str, *, as_json: b
                     progress.update(event)
                     show(event)
     except (asyncio.CancelledError, KeyboardInterrupt):
-        answer = clean(progress.run.answer)
         if as_json:
             echo_json(progress.run)
-        elif not (answer and sys.stdout.isatty()) and (finished := answer or finished_work(progress.run)):
-            typer.echo(relative_paths(finished))
-        if not as_json:
+        else:
+            answer = clean(progress.run.answer)
+            is_shown = answer and sys.stdout.isatty()
+            if not is_shown and (finished := answer or finished_work(progress.run)):
+                typer.echo(relative_paths(finished))
             typer.echo("Interrupted.", err=True)
         raise
     return progress.done or Run()
@@ -250,8 +244,7 @@ async def run_stored(
         decide: asked before a plan runs; None: plans run without approval.
 
     Raises:
-        ConfigError: there is nothing to continue, or the unfinished run has another request.
-        ConfigError, MissingExtraError: as `open_run`.
+        ConfigError: there is nothing to continue, the unfinished run has another request, or as `open_run`.
     """
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
@@ -304,9 +297,7 @@ def _start(durable: JarvisAgent, state: ThreadState, name: str, request: dict[st
 async def open_run(settings: Settings, name: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
     """Yield the checkpointer for the run `name`, which is locked meanwhile.
 
-    Raises:
-        ConfigError: another process works on the run, or its file cannot be made, read or written.
-        MissingExtraError: the checkpointer for SQLite is not installed.
+    ConfigError: another process works on the run, or its file cannot be made, read or written.
     """
     check_extra("--resume", "durable", "langgraph.checkpoint.sqlite")
     threads = FileThreads(settings.output_dir / FOLDER)

@@ -1,9 +1,4 @@
-"""`jarvis demo`: the README's request on its two example files, anywhere, without key and network.
-
-for line in copy_files(Path.cwd()):     # "Copied cat.jpg into /home/ada." No file is overwritten.
-    print(line)
-jarvis ask REQUEST
-"""
+"""`jarvis demo`: the README's request on its two example files, anywhere, without key and network."""
 
 from __future__ import annotations
 
@@ -39,10 +34,9 @@ def check_starters() -> None:
 
 
 def copy_files(folder: Path) -> Iterator[str]:
-    """Copy the example files into a folder, and tell so line by line.
+    """Copy the example files into a folder, and tell so line by line. Nothing is overwritten.
 
-    Raises:
-        InputError: the folder has another file of such a name, or cannot be written. Nothing is overwritten.
+    InputError: the folder has another file of such a name, or cannot be written.
     """
     examples = {folder / name: files(__package__).joinpath("data", name).read_bytes() for name in FILES}
     for path, content in examples.items():

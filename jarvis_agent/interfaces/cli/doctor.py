@@ -1,8 +1,4 @@
-"""`jarvis doctor`: what is installed and reachable, and how to fix what is not. It shows no keys.
-
-hub = check_hub(settings)                          # Check(name="Hugging Face", state="note", found="…")
-report = await examine(settings, registry, hub)    # a Report of all Checks, problems first
-"""
+"""`jarvis doctor`: what is installed and reachable, and how to fix what is not. It shows no keys."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """`jarvis eval taskbench | plans`: score planning; each prints one table.
 
-jarvis eval taskbench data_huggingface --model none --limit 100
-jarvis eval plans --model none --half dev --failures
-
 Progress goes to stderr, the table (or JSON) to stdout. The exit code is 1 if every request failed.
 """
 
@@ -26,17 +23,14 @@ eval_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Score 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A TaskBench folder: tool_desc.json, data.json, …")
 ]
-Model = Annotated[
-    str | None, typer.Option("--model", metavar="M", help='Chat model; "none": plan without one.')
-]
-Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N requests.")]
+Model = Annotated[str | None, typer.Option(metavar="M", help='Chat model; "none": plan without one.')]
+Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the first N requests.")]
 Half = Annotated[
     Literal["dev", "test", "all"],
-    typer.Option("--half", help="dev: the half used for development; test: the other one."),
+    typer.Option(help="dev: the half used for development; test: the other one."),
 ]
 Requests = Annotated[
-    Path | None,
-    typer.Option("--requests", metavar="FILE", help="Other requests with their plans, as JSON lines."),
+    Path | None, typer.Option(metavar="FILE", help="Other requests with their plans, as JSON lines.")
 ]
 Failures = Annotated[bool, typer.Option("--failures", help="List the wrong results with the expected ones.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]

@@ -1,9 +1,4 @@
-"""`jarvis tasks` and `jarvis models TASK`: what can be run here, as data and as tables.
-
-console.print(task_table(await list_tasks(registry)))
-console.print(task_details(await list_tasks(registry, "translation")))
-console.print(model_table(await list_models("object-detection", registry)))
-"""
+"""`jarvis tasks` and `jarvis models TASK`: what can be run here, as data and as tables."""
 
 from __future__ import annotations
 

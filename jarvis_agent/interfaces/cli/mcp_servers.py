@@ -1,8 +1,5 @@
 """`--mcp COMMAND`: the tools of an MCP server that is started over stdio.
 
-    with mcp_tools(["uvx mcp-server-time"]) as tools:
-        agent = JarvisAgent(tools=[*hf_tools(), *tools])
-
 A server runs until the end of the block and keeps its state between calls. Its session lives in the event
 loop of a thread, and its tools may be called in any other loop.
 """

@@ -1,11 +1,7 @@
 """Who may send a request: API keys, signed URLs for clients that cannot send one, hosts and origins.
 
-    add_middleware(app, settings)
-    request.state.owner                          # "3f9a…", which stands for the key; "local" without keys
-    sign("/outputs/8f0c…/0-canny.png", request)  # "/outputs/8f0c…/0-canny.png?signature=5c1e…"
-
-A key is sent as `Authorization: Bearer …`. A signature is the HMAC of a path with a key, for `GET` alone. It
-allows what the key allows at that path, and ends with the key.
+A key is sent as `Authorization: Bearer …`; `request.state.owner` stands for it. A signature is the HMAC of a
+path with a key, for `GET` alone. It allows what the key allows at that path, and ends with the key.
 """
 
 from __future__ import annotations

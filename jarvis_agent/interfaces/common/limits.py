@@ -1,13 +1,7 @@
 """How much an owner may send and start: the size of a body, runs in a minute, and runs at once.
 
-    app.add_middleware(BodyLimit, max_file_bytes=500_000_000)
-    limits = RunLimits(settings)
-    router = APIRouter(dependencies=[Depends(limits.check)])     # each POST is a run, each batch several
-    with limits.hold(request.state.owner): ...                   # a run that outlives its request
-    await unless_disconnected(request, work)                     # work for a client ends when the client goes
-
 A larger body is answered with 413, and more runs with 429 and `Retry-After`. Each process of a server counts
-for itself.
+for itself. Work for a client ends when the client goes.
 """
 
 from __future__ import annotations
@@ -37,9 +31,6 @@ from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.common.access import openai_error
 
 _T = TypeVar("_T")
-
-_RUN_ENDS_S = 5
-"""When to try again after a run had no free place: when one ends is unknown."""
 
 MAX_JSON_BYTES = 32_000_000
 """Bytes of JSON that are read in about 0.1 s, in which nothing else is done. Larger files are uploaded."""
@@ -80,7 +71,7 @@ class RunLimits:
     def hold(self, owner: str, runs: int = 1) -> Iterator[None]:
         """Count runs of an owner inside the `with` statement. HTTPException 429: there are too many."""
         if self._running[owner] + runs > self._at_once:
-            raise _too_many(f"at most {self._at_once} runs at once", _RUN_ENDS_S)
+            raise _too_many(f"at most {self._at_once} runs at once", 5)  # when one ends is unknown
         if not self._started.hit(self._per_minute, owner, cost=runs):
             reset = self._started.get_window_stats(self._per_minute, owner).reset_time
             raise _too_many(f"at most {self._per_minute.amount} runs a minute", reset - time.time())

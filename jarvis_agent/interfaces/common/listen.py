@@ -1,8 +1,4 @@
-"""Where a server listens: `listen` serves an application with uvicorn on an address that may be reached.
-
-check_extra("the web page", "ui", "gradio")
-listen(make_app, "127.0.0.1", 8000, shutdown_s=30)
-"""
+"""Where a server listens: `listen` serves an application with uvicorn on an address that may be reached."""
 
 from __future__ import annotations
 
@@ -25,9 +21,6 @@ from jarvis_agent.core.settings import ServerSettings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-
-_HEALTHCHECK_S = 60
-"""Seconds without an answer after which a worker is replaced. Starting, or loading a model, may take some."""
 
 
 def check_extra(what: str, extra: str, *packages: str) -> None:
@@ -72,7 +65,8 @@ def listen(
     # httptools would keep a header without end in memory, before any key is checked.
     options |= {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s, "http": "h11"}
     app: Any = make() if workers == 1 else partial(_make_in_worker, make)
-    options |= {"workers": workers, "factory": workers > 1, "timeout_worker_healthcheck": _HEALTHCHECK_S}
+    # Starting, or loading a model, may take a while, in which a worker gives no sign of life.
+    options |= {"workers": workers, "factory": workers > 1, "timeout_worker_healthcheck": 60}
     import uvicorn.supervisors
 
     class Workers(uvicorn.supervisors.Multiprocess):

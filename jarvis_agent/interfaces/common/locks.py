@@ -1,10 +1,6 @@
 """Locks that tell whether work goes on: the kernel frees them when their process ends, however it does.
 
-    async with hold(Path("outputs/ui/9f0c…/chat.lock")): ...        # or BusyError
-
-    threads = FileThreads(Path("outputs/threads"))
-    async with threads.open("talk") as saver: ...                   # its checkpointer, under its lock
-    await threads.is_held("talk")                                   # whether a living process works on it
+    async with FileThreads(Path("outputs/threads")).open("talk") as saver: ...    # its checkpointer
 
 A process that stands still, for a debugger or a full machine, keeps its locks.
 """

@@ -1,9 +1,5 @@
 """Metrics for Prometheus: requests, runs, tasks, tokens of language models, and models in memory.
 
-    app.add_middleware(RequestMetrics)
-    app.include_router(metrics_routes(loaded_models))        # GET /metrics
-    agent.copy(observer=observe_run)                         # counts the runs of this agent, and their tasks
-
 Labels are routes, statuses and names of tasks: nothing of a user. Several processes of a server share their
 numbers through the files in the directory PROMETHEUS_MULTIPROC_DIR, which must exist when they start.
 """
@@ -11,23 +7,15 @@ numbers through the files in the directory PROMETHEUS_MULTIPROC_DIR, which must 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sized
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from time import perf_counter
 from typing import TypeVar
 
-from fastapi import APIRouter, Response
+import prometheus_client as prometheus
+from fastapi import APIRouter, Request, Response
 from langchain_core.messages import ToolMessage
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    REGISTRY,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-    multiprocess,
-)
+from prometheus_client import Counter, Gauge, Histogram, multiprocess
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.core.errors import InputError
@@ -56,21 +44,19 @@ _TASK_SECONDS = Histogram("jarvis_task_seconds", "Duration of tasks", ["task"], 
 _TOKENS = Counter("jarvis_llm_tokens", "Tokens of language models: input or output", ["direction"])
 
 
-def metrics_routes(models: Callable[[], Sized]) -> APIRouter:
-    """Return the route `/metrics`, in the text format of Prometheus; `models` returns those in memory."""
-    router = APIRouter(tags=["metrics"])
-    registry = REGISTRY
+router = APIRouter(tags=["metrics"])
+"""The route `/metrics`. `app.state.loaded_models` returns the models in memory."""
+
+
+@router.get("/metrics")
+def metrics(request: Request) -> Response:
+    """Report the numbers of all processes of this server."""
+    _MODELS.set(len(request.app.state.loaded_models()))
+    registry = prometheus.REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-        registry = CollectorRegistry()
+        registry = prometheus.CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-
-    @router.get("/metrics")
-    def metrics() -> Response:
-        """Report the numbers of all processes of this server."""
-        _MODELS.set(len(models()))
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-    return router
+    return Response(prometheus.generate_latest(registry), media_type=prometheus.CONTENT_TYPE_LATEST)
 
 
 class RequestMetrics:

@@ -1,11 +1,5 @@
 """The progress of a run in a terminal: a tree that is redrawn while tasks run, or one line per event.
 
-    progress = RunProgress()
-    for event in events:
-        progress.update(event)
-        line = format_event(event)     # for a log or a pipe
-    console.print(progress)            # the tree
-
 Names, reasons and answers come from models and files. All text passes through `clean`, which removes control
 characters, and rich never reads it as markup.
 """
@@ -35,9 +29,6 @@ from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.report import is_unavailable
 
-PIPE_WIDTH = 10_000
-"""Columns of output to a pipe or file, so that no line is wrapped."""
-
 State = Literal["planned", "selecting", "waiting", "loading", "running", "ok", "failed", "skipped"]
 
 STYLES: dict[State, tuple[str, str]] = {
@@ -63,7 +54,7 @@ def make_console(*, stderr: bool = False) -> Console:
     """Return a console without markup, emoji codes and highlighting."""
     console = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
-        console.width = PIPE_WIDTH
+        console.width = 10_000  # no line is wrapped
     return console
 
 

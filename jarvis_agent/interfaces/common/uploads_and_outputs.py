@@ -1,12 +1,6 @@
 """Files of clients: uploads, outputs of runs and their URLs, and how long all are kept.
 
-upload = save_upload(Path("outputs/uploads"), "cat.jpg", file, size=12_345, max_bytes=500_000_000)
-upload.name                                                            # "9f0c…/cat.jpg"
-find_output(Path("outputs/served"), "20250101-120000-9f0c…", "0-canny.png")    # a FileResponse, or None
-to_paths({"image": "/outputs/8f0c…/0-canny.png"}, runs)               # {"image": "/srv/…/0-canny.png"}
-PublicNames({runs: "/outputs/"}).of(run.answer)
-FileUrls(runs, request).to_urls(run.answer)
-delete_expired(Path("outputs/uploads"), seconds=86_400)
+An upload is "9f0c…/cat.jpg". `/outputs/8f0c…/0-canny.png` is the URL of a file of a run.
 """
 
 from __future__ import annotations
@@ -38,7 +32,6 @@ from jarvis_agent.media.detect import detect_content, detect_media_type
 SWEEP_S = 60.0
 """Seconds between two deletions of expired files."""
 
-_MAX_NAME = 60
 _INLINE, _DOWNLOAD = frozenset({"image", "audio", "video"}), frozenset({"table", "3d"})
 """Kinds that a browser may display, and kinds that it may only save, sent with their media type."""
 _FILE = r"[\w-]+[\\/][\w.-]*\w"
@@ -65,7 +58,7 @@ def save_upload(
     """
     # The last part of the name, without characters that file systems or URLs reject.
     last = re.split(r"[\\/]", client_name)[-1]
-    name = re.sub(r"[^\w.-]+", "-", last)[-_MAX_NAME:].strip("-.") or "file"
+    name = re.sub(r"[^\w.-]+", "-", last)[-60:].strip("-.") or "file"
     name = f"file-{name}" if PureWindowsPath(name).is_reserved() else name  # "con.txt" is a device
     if size > max_bytes:
         helps = limit_of("JARVIS_MAX_FILE_BYTES")
@@ -138,11 +131,7 @@ async def output_response(directory: Path, run: str, name: str) -> FileResponse:
 
 
 class PublicNames:
-    """What clients see in place of paths: URLs of results, and names of uploads.
-
-    names = PublicNames({Path("/srv/served/local"): "/outputs/", Path("/srv/uploads/local"): ""})
-    names.of({"path": "/srv/served/local/8f0c…/0-canny.png"})       # {"path": "/outputs/8f0c…/0-canny.png"}
-    """
+    """What clients see in place of paths: URLs of results, and names of uploads."""
 
     def __init__(self, directories: Mapping[Path, str]) -> None:
         """`directories` have the beginnings of the names of their files."""

@@ -52,9 +52,6 @@ def __getattr__(name: str) -> Any:
 IDLE_S = 3600.0
 """Seconds without a call after which a background server ends."""
 
-_SHUTDOWN_S = 10
-"""Seconds that calls have to end when the server stops."""
-
 
 def create_experts_app(
     settings: Settings,
@@ -100,7 +97,7 @@ def run_experts(
     make = partial(create_experts_app, settings, idle_s=idle_s)
     key = server.api_keys[0].get_secret_value() if server.api_keys else None
     with publish_address(f"http://{host}:{port}", key) if announce else nullcontext():
-        listen(make, host, port, server, insecure=insecure, shutdown_s=_SHUTDOWN_S)
+        listen(make, host, port, server, insecure=insecure, shutdown_s=10)
 
 
 def start_background(idle_s: float) -> ExpertServer:

@@ -1,9 +1,4 @@
-"""The expert server: answers requests of the Hub's inference API with the local models of this process.
-
-runner = ExpertRunner(settings)
-response = await runner.answer(InferenceRequest("org/name", "object-detection", body))
-runner.models()                                   # what is loaded
-"""
+"""The expert server: answers requests of the Hub's inference API with the local models of this process."""
 
 from __future__ import annotations
 
@@ -30,32 +25,17 @@ from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.backends.pool import Key, ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
 from jarvis_agent.backends.remote import NODE, STATUSES
+from jarvis_agent.core import errors
 from jarvis_agent.core.concurrency import MAX_PARALLEL, repeating
-from jarvis_agent.core.errors import (
-    AttemptTimeoutError,
-    BadInputError,
-    ExpertError,
-    InputError,
-    UnsupportedError,
-    log_error,
-    public_message,
-)
 from jarvis_agent.core.settings import ServerSettings, Settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.interfaces.common import metrics
 from jarvis_agent.interfaces.common.access import add_middleware
 from jarvis_agent.interfaces.common.limits import MAX_JSON_BYTES, RunLimits, unless_disconnected
-from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes
-from jarvis_agent.interfaces.experts.hub_api import (
-    Fields,
-    InferenceRequest,
-    bind,
-    read_fields,
-    split_fields,
-    write_response,
-    write_result,
-)
+from jarvis_agent.interfaces.experts import hub_api
+from jarvis_agent.interfaces.experts.hub_api import Fields, InferenceRequest
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.placement import place
 from jarvis_agent.selection.selector import Pin
@@ -66,9 +46,6 @@ logger = logging.getLogger(__name__)
 
 IDLE_CHECK_S = 1.0
 """Seconds between looks whether the server is idle."""
-
-_ALL = 1_000
-"""Most models of a source for a task."""
 
 _MODEL = re.compile(r"(?!.*\.\.)([^@]+)(?:@(\w[\w./-]*))?", re.ASCII)
 """An id and a revision. The Hub's cache takes other revisions for folders elsewhere on this machine."""
@@ -120,7 +97,7 @@ class ExpertRunner:
                 async with asyncio.timeout(seconds):
                     response = await self._run(request, folder)
             except TimeoutError:
-                response = self._refusal(AttemptTimeoutError(f"no answer within {seconds:g} s"))
+                response = self._refusal(errors.AttemptTimeoutError(f"no answer within {seconds:g} s"))
             except Exception as error:
                 response = self._refusal(error)
         if self._node:
@@ -130,17 +107,17 @@ class ExpertRunner:
     def _refusal(self, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             return JSONResponse({"error": error.detail}, error.status_code)
-        log_error(logger, "a call failed", error)  # its caller gets the message alone
+        errors.log_error(logger, "a call failed", error)  # its caller gets the message alone
         status = next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), 500)
-        return JSONResponse({"error": public_message(error)}, status)
+        return JSONResponse({"error": errors.public_message(error)}, status)
 
     async def _run(self, request: InferenceRequest, folder: Path) -> Response:
-        fields = await asyncio.to_thread(read_fields, request)
+        fields = await asyncio.to_thread(hub_api.read_fields, request)
         model, named, options = await self._find(request, fields)
         spec = TASKS[model.task]
         placed = place(model, spec, [*self._backends.values()], self.settings)
         if isinstance(placed, str):
-            raise UnsupportedError(
+            raise errors.UnsupportedError(
                 "the expert server cannot run {model}: {reason}", model=model.id, reason=placed
             )
         model = placed.primary
@@ -150,11 +127,13 @@ class ExpertRunner:
         settings = self.settings.model_copy(update={"seed": options.pop("seed", self.settings.seed)})
         numbers = {name: fields.get(name, 0) for name in ("top_k", "seed")}
         if wrong := [name for name, one in numbers.items() if type(one) is not int or abs(one) >= 2**63]:
-            raise BadInputError(f"{wrong[0]} must be a whole number of 64 bits")
+            raise errors.BadInputError(f"{wrong[0]} must be a whole number of 64 bits")
         metadata = {**model.metadata, "options": {**(model.metadata.get("options") or {}), **options}}
         store = ResourceStore(settings, directory=folder)
         store.directory.prepare()  # else a thread that outlives the call would make the folder again
-        inputs = {name: await bind(arg, named[name], store) for name in named if (arg := spec.arg(name))}
+        inputs = {
+            name: await hub_api.bind(arg, named[name], store) for name in named if (arg := spec.arg(name))
+        }
         model = model.model_copy(update={"metadata": metadata})
         call = Call(spec, model, inputs, store.directory.new_path, settings)
         async with circuit_breaker.shared.call((backend.name, model.id)):
@@ -174,16 +153,16 @@ class ExpertRunner:
         if not known:
             what = f" for {request.task[:80]}" if request.task else ""
             raise HTTPException(404, f"this server has no model {request.model[:200]}{what}")
-        fits = [(one, *split_fields(TASKS[one.task], fields)) for one in known]
+        fits = [(one, *hub_api.split_fields(TASKS[one.task], fields)) for one in known]
         model, missing, arguments, options = min(fits, key=lambda fit: (bool(fit[1]), len(fit[3])))
         if missing:
-            raise BadInputError(f"{model.task} by {model.id} needs {', '.join(missing)}")
+            raise errors.BadInputError(f"{model.task} by {model.id} needs {', '.join(missing)}")
         return model, arguments, options
 
     async def _known(self, pin: Pin, specs: Sequence[TaskSpec]) -> list[Candidate]:
         """The models of an id on this machine; for a single task, otherwise the one of the Hub."""
         here = [one for one in self._sources if not isinstance(one, RemoteSource)]
-        lists = [await list_candidates(one, spec, _ALL, self.settings) for spec in specs for one in here]
+        lists = [await list_candidates(one, spec, 1_000, self.settings) for spec in specs for one in here]
         known = [one for listed in lists for one in listed if one.id.lower() == pin.id.lower()]
         for source in self._sources:
             if isinstance(source, RemoteSource) and not known and len(specs) == 1:
@@ -196,9 +175,13 @@ def _respond(raw: Any, call: Call, folder: Path | None, top_k: int | None) -> Re
     """The adapted output; with the folder of the call, the whole result. Blocks."""
     try:
         result = adapt(call.spec, raw, call)
-    except InputError as error:  # no file of the request is at fault: none can be written
-        raise ExpertError(error.note) from error
-    return write_result(result, call, folder) if folder else write_response(call.spec, result, top_k)
+    except errors.InputError as error:  # no file of the request is at fault: none can be written
+        raise errors.ExpertError(error.note) from error
+    return (
+        hub_api.write_result(result, call, folder)
+        if folder
+        else hub_api.write_response(call.spec, result, top_k)
+    )
 
 
 def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None = None) -> FastAPI:
@@ -224,8 +207,9 @@ def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None 
     limit = runner.settings.max_file_bytes * 4 // 3 + MAX_JSON_BYTES  # files in JSON are base64
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=limit)
     add_middleware(app, server, open_paths=("/healthz",))
-    app.add_middleware(RequestMetrics)
-    app.include_router(metrics_routes(lambda: runner.models()["loaded"]))
+    app.add_middleware(metrics.RequestMetrics)
+    app.state.loaded_models = lambda: runner.models()["loaded"]
+    app.include_router(metrics.router)
 
     @app.post("/models/{model:path}")
     async def infer(request: Request) -> Response:

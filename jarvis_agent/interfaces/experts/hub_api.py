@@ -35,9 +35,6 @@ from jarvis_agent.media.tables import write_table
 
 Fields = dict[str, Any]
 
-_LONGEST_STEM = 60
-"""Characters of a file's name; a file system has up to 255 bytes."""
-
 _FILE_NAME = re.compile(r"data:[^,]{0,200};name=([^;,]{1,300})")
 _SWITCHES = frozenset({"details", "stream"})
 """Fields that huggingface_hub's client sends as False where they are not set."""
@@ -131,7 +128,7 @@ def _write(arg: Arg, value: Any, store: ResourceStore) -> Path:
         raise BadInputError(form, name=arg.name, reason=describe_error(error)) from error
     if len(value.content) > limit:
         raise InputError(f"{arg.name} has {len(value.content):,} bytes, more than {limit:,}")
-    path = new_path(detect_suffix(value.content, mime), name.stem[:_LONGEST_STEM] or arg.name)
+    path = new_path(detect_suffix(value.content, mime), name.stem[:60] or arg.name)
     path.write_bytes(value.content)
     return path
 

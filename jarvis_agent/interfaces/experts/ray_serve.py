@@ -23,14 +23,8 @@ from ray.serve.config import RequestRouterConfig
 from ray.serve.exceptions import RayServeException
 from starlette.responses import Response
 
-from jarvis_agent.core.errors import (
-    ConfigError,
-    ExpertError,
-    OutOfMemoryError,
-    TransientError,
-    describe_error,
-)
-from jarvis_agent.core.settings import ServerSettings, read_settings
+from jarvis_agent.core import errors
+from jarvis_agent.core.settings import ServerSettings, load_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Frozen
 from jarvis_agent.interfaces.experts.app import ExpertRunner, make_app
@@ -38,8 +32,6 @@ from jarvis_agent.interfaces.experts.hub_api import InferenceRequest, read_field
 
 GB = 10**9
 SIZES_GB = (2, 4, 8, 16, 32)
-GPU_GB = 16
-"""Memory of a replica that gets a whole GPU; a smaller one gets a share."""
 
 _CALLS = 4
 """Calls that a replica accepts at once: some wait together for a batch, the others for more replicas."""
@@ -106,7 +98,7 @@ class ExpertIngress(ExpertRunner):
     def __serve_build_asgi_app__(self) -> Any:
         server = ServerSettings()
         if not server.api_keys:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "other machines reach the replicas: set JARVIS_API_KEYS on every node, before `ray start`"
             )
         return make_app(self, server)
@@ -145,25 +137,27 @@ def choose_size(sizes: Sequence[SizeClass], model: Candidate, *, on_gpu: bool) -
     if not fitting:
         named = ", ".join(f"{size.memory_gb:g} GB{' with a GPU' if size.gpus else ''}" for size in sizes)
         what = f"{model.id} needs {needed / GB:.1f} GB, twice its weights"
-        raise OutOfMemoryError(f"{what}; the expert server has classes of {named}")
+        raise errors.OutOfMemoryError(f"{what}; the expert server has classes of {named}")
     return min(fitting, key=lambda size: (bool(size.gpus) is not on_gpu, size.memory_gb))
 
 
-def explain_error(error: Exception) -> ExpertError:
+def explain_error(error: Exception) -> errors.ExpertError:
     """An error of Ray as one of ours. What a lost replica or node causes is transient."""
-    lines = describe_error(error).strip().splitlines() or [""]  # below the traceback of another process
+    lines = errors.describe_error(error).strip().splitlines() or [
+        ""
+    ]  # below the traceback of another process
     what = re.sub(r"\x1b\[\d+m", "", lines[-1]).strip()
     if isinstance(error, RayTaskError):
-        return ExpertError(f"the cluster failed: {what}")
+        return errors.ExpertError(f"the cluster failed: {what}")
     if isinstance(error, ray.exceptions.OutOfMemoryError):
-        return OutOfMemoryError("the node ran out of memory, and Ray ended the replica")
-    return TransientError(f"the cluster lost the replica that ran it: {what}")
+        return errors.OutOfMemoryError("the node ran out of memory, and Ray ended the replica")
+    return errors.TransientError(f"the cluster lost the replica that ran it: {what}")
 
 
 def sizes_for_nodes() -> list[SizeClass]:
     """The classes that fit a node of the cluster that runs now. Raises ConfigError if there is none."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    shares = (lambda gb: 0.0, lambda gb: min(1.0, gb / GPU_GB))
+    shares = (lambda gb: 0.0, lambda gb: min(1.0, gb / 16))  # a small replica gets a share of a GPU
     wanted = [SizeClass(memory_gb=gb, gpus=share(gb)) for share in shares for gb in SIZES_GB]
 
     def fits(size: SizeClass, node: Mapping[str, float]) -> bool:
@@ -172,7 +166,7 @@ def sizes_for_nodes() -> list[SizeClass]:
 
     found = [size for size in wanted if any(fits(size, node) for node in nodes)]
     if not found:
-        raise ConfigError(f"no node of the cluster has a CPU and {SIZES_GB[0]} GB of memory for Ray")
+        raise errors.ConfigError(f"no node of the cluster has a CPU and {SIZES_GB[0]} GB of memory for Ray")
     return found
 
 

@@ -1,11 +1,7 @@
 """The MCP server: lists and calls the tools, and reads the files that they made; over stdio or HTTP.
 
-    server = make_server(new_session)                # new_session("…") is the Session of a client
-    await server.run(read_stream, write_stream, server.create_initialization_options())
-
+A file has the URI "jarvis:///outputs/<run>/<name>", which stands for it in the arguments of later calls.
 Since the revision of July 2026, HTTP has no sessions: what belonged to a session belongs to the key.
-
-A file has the URI "jarvis:///outputs/<run>/<name>". It stands for the file in the arguments of later calls.
 """
 
 from __future__ import annotations
@@ -44,16 +40,10 @@ from jarvis_agent.core.concurrency import repeating, run_in_daemon_thread
 from jarvis_agent.core.errors import JarvisError, public_message
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.core.types import Resource
+from jarvis_agent.interfaces.common import uploads_and_outputs as outputs
 from jarvis_agent.interfaces.common.access import add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits, max_json_bytes
 from jarvis_agent.interfaces.common.progress import answered, format_event
-from jarvis_agent.interfaces.common.uploads_and_outputs import (
-    SWEEP_S,
-    PublicNames,
-    delete_expired,
-    find_output,
-    to_paths,
-)
 from jarvis_agent.tools.hf_task_tool import EVENT, HFTaskTool
 
 logger = logging.getLogger(__name__)
@@ -89,7 +79,7 @@ class Session:
 
     agent: JarvisAgent
     output_dir: Path
-    names: PublicNames
+    names: outputs.PublicNames
     links: deque[types.ResourceLink] = field(default_factory=lambda: deque(maxlen=_MAX_LISTED))
 
     def blocks(self, resources: Iterable[Resource]) -> list[types.ContentBlock]:
@@ -158,7 +148,7 @@ def make_server(
 
     async def read_resource(context: _Context, params: Any) -> types.ReadResourceResult:
         parts = (uri := params.uri).removeprefix("jarvis:///outputs/").split("/")
-        file = find_output(session_of(context).output_dir, *parts) if len(parts) == 2 else None
+        file = outputs.find_output(session_of(context).output_dir, *parts) if len(parts) == 2 else None
         if file is None:
             raise MCPError(types.INVALID_PARAMS, f"no file of this session: {uri}", {"uri": uri})
         blob = base64.b64encode(await asyncio.to_thread(Path(file.path).read_bytes)).decode()
@@ -216,7 +206,7 @@ async def _call(
     tool = (await _tools(session)).get(name)
     if tool is None:
         raise ToolException(f"there is no tool {name!r} here; the list of tools has the names")
-    arguments = to_paths(arguments, session.output_dir, "jarvis://")
+    arguments = outputs.to_paths(arguments, session.output_dir, "jarvis://")
     if name == _AGENT:
         return await _ask(session, arguments, report)
     is_task = isinstance(tool, HFTaskTool)
@@ -284,7 +274,7 @@ def _session(agent: JarvisAgent, roots: Sequence[Path], folder: Path, names: Map
     """A session that reads `roots` alone and writes to a folder; `names` are those of PublicNames."""
     output_dir = folder.absolute()
     own = agent.copy(checkpointer=False, restricted_to=roots, settings={"output_dir": output_dir})
-    return Session(own, output_dir, PublicNames(names))
+    return Session(own, output_dir, outputs.PublicNames(names))
 
 
 async def _lines() -> AsyncIterator[str]:
@@ -325,11 +315,11 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
 
     async def delete_files() -> None:
         for folder in (base, *base.glob("*/")):
-            await asyncio.to_thread(delete_expired, folder, settings.run_retention(agent.settings))
+            await asyncio.to_thread(outputs.delete_expired, folder, settings.run_retention(agent.settings))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        deletion = repeating(delete_files, SWEEP_S, "the deletion of files")
+        deletion = repeating(delete_files, outputs.SWEEP_S, "the deletion of files")
         async with agent, deletion, AsyncExitStack() as running:
             for manager in managers.values():
                 await running.enter_async_context(manager.run())

@@ -41,9 +41,6 @@ except ModuleNotFoundError as error:
 
 __all__ = ["create_app", "run_server"]
 
-_SHUTDOWN_S = 30
-"""Seconds that requests have to end when the server stops; runs are stored, and can be resumed."""
-
 
 def run_server(
     make_agent: Callable[[], JarvisAgent],
@@ -76,7 +73,8 @@ def run_server(
         if workers > 1:
             os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", shared)  # where the processes add their numbers
         make = partial(_make_app, make_agent)
-        listen(make, host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S, workers=workers)
+        # Runs are stored, and can be resumed.
+        listen(make, host, port, settings, insecure=insecure, shutdown_s=30, workers=workers)
 
 
 async def _check_database(agent: JarvisAgent, settings: ServerSettings) -> None:

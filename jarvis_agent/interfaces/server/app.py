@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -26,29 +26,13 @@ from jarvis_agent.core.errors import InputError, public_message
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.execution.run import Run
+from jarvis_agent.interfaces.common import metrics
 from jarvis_agent.interfaces.common.access import LOCAL, add_middleware, owners_of
 from jarvis_agent.interfaces.common.limits import BodyLimit, RunLimits
-from jarvis_agent.interfaces.common.metrics import RequestMetrics, metrics_routes, observe_run
-from jarvis_agent.interfaces.common.uploads_and_outputs import (
-    SWEEP_S,
-    Upload,
-    delete_expired,
-    output_response,
-)
+from jarvis_agent.interfaces.common.uploads_and_outputs import SWEEP_S, Upload, output_response
+from jarvis_agent.interfaces.server import openai_api, openai_tasks, runs, tool_routes, workspaces
 from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
-from jarvis_agent.interfaces.server.openai_api import router as openai_router
-from jarvis_agent.interfaces.server.openai_tasks import router as openai_tasks_router
-from jarvis_agent.interfaces.server.runs import StartedRuns, claim_thread
-from jarvis_agent.interfaces.server.runs import router as runs_router
-from jarvis_agent.interfaces.server.tool_routes import router as tools_router
-from jarvis_agent.interfaces.server.workspaces import (
-    Own,
-    directories_of,
-    for_owner,
-    make_workspaces,
-    public_names,
-)
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.model_registry import loaded_models
 
@@ -82,7 +66,8 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
         ConfigError: a variable has an invalid value.
     """
     server = settings or ServerSettings()
-    workspaces = make_workspaces(agent.copy(observer=observe_run), owners_of(server), server.max_upload_bytes)
+    observed = agent.copy(observer=metrics.observe_run)
+    owned = workspaces.make_workspaces(observed, owners_of(server), server.max_upload_bytes)
     limits, outputs, kept = RunLimits(server), agent.settings.output_dir, server.run_retention(agent.settings)
     parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, outputs)}
 
@@ -91,10 +76,12 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
         async with (
             agent,
             open_database(server.checkpoints, outputs, kept) as database,
-            StartedRuns(database, workspaces, limits.hold).watched() as runs,
-            repeating(partial(_delete_expired, agent, server), SWEEP_S, "the deletion of files"),
+            runs.StartedRuns(database, owned, limits.hold).watched() as started,
+            repeating(
+                partial(workspaces.delete_expired_files, agent, server), SWEEP_S, "the deletion of files"
+            ),
         ):
-            app.state.runs, parts["database"] = runs, database.check
+            app.state.runs, parts["database"] = started, database.check
             yield
 
     app = FastAPI(
@@ -105,30 +92,23 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
         # The page with the documentation then has a button to enter the key.
         dependencies=[Depends(HTTPBearer(auto_error=False))] if server.api_keys else [],
     )
-    app.state.workspaces, app.state.chats, app.state.tool_handlers = workspaces, ChatMemory(), {}
-    app.state.serializer = RunSerializer(public_names(workspaces))
+    app.state.workspaces, app.state.chats, app.state.tool_handlers = owned, ChatMemory(), {}
+    app.state.serializer, app.state.parts = RunSerializer(workspaces.public_names(owned)), parts
+    app.state.loaded_models = loaded_models
     app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
     add_middleware(app, server, open_paths=_OPEN_PATHS)
-    app.add_middleware(RequestMetrics)
-    limited = [_agent_routes(app.state.serializer), tools_router, openai_tasks_router]
-    limited += [] if agent.approve else [openai_router]  # A plan cannot be approved there.
-    for router in limited:
-        app.include_router(router, dependencies=[Depends(limits.check)])
-    for router in (runs_router, files_router, health_routes(parts), metrics_routes(loaded_models)):
-        app.include_router(router)
+    app.add_middleware(metrics.RequestMetrics)
+    limited = [_agent_routes(app.state.serializer), tool_routes.router, openai_tasks.router]
+    limited += [] if agent.approve else [openai_api.router]  # A plan cannot be approved there.
+    for each in limited:
+        app.include_router(each, dependencies=[Depends(limits.check)])
+    for others in (runs.router, router, metrics.router):
+        app.include_router(others)
     if not prefix:
         return app
     around = FastAPI(openapi_url=None, lifespan=lifespan)  # that of a mounted application is not run
     around.mount(prefix, app)
     return around
-
-
-async def _delete_expired(agent: JarvisAgent, server: ServerSettings) -> None:
-    """Delete old runs and uploads, also those of revoked keys."""
-    kept = (server.run_retention(agent.settings), server.retention)
-    for directory, seconds in zip(directories_of(agent), kept, strict=True):
-        for folder in directory.glob("*/"):
-            await asyncio.to_thread(delete_expired, folder, seconds)
 
 
 async def _stream(requests: AsyncIterator[Any], config: RunnableConfig) -> AsyncIterator[Run]:
@@ -169,7 +149,7 @@ def _refused(error: InputError) -> Run:
 
 
 def _agent_routes(serializer: RunSerializer) -> APIRouter:
-    router = APIRouter(route_class=ErrorReportingRoute, dependencies=[Depends(claim_thread)])
+    router = APIRouter(route_class=ErrorReportingRoute, dependencies=[Depends(runs.claim_thread)])
     add_routes(
         router,
         _Agent(_stream, name="jarvis").with_types(  # type: ignore[arg-type]
@@ -177,59 +157,51 @@ def _agent_routes(serializer: RunSerializer) -> APIRouter:
             output_type=Run,
         ),
         path="/agent",
-        per_req_config_modifier=for_owner,
+        per_req_config_modifier=workspaces.for_owner,
         disabled_endpoints=["config_hashes", "token_feedback"],
         serializer=serializer,
     )
     return router
 
 
-files_router = APIRouter(tags=["files"])
+router = APIRouter()
+"""The routes for files and the health of the server; `app.state.parts` may change."""
 
 
-@files_router.post("/files", status_code=201)
-async def upload(workspace: Own, file: Annotated[UploadFile, File()]) -> Upload:
+@router.post("/files", status_code=201, tags=["files"])
+async def upload(workspace: workspaces.Own, file: Annotated[UploadFile, File()]) -> Upload:
     """Store a file. A request refers to it in `files` by the name that is returned."""
     return await workspace.receive(file)
 
 
-@files_router.get("/outputs/{run}/{name}")
-async def output(workspace: Own, run: str, name: str) -> FileResponse:
+@router.get("/outputs/{run}/{name}", tags=["files"])
+async def output(workspace: workspaces.Own, run: str, name: str) -> FileResponse:
     """Return a file of a run, named by the last two parts of its path in the Run."""
     return await output_response(workspace.runs, run, name)
 
 
-@files_router.get("/", include_in_schema=False)
+@router.get("/healthz", tags=["health"])
+async def healthz(request: Request) -> JSONResponse:
+    """Tell whether the server is up, and which of its parts are."""
+    parts: dict[str, HealthCheck] = request.app.state.parts
+    states = {}
+    for name, check in parts.items():
+        try:
+            async with asyncio.timeout(_CHECK_S):
+                await check()
+            states[name] = "ok"
+        except Exception as error:  # why is in the log, not in the response
+            _logger.error("%s: %s", name, str(error) or "no answer")
+            states[name] = "failing"
+    status = "failing" if "failing" in states.values() else "ok"
+    return JSONResponse({"status": status, "parts": states}, 200 if status == "ok" else 503)
+
+
+@router.get("/", include_in_schema=False)
 async def start(request: Request) -> RedirectResponse:
     """Show the playground. Browsers cannot send a key to it."""
     # A relative address also works behind a proxy that serves this application below a path.
     return RedirectResponse("agent/playground/" if LOCAL in request.app.state.workspaces else "docs")
-
-
-def health_routes(parts: Mapping[str, HealthCheck]) -> APIRouter:
-    """Return the route `/healthz`, for load balancers and containers; `parts` may change later.
-
-    {"status": "ok", "parts": {"files": "ok"}}            # 200
-    {"status": "failing", "parts": {"files": "failing"}}  # 503; why is in the log, not in the response
-    """
-    router = APIRouter(tags=["health"])
-
-    @router.get("/healthz")
-    async def healthz() -> JSONResponse:
-        """Tell whether the server is up, and which of its parts are."""
-        states = {}
-        for name, check in parts.items():
-            try:
-                async with asyncio.timeout(_CHECK_S):
-                    await check()
-                states[name] = "ok"
-            except Exception as error:
-                _logger.error("%s: %s", name, str(error) or "no answer")
-                states[name] = "failing"
-        status = "failing" if "failing" in states.values() else "ok"
-        return JSONResponse({"status": status, "parts": states}, 200 if status == "ok" else 503)
-
-    return router
 
 
 def check_writable(directory: Path) -> None:

@@ -1,10 +1,5 @@
 """The database of a server: threads in LangGraph's checkpointer, and what is known of runs in its store.
 
-    async with open_database("postgresql://ada@db/jarvis", Path("outputs"), retention=86_400) as database:
-        async with database.threads.open("local/chat-1") as saver: ...
-        await database.put(("runs", "local"), "8f0c…", {"status": "running"})
-        await database.get(("runs", "local"), "8f0c…")               # an Item with that value, or None
-
 SQLite serves the processes of one machine, PostgreSQL (extra "postgres") those of several.
 """
 
@@ -51,8 +46,6 @@ with suppress(ImportError):
 Namespace = tuple[str, ...]
 
 _CHECK: Namespace = ("check",)
-_ALL = 1_000_000
-"""Rows of a namespace. Those of events are not searched."""
 
 KEEPALIVE: Mapping[str, int] = {
     "tcp_keepalives_idle": 5,
@@ -152,7 +145,7 @@ class Database:
         self.check_file()
         return await self.reader.aget(namespace, key, refresh_ttl=False)
 
-    async def search(self, namespace: Namespace, limit: int = _ALL) -> list[SearchItem]:
+    async def search(self, namespace: Namespace, limit: int = 1_000_000) -> list[SearchItem]:
         """Return the rows of a namespace, those that were written last first."""
         self.check_file()
         return await self.reader.asearch(namespace, limit=limit, refresh_ttl=False)

@@ -1,8 +1,7 @@
 """Errors of a request as HTTP responses, and LangServe's serializer extended to errors in events.
 
-LangServe answers every exception with "Internal Server Error", so that nothing secret leaks. Errors in the
-request (`STATUSES`) are reported with their own message; all others stay as LangServe has them. A full disk
-is answered with 507 wherever it is found.
+Errors in the request (`STATUSES`) are reported with their own message; all others stay as LangServe has them:
+"Internal Server Error". A full disk is answered with 507 wherever it is found.
 """
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ STATUSES: dict[type[JarvisError], int] = {TooLongError: 413, InputError: 422, De
 
 
 class ErrorReportingRoute(APIRoute):
-    """A route that reports malformed input as 422, and the errors of `STATUSES` also inside a stream.
-
-    Work for a client that has gone is cancelled, as streams do by themselves.
-    """
+    """A route that reports malformed input as 422, and the errors of `STATUSES` also inside a stream."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

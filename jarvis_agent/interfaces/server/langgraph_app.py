@@ -13,9 +13,7 @@ examples/agent_server.
 from __future__ import annotations
 
 from fastapi import FastAPI
-from starlette.requests import Request
-from starlette.responses import FileResponse
-from starlette.routing import Route
+from fastapi.responses import FileResponse
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.agent.graph import build_graph
@@ -25,12 +23,12 @@ _agent = JarvisAgent()
 _agent = _agent.copy(restricted_to=_agent.settings.allowed_dirs)
 _directory = _agent.settings.output_dir.absolute()
 
-
-async def _output(request: Request) -> FileResponse:
-    """A file of a run."""
-    return await output_response(_directory, request.path_params["run"], request.path_params["name"])
-
-
 graph = build_graph(_agent.stages, files_url="/outputs")
 approving = build_graph(_agent.stages, approve=True, files_url="/outputs")
-app = FastAPI(routes=[Route("/outputs/{run}/{name}", _output)])
+app = FastAPI()
+
+
+@app.get("/outputs/{run}/{name}", include_in_schema=False)
+async def output(run: str, name: str) -> FileResponse:
+    """A file of a run."""
+    return await output_response(_directory, run, name)

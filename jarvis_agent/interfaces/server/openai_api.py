@@ -1,8 +1,5 @@
 """OpenAI's chat completions over the agent, for the `openai` client, ChatOpenAI and chat programs.
 
-    client = openai.OpenAI(base_url="http://localhost:8000/v1", api_key="any")
-    client.chat.completions.create(model="jarvis", messages=[{"role": "user", "content": "…"}])
-
 Earlier messages are the chat history. Images, recordings and documents are parts. The reply is Markdown with
 URLs of the files that the run made, which may be named in later messages. What a later message calls "it" is
 a result: a turn is known again by its messages, as long as this process remembers it. A stream reports the

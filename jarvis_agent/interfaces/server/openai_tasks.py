@@ -56,8 +56,6 @@ from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.media.video import write_sound
 
 AUTO = "auto"
-MAX_TEXTS = 2048
-"""Texts of one request for embeddings, as with OpenAI."""
 
 _SELECTED = re.compile(rf"{AUTO}|{MODEL}|(whisper|tts|gpt|chatgpt|dall-e|text-embedding)-[\w.-]+")
 """Names that leave the choice to the selection."""
@@ -66,13 +64,8 @@ SpeechFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 _SOUNDS = {"mp3": "audio/mpeg", "opus": "audio/ogg"}
 """The media types of formats that have another name."""
 
-_PCM_RATE = 24_000
-"""Hz of speech without a header, in which OpenAI sends 16-bit mono."""
-
 _TEXTS = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
 """The media types of transcripts that are no JSON."""
-
-_REFUSED = (BadInputError.__name__, InputError.__name__)
 
 
 class SpeechRequest(BaseModel):
@@ -88,7 +81,7 @@ class EmbeddingRequest(BaseModel):
     """The body of a request for embeddings."""
 
     model: str
-    input: Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
+    input: Annotated[list[str], Field(min_length=1, max_length=2048)]  # as with OpenAI
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
 
@@ -139,7 +132,8 @@ async def run_task(
         call = TaskCall(task, inputs[number], context, new_path, lambda: perf_counter() - began, settings)
         result = await observe_call(name, runner.run(selection, call))
         if result.status != "ok":
-            raise HTTPException(400 if result.failure in _REFUSED else 500, as_public(result).error)
+            is_refused = result.failure in (BadInputError.__name__, InputError.__name__)
+            raise HTTPException(400 if is_refused else 500, as_public(result).error)
         return result
 
     try:
@@ -222,7 +216,7 @@ def _encode_speech(speech: Resource, form: SpeechFormat, folder: Path) -> bytes:
     """A recording in a format. Blocks."""
     assert speech.path is not None
     if form == "pcm":
-        return to_pcm(read_audio(speech.path, _PCM_RATE)[0])
+        return to_pcm(read_audio(speech.path, 24_000)[0])  # OpenAI's rate, 16-bit mono
     target = folder / f"speech.{'ogg' if form == 'opus' else form}"
     write_sound(speech.path, target)
     return target.read_bytes()

@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 from uuid import uuid4
 
 import orjson
@@ -55,12 +55,6 @@ BEAT_S = 1.0
 
 MAX_RESUMPTIONS = 2
 """How often a run is resumed by itself. It may be what ends its process."""
-
-_LOOKS = 3
-"""Looks without a lock after which a run is resumed. A process whose connection broke has stopped by then."""
-
-_BATCH_S = 0.1
-"""Seconds during which events are gathered, to be stored together."""
 
 _ID = re.compile("[0-9a-f]{32}")
 _THREADS: Namespace = ("threads",)
@@ -165,7 +159,7 @@ class RunRecords:
         place, result, to_json = 0, None, self._serializer.dumps
         while earlier := await self.events(run, place):
             place += len(earlier)
-        async with aclosing(batches(events, _BATCH_S)) as gathered:
+        async with aclosing(batches(events, 0.1)) as gathered:
             async for batch in gathered:
                 if rows := [[one.kind, to_json(one).decode()] for one in batch if one.run is None]:
                     await self._database.put(("events", run), str(place), {"events": rows})
@@ -187,9 +181,8 @@ class RunRecords:
         before = row.value["run"] if row else None
         other = await self.find(owner, before) if before not in (None, run) else None
         if other is not None and other.status not in OVER:
-            raise HTTPException(
-                409, f"the run {before} of this thread is not over: wait for it, or cancel it"
-            )
+            why = f"the run {before} of this thread is not over: wait for it, or cancel it"
+            raise HTTPException(409, why)
         await self._database.put(_THREADS, digest(thread), {"thread": thread, "run": run}, expires=False)
 
     async def delete_expired(self) -> None:
@@ -250,7 +243,6 @@ class StartedRuns:
         self.records = RunRecords(database, public_names(workspaces))
         self._hold = hold
         self._workspaces = workspaces
-
         self._tasks: dict[str, _Task] = {}
         self._looks: dict[str, int] = {}
 
@@ -274,17 +266,15 @@ class StartedRuns:
     ) -> AsyncIterator[JarvisAgent]:
         """Work on a thread, for a run, with an agent that stores it; `approve` as in RunRequest.
 
-        Raises:
-            HTTPException: 409, another run works on it, or is not over.
+        HTTPException 409: another run works on it, or is not over.
         """
         name, agent = thread_of(owner, thread), self._workspaces[owner].agent
         async with AsyncExitStack() as held:
             try:
                 saver = await held.enter_async_context(self._database.threads.open(name))
             except BusyError as error:
-                raise HTTPException(
-                    409, "another request works on this thread; wait for its end, or use another thread"
-                ) from error
+                why = "another request works on this thread; wait for its end, or use another thread"
+                raise HTTPException(409, why) from error
             await self.records.claim(owner, name, run)
             asks = agent.approve if approve is None else approve and (agent.approve or True)
             yield agent.copy(checkpointer=saver, approve=asks)
@@ -323,10 +313,8 @@ class StartedRuns:
     async def resume(self, owner: str, run: str, *, decision: Any = None, by_itself: bool = False) -> RunInfo:
         """Continue an interrupted run, or with a `decision` one that waits for approval.
 
-        What is resumed `by_itself` is counted.
-
-        Raises:
-            HTTPException: 404, there is no such run; 409, it is not in that state; 429 as `start`.
+        What is resumed `by_itself` is counted. HTTPException 404: there is no such run; 409: it is not in
+        that state; 429 as `start`.
         """
         expected: RunStatus = "interrupted" if decision is None else "waiting for approval"
         info = await self.find(owner, run)
@@ -359,11 +347,9 @@ class StartedRuns:
         return info
 
     async def rate(self, owner: str, run: str, task: int | None, *, good: bool) -> None:
-        """Rate a run, or the result of one of its tasks.
+        """Rate a run, or the result of one of its tasks. HTTPException 409: the run is not done.
 
-        Raises:
-            InputError: no model made a result for the task, or ratings are not kept.
-            HTTPException: as `find`; 409, it is not done.
+        InputError: no model made a result for the task, or ratings are not kept.
         """
         info = await self.find(owner, run)
         if info.status != "done":
@@ -466,7 +452,8 @@ class StartedRuns:
             elif row.owner in self._workspaces:
                 looks[run] = self._looks.get(run, 0) + 1
         self._looks = looks
-        for run in [run for run, count in looks.items() if count >= _LOOKS]:
+        # After three looks without a lock, a process whose connection broke has stopped.
+        for run in [run for run, count in looks.items() if count >= 3]:
             with suppress(HTTPException):  # Another process was faster, or the owner has too many runs.
                 await self._recover(run, rows[run])
 
@@ -507,14 +494,12 @@ class Feedback(BaseModel):
     task: int | None = None
 
 
-def _runs(request: Request) -> StartedRuns:
-    runs: StartedRuns = request.app.state.runs
-    return runs
+async def _runs(request: Request) -> StartedRuns:
+    return cast("StartedRuns", request.app.state.runs)
 
 
-def _owner(request: Request) -> str:
-    owner: str = request.state.owner
-    return owner
+async def _owner(request: Request) -> str:
+    return str(request.state.owner)
 
 
 Runs = Annotated[StartedRuns, Depends(_runs)]
@@ -527,7 +512,7 @@ async def claim_thread(request: Request) -> AsyncIterator[None]:
     if request.method != "POST" or not thread:
         yield
         return
-    async with _runs(request).claim(_owner(request), thread) as request.state.agent:
+    async with request.app.state.runs.claim(request.state.owner, thread) as request.state.agent:
         yield
 
 

@@ -1,10 +1,5 @@
 """Every task as a tool for LangServe's client: `/tools/{task}/invoke`, batch, stream, schemas, playground.
 
-    detect = RemoteRunnable(f"{url}/tools/object-detection")
-    message = detect.invoke({"image": name})     # a ToolMessage; `name` is that of an upload
-    message.content                              # "3 objects: 2 cars, 1 person\nimage: /outputs/…"
-    message.artifact["output"]                   # the boxes, as JSON
-
 LangServe's `add_routes` would take a second and 30 MB for all tasks, and 40 MB for their documentation. Its
 handlers are made when a task is first used, behind routes that all tasks share.
 """

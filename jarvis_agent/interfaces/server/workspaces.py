@@ -1,10 +1,4 @@
-"""What each owner has on a server: directories, and an agent that reads and writes only there.
-
-app.state.workspaces = make_workspaces(agent, ["3f9a…"], max_stored=10_000_000_000)
-
-async def route(workspace: Own): ...            # that of the request's owner
-add_routes(router, runnable, per_req_config_modifier=for_owner)     # the runnable's config has it too
-"""
+"""What each owner has on a server: directories, and an agent that reads and writes only there."""
 
 from __future__ import annotations
 
@@ -12,13 +6,19 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, HTTPException, Request, UploadFile
 
 from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.common.access import thread_of
-from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames, Upload, save_upload
+from jarvis_agent.interfaces.common.uploads_and_outputs import (
+    PublicNames,
+    Upload,
+    delete_expired,
+    save_upload,
+)
 
 THREAD_HEADER = "X-Thread-Id"
 """The request header with the id of the chat."""
@@ -51,7 +51,7 @@ class Workspace:
             raise HTTPException(507, f"the file could not be stored: {error.strerror or error}") from error
 
 
-def directories_of(agent: JarvisAgent) -> tuple[Path, Path]:
+def _directories(agent: JarvisAgent) -> tuple[Path, Path]:
     """The directories of all owners' runs, and of their uploads."""
     outputs = agent.settings.output_dir.absolute()
     return outputs / "served", outputs / "uploads"
@@ -61,7 +61,7 @@ def make_workspaces(agent: JarvisAgent, owners: Iterable[str], max_stored: int) 
     """Return the workspace of each owner. Their agents share the models of `agent`."""
     workspaces = {}
     for owner in owners:
-        runs, uploads = (directory / owner for directory in directories_of(agent))
+        runs, uploads = (directory / owner for directory in _directories(agent))
         own = agent.copy(checkpointer=False, settings={"output_dir": runs})
         stateful = own.copy(restricted_to=[uploads], approve=agent.approve)
         stateless = own.copy(restricted_to=[uploads, runs])
@@ -69,9 +69,16 @@ def make_workspaces(agent: JarvisAgent, owners: Iterable[str], max_stored: int) 
     return workspaces
 
 
+async def delete_expired_files(agent: JarvisAgent, server: ServerSettings) -> None:
+    """Delete old runs and uploads, also those of revoked keys."""
+    kept = (server.run_retention(agent.settings), server.retention)
+    for directory, seconds in zip(_directories(agent), kept, strict=True):
+        for folder in directory.glob("*/"):
+            await asyncio.to_thread(delete_expired, folder, seconds)
+
+
 async def _workspace_of(request: Request) -> Workspace:
-    workspace: Workspace = request.app.state.workspaces[request.state.owner]
-    return workspace
+    return cast("Workspace", request.app.state.workspaces[request.state.owner])
 
 
 Own = Annotated[Workspace, Depends(_workspace_of)]
