@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from command_line import jarvis
 from libraries import needs
-from served import CAT, agent_of
+from served import CAT, agent_of, listening
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent
@@ -57,10 +58,9 @@ def test_a_login_with_an_api_key_is_needed_where_there_are_keys(agent: JarvisAge
         assert client.get("/gradio_api/queue/status").status_code == 200
 
 
-def test_the_page_names_no_path_and_loads_nothing_from_other_sites(agent: JarvisAgent) -> None:
+def test_the_page_names_no_path(agent: JarvisAgent) -> None:
     with TestClient(ui_page.make_app([agent], ServerSettings())) as client:
         page = client.get("/")
-        assert "default-src 'self'" in page.headers["content-security-policy"]
         assert str(Path.cwd()) not in page.text
         assert str(agent.settings.output_dir) not in page.text
 
@@ -85,54 +85,54 @@ def fields_of(page: Any) -> dict[Any, Any]:
 
 def test_a_chat_is_opened_again_with_its_key_and_login_alone(page: Any) -> None:
     ada, eve = map(login, ("ada", "eve"))
-    visitor, key, name, *_ = page._start(None, ada)
-    assert page._open(key, name, ada)[0] is visitor
+    visitor, key, name, *_ = page._open(ada, None)
+    assert page._open(ada, key, name)[0] is visitor
     others = ((key, name, eve), (None, name, ada), ("", name, ada), ("guessed", name, ada), (key, None, ada))
     for other_key, other_name, other in others:
-        assert page._open(other_key, other_name, other)[0] is not visitor
-    outside = page._open(key, f"../{visitor.directory.name}", ada)[0]
+        assert page._open(other, other_key, other_name)[0] is not visitor
+    outside = page._open(ada, key, f"../{visitor.directory.name}")[0]
     assert outside.directory.parent == visitor.directory.parent
 
 
 def test_a_chat_that_no_session_has_is_read_from_its_files(page: Any) -> None:
-    visitor, key, name, *_ = page._start(None, login())
+    visitor, key, name, *_ = page._open(login(), None)
     _answered(visitor, "What is this?")
     del visitor
     gc.collect()
-    assert [turn.request for turn in page._open(key, name, login())[0].turns] == ["What is this?"]
+    assert [turn.request for turn in page._open(login(), key, name)[0].turns] == ["What is this?"]
 
 
 def test_the_chats_of_a_visitor_are_listed_and_deleted(page: Any) -> None:
-    first, key, name, *_ = page._start(None, login())
+    first, key, name, *_ = page._open(login(), None)
     _answered(first, "What is this?")
-    second = page._start(key, login())[0]
+    second = page._open(login(), key)[0]
     _answered(second, "Read it aloud")
     os.utime(first.directory / CHAT_FILE, (0, 0))
-    waiting = page._start(key, login())[0]
+    waiting = page._open(login(), key)[0]
     waiting.directory.mkdir()
     (waiting.directory / CHAT_FILE).touch()  # no turn of it is over
-    stranger = page._start(None, login())[0]
+    stranger = page._open(login(), None)[0]
     _answered(stranger, "A secret")
     listed, stored = page._listed(first)
     assert [title for title, _ in listed.choices] == ["Read it aloud", "What is this?"]
     assert (listed.value, stored.visible) == (name, True)
-    page._forget(key, name, login())
+    page._forget(login(), key, name)
     assert not first.directory.exists()
-    listed, stored = page._listed(page._start(key, login())[0])
+    listed, stored = page._listed(page._open(login(), key)[0])
     assert [title for title, _ in listed.choices] == ["Read it aloud"]
     assert (listed.value, stored.visible) == (None, False)
 
 
 @pytest.mark.parametrize("line", [b"{}", b"[]", b"\xff", b'{"request": 1}', b'{"request": "a\xe2\x80\xa8b"}'])
 def test_a_chat_whose_first_turn_cannot_be_read_is_listed_and_deleted(page: Any, line: bytes) -> None:
-    spoilt, key, name, *_ = page._start(None, login())
+    spoilt, key, name, *_ = page._open(login(), None)
     spoilt.directory.mkdir(parents=True)
     (spoilt.directory / CHAT_FILE).write_bytes(line)
     del spoilt
     gc.collect()
-    visitor = page._open(key, name, login())[0]
+    visitor = page._open(login(), key, name)[0]
     assert page._listed(visitor)[0].value == name
-    page._forget(key, name, login())
+    page._forget(login(), key, name)
     assert not visitor.directory.exists()
 
 
@@ -159,13 +159,13 @@ def test_the_form_of_a_plan_does_not_keep_its_visitor(agent: JarvisAgent, tmp_pa
 
 
 def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(page: Any) -> None:
-    used, left = (page._start(None, login())[0] for _ in range(2))
+    used, left = (page._open(login(), None)[0] for _ in range(2))
     for visitor in (used, left):
         visitor.ask("Look", [CAT], Choices())
         for directory in (visitor.directory, visitor.directory / "uploads"):
             os.utime(directory, (0, 0))
     used.ask("Look again", [], Choices())
-    page._start(None, login())
+    page._open(login(), None)
     assert used.directory.exists()
     assert not left.directory.exists()
 
@@ -180,7 +180,7 @@ def test_the_example_that_was_drawn_is_asked_whatever_can_run_by_now(
 ) -> None:
     agent = agent_of(tmp_path, {"plan": "[]"}, {"automatic-speech-recognition": {"text": "Hello"}})
     page = ui_page.Page([agent], ServerSettings())
-    (shown,) = [part for part in page._start(None, login()) if getattr(part, "examples", None)]
+    (shown,) = [part for part in page._open(login(), None) if getattr(part, "examples", None)]
     monkeypatch.setattr(page, "_examples", dict)
     example = gr.SelectData(None, {"index": 0, "value": {**shown.examples[0], "files": ["/etc/passwd"]}})
     visitor, *_ = page._ask_example(fields_of(page), example, login())
@@ -195,6 +195,19 @@ def test_other_machines_need_a_key(agent: JarvisAgent) -> None:
     result = jarvis("ui", "--host", "0.0.0.0", "--model", "none")
     assert result.exit_code == 2
     assert "--insecure" in result.stderr
+
+
+def test_the_page_is_served_with_headers_that_let_it_load_nothing_from_elsewhere(
+    agent: JarvisAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("uvicorn.Server.run", lambda server: started.append(server.config))
+        run_ui(agent)
+    with listening(started[0].app, headers=started[0].headers) as url:
+        headers = httpx.get(url).headers
+    assert headers["content-security-policy"].startswith("default-src 'self' data: blob:;")
+    assert (headers["referrer-policy"], headers["x-content-type-options"]) == ("no-referrer", "nosniff")
 
 
 def test_a_missing_extra_is_named(agent: JarvisAgent, monkeypatch: pytest.MonkeyPatch) -> None:

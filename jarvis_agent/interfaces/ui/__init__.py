@@ -65,7 +65,7 @@ def run_ui(
         ConfigError: other machines reach the address, and there are no API keys.
     """
     _check_extra()
-    from jarvis_agent.interfaces.ui.page import make_app
+    from jarvis_agent.interfaces.ui.page import HEADERS, make_app
 
     def make(settings: ServerSettings) -> FastAPI:
         app = make_app([agent, *others], settings)
@@ -73,4 +73,4 @@ def run_ui(
             webbrowser.open(f"http://{host}:{port}/")
         return app
 
-    listen(make, host, port, insecure=insecure, access_log=False)
+    listen(make, host, port, insecure=insecure, access_log=False, headers=[*HEADERS.items()])

@@ -1,8 +1,5 @@
 """The page: its layout and its events, and its server, with the checks of `jarvis serve` and a login.
 
-    page = Page([agent], ServerSettings()).blocks
-    page.launch(**page_options(agent))
-
 What a visitor did is in a Visitor, which is state of the Gradio session. The chat and the plan are drawn from
 it. Of what a browser sends, only the request, the choices, the edited plan and the names of chats are read.
 Chats are directories, named after a secret key that the browser keeps, the login, and a random name.
@@ -26,8 +23,6 @@ from weakref import WeakValueDictionary
 
 import gradio as gr
 from fastapi import Depends, FastAPI, HTTPException, Request
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import InputError
@@ -37,16 +32,7 @@ from jarvis_agent.core.sync import run_sync
 from jarvis_agent.interfaces.common.access import ApiKey, add_host_checks
 from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired
-from jarvis_agent.interfaces.ui.views import (
-    TEXTS,
-    ChatView,
-    Texts,
-    as_text,
-    escape,
-    export_chat,
-    texts_for,
-    title_of,
-)
+from jarvis_agent.interfaces.ui import views
 from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
 
 _DATA = Path(__file__).parent / "data"
@@ -61,8 +47,8 @@ _EXAMPLE_TASKS: dict[str, tuple[str | None, set[str]]] = {
 
 _FONT = ["system-ui", "PingFang SC", "Noto Sans CJK SC", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
-_translated = gr.I18n(**{tag: dict(table) for tag, table in TEXTS.items()})
-_NAMES = {str(_translated(name)): name for name in TEXTS["en"]}
+_translated = gr.I18n(**{tag: dict(table) for tag, table in views.TEXTS.items()})
+_NAMES = {str(_translated(name)): name for name in views.TEXTS["en"]}
 """The names of texts by what stands for them in a component."""
 _COOKIE = "jarvis-language"
 _READ_KEYS = "() => [localStorage.getItem('jarvis-key'), sessionStorage.getItem('jarvis-chat')]"
@@ -73,7 +59,7 @@ _KEEP_LANGUAGE = f"""language => {{
 _KEEP_KEYS = """(key, chat) => {
     localStorage.setItem('jarvis-key', key); sessionStorage.setItem('jarvis-chat', chat)
 }"""
-_HEADERS = {
+HEADERS = {
     # An answer is written by models: a picture in it must not tell another server what was asked.
     "Content-Security-Policy": "default-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
     "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; frame-ancestors 'none'",
@@ -109,7 +95,6 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
             await agent.aclose()
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(_PageHeaders)
     add_host_checks(app, server)
     known = [ApiKey(key.get_secret_value()) for key in server.api_keys]
 
@@ -128,21 +113,6 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
         options["app_kwargs"] = {"dependencies": [Depends(check_login)]}
     gr.mount_gradio_app(app, page, path="/", **options)
     return app
-
-
-class _PageHeaders:
-    """ASGI middleware that adds headers to each response; Starlette's own would hide that a client left."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
-            await send(message)
-
-        await self._app(scope, receive, with_headers)
 
 
 class Page:
@@ -190,7 +160,6 @@ class Page:
             buttons=["copy"],
             editable="user",
             group_consecutive_messages=False,
-            layout="bubble",
             latex_delimiters=[],
         )
         self._box = gr.MultimodalTextbox(
@@ -204,11 +173,8 @@ class Page:
         )
 
     def _lay_out_plan(self) -> None:
-        self._plan = gr.HTML(
-            elem_id="plan",
-            js_on_load=(_DATA / "plan.js").read_text(encoding="utf-8"),
-            apply_default_css=False,
-        )
+        script = (_DATA / "plan.js").read_text(encoding="utf-8")
+        self._plan = gr.HTML(elem_id="plan", js_on_load=script, apply_default_css=False)
         with gr.Column(visible=False, elem_id="proposal") as panel:
             self._panel = panel
             gr.render(inputs=[self._visitor, self._proposal], triggers=[self._proposal.change])(
@@ -217,21 +183,14 @@ class Page:
 
     def _lay_out_settings(self) -> None:
         settings = self._agents[0].settings
-        names = [agent.model_name or "" for agent in self._agents]
+        agents = [(agent.model_name or _translated("no_model"), i) for i, agent in enumerate(self._agents)]
+        # Where hosted or local models are excluded, they stay so.
+        allowed = [settings.policy] if settings.policy.endswith("-only") else get_args(Policy)
+        policies = [(_translated(policy), policy) for policy in allowed]
         with gr.Accordion(_translated("settings"), elem_id="settings"):
             ask_first = gr.Checkbox(False, label=_translated("ask_first"))
-            agent = gr.Dropdown(
-                [(name or _translated("no_model"), place) for place, name in enumerate(names)],
-                value=0,
-                label=_translated("model"),
-            )
-            # Where hosted or local models are excluded, they stay so.
-            policies = [settings.policy] if settings.policy.endswith("-only") else get_args(Policy)
-            policy = gr.Dropdown(
-                [(_translated(policy), policy) for policy in policies],
-                value=settings.policy,
-                label=_translated("policy"),
-            )
+            agent = gr.Dropdown(agents, value=0, label=_translated("model"))
+            policy = gr.Dropdown(policies, value=settings.policy, label=_translated("policy"))
             self._choices = (agent, policy, ask_first)  # as the fields of Choices
             themes = [(_translated(name), name) for name in ("system", "light", "dark")]
             self._theme = gr.Radio(themes, label=_translated("theme"))
@@ -264,14 +223,14 @@ class Page:
         keys = [self._key, self._name]
         shown = [self._visitor, *keys, self._head, self._box, self._chats, self._stored, *drawn]
         start: Any = {"outputs": shown, **_QUIET}
-        self._new.click(self._start, [self._key], cancels=runs, **start)
+        self._new.click(self._open, [self._key], cancels=runs, **start)
         self._chats.input(self._open, [self._key, self._chats], cancels=runs, **start)
         self._delete.click(self._forget, keys, cancels=runs, **start)
         saved = self._save.click(self._export, [self._visitor], [self._saved], **_QUIET)
         saved.then(None, js="() => setTimeout(() => document.querySelector('#saved').click(), 100)", **_QUIET)
         self.blocks.load(None, None, [self._theme], js=_READ_THEME, **_QUIET)
         components = self.blocks.blocks.values()
-        self._labelled = [part for part in components if _labels_of(part, texts_for("en"))]
+        self._labelled = [part for part in components if _labels_of(part, views.texts_for("en"))]
         self.blocks.load(self._translate, None, self._labelled, **_QUIET)
         self.blocks.load(self._open, keys, js=_READ_KEYS, **start)
         self._name.change(None, keys, js=_KEEP_KEYS, **_QUIET)
@@ -287,7 +246,7 @@ class Page:
         updates.setdefault(self._language, {})["value"] = text("tag")
         return {component: gr.update(**changes) for component, changes in updates.items()}
 
-    def _open(self, key: str | None, name: str | None, request: gr.Request) -> tuple[Any, ...]:
+    def _open(self, request: gr.Request, key: str | None, name: str | None = None) -> tuple[Any, ...]:
         """The chat of this name, which belongs to a key and a login; a new one if there is none."""
         delete_expired(self._directory, self._kept)
         key = key or secrets.token_urlsafe(32)
@@ -296,16 +255,12 @@ class Page:
         visitor.resume()
         return self._show(visitor, key, name, request)
 
-    def _start(self, key: str | None, request: gr.Request) -> tuple[Any, ...]:
-        """A new chat."""
-        return self._open(key, None, request)
-
-    def _forget(self, key: str, name: str, request: gr.Request) -> tuple[Any, ...]:
+    def _forget(self, request: gr.Request, key: str, name: str) -> tuple[Any, ...]:
         """Delete a chat, and start another one."""
         visitor = self._find(key, name, request)
         del self._visitors[visitor.directory.name]
         shutil.rmtree(visitor.directory, ignore_errors=True)
-        return self._start(key, request)
+        return self._open(request, key)
 
     def _find(self, key: str, name: str, request: gr.Request) -> Visitor:
         owner = hashlib.sha256(repr((request.username, key)).encode()).hexdigest()
@@ -351,48 +306,47 @@ class Page:
     def _export(self, visitor: Visitor, request: gr.Request) -> str:
         """The chat as a file to download."""
         file = visitor.directory / "chat.html"
-        file.write_text(export_chat(visitor, _texts(request)), "utf-8")
+        file.write_text(views.export_chat(visitor, _texts(request)), "utf-8")
         return self._publish(file)
 
-    def _ask(self, fields: dict[Any, Any], request: gr.Request) -> tuple[Any, ...]:
+    def _ask(self, fields: dict[Any, Any], request: gr.Request) -> Any:
         """Add a turn, which `_run` then runs. While another one runs, the request stays in its box."""
         # Gradio drops a visitor who did nothing for the time of retention.
         visitor = fields[self._visitor] or self._find(fields[self._key], fields[self._name], request)
         asked = fields[self._box]
         files = [Path(file) for file in asked["files"]]
         if visitor.running is not None or not (asked["text"].strip() or files):
-            return tuple(gr.skip() for _ in range(6))
+            return gr.skip()
         try:
             visitor.ask(asked["text"], files, Choices(*(fields[choice] for choice in self._choices)))
         except OSError as error:
             raise gr.Error(_texts(request)("not_stored", reason=error.strerror)) from error
         return visitor, _box(busy=True, value=None), *self._draw(visitor, request)
 
-    def _ask_example(
-        self, fields: dict[Any, Any], chosen: gr.SelectData, request: gr.Request
-    ) -> tuple[Any, ...]:
+    def _ask_example(self, fields: dict[Any, Any], chosen: gr.SelectData, request: gr.Request) -> Any:
         """As `_ask`. Of what the browser sends, only the text is read: other examples may run by now."""
         text = str(chosen.value["text"])
-        known = {table[name]: file for name, (file, _) in _EXAMPLE_TASKS.items() for table in TEXTS.values()}
+        known = {
+            table[name]: file for name, (file, _) in _EXAMPLE_TASKS.items() for table in views.TEXTS.values()
+        }
         asked = {"text": text, "files": [str(_EXAMPLES / file)] if (file := known.get(text)) else []}
         return self._ask({**fields, self._box: asked}, request)
 
-    def _edit(self, fields: dict[Any, Any], edited: gr.EditData, request: gr.Request) -> tuple[Any, ...]:
+    def _edit(self, fields: dict[Any, Any], edited: gr.EditData, request: gr.Request) -> Any:
         """Ask an earlier request in other words. The turns since then are dropped."""
         return self._ask_again(fields, edited.index, html.unescape(str(edited.value)), request)
 
-    def _retry(self, fields: dict[Any, Any], retried: gr.RetryData, request: gr.Request) -> tuple[Any, ...]:
+    def _retry(self, fields: dict[Any, Any], retried: gr.RetryData, request: gr.Request) -> Any:
         """Ask the last request again."""
         return self._ask_again(fields, retried.index, None, request)
 
-    def _repeat(self, fields: dict[Any, Any], chosen: gr.SelectData, request: gr.Request) -> tuple[Any, ...]:
+    def _repeat(self, fields: dict[Any, Any], chosen: gr.SelectData, request: gr.Request) -> Any:
         """Run a task again with the model that was chosen for it in the plan."""
         visitor = fields[self._visitor]
         if visitor is None or visitor.running is not None:
-            return tuple(gr.skip() for _ in range(6))
-        number, task = chosen.index
+            return gr.skip()
         choices = Choices(*(fields[choice] for choice in self._choices))
-        visitor.repeat(number, task, chosen.value, choices)
+        visitor.repeat(*chosen.index, chosen.value, choices)
         return visitor, _box(busy=True), *self._draw(visitor, request)
 
     def _rate(self, visitor: Visitor | None, liked: gr.LikeData) -> None:
@@ -402,12 +356,10 @@ class Page:
             with suppress(InputError):
                 visitor.rate(int(message), liked.liked)
 
-    def _ask_again(
-        self, fields: dict[Any, Any], message: Any, asked: str | None, request: gr.Request
-    ) -> tuple[Any, ...]:
+    def _ask_again(self, fields: dict[Any, Any], message: Any, asked: str | None, request: gr.Request) -> Any:
         visitor = fields[self._visitor]
         if visitor is None or visitor.running is not None or not visitor.turns:
-            return tuple(gr.skip() for _ in range(6))
+            return gr.skip()
         turn = visitor.rewind(int(message))
         box = {"text": turn.request if asked is None else asked, "files": turn.files}
         return self._ask({**fields, self._box: box}, request)
@@ -434,7 +386,7 @@ class Page:
     def _draw(self, visitor: Visitor, request: gr.Request) -> tuple[Any, ...]:
         """The chat, the plan, the proposal, and whether that is visible."""
         text = _texts(request)
-        view = ChatView(visitor, text, self._publish)
+        view = views.ChatView(visitor, text, self._publish)
         shown = visitor.turns[-1].proposal if visitor.turns else None
         shown = shown and {**shown, "language": _language(request)}
         return view.messages(), view.plans(), shown, gr.Column(visible=shown is not None)
@@ -457,8 +409,8 @@ def _box(*, busy: bool, **value: Any) -> gr.MultimodalTextbox:
     return gr.MultimodalTextbox(submit_btn=not busy, stop_btn=busy, **value)
 
 
-def _texts(request: gr.Request) -> Texts:
-    return texts_for(_language(request))
+def _texts(request: gr.Request) -> views.Texts:
+    return views.texts_for(_language(request))
 
 
 def _language(request: gr.Request) -> str:
@@ -467,18 +419,17 @@ def _language(request: gr.Request) -> str:
     return chosen.value if chosen is not None else str(request.headers.get("accept-language", ""))
 
 
-def _in_language(value: Any, text: Texts) -> Any:
-    """A label, or choices, with texts in place of what Gradio translates to the language of the browser."""
-    if isinstance(value, list | tuple):
-        return type(value)(_in_language(item, text) for item in value)
-    return text(_NAMES[str(value)]) if str(value) in _NAMES else value
+def _labels_of(component: Any, text: views.Texts) -> dict[str, Any]:
+    """The properties of a component with texts in place of what Gradio translates for the browser."""
 
+    def shown(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return type(value)(map(shown, value))
+        return text(_NAMES[str(value)]) if str(value) in _NAMES else value
 
-def _labels_of(component: Any, text: Texts) -> dict[str, Any]:
-    """The translated properties of a component."""
-    texts = {name: getattr(component, name, None) for name in ("label", "value", "placeholder", "choices")}
-    shown = {name: _in_language(value, text) for name, value in texts.items()}
-    return {name: value for name, value in shown.items() if value is not texts[name] and value != texts[name]}
+    names = ("label", "value", "placeholder", "choices")
+    texts = {name: getattr(component, name, None) for name in names}
+    return {name: shown(value) for name, value in texts.items() if shown(value) != value}
 
 
 def show_proposal(
@@ -486,43 +437,50 @@ def show_proposal(
 ) -> None:
     """Lay out a plan that waits for the visitor: a checkbox for each task, and a field for each input.
 
-    Args:
-        visitor: the one who decides.
-        shown: what `ThreadState.waiting` has, and the "language" of the visitor.
-        asked: has the visitor. Gradio keeps functions longer than states, so they must not hold one.
-        decision: gets `{"plan": …}` with True, False, or the tasks that are left, as changed.
+    `shown` is what `ThreadState.waiting` has, and the "language" of the visitor. `decision` gets
+    `{"plan": …}` with True, False, or the tasks that are left, as changed.
     """
+    # Gradio keeps functions longer than states, so they hold no visitor but take the one in `asked`.
     if visitor is None or shown is None:
         return
-    text = texts_for(shown["language"])
+    text = views.texts_for(shown["language"])
     gr.Markdown(text("proposal"))
     gr.Markdown(text("proposal_help"))
     translated = phrases(text("plan")).translated
     for note in shown.get("notes", ()):
-        gr.Markdown(f"ℹ\ufe0e {escape(visitor.clean(translated(note)))}")
+        gr.Markdown(f"ℹ\ufe0e {views.escape(visitor.clean(translated(note)))}")
     if problem := shown.get("problem"):
-        gr.Markdown(f"⚠️ {escape(visitor.clean(problem))}")
+        gr.Markdown(f"⚠️ {views.escape(visitor.clean(problem))}")
     tasks = shown.get("given", shown["plan"])  # A plan that cannot run is shown as the visitor changed it.
     fields: list[Any] = []
     choices = [(name, name) for name in visitor.file_names]
-    titles = {task["id"]: title_of(task["id"], task["task"]) for task in tasks}
+    titles = {task["id"]: views.title_of(task["id"], task["task"]) for task in tasks}
     for task in tasks:
         with gr.Group():
             fields.append(gr.Checkbox(True, label=titles[task["id"]], interactive=True))
             fields += [
-                _field(name, visitor.clean(as_text(value)), choices) for name, value in task["args"].items()
+                _field(name, visitor.clean(views.as_text(value)), choices)
+                for name, value in task["args"].items()
             ]
         choices.append((f"← {titles[task['id']]}", f"<resource>-{task['id']}"))
     with gr.Row(elem_id="decision"):
         run = gr.Button(text("run"), variant="primary", elem_id="run-plan")
         reject = gr.Button(text("reject"), elem_id="reject-plan")
 
+    def decided(plan: Any) -> dict[str, Any]:
+        # The number makes each decision a change of the state.
+        return {"plan": plan, "number": secrets.token_hex(4)}
+
     def read(visitor: Visitor, *values: Any) -> dict[str, Any]:
-        edited = _edited_plan(tasks, values, visitor)
-        return _decision(True if edited == shown["plan"] else edited)
+        answers, edited = iter(values), []
+        for task in tasks:
+            is_kept = next(answers)
+            args = {name: _changed(value, next(answers), visitor) for name, value in task["args"].items()}
+            edited += [{**task, "args": args}] if is_kept else []
+        return decided(True if edited == shown["plan"] else edited)
 
     run.click(read, [asked, *fields], decision, api_visibility="private")
-    reject.click(lambda: _decision(False), None, decision, api_visibility="private")
+    reject.click(lambda: decided(False), None, decision, api_visibility="private")
 
 
 def _field(name: str, text: str, choices: Sequence[tuple[str, str]]) -> gr.Dropdown | gr.Textbox:
@@ -532,31 +490,10 @@ def _field(name: str, text: str, choices: Sequence[tuple[str, str]]) -> gr.Dropd
     return gr.Textbox(text, label=name, interactive=True, max_lines=6)
 
 
-def _edited_plan(
-    tasks: list[dict[str, Any]], values: tuple[Any, ...], visitor: Visitor
-) -> list[dict[str, Any]]:
-    """The tasks whose checkbox is set, with the inputs as changed."""
-    answers, edited = iter(values), []
-    for task in tasks:
-        is_kept = next(answers)
-        args = {name: _changed(value, next(answers), visitor) for name, value in task["args"].items()}
-        if is_kept:
-            edited.append({**task, "args": args})
-    return edited
-
-
 def _changed(value: Any, text: str, visitor: Visitor) -> Any:
     """The value of a text box; the original one if the text is what was shown for it."""
-    if text == visitor.clean(as_text(value)):
+    if text == visitor.clean(views.as_text(value)):
         return value
-    if isinstance(value, str):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _decision(plan: Any) -> dict[str, Any]:
-    # The number makes each decision a change of the state.
-    return {"plan": plan, "number": secrets.token_hex(4)}
+    with suppress(ValueError):
+        return text if isinstance(value, str) else json.loads(text)
+    return text

@@ -1,9 +1,5 @@
 """What a visitor sees of a chat, in their language: its plans, its messages, and all of it as one file.
 
-    view = ChatView(visitor, texts_for("en"), publish)
-    view.messages(), view.plans()               # for gr.Chatbot and gr.HTML
-    Path("chat.html").write_text(export_chat(visitor, texts_for("en")), "utf-8")
-
 All names, reasons and results are from models and files. They are escaped, and cleaned of the server's paths.
 """
 
@@ -25,14 +21,13 @@ from jarvis_agent.core.display import to_html
 from jarvis_agent.core.errors import JarvisError, public_message
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.interfaces.common.progress import STYLES, RunProgress, TaskProgress, shorten
+from jarvis_agent.interfaces.common.progress import STYLES, TaskProgress, shorten
 from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor, models_of
 from jarvis_agent.response.markdown import CODE, to_markdown
 
 ICONS: dict[str, str] = {state: icon for state, (icon, _) in STYLES.items()} | {"stopped": "■"}
 _HEIGHT, _ROW, _WIDTH = 78, 116, 120
 """Pixels: a box, a level with the lines below it, the least width of a box."""
-_MAX_CHARS = 4_000
 _OPEN = frozenset({"planned", "selecting", "waiting", "loading", "running"})
 
 Message = dict[str, Any]
@@ -96,13 +91,15 @@ class ChatView:
         """The state of a task, as a key of ICONS."""
         return "stopped" if turn.is_stopped and row.state in _OPEN else row.state
 
-    def _seconds(self, progress: RunProgress, row: TaskProgress) -> str:
-        """How long a task took, or has been running; "" if it has not started."""
+    def _told(self, turn: PageTurn, row: TaskProgress, *more: str) -> str:
+        """The state of a task, more about it, and how long it took or has been running."""
+        seconds = None
         if row.result is not None and row.result.attempts:
-            return self._text("seconds", number=max(row.result.ended - row.result.started, 0.0))
-        if row.state == "running" and row.started is not None:
-            return self._text("seconds", number=progress.clock() - row.started)
-        return ""
+            seconds = max(row.result.ended - row.result.started, 0.0)
+        elif row.state == "running" and row.started is not None:
+            seconds = turn.progress.clock() - row.started
+        lasted = self._text("seconds", number=seconds) if seconds is not None else ""
+        return " · ".join(filter(None, [self._text(self._state(turn, row)), *more, lasted]))
 
     def plan_of(self, number: int, turn: PageTurn) -> str:
         """The plan of a turn with the details of its tasks; "" without tasks."""
@@ -130,21 +127,18 @@ class ChatView:
             x, depth = place[row.task.id]
             width = 100 / len(levels[depth])
             style = f"left:{x:.2f}%;top:{depth * _ROW}px;width:min({width:.2f}% - 8px, 300px)"
-            state = self._state(turn, row) + (" dependent" if place.keys() & row.task.deps else "")
-            boxes += f'<button type="button" class="task {state}" style="{style}" '
-            boxes += f'data-task="{number}-{row.task.id}">{self._box(turn, row)}</button>'
+            state = self._state(turn, row)
+            kind = f"task {state} dependent" if place.keys() & row.task.deps else f"task {state}"
+            boxes += (
+                f'<button type="button" class="{kind}" style="{style}" data-task="{number}-{row.task.id}">'
+                f'<b><i aria-hidden="true">{ICONS[state]}</i> {self._title(row)}</b>'
+                f"<span>{self._escape(_model(row))}</span>"
+                f"<small>{self._escape(self._told(turn, row))}</small></button>"
+            )
         return (
             f'<div class="scroll"><div class="graph" style="height:{height}px;min-width:{widest * _WIDTH}px">'
             f'<svg viewBox="0 0 100 {height}" preserveAspectRatio="none" aria-hidden="true">{lines}</svg>'
             f"{boxes}</div></div>"
-        )
-
-    def _box(self, turn: PageTurn, row: TaskProgress) -> str:
-        state, model = self._state(turn, row), _model(row)
-        times = " · ".join(filter(None, [self._text(state), self._seconds(turn.progress, row)]))
-        return (
-            f'<b><i aria-hidden="true">{ICONS[state]}</i> {self._title(row)}</b>'
-            f"<span>{self._escape(model)}</span><small>{self._escape(times)}</small>"
         )
 
     def _details(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
@@ -160,25 +154,28 @@ class ChatView:
         if not others:
             return ""
         options = [f'<option value="">{used}</option>', *(f"<option>{model}</option>" for model in others)]
-        label = self._escape(self._text("again"))
-        chooser = (
-            f'<select aria-label="{label}" data-task="{number}-{row.task.id}">{"".join(options)}</select>'
-        )
+        label, place = self._escape(self._text("again")), f"{number}-{row.task.id}"
+        chooser = f'<select aria-label="{label}" data-task="{place}">{"".join(options)}</select>'
         return f"<dt>{label}</dt><dd>{chooser}</dd>"
 
     def _facts(self, row: TaskProgress) -> Iterable[str]:
-        yield self._fact("input", self._values(row.task))
-        if row.selection is not None:
-            chosen = row.selection
-            why = self._translated("; ").join(
-                map(self._translate, filter(None, [chosen.reason, chosen.placement]))
-            )
+        values = [(self._escape(name), as_text(value)) for name, value in row.task.args.items()]
+        lines = [f"<div><code>{name}</code> {self._escape(value)}</div>" for name, value in values]
+        yield self._fact("input", "".join(lines))
+        if (chosen := row.selection) is not None:
+            reasons = filter(None, [chosen.reason, chosen.placement])
+            why = self._translated("; ").join(map(self._translate, reasons))
             yield self._fact("why", f"<code>{self._escape(chosen.model)}</code> {why}")
         result = row.result
         if result is None:
             return
         if result.status == "ok":
-            yield self._fact("output", f"<pre>{self._escape(_output(result))}</pre>{self._pictures(result)}")
+            text, shown = result.resource("text"), "\n".join(path.name for path in result.paths())
+            if text is not None and text.text is not None:
+                shown = text.text
+            elif result.output is not None and not shown:
+                shown = json.dumps(result.output, ensure_ascii=False, indent=1)
+            yield self._fact("output", f"<pre>{self._escape(shown)}</pre>{self._pictures(result)}")
         if result.attempts:
             yield self._fact("attempts", f"<ol>{''.join(map(self._attempt, result.attempts))}</ol>")
         if result.error:
@@ -196,12 +193,6 @@ class ChatView:
     def _title(self, row: TaskProgress) -> str:
         return self._escape(title_of(row.task.id, row.task.task))
 
-    def _values(self, task: Task) -> str:
-        return "".join(
-            f"<div><code>{self._escape(name)}</code> {self._escape(as_text(value))}</div>"
-            for name, value in task.args.items()
-        )
-
     def _attempt(self, attempt: Any) -> str:
         seconds = self._text("seconds", number=attempt.ended - attempt.started)
         outcome = attempt.error or self._text("ok")
@@ -215,7 +206,7 @@ class ChatView:
         return self._escape(self._translated(text))
 
     def _escape(self, text: str) -> str:
-        return html.escape(self._clean(text[:_MAX_CHARS]))
+        return html.escape(self._clean(text[:4_000]))
 
     def messages(self) -> list[Any]:
         """The messages of all turns. Those of a turn that is over are made once."""
@@ -240,8 +231,11 @@ class ChatView:
             texts.append(self._text("waits"))
         if turn.is_stopped:
             texts.append(self._text("was_stopped"))
-        if turn.trouble is not None:
-            texts.append(self._trouble(turn.trouble))
+        if isinstance(turn.trouble, JarvisError):
+            reason = escape(self._clean(public_message(turn.trouble)))
+            texts.append("⚠️ " + self._text("went_wrong", reason=reason))
+        elif turn.trouble is not None:
+            texts.append("⚠️ " + self._text("internal", kind=type(turn.trouble).__name__))
         content = ["\n\n".join(filter(None, texts)), *viewers]
         return [*messages, {"role": "assistant", "content": content}] if any(content) else messages
 
@@ -252,11 +246,9 @@ class ChatView:
         title = self._text("summary", tasks=len(rows), done=done) if rows else self._text("planning")
         lines = []
         for row in rows:
-            state = self._state(turn, row)
-            seconds = self._seconds(turn.progress, row)
-            what = " · ".join(filter(None, [self._text(state), shorten(_model(row), 60), seconds]))
+            what = escape(self._clean(self._told(turn, row, shorten(_model(row), 60))))
             name = escape(shorten(title_of(row.task.id, row.task.task), 60))
-            lines.append(f"{ICONS[state]} **{name}** {self._shown(what)}")
+            lines.append(f"{ICONS[self._state(turn, row)]} **{name}** {what}")
         metadata: dict[str, Any] = {"title": title, "status": "done" if turn.is_over else "pending"}
         if turn.is_answered:
             metadata["duration"] = round(turn.run.timings.get("total", 0.0), 1)
@@ -291,14 +283,6 @@ class ChatView:
         file = {"path": self._publish(path), "orig_name": path.name, "mime_type": mime}
         return {"type": "file", "file": file, "alt_text": title}
 
-    def _shown(self, text: str) -> str:
-        return escape(self._clean(text))
-
-    def _trouble(self, error: Exception) -> str:
-        if isinstance(error, JarvisError):
-            return "⚠️ " + self._text("went_wrong", reason=self._shown(public_message(error)))
-        return "⚠️ " + self._text("internal", kind=type(error).__name__)
-
 
 def _levels(tasks: Sequence[Task]) -> list[list[int]]:
     """The ids of the tasks by level; each task is one level after the last of its dependencies."""
@@ -329,16 +313,6 @@ def _url(published: str) -> str:
 def as_text(value: Any) -> str:
     """An argument of a task as the page shows it."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _output(result: TaskResult) -> str:
-    """The text that a task made, else its data, else the names of its files."""
-    text = result.resource("text")
-    if text is not None and text.text is not None:
-        return text.text
-    if result.output is not None and not list(result.paths()):
-        return json.dumps(result.output, ensure_ascii=False, indent=1)
-    return "\n".join(path.name for path in result.paths())
 
 
 def _line(start: tuple[float, int], end: tuple[float, int]) -> str:

@@ -21,16 +21,9 @@ from pydantic import BeforeValidator, ValidationError
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.backends.jobs import activities
+from jarvis_agent.core import errors
 from jarvis_agent.core.concurrency import batches
 from jarvis_agent.core.context import ChatTurn
-from jarvis_agent.core.errors import (
-    CLONE,
-    InputError,
-    JarvisError,
-    describe_error,
-    format_traceback,
-    public_message,
-)
 from jarvis_agent.core.notes import STORED
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Policy
@@ -43,10 +36,6 @@ from jarvis_agent.planning.plan import Plan
 
 logger = logging.getLogger(__name__)
 
-_TICK_S = 1.0
-"""The page is drawn this often while nothing happens, for the running times."""
-_PAUSE_S = 0.05
-"""Events of this time are drawn at once."""
 
 CHAT_FILE = "chat.jsonl"
 """The turns of a chat, in its directory; the first line has the first request."""
@@ -69,7 +58,6 @@ class PageTurn:
     """One request and what became of it.
 
     Attributes:
-        files: the uploads, as the visitor named them.
         proposal: the plan that waits for the visitor, as `ThreadState.waiting` has it.
         trouble: why there is no Run; an exception that is no JarvisError is only named by its class.
         memory: what later turns know of this one, once its run has ended.
@@ -111,7 +99,8 @@ class StoredTurn(Frozen, from_attributes=True):
     run: Run
     is_answered: bool
     trouble: Annotated[
-        str | None, BeforeValidator(lambda why: public_message(why) if isinstance(why, Exception) else why)
+        str | None,
+        BeforeValidator(lambda why: errors.public_message(why) if isinstance(why, Exception) else why),
     ]
     memory: ChatTurn | None
 
@@ -124,7 +113,7 @@ class StoredTurn(Frozen, from_attributes=True):
             self.files,
             agent,
             progress,
-            trouble=None if self.trouble is None else JarvisError(self.trouble),
+            trouble=errors.JarvisError(self.trouble) if self.trouble else None,
             is_stopped=not self.is_answered and self.trouble is None,
             memory=self.memory,
         )
@@ -138,16 +127,14 @@ def stored_turns(file: Path) -> Iterator[StoredTurn]:
         try:
             yield StoredTurn.model_validate_json(line)
         except ValidationError as error:
-            logger.error("turn %d of %s cannot be read: %s", number, file, describe_error(error))
+            logger.error("turn %d of %s cannot be read: %s", number, file, errors.describe_error(error))
 
 
 class Visitor:
     """One chat: its turns, its files below `directory`, and the agent that may read them and no others.
 
-    visitor = Visitor([agent], Path("outputs/ui/9f0c…"))     # goes on with the chat that is stored there
     turn = visitor.ask("What animal is this?", [Path("cat.jpg")], Choices())
     async for _ in visitor.run(): ...           # `turn` has changed
-    async for _ in visitor.run(True): ...       # answers `turn.proposal`
     """
 
     def __init__(self, agents: Sequence[JarvisAgent], directory: Path) -> None:
@@ -165,7 +152,7 @@ class Visitor:
 
     def clean(self, text: str) -> str:
         """The text as a visitor may see it: file names in place of paths, no keys."""
-        return self._run_folder.sub("", str(self._names.of(redact(text)))).replace(f'"{CLONE}', '".')
+        return self._run_folder.sub("", str(self._names.of(redact(text)))).replace(f'"{errors.CLONE}', '".')
 
     @property
     def file_names(self) -> list[str]:
@@ -212,15 +199,11 @@ class Visitor:
         return None if last is None or last.is_over or last.proposal is not None else last
 
     def repeat(self, number: int, task: int, model: str, choices: Choices) -> None:
-        """Add a turn that runs a task of an earlier turn again, with another model that was a candidate.
-
-        Raises:
-            InputError: there is no such turn, task or candidate.
-        """
+        """Run a task of an earlier turn again in a new turn, with another candidate, or raise InputError."""
         turn = self.turns[number] if 0 <= number < len(self.turns) else None
         row = turn.progress.tasks.get(task) if turn is not None else None
         if turn is None or not turn.is_answered or row is None or model not in models_of(row):
-            raise InputError("this task cannot be run again with this model")
+            raise errors.InputError("this task cannot be run again with this model")
         request = f"{turn.request}\n\n↻ {task} {row.task.task}: {model}"
         self.ask(request, turn.files, choices, turn.run.repeating(task), {row.task.task: model})
 
@@ -232,11 +215,7 @@ class Visitor:
         return turn
 
     def rate(self, message: int, good: bool) -> None:
-        """Rate what models made in the turn with this message of the chat.
-
-        Raises:
-            InputError: they made nothing, or ratings are not kept.
-        """
+        """Rate what models made in the turn with this message. InputError: nothing, or ratings are off."""
         turn = self.turns[self._number_of(message)]
         turn.run.rate(good=good, owner=self.directory.name.split("-")[0])
 
@@ -266,7 +245,8 @@ class Visitor:
             try:
                 await held.enter_async_context(hold(self.directory / "chat.lock"))
                 held.callback(self._save)
-                batched = batches(turn.agent.aevents(request, self._config), _PAUSE_S, _TICK_S)
+                # Events of 0.05 s are drawn at once; every second, running times are.
+                batched = batches(turn.agent.aevents(request, self._config), 0.05, 1.0)
                 async for events in await held.enter_async_context(aclosing(batched)):
                     for event in events:
                         turn.progress.update(event)
@@ -280,10 +260,12 @@ class Visitor:
                 turn.is_stopped = True
                 raise
             except BusyError:
-                turn.trouble = InputError("another process works on this chat; open it again in a moment")
+                turn.trouble = errors.InputError(
+                    "another process works on this chat; open it again in a moment"
+                )
             except Exception as error:
-                if not isinstance(error, JarvisError):
-                    logger.error("a run of the page failed: %s", format_traceback(error))
+                if not isinstance(error, errors.JarvisError):
+                    logger.error("a run of the page failed: %s", errors.format_traceback(error))
                 turn.trouble = error
         yield
 
