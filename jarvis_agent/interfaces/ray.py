@@ -25,11 +25,7 @@ _SCALING = {"min_replicas": 2, "max_replicas": 100, "target_ongoing_requests": 8
 
 
 def make_app() -> FastAPI:
-    """The application of one replica.
-
-    Raises:
-        ConfigError: a variable is missing on this node, or invalid.
-    """
+    """The application of one replica. ConfigError: a variable is missing on this node, or invalid."""
     server, settings = ServerSettings(), read_settings()
     if not (server.checkpoints or "").startswith("postgres"):
         raise ConfigError(f"replicas share threads in PostgreSQL: set JARVIS_CHECKPOINTS to its URL {_WHERE}")

@@ -278,7 +278,7 @@ async def test_sound_is_an_embedded_resource_and_large_or_other_files_are_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with agent_of(tmp_path, {}) as agent:
-        session = Session(agent, tmp_path / "out", PublicNames({}))
+        session = Session(agent.copy(settings={"output_dir": tmp_path / "out"}), PublicNames({}))
         (tmp_path / "out" / "run").mkdir(parents=True)
         kinds = [
             ("audio", "audio/wav"),

@@ -1,10 +1,5 @@
 """The command `jarvis`. It only parses and prints; the work is done in modules that are imported on use.
 
-    jarvis "Transcribe speech.wav"                        the same as: jarvis ask "…"
-    jarvis "Describe it" --file a.jpg --json
-    jarvis - < request.txt
-    jarvis demo | run PLAN | setup | chat | tasks | models TASK | doctor | serve | ui | mcp | experts | eval
-
 Exit codes: 0 answered, 1 nothing could be done, 2 usage error, 130 interrupted.
 """
 

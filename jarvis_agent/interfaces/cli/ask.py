@@ -239,12 +239,8 @@ async def run_stored(
 ) -> Run:
     """Run a request with a checkpointer, or continue its run if that is unfinished.
 
-    Args:
-        name: of the stored run; None: it is kept in memory.
-        decide: asked before a plan runs; None: plans run without approval.
-
-    Raises:
-        ConfigError: there is nothing to continue, the unfinished run has another request, or as `open_run`.
+    Without a name, the run is kept in memory; without `decide`, plans run without approval. ConfigError:
+    there is nothing to continue, the unfinished run has another request, or as `open_run`.
     """
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command

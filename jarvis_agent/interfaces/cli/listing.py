@@ -168,7 +168,7 @@ def task_table(listing: TaskList) -> RenderableType:
     total = f"{table.row_count} of {len(listing.tasks)} task types can be run here."
     reasons = [f"Not here ({reason}): {', '.join(names)}" for reason, names in others.items()]
     lines = [f"{total} `jarvis tasks TASK` says more.", *reasons, *listing.notes]
-    return Group(table, *map(_line, lines))
+    return Group(table, *(_cell(line, 2000) for line in lines))
 
 
 def task_details(listing: TaskList) -> RenderableType:
@@ -186,7 +186,7 @@ def task_details(listing: TaskList) -> RenderableType:
         }
         for name, text in rows.items():
             table.add_row(Text(name, "dim"), _cell(text))
-    return Group(table, *map(_line, listing.notes))
+    return Group(table, *(_cell(note, 2000) for note in listing.notes))
 
 
 def model_table(listing: ModelList) -> RenderableType:
@@ -210,7 +210,7 @@ def model_table(listing: ModelList) -> RenderableType:
         for model, reason in listing.rejected.items():
             rejected.add_row(_cell(model), _cell(reason))
     tables = [each for each in (table, rejected) if each.row_count]
-    return Group(*tables, *map(_line, [*lines, *listing.notes]))
+    return Group(*tables, *(_cell(line, 2000) for line in [*lines, *listing.notes]))
 
 
 def _facts(line: ModelLine) -> str:
@@ -233,9 +233,5 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _cell(text: str) -> Text:
-    return Text(shorten(text, 300))
-
-
-def _line(text: str) -> Text:
-    return Text(shorten(text, 2000))
+def _cell(text: str, length: int = 300) -> Text:
+    return Text(shorten(text, length))

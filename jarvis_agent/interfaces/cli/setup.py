@@ -122,11 +122,8 @@ def set_up(
     """Install a model; returns whether the user agreed to one.
 
     `name` is a path, or "org/repo:file.gguf" of the Hub; None: the largest of `models` that the machine holds
-    and the Hub still has.
-
-    Raises:
-        ConfigError: no model fits, the Hub cannot be reached or lacks it, the disk is full, or the file is
-            damaged. Nothing is configured then.
+    and the Hub still has. ConfigError: no model fits, the Hub cannot be reached or lacks it, the disk is
+    full, or the file is damaged. Nothing is configured then.
     """
     machine, name = machine or this_machine(), name and name.removeprefix(GGUF)
     say(f"This machine has {machine}.")
@@ -152,8 +149,8 @@ def set_up(
         if not ask(f"Install {one} ({parameters}{file.license or 'licence unknown'}, {where})?"):
             return False
         return _use(file.download(settings), settings, say)
-    gone = ", ".join(names)
-    raise ConfigError(f"the Hub has none of these: {gone}; name another with --model org/repo:file.gguf")
+    advice = "name another with --model org/repo:file.gguf"
+    raise ConfigError(f"the Hub has none of these: {', '.join(names)}; {advice}")
 
 
 class _HubFile(Frozen):

@@ -38,8 +38,6 @@ MAX_JSON_BYTES = 32_000_000
 FORM_BYTES = 64 * 1024
 """Bytes of a body besides its file."""
 
-_UPLOADS = frozenset({"/files", "/v1/audio/transcriptions"})
-
 _MAX_JSON_VALUES = 50_000
 """Numbers, texts, lists and objects in JSON that are checked within a second."""
 _MAX_JSON_DEPTH = 100
@@ -70,11 +68,16 @@ class RunLimits:
     @contextmanager
     def hold(self, owner: str, runs: int = 1) -> Iterator[None]:
         """Count runs of an owner inside the `with` statement. HTTPException 429: there are too many."""
+        limit, wait = "", 5.0  # when a run ends is unknown
         if self._running[owner] + runs > self._at_once:
-            raise _too_many(f"at most {self._at_once} runs at once", 5)  # when one ends is unknown
-        if not self._started.hit(self._per_minute, owner, cost=runs):
-            reset = self._started.get_window_stats(self._per_minute, owner).reset_time
-            raise _too_many(f"at most {self._per_minute.amount} runs a minute", reset - time.time())
+            limit = f"{self._at_once} runs at once"
+        elif not self._started.hit(self._per_minute, owner, cost=runs):
+            limit = f"{self._per_minute.amount} runs a minute"
+            wait = self._started.get_window_stats(self._per_minute, owner).reset_time - time.time()
+        if limit:
+            seconds = max(1, math.ceil(wait))
+            why = f"at most {limit} are allowed for each client; try again in {seconds} s"
+            raise HTTPException(429, why, {"Retry-After": str(seconds)})
         self._running[owner] += runs
         try:
             yield
@@ -92,13 +95,6 @@ async def _count(request: Request) -> int:
     runs = body.get(field) if isinstance(body, dict) else None
     count = len(runs) if isinstance(runs, list) else runs
     return count if isinstance(count, int) and count > 0 else 1
-
-
-def _too_many(limit: str, seconds: float) -> HTTPException:
-    """The answer to a request above a limit that may be tried again after some seconds."""
-    wait = max(1, math.ceil(seconds))
-    why = f"{limit} are allowed for each client; try again in {wait} s"
-    return HTTPException(429, why, {"Retry-After": str(wait)})
 
 
 def max_json_bytes(max_file_bytes: int) -> int:
@@ -123,7 +119,8 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        is_upload = scope["path"].removeprefix(scope.get("root_path", "")) in _UPLOADS
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        is_upload = path in ("/files", "/v1/audio/transcriptions")
         limit = self._upload if is_upload else self._json
         length, body = Headers(scope=scope).get("content-length", ""), bytearray()
         if length.isdecimal() and int(length) > limit:

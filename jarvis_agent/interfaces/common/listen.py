@@ -50,13 +50,10 @@ def listen(
     workers: int = 1,
     **options: Any,
 ) -> None:
-    """Serve an application until interrupted.
+    """Serve an application, made for the settings and the host names of this address, until interrupted.
 
-    Args:
-        make_app: makes the application for the given settings, with the host names of this address.
-        shutdown_s: seconds that open connections have to end; None: any time.
-        workers: processes. Each of several makes the application for itself.
-        options: other arguments of `uvicorn.Config`.
+    Open connections have `shutdown_s` to end; None: any time. Each of several workers, which are processes,
+    makes the application for itself. `options` are those of `uvicorn.Config`.
     """
     settings = settings or ServerSettings()
     warning = check_address(host, settings, insecure=insecure)

@@ -70,9 +70,7 @@ class FileThreads:
     async def open(self, name: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
         """Work on a thread with its checkpointer.
 
-        Raises:
-            BusyError: it is open already.
-            sqlite3.Error: its file cannot be read or written.
+        BusyError: it is open already. sqlite3.Error: its file cannot be read or written.
         """
         import aiosqlite
         from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver

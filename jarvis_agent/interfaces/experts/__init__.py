@@ -3,10 +3,9 @@
     app = create_experts_app(Settings(), ServerSettings())     # uvicorn module:app
     agent = JarvisAgent(settings=Settings(experts="http://127.0.0.1:8765"))
 
-Routes: `POST /models/{model}` and `POST /models/{model}/pipeline/{task}` are the Hub's inference API
-(`hub_api`), and `PUT` loads the model before its call; `GET /models` tells what is loaded; `GET /healthz` and
-`GET /metrics`. A client that goes away ends its call. The server reads no path of a client, and runs no code
-of it. Needs the extra "serve": without it, the import raises MissingExtraError.
+Its routes are the Hub's inference API (`hub_api`), where `PUT` loads a model before its call; `GET /models`,
+`/healthz` and `/metrics`. The server reads no path of a client, and runs no code of it. Needs the extra
+"serve".
 """
 
 from __future__ import annotations

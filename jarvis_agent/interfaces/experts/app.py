@@ -70,8 +70,7 @@ class ExpertRunner:
         self, settings: Settings, backends: Iterable[Backend | Factory] | None = None, node: str = ""
     ) -> None:
         """`settings` limit every call; responses name `node`; `backends` as for an agent."""
-        local = {"experts": "none", "policy": "local-only", "policies": {}}
-        self.settings = settings.model_copy(update=local)
+        self.settings = settings.model_copy(update={"experts": "none", "policy": "local-only"})
         self._pool = ModelPool(settings.memory_limit)
         made = make_backends(self.settings, self._pool, backends)
         self._backends = {one.name: one for one in made if isinstance(one, LocalBackend)}

@@ -36,8 +36,6 @@ from jarvis_agent.media.tables import write_table
 Fields = dict[str, Any]
 
 _FILE_NAME = re.compile(r"data:[^,]{0,200};name=([^;,]{1,300})")
-_SWITCHES = frozenset({"details", "stream"})
-"""Fields that huggingface_hub's client sends as False where they are not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,9 @@ def read_fields(request: InferenceRequest) -> Fields:
         fields |= {**parameters, **more, **(inputs if isinstance(inputs, dict) else {"inputs": inputs})}
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise BadInputError(f"the body cannot be read: {error}") from error
-    unset = {name for name, value in fields.items() if value is None or (name in _SWITCHES and not value)}
+    # huggingface_hub's client sends these two as False where they are not set.
+    switches = ("details", "stream")
+    unset = {name for name, value in fields.items() if value is None or (name in switches and not value)}
     return {name: replace_surrogates_in(value) for name, value in fields.items() if name not in unset}
 
 
@@ -93,9 +93,7 @@ def split_fields(spec: TaskSpec, fields: Fields) -> tuple[list[str], Fields, Fie
 async def bind(arg: Arg, value: Any, store: ResourceStore) -> Any:
     """The value of an argument; a file is written to the directory of the store.
 
-    Raises:
-        BadInputError: it is of another kind, a path or a URL.
-        InputError: a file exceeds a limit of the settings.
+    BadInputError: it is of another kind, a path or a URL. InputError: a file exceeds a limit of the settings.
     """
     if arg.kind not in MEDIA:
         texts = value if arg.many and isinstance(value, list) else [value]

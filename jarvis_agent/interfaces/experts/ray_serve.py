@@ -1,8 +1,6 @@
 """The expert server on a Ray cluster: its application is the ingress of a deployment for each size of model.
 
-    serve run jarvis_agent.interfaces.experts:cluster           # sizes that fit the nodes
-    jarvis experts --print-config > experts.yaml                 # the same, to edit, for `serve deploy`
-
+`serve run jarvis_agent.interfaces.experts:cluster` takes the sizes that fit the nodes.
 Ray Serve starts and ends replicas with the calls that wait, sends a call to a replica that has its model, and
 has an HTTP proxy on every node. Every node needs the extras "ray", "serve" and those of its models, and
 JARVIS_API_KEYS.
@@ -24,7 +22,7 @@ from ray.serve.exceptions import RayServeException
 from starlette.responses import Response
 
 from jarvis_agent.core import errors
-from jarvis_agent.core.settings import ServerSettings, load_settings
+from jarvis_agent.core.settings import ServerSettings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Frozen
 from jarvis_agent.interfaces.experts.app import ExpertRunner, make_app

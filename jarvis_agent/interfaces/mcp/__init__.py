@@ -1,15 +1,11 @@
 """The tools and the agent for MCP clients, over stdio or streamable HTTP: `jarvis mcp`.
 
-    run_stdio(JarvisAgent())                             # the client starts this process
-    run_http(JarvisAgent(), "127.0.0.1", 8000)           # http://127.0.0.1:8000/mcp
-
 A client sees one tool for each task that can run here, and "jarvis", which takes a request in words. Images
 are content blocks, sound is an embedded resource; large and other files are links, which the client reads.
 
 Over stdio, requests may read the working directory, `Settings.allowed_dirs` and the output directory. Over
 HTTP they may read what their own API key or session made, public URLs and data URIs, and no other file. HTTP
-clients need a key, if there are any (`ServerSettings.api_keys`). Needs the extra "mcp": without it,
-both raise MissingExtraError.
+clients need a key, if there are any (`ServerSettings.api_keys`). Needs the extra "mcp".
 """
 
 from __future__ import annotations

@@ -55,7 +55,6 @@ _AGENT = "jarvis"
 
 MAX_INLINE_BYTES = 700_000
 """Images and recordings of a result beyond these are resource links: clients refuse an event above 1 MiB."""
-_MAX_LISTED = 1000
 MAX_SESSIONS = 100
 """Sessions of a key at once, for clients that open sessions."""
 
@@ -73,19 +72,17 @@ _RESULT_OF_RUN = _object(answer={"type": "string"}, ok={"type": "boolean"})
 class Session:
     """What one client may read, and the links to the latest files that its calls have made.
 
-    Its agent reads the directories of the session alone, and writes to `output_dir`. The client sees `names`
-    in place of paths.
+    Its agent reads and writes the directories of the session alone. The client sees `names` for paths.
     """
 
     agent: JarvisAgent
-    output_dir: Path
     names: outputs.PublicNames
-    links: deque[types.ResourceLink] = field(default_factory=lambda: deque(maxlen=_MAX_LISTED))
+    links: deque[types.ResourceLink] = field(default_factory=lambda: deque(maxlen=1000))
 
     def blocks(self, resources: Iterable[Resource]) -> list[types.ContentBlock]:
         """The files that a call has made as content. Inputs are left out, and files that are gone. Blocks."""
         paths = {resource.path: resource for resource in resources if resource.path is not None}
-        own, left = self.output_dir.resolve(), MAX_INLINE_BYTES
+        own, left = self.agent.settings.output_dir.resolve(), MAX_INLINE_BYTES
         blocks: list[types.ContentBlock] = []
         for path, resource in paths.items():
             if not path.is_file() or not path.resolve().is_relative_to(own):
@@ -148,7 +145,8 @@ def make_server(
 
     async def read_resource(context: _Context, params: Any) -> types.ReadResourceResult:
         parts = (uri := params.uri).removeprefix("jarvis:///outputs/").split("/")
-        file = outputs.find_output(session_of(context).output_dir, *parts) if len(parts) == 2 else None
+        folder = session_of(context).agent.settings.output_dir
+        file = outputs.find_output(folder, *parts) if len(parts) == 2 else None
         if file is None:
             raise MCPError(types.INVALID_PARAMS, f"no file of this session: {uri}", {"uri": uri})
         blob = base64.b64encode(await asyncio.to_thread(Path(file.path).read_bytes)).decode()
@@ -206,7 +204,7 @@ async def _call(
     tool = (await _tools(session)).get(name)
     if tool is None:
         raise ToolException(f"there is no tool {name!r} here; the list of tools has the names")
-    arguments = outputs.to_paths(arguments, session.output_dir, "jarvis://")
+    arguments = outputs.to_paths(arguments, session.agent.settings.output_dir, "jarvis://")
     if name == _AGENT:
         return await _ask(session, arguments, report)
     is_task = isinstance(tool, HFTaskTool)
@@ -272,9 +270,8 @@ async def serve_stdio(agent: JarvisAgent) -> None:
 
 def _session(agent: JarvisAgent, roots: Sequence[Path], folder: Path, names: Mapping[Path, str]) -> Session:
     """A session that reads `roots` alone and writes to a folder; `names` are those of PublicNames."""
-    output_dir = folder.absolute()
-    own = agent.copy(checkpointer=False, restricted_to=roots, settings={"output_dir": output_dir})
-    return Session(own, output_dir, outputs.PublicNames(names))
+    own = agent.copy(checkpointer=False, restricted_to=roots, settings={"output_dir": folder.absolute()})
+    return Session(own, outputs.PublicNames(names))
 
 
 async def _lines() -> AsyncIterator[str]:

@@ -1,20 +1,13 @@
 """The agent over HTTP: `jarvis serve`, or an ASGI application.
 
     app = create_app(JarvisAgent())             # uvicorn module:app
-
-    name = httpx.post(f"{url}/files", files={"file": open("cat.jpg", "rb")}).json()["name"]
     agent = RemoteRunnable(f"{url}/agent", headers={"X-Thread-Id": uuid4().hex})
-    run = Run.model_validate(agent.invoke({"input": "What animal is this?", "files": [name]}))
-    made = [httpx.get(url + path.as_posix()).content for result in run.results for path in result.paths()]
 
-Clients upload files; they cannot name files of this machine, and no response holds a path of it: the path of
-a result is that of its URL, "/outputs/…". The client chooses the thread id, which should be random; without
-one, each request stands alone. With API keys (`ServerSettings.api_keys`), the holder of a key sees only
-their own files and threads. Without, every client that reaches the port may use the agent.
-
-The agent's routes are LangServe's (in maintenance; its maintainers recommend LangGraph for new work).
-LangServe's licence forbids offering it to third parties as a hosted service. Needs the extra "serve":
-without it, the import raises MissingExtraError.
+Clients upload files; they cannot name files of this machine, and no response holds a path of it. The client
+chooses the thread id, which should be random; without one, each request stands alone. With API keys
+(`ServerSettings.api_keys`), the holder of a key sees only their own files and threads. Without, every client
+that reaches the port may use the agent. LangServe, whose routes the agent has, is in maintenance, and its
+licence forbids offering it to third parties as a hosted service. Needs the extra "serve".
 """
 
 from __future__ import annotations

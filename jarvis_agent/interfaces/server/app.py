@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -35,9 +35,6 @@ from jarvis_agent.interfaces.server.database import open_database
 from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.model_registry import loaded_models
-
-_OPEN_PATHS = ("/", "/docs", "/healthz", "/openapi.json")
-"""What needs no key."""
 
 _logger = logging.getLogger(__name__)
 
@@ -96,7 +93,7 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
     app.state.serializer, app.state.parts = RunSerializer(workspaces.public_names(owned)), parts
     app.state.loaded_models = loaded_models
     app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
-    add_middleware(app, server, open_paths=_OPEN_PATHS)
+    add_middleware(app, server, open_paths=("/", "/docs", "/healthz", "/openapi.json"))
     app.add_middleware(metrics.RequestMetrics)
     limited = [_agent_routes(app.state.serializer), tool_routes.router, openai_tasks.router]
     limited += [] if agent.approve else [openai_api.router]  # A plan cannot be approved there.
@@ -120,8 +117,7 @@ async def _stream(requests: AsyncIterator[Any], config: RunnableConfig) -> Async
     agent: JarvisAgent = config["configurable"]["agent"]
     async for request in requests:
         whole, before = Run(), list[Run]()
-        chunks = cast("AsyncGenerator[Run, None]", agent.astream(request, config))
-        async with aclosing(chunks):
+        async with aclosing(agent.astream(request, config)) as chunks:
             async for chunk in chunks:
                 if before:
                     yield before[0]

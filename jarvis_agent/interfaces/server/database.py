@@ -169,13 +169,9 @@ class Database:
 
 @asynccontextmanager
 async def open_database(address: str | None, directory: Path, retention: float) -> AsyncIterator[Database]:
-    """Open the database and make its tables.
+    """Open the database and make its tables. ConfigError: it cannot be opened.
 
     `address` is a URL of PostgreSQL or the path of a file; None: FILE in `directory`, which is made then.
-
-    Raises:
-        ConfigError: it cannot be opened.
-        MissingExtraError: the extra "postgres" is not installed.
     """
     place = address or str(directory / FILE)
     open_place = _open_postgres if place.startswith(("postgresql://", "postgres://")) else _open_sqlite

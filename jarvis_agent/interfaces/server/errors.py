@@ -73,12 +73,11 @@ async def error_response(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": message}, status)
 
 
-async def invalid_request_response(request: Request, error: Exception) -> Response:
+async def invalid_request_response(request: Request, error: RequestValidationError) -> Response:
     """Return the response to a body of the wrong form, which it does not repeat, unlike FastAPI's.
 
     The body may be a whole file, and hold what JSON or UTF-8 cannot: not a number, half a character.
     """
-    assert isinstance(error, RequestValidationError)
     problems = [{key: problem[key] for key in ("type", "loc", "msg")} for problem in error.errors()]
     return Response(json.dumps({"detail": problems}), 422, media_type="application/json")
 
@@ -95,9 +94,8 @@ async def database_error_response(request: Request, error: Exception) -> Respons
     return JSONResponse({"detail": detail}, 503, headers={"Retry-After": "5"})
 
 
-async def http_error_response(request: Request, error: Exception) -> Response:
+async def http_error_response(request: Request, error: HTTPException) -> Response:
     """Return the response to an HTTPException. FastAPI raises one if it cannot store the files of a form."""
-    assert isinstance(error, HTTPException)
     if _is_disk_full(error):
         return await error_response(request, error)
     if "/v1/" in request.url.path:  # below it clients of OpenAI's read errors, also of an unknown route

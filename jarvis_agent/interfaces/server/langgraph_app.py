@@ -1,13 +1,10 @@
 """What langgraph.json names: the graphs of an agent configured by the environment, and the files they make.
 
-    langgraph dev                                 # serves them, with a checkpointer of its own
-
 "jarvis" runs each plan at once; "jarvis-approve" stops at an interrupt that shows the plan. `app` serves the
 files of the runs at "/outputs/…", which clients open; these URLs cannot be guessed.
 
-Both share one agent, created when the server starts, and so its loaded models. Requests are untrusted: they
-can read their attachments and JARVIS_ALLOWED_DIRS, and no other file. For keys and owners see
-examples/agent_server.
+Both share one agent and so its loaded models. Requests are untrusted: they can read their attachments and
+JARVIS_ALLOWED_DIRS, and no other file. For keys and owners see examples/agent_server.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """OpenAI's routes for recordings, speech, vectors and pictures: each call is one task, without a plan.
 
-    client.audio.transcriptions.create(model="auto", file=file)           # automatic-speech-recognition
-    client.audio.speech.create(model="tts-1", voice="alloy", input="…")    # text-to-speech
-    client.embeddings.create(model="org/name", input=["…", "…"])           # feature-extraction
-    client.images.generate(model="auto", prompt="…")                       # text-to-image
-
 "auto", and the names of OpenAI's models, which programs send unasked, leave the choice to the selection;
 "org/name" is that model of the Hub. A reply names the model that was used in its header `openai-model`, and
 as `model` in its JSON. A text is taken as it is written, even if it is the name of a file or a URL.
@@ -114,10 +109,8 @@ async def run_task(
 ) -> list[TaskResult]:
     """Run a task outside of a plan, once for each of `inputs`, and write the files to `folder`.
 
-    Raises:
-        HTTPException: 404, there is no such model or tool; 400 or 500, the model failed.
-        NoCandidateError: no model here does this task, or the one that was named cannot.
-        DeadlineError: it took longer than a run may take.
+    HTTPException 404: there is no such model or tool; 400 or 500: the model failed. NoCandidateError: no
+    model here does this task, or the one that was named cannot. DeadlineError: it took longer than a run may.
     """
     stages, began = workspace.stateless.stages, perf_counter()
     settings = stages.settings

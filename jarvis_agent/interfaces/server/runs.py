@@ -1,10 +1,4 @@
-"""Runs that outlive their request: one starts them, others follow, cancel, approve or resume them.
-
-    run = client.post("/runs", json={"input": "Describe it", "files": ["9f0c…/cat.jpg"]}).json()
-    client.get(f"/runs/{run['id']}").json()["status"]       # "running", later "done", with the Run as "run"
-    client.get(f"/runs/{run['id']}/events")                 # server-sent: those of the run, then "status"
-    client.post(f"/runs/{run['id']}/approval", json={"decision": True})
-    client.post(f"/runs/{run['id']}/feedback", json={"good": False, "task": 0})
+"""Runs that outlive their request, and their routes: one starts them, others follow, approve or resume them.
 
 Every process of the server answers for every run, from the database. Each event is stored before a client
 sees it, and has an id: a client that reconnects sends the last one as `Last-Event-ID`, as browsers do, and
@@ -291,11 +285,9 @@ class StartedRuns:
         return [await self._as_it_is(owner, info) for info in await self.records.search(owner, limit)]
 
     async def start(self, owner: str, request: RunRequest) -> RunInfo:
-        """Start a run.
+        """Start a run. HTTPException 409: its thread is busy; 429: the owner has too many runs.
 
-        Raises:
-            InputError: the text is too long, or a file cannot be read.
-            HTTPException: 409, its thread is busy; 429, the owner has too many runs.
+        InputError: the text is too long, or a file cannot be read.
         """
         agent = self._workspaces[owner].agent
         AgentRequest(input=request.input).check_length()

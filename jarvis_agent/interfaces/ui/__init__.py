@@ -1,11 +1,10 @@
 """The agent as a web page: `jarvis ui`, or a Gradio application.
 
-    run_ui(agent)                                                                   # alone
     gr.mount_gradio_app(app, create_ui(agent), path="/ui", **page_options(agent))   # in FastAPI
 
 Each visitor has chats and files of their own, which are kept for `ServerSettings.retention`. The page shows
 no path of this machine and no key. `run_ui` asks for a login if there are API keys. Elsewhere, Gradio's
-`auth=` can. Needs the extra "ui": without it, a call raises MissingExtraError.
+`auth=` can. Needs the extra "ui".
 """
 
 from __future__ import annotations

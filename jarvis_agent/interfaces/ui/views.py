@@ -31,8 +31,6 @@ _HEIGHT, _ROW, _WIDTH = 78, 116, 120
 _OPEN = frozenset({"planned", "selecting", "waiting", "loading", "running"})
 
 Message = dict[str, Any]
-Publish = Callable[[Path], str]
-"""Copies a file to where the browser gets it from, and returns its path there."""
 
 _CODE_OR_MARKUP = re.compile(
     rf"(?P<code>{CODE})|(?P<open>`+|!\[)|[<&]", re.DOTALL | re.MULTILINE | re.VERBOSE
@@ -64,8 +62,10 @@ def texts_for(accept_language: str) -> Texts:
 class ChatView:
     """The turns of one visitor in one language: messages, and plans as graphs with details of tasks."""
 
-    def __init__(self, visitor: Visitor, text: Texts, publish: Publish = lambda path: "") -> None:
-        """Details of a task show its pictures if `publish` gives them a path."""
+    def __init__(
+        self, visitor: Visitor, text: Texts, publish: Callable[[Path], str] = lambda path: ""
+    ) -> None:
+        """`publish` copies a file to where the browser gets it from, and returns its path there, or ""."""
         self._visitor = visitor
         self._clean = visitor.clean
         self._text = text
@@ -127,11 +127,11 @@ class ChatView:
             x, depth = place[row.task.id]
             width = 100 / len(levels[depth])
             style = f"left:{x:.2f}%;top:{depth * _ROW}px;width:min({width:.2f}% - 8px, 300px)"
-            state = self._state(turn, row)
+            state, title = self._state(turn, row), self._escape(title_of(row.task.id, row.task.task))
             kind = f"task {state} dependent" if place.keys() & row.task.deps else f"task {state}"
             boxes += (
                 f'<button type="button" class="{kind}" style="{style}" data-task="{number}-{row.task.id}">'
-                f'<b><i aria-hidden="true">{ICONS[state]}</i> {self._title(row)}</b>'
+                f'<b><i aria-hidden="true">{ICONS[state]}</i> {title}</b>'
                 f"<span>{self._escape(_model(row))}</span>"
                 f"<small>{self._escape(self._told(turn, row))}</small></button>"
             )
@@ -144,7 +144,7 @@ class ChatView:
     def _details(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
         return (
             f'<section class="about {self._state(turn, row)}" data-task="{number}-{row.task.id}" hidden>'
-            f"<b>{self._title(row)}</b><dl>{''.join(self._facts(row))}"
+            f"<b>{self._escape(title_of(row.task.id, row.task.task))}</b><dl>{''.join(self._facts(row))}"
             f"{self._again(number, row) if turn.is_answered else ''}</dl></section>"
         )
 
@@ -189,9 +189,6 @@ class ChatView:
         return "".join(
             f'<img src="{_url(path)}" alt="{html.escape(name)}">' for name, path in published.items() if path
         )
-
-    def _title(self, row: TaskProgress) -> str:
-        return self._escape(title_of(row.task.id, row.task.task))
 
     def _attempt(self, attempt: Any) -> str:
         seconds = self._text("seconds", number=attempt.ended - attempt.started)
