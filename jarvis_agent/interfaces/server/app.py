@@ -66,6 +66,7 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
     observed = agent.copy(observer=metrics.observe_run)
     owned = workspaces.make_workspaces(observed, owners_of(server), server.max_upload_bytes)
     limits, outputs, kept = RunLimits(server), agent.settings.output_dir, server.run_retention(agent.settings)
+    delete = partial(workspaces.delete_expired_files, agent, server)
     parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, outputs)}
 
     @asynccontextmanager
@@ -74,9 +75,7 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
             agent,
             open_database(server.checkpoints, outputs, kept) as database,
             runs.StartedRuns(database, owned, limits.hold).watched() as started,
-            repeating(
-                partial(workspaces.delete_expired_files, agent, server), SWEEP_S, "the deletion of files"
-            ),
+            repeating(delete, SWEEP_S, "the deletion of files"),
         ):
             app.state.runs, parts["database"] = started, database.check
             yield
@@ -95,12 +94,12 @@ def create_app(agent: JarvisAgent, settings: ServerSettings | None = None, *, pr
     app.add_middleware(BodyLimit, max_file_bytes=agent.settings.max_file_bytes)
     add_middleware(app, server, open_paths=("/", "/docs", "/healthz", "/openapi.json"))
     app.add_middleware(metrics.RequestMetrics)
+    for routes in (runs.router, router, metrics.router):
+        app.include_router(routes)
     limited = [_agent_routes(app.state.serializer), tool_routes.router, openai_tasks.router]
     limited += [] if agent.approve else [openai_api.router]  # A plan cannot be approved there.
-    for each in limited:
-        app.include_router(each, dependencies=[Depends(limits.check)])
-    for others in (runs.router, router, metrics.router):
-        app.include_router(others)
+    for routes in limited:
+        app.include_router(routes, dependencies=[Depends(limits.check)])
     if not prefix:
         return app
     around = FastAPI(openapi_url=None, lifespan=lifespan)  # that of a mounted application is not run
