@@ -22,7 +22,7 @@ from jarvis_agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.ui import create_ui, run_ui
-from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
+from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Visitor
 
 gr, ui_page = needs("gradio"), needs("jarvis_agent.interfaces.ui.page")
 
@@ -138,7 +138,7 @@ def test_a_chat_whose_first_turn_cannot_be_read_is_listed_and_deleted(page: Any,
 
 def _answered(visitor: Visitor, request: str) -> None:
     async def run() -> None:
-        visitor.ask(request, [], Choices())
+        visitor.ask(request, [])
         async for _ in visitor.run():
             pass
 
@@ -161,10 +161,10 @@ def test_the_form_of_a_plan_does_not_keep_its_visitor(agent: JarvisAgent, tmp_pa
 def test_the_files_of_unused_chats_are_deleted_when_another_one_starts(page: Any) -> None:
     used, left = (page._open(login(), None)[0] for _ in range(2))
     for visitor in (used, left):
-        visitor.ask("Look", [CAT], Choices())
+        visitor.ask("Look", [CAT])
         for directory in (visitor.directory, visitor.directory / "uploads"):
             os.utime(directory, (0, 0))
-    used.ask("Look again", [], Choices())
+    used.ask("Look again", [])
     page._open(login(), None)
     assert used.directory.exists()
     assert not left.directory.exists()

@@ -28,13 +28,13 @@ from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.common.locks import hold
 from jarvis_agent.interfaces.common.progress import RunProgress
 from jarvis_agent.interfaces.ui.views import TEXTS, escape, texts_for
-from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, PageTurn, Visitor, models_of
+from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, PageTurn, Visitor, models_of
 from jarvis_agent.selection.store import open_store
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 
-async def ask(visitor: Visitor, request: str, files: list[Path], choices: Choices) -> PageTurn:
-    turn = visitor.ask(request, files, choices)
+async def ask(visitor: Visitor, request: str, files: list[Path], **choices: Any) -> PageTurn:
+    turn = visitor.ask(request, files, **choices)
     async for _ in visitor.run():
         pass
     return turn
@@ -59,7 +59,7 @@ async def test_the_policy_is_that_of_the_run(home: Path) -> None:
     used: list[tuple[int, int]] = []
     policies: tuple[Policy | None, ...] = ("hosted-only", "local-only", None)
     for policy in policies:
-        await ask(visitor, "What is in a.jpg?", [home / "a.jpg"], Choices(policy=policy))
+        await ask(visitor, "What is in a.jpg?", [home / "a.jpg"], policy=policy)
         used.append((len(here.calls), len(there.calls)))
     assert used == [(0, 1), (1, 1), (2, 1)]
     assert agent.settings.policy == "local-first"
@@ -70,7 +70,7 @@ async def test_a_thumb_rates_what_models_made_in_its_turn(home: Path, selection_
     agent, *_ = small_agent(settings=settings)
     visitor = Visitor([agent], home / "outputs" / "0a1b-2c3d")
     for request in ("What is this?", "And now?"):
-        (await ask(visitor, request, [home / "a.jpg"], Choices())).messages = ["asked", "progress", "answer"]
+        (await ask(visitor, request, [home / "a.jpg"])).messages = ["asked", "progress", "answer"]
     for message, good in ((2, False), (2, True), (4, True), (5, False)):
         visitor.rate(message, good)
     known = open_store().experience("image-to-text")["image-to-text/only"]
@@ -85,13 +85,13 @@ async def test_a_thumb_rates_what_models_made_in_its_turn(home: Path, selection_
 async def test_a_chat_remembers_runs_with_and_without_approval(home: Path) -> None:
     agent, llm, _ = small_agent(settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs")
-    await ask(visitor, "What is this?", [home / "a.jpg"], Choices())
-    turn = await ask(visitor, "And what is its colour?", [], Choices(ask_first=True))
+    await ask(visitor, "What is this?", [home / "a.jpg"])
+    turn = await ask(visitor, "And what is its colour?", [], ask_first=True)
     assert turn.proposal is not None
     assert not turn.is_over
     await decide(visitor, True)
     assert turn.is_answered
-    await ask(visitor, "Describe it again.", [], Choices())
+    await ask(visitor, "Describe it again.", [])
     prompts = [call.prompt for call in llm.calls if call.stage == "plan"]
     assert "What is this?" in prompts[1]
     assert "What is this?" in prompts[2]
@@ -101,7 +101,7 @@ async def test_a_chat_remembers_runs_with_and_without_approval(home: Path) -> No
 async def test_a_changed_plan_that_cannot_run_is_shown_again_with_the_problem(home: Path) -> None:
     agent, _, backend = small_agent(settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs")
-    turn = await ask(visitor, "What is this?", [home / "a.jpg"], Choices(ask_first=True))
+    turn = await ask(visitor, "What is this?", [home / "a.jpg"], ask_first=True)
     await decide(visitor, [{"task": "make-tea", "id": 0, "dep": [-1], "args": {}}])
     assert turn.proposal is not None
     assert "make-tea" in turn.proposal["problem"]
@@ -114,8 +114,8 @@ async def test_a_changed_plan_that_cannot_run_is_shown_again_with_the_problem(ho
 async def test_a_new_request_ends_the_plan_that_waits(home: Path) -> None:
     agent, _, backend = small_agent(settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs")
-    turn = await ask(visitor, "What is this?", [home / "a.jpg"], Choices(ask_first=True))
-    visitor.ask("Something else", [], Choices())
+    turn = await ask(visitor, "What is this?", [home / "a.jpg"], ask_first=True)
+    visitor.ask("Something else", [])
     assert turn.is_stopped
     assert turn.proposal is None
     assert visitor.running is visitor.turns[1]
@@ -151,16 +151,16 @@ def test_no_text_becomes_html_or_an_image(words: list[str]) -> None:
 async def test_a_chat_goes_on_from_its_files(home: Path) -> None:
     agent, llm, backend = small_agent(settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs")
-    before = await ask(visitor, "What is this?", [home / "a.jpg"], Choices())
+    before = await ask(visitor, "What is this?", [home / "a.jpg"])
     backend.results["image-to-text"] = ValueError("broken")
-    await ask(visitor, "And now?", [], Choices())
+    await ask(visitor, "And now?", [])
     again = Visitor([agent], home / "outputs")
     first, second = again.turns
     assert first.run == before.run
     assert {row.state for row in first.progress.tasks.values()} == {"ok"}
     assert {row.state for row in second.progress.tasks.values()} == {"failed"}
     assert all(turn.is_over for turn in again.turns)
-    await ask(again, "Describe it again.", [], Choices())
+    await ask(again, "Describe it again.", [])
     assert "What is this?" in [call.prompt for call in llm.calls if call.stage == "plan"][-1]
 
 
@@ -168,7 +168,7 @@ async def test_a_chat_goes_on_from_its_files(home: Path) -> None:
 async def test_a_chat_with_any_line_break_is_opened_again(home: Path, mark: str) -> None:
     agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
     for request in (f"What{mark}is this?", "And now?"):
-        await ask(Visitor([agent], home / "outputs"), request, [home / "a.jpg"], Choices())
+        await ask(Visitor([agent], home / "outputs"), request, [home / "a.jpg"])
     turns = Visitor([agent], home / "outputs").turns
     assert [turn.request for turn in turns] == [f"What{mark}is this?", "And now?"]
 
@@ -177,7 +177,7 @@ async def test_a_chat_with_any_line_break_is_opened_again(home: Path, mark: str)
 async def test_a_turn_that_cannot_be_read_is_left_out_alone(home: Path, spoilt: bytes) -> None:
     agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
     for request in ("What is this?", "And now?"):
-        await ask(Visitor([agent], home / "outputs"), request, [home / "a.jpg"], Choices())
+        await ask(Visitor([agent], home / "outputs"), request, [home / "a.jpg"])
     first, last = (home / "outputs" / CHAT_FILE).read_bytes().split(b"\n")
     (home / "outputs" / CHAT_FILE).write_bytes(b"\n".join([first, spoilt, last]))
     turns = Visitor([agent], home / "outputs").turns
@@ -187,7 +187,7 @@ async def test_a_turn_that_cannot_be_read_is_left_out_alone(home: Path, spoilt: 
 async def test_a_deleted_chat_is_not_stored_by_a_decision_in_another_tab(home: Path) -> None:
     agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs" / "chat")
-    await ask(visitor, "What is this?", [home / "a.jpg"], Choices(ask_first=True))
+    await ask(visitor, "What is this?", [home / "a.jpg"], ask_first=True)
     shutil.rmtree(visitor.directory)
     await decide(visitor, False)
     assert not (visitor.directory / CHAT_FILE).exists()
@@ -196,25 +196,25 @@ async def test_a_deleted_chat_is_not_stored_by_a_decision_in_another_tab(home: P
 async def test_a_chat_that_another_process_works_on_does_not_run(home: Path) -> None:
     agent, _, backend = small_agent(settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs")
-    await ask(visitor, "What is this?", [home / "a.jpg"], Choices())
+    await ask(visitor, "What is this?", [home / "a.jpg"])
     stored = (home / "outputs" / CHAT_FILE).read_bytes()
     backend.calls.clear()
     async with hold(home / "outputs" / "chat.lock"):
-        turn = await ask(visitor, "And now?", [home / "a.jpg"], Choices())
+        turn = await ask(visitor, "And now?", [home / "a.jpg"])
     assert "another process works on this chat" in str(turn.trouble)
     assert (backend.calls, (home / "outputs" / CHAT_FILE).read_bytes()) == ([], stored)
-    assert (await ask(visitor, "And now?", [], Choices())).is_answered
+    assert (await ask(visitor, "And now?", [])).is_answered
 
 
 async def test_a_request_that_is_asked_again_takes_the_place_of_what_followed(home: Path) -> None:
     agent, llm, _ = small_agent(settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs")
     for request in ("What is this?", "And its colour?", "And its size?"):
-        turn = await ask(visitor, request, [home / "a.jpg"], Choices())
+        turn = await ask(visitor, request, [home / "a.jpg"])
         turn.messages = ["the request", "its answer"]
     dropped = visitor.rewind(3)
     assert dropped.request == "And its colour?"
-    turn = await ask(visitor, "And its shape?", dropped.files, Choices())
+    turn = await ask(visitor, "And its shape?", dropped.files)
     assert turn.files == dropped.files
     assert [turn.request for turn in visitor.turns] == ["What is this?", "And its shape?"]
     prompt = [call.prompt for call in llm.calls if call.stage == "plan"][-1]
@@ -234,26 +234,26 @@ async def test_a_task_is_run_again_with_another_model_on_the_results_of_the_othe
         tasks, {"canny-control": Image.new("L", (8, 8))}, models=("one", "two"), settings=settings
     )
     visitor = Visitor([agent], home / "outputs")
-    turn = await ask(visitor, "What is this?", [home / "a.jpg"], Choices())
+    turn = await ask(visitor, "What is this?", [home / "a.jpg"])
     assert turn.is_answered
     _, other = models_of(turn.progress.tasks[1])
     outline = turn.run.results[2].paths()
     llm.calls.clear()
     backend.calls.clear()
 
-    visitor.repeat(0, 1, other, Choices())
+    visitor.repeat(0, 1, other)
     async for _ in visitor.run():
         pass
     assert [(call.candidate.id, call.inputs["text"]) for call in backend.calls] == [(other, "a cat on a mat")]
     assert "plan" not in [call.stage for call in llm.calls]
     backend.calls.clear()
 
-    visitor.repeat(0, 3, models_of(turn.progress.tasks[3])[1], Choices())
+    visitor.repeat(0, 3, models_of(turn.progress.tasks[3])[1])
     async for _ in visitor.run():
         pass
     assert [call.inputs["image"].path for call in backend.calls] == list(outline)
     with pytest.raises(InputError):
-        visitor.repeat(0, 1, "evil/model", Choices())
+        visitor.repeat(0, 1, "evil/model")
 
 
 async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:
@@ -266,7 +266,7 @@ async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:
     experts = {"image-to-text": describe}
     agent, _, backend = small_agent(experts=experts, settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs")
-    turn = visitor.ask("What is this?", [home / "a.jpg"], Choices())
+    turn = visitor.ask("What is this?", [home / "a.jpg"])
     async for _ in visitor.run():
         async for _ in visitor.run():
             go.set()
@@ -287,7 +287,7 @@ async def test_a_run_stops_when_its_chat_goes_on_in_another_session(home: Path) 
 
     agent, _, _ = small_agent(experts={"image-to-text": describe}, settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs")
-    turn = visitor.ask("What is this?", [home / "a.jpg"], Choices())
+    turn = visitor.ask("What is this?", [home / "a.jpg"])
     async with asyncio.timeout(120):
         async for _ in visitor.run():  # each second, if nothing happens
             if entered.is_set():
@@ -329,9 +329,9 @@ async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path)
     writer = agent.stages.registry.backends["fake"]
     assert isinstance(writer, Writer)
     ada, bob = (Visitor([agent], home / "outputs" / name) for name in ("ada", "bob"))
-    first = asyncio.create_task(ask(ada, "What is in a.jpg?", [home / "a.jpg"], Choices()))
+    first = asyncio.create_task(ask(ada, "What is in a.jpg?", [home / "a.jpg"]))
     assert await asyncio.to_thread(writer.entered.wait, 120)
-    waiting = bob.ask("What is in a.jpg?", [home / "a.jpg"], Choices())
+    waiting = bob.ask("What is in a.jpg?", [home / "a.jpg"])
     async for _ in bob.run():
         if any(row.state == "running" for row in waiting.progress.tasks.values()):
             assert [str(one) for one in ada.turns[0].progress.activities] == [
@@ -350,7 +350,7 @@ async def test_files_with_one_name_are_kept_apart_and_the_same_file_is_kept_once
     visitor = Visitor([agent], home / "outputs")
     (home / "more").mkdir()
     other = picture(home / "more" / "a.jpg", "blue")
-    kept = [visitor.ask("Look", [file], Choices()).files[0].name for file in (home / "a.jpg", other, other)]
+    kept = [visitor.ask("Look", [file]).files[0].name for file in (home / "a.jpg", other, other)]
     assert kept == ["a.jpg", "a-2.jpg", "a-2.jpg"]
 
 

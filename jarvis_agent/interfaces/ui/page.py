@@ -33,7 +33,7 @@ from jarvis_agent.interfaces.common.access import ApiKey, add_host_checks
 from jarvis_agent.interfaces.common.progress import shorten
 from jarvis_agent.interfaces.common.uploads_and_outputs import delete_expired
 from jarvis_agent.interfaces.ui import views
-from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Choices, Visitor
+from jarvis_agent.interfaces.ui.visitor import CHAT_FILE, Visitor
 
 _DATA = Path(__file__).parent / "data"
 _EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -191,7 +191,7 @@ class Page:
             ask_first = gr.Checkbox(False, label=_translated("ask_first"))
             agent = gr.Dropdown(agents, value=0, label=_translated("model"))
             policy = gr.Dropdown(policies, value=settings.policy, label=_translated("policy"))
-            self._choices = (agent, policy, ask_first)  # as the fields of Choices
+            self._choices = (agent, policy, ask_first)  # in the order of `Visitor.ask`
             themes = [(_translated(name), name) for name in ("system", "light", "dark")]
             self._theme = gr.Radio(themes, label=_translated("theme"))
             self._language = gr.Radio([("English", "en"), ("中文", "zh-CN")], label=_translated("language"))
@@ -318,7 +318,7 @@ class Page:
         if visitor.running is not None or not (asked["text"].strip() or files):
             return gr.skip()
         try:
-            visitor.ask(asked["text"], files, Choices(*(fields[choice] for choice in self._choices)))
+            visitor.ask(asked["text"], files, *(fields[choice] for choice in self._choices))
         except OSError as error:
             raise gr.Error(_texts(request)("not_stored", reason=error.strerror)) from error
         return visitor, _box(busy=True, value=None), *self._draw(visitor, request)
@@ -345,8 +345,7 @@ class Page:
         visitor = fields[self._visitor]
         if visitor is None or visitor.running is not None:
             return gr.skip()
-        choices = Choices(*(fields[choice] for choice in self._choices))
-        visitor.repeat(*chosen.index, chosen.value, choices)
+        visitor.repeat(*chosen.index, chosen.value, *(fields[choice] for choice in self._choices))
         return visitor, _box(busy=True), *self._draw(visitor, request)
 
     def _rate(self, visitor: Visitor | None, liked: gr.LikeData) -> None:

@@ -41,18 +41,6 @@ CHAT_FILE = "chat.jsonl"
 """The turns of a chat, in its directory; the first line has the first request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What a visitor may set: the place of the agent in the list, and the policy (None: the agent's).
-
-    `ask_first` stops each plan until the visitor decides on it.
-    """
-
-    agent: int = 0
-    policy: Policy | None = None
-    ask_first: bool = False
-
-
 @dataclass(slots=True)
 class PageTurn:
     """One request and what became of it.
@@ -133,7 +121,7 @@ def stored_turns(file: Path) -> Iterator[StoredTurn]:
 class Visitor:
     """One chat: its turns, its files below `directory`, and the agent that may read them and no others.
 
-    turn = visitor.ask("What animal is this?", [Path("cat.jpg")], Choices())
+    turn = visitor.ask("What animal is this?", [Path("cat.jpg")])
     async for _ in visitor.run(): ...           # `turn` has changed
     """
 
@@ -165,31 +153,35 @@ class Visitor:
         self,
         request: str,
         files: Sequence[Path],
-        choices: Choices,
+        agent: int = 0,
+        policy: Policy | None = None,
+        ask_first: bool = False,
+        *,
         plan: Plan | None = None,
         models: Mapping[str, str] | None = None,
     ) -> PageTurn:
         """Add a turn. The files are copied, so that the agent needs to read no common directory. Blocks.
 
-        `plan` and `models` are those of `JarvisAgent.copy`.
+        `agent` is a place in the list of agents; `policy` None: the agent's. `ask_first` stops the plan until
+        the visitor decides on it. `plan` and `models` are those of `JarvisAgent.copy`.
         """
         self._uploads.mkdir(parents=True, exist_ok=True)
         self._uploads.touch()  # The files of a chat are kept while it is used.
         kept = [self._keep(file) for file in files]
-        chosen = self._agents[choices.agent]
-        agent = chosen.copy(
-            settings={"policy": choices.policy or chosen.settings.policy, "output_dir": self._runs},
+        chosen = self._agents[agent]
+        own = chosen.copy(
+            settings={"policy": policy or chosen.settings.policy, "output_dir": self._runs},
             restricted_to=[self._uploads],
             plan=plan,
             models=models,
             history=[turn.memory for turn in self.turns if turn.memory is not None],
-            checkpointer=InMemorySaver() if choices.ask_first else False,
-            approve=choices.ask_first,
+            checkpointer=InMemorySaver() if ask_first else False,
+            approve=ask_first,
         )
         for waiting in self.turns[-1:]:
             waiting.is_stopped = waiting.is_stopped or waiting.proposal is not None
             waiting.proposal = None
-        self.turns.append(PageTurn(request, kept, agent))
+        self.turns.append(PageTurn(request, kept, own))
         return self.turns[-1]
 
     @property
@@ -198,14 +190,18 @@ class Visitor:
         last = self.turns[-1] if self.turns else None
         return None if last is None or last.is_over or last.proposal is not None else last
 
-    def repeat(self, number: int, task: int, model: str, choices: Choices) -> None:
-        """Run a task of an earlier turn again in a new turn, with another candidate, or raise InputError."""
+    def repeat(self, number: int, task: int, model: str, *choices: Any) -> None:
+        """Run a task of an earlier turn again in a new turn, with another candidate, or raise InputError.
+
+        `choices` are the agent and what follows it in `ask`.
+        """
         turn = self.turns[number] if 0 <= number < len(self.turns) else None
         row = turn.progress.tasks.get(task) if turn is not None else None
         if turn is None or not turn.is_answered or row is None or model not in models_of(row):
             raise errors.InputError("this task cannot be run again with this model")
         request = f"{turn.request}\n\n↻ {task} {row.task.task}: {model}"
-        self.ask(request, turn.files, choices, turn.run.repeating(task), {row.task.task: model})
+        plan, models = turn.run.repeating(task), {row.task.task: model}
+        self.ask(request, turn.files, *choices, plan=plan, models=models)
 
     def rewind(self, message: int) -> PageTurn:
         """Drop the turns since the one with this message of the chat, and return that one."""
