@@ -202,7 +202,7 @@ class HFTaskTool(BaseTool):
                 await report("running", model=selection.model)
                 result = await self.runner.run_candidates(selection, call, config)
                 result = result.model_copy(update={"notes": [*notes, *result.notes]})
-            self.produced.extend((thread, made) for made in result.resources if made.path is not None)
+            self.produced.extend((thread, file) for file in result.resources if file.path is not None)
             return result
         finally:
             # A disk that does not answer must not block the event loop.
@@ -293,13 +293,14 @@ def _messages_in(runtime: Any) -> Sequence[Any]:
 
 def _last_human_message(runtime: Any) -> str:
     """The text of the last human message in an injected ToolRuntime's state; "" without one."""
-    found = (message for message in reversed(_messages_in(runtime)) if isinstance(message, HumanMessage))
-    return next((message_text(message) for message in found), "")
+    messages = (message for message in reversed(_messages_in(runtime)) if isinstance(message, HumanMessage))
+    return next((message_text(message) for message in messages), "")
 
 
 def _call_number(runtime: Any) -> int:
     """The number of the call of an injected ToolRuntime among the tool calls of the messages, from 0."""
-    calls = [call for one in _messages_in(runtime) if isinstance(one, AIMessage) for call in one.tool_calls]
+    messages = (message for message in _messages_in(runtime) if isinstance(message, AIMessage))
+    calls = [call for message in messages for call in message.tool_calls]
     own = getattr(runtime, "tool_call_id", None)  # some models count from one again in each message
     return max((number for number, call in enumerate(calls) if call["id"] == own), default=0)
 
@@ -310,16 +311,16 @@ def files_in(messages: Iterable[Any], settings: Settings) -> list[Resource]:
     A client of a server may send such messages too, so only files in directories of runs count, whose names
     cannot be guessed.
     """
-    root, found = settings.output_dir.expanduser().resolve(), list[Resource]()
+    root, files = settings.output_dir.expanduser().resolve(), list[Resource]()
     for message in messages:
         artifact = message.artifact if isinstance(message, ToolMessage) else None
-        for made in artifact.get("resources") or () if isinstance(artifact, Mapping) else ():
+        for resource in artifact.get("resources") or () if isinstance(artifact, Mapping) else ():
             with suppress(ValidationError):
-                file = Resource.model_validate(made)
+                file = Resource.model_validate(resource)
                 real = file.path.resolve() if file.path is not None else root
                 if real.parent.parent == root and RUN_ID.fullmatch(real.parent.name):
-                    found.append(file)
-    return found
+                    files.append(file)
+    return files
 
 
 def content_of(result: TaskResult) -> str:
@@ -378,25 +379,25 @@ async def reporting(
     write = getattr(runtime, "stream_writer", None) or (lambda piece: None)
 
     async def report(state: str, text: str = "", **more: Any) -> None:
-        said = f"{tool}: {text or state}"
-        known = {"tool": tool, "tool_call_id": call, "state": state, "text": said}
-        piece = cast("ToolProgress", {**known, **more})
+        message = f"{tool}: {text or state}"
+        progress = {"tool": tool, "tool_call_id": call, "state": state, "text": message}
+        piece = cast("ToolProgress", {**progress, **more})
         write(piece)
         await adispatch_custom_event(EVENT, piece, config=config)
 
-    shown: list[Activity] = []
+    running: list[Activity] = []
 
     async def watch() -> None:
         last: dict[int, str] = {}
         while True:
-            for one in [*shown]:  # it grows meanwhile
-                if last.get(id(one)) != str(one):
-                    last[id(one)] = str(one)
-                    counts = {key: getattr(one, key) for key in ("done", "total") if hasattr(one, key)}
-                    await report(one.state, str(one), model=one.model, **counts)
+            for work in [*running]:  # it grows meanwhile
+                if last.get(id(work)) != str(work):
+                    last[id(work)] = str(work)
+                    counts = {key: getattr(work, key) for key in ("done", "total") if hasattr(work, key)}
+                    await report(work.state, str(work), model=work.model, **counts)
             await asyncio.sleep(_INTERVAL_S)
 
-    token = activities.set(shown)
+    token = activities.set(running)
     watching = asyncio.create_task(watch())
     try:
         yield report

@@ -132,19 +132,19 @@ def _injected_arguments(tool: BaseTool, call: TaskCall) -> dict[str, Any]:
         tool_call_id=str(call.task.id),
         store=None,
     )
-    found: dict[str, Any] = {}
+    injected: dict[str, Any] = {}
     for name, annotation in _annotations(tool).items():
         for part in _parts(annotation):
             field = getattr(part, "field", None) if isinstance(part, types.InjectedState) else None
             if part is types.ToolRuntime:
-                found[name] = runtime
+                injected[name] = runtime
             elif _is(part, types.InjectedStore):
-                found[name] = None
+                injected[name] = None
             elif field in state:
-                found[name] = state[field]
+                injected[name] = state[field]
             elif field is None and _is(part, types.InjectedState):
-                found[name] = state
-    return found
+                injected[name] = state
+    return injected
 
 
 def _annotations(tool: BaseTool) -> dict[str, Any]:
@@ -170,16 +170,17 @@ def _is(part: Any, marker: type) -> bool:
 
 def _invalid_arguments(error: ValidationError) -> str:
     """The first three in one line, "argument n: must be a valid integer, not 'four'"."""
-    found: dict[str, str] = {}
-    for one in error.errors(include_url=False):
-        place = ".".join(str(part) for part in one["loc"] if part == one["loc"][0] or isinstance(part, int))
-        problem = one["msg"].split(", unable to")[0].replace("Input should", "must")
-        if one["type"] == "missing":
+    problems: dict[str, str] = {}
+    for detail in error.errors(include_url=False):
+        path = detail["loc"]
+        place = ".".join(str(part) for part in path if part == path[0] or isinstance(part, int))
+        problem = detail["msg"].split(", unable to")[0].replace("Input should", "must")
+        if detail["type"] == "missing":
             problem = "is missing"
         else:
-            problem += f", not {brief_text(redact(repr(one['input'])), 60)}"
-        found.setdefault(place, f"argument {place}: {problem}")
-    return "; ".join(list(found.values())[:3])
+            problem += f", not {brief_text(redact(repr(detail['input'])), 60)}"
+        problems.setdefault(place, f"argument {place}: {problem}")
+    return "; ".join(list(problems.values())[:3])
 
 
 async def _resources(blocks: Sequence[Mapping[str, Any]], call: TaskCall) -> list[Resource]:
@@ -188,10 +189,10 @@ async def _resources(blocks: Sequence[Mapping[str, Any]], call: TaskCall) -> lis
 
     def write() -> list[Resource]:
         try:
-            found = [_resource(block, call, files) for block in blocks]
+            resources = [_resource(block, call, files) for block in blocks]
         finally:
             files.cleanup()
-        return [resource for resource in found if resource is not None]
+        return [resource for resource in resources if resource is not None]
 
     try:
         return await asyncio.to_thread(write)

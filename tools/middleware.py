@@ -125,7 +125,7 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         files += [Resource(kind=cast("Any", kind), name=kind) for kind in kinds if kind in _KINDS]
         planned = self._planner.invoke({"input": text, "files": files, "tools": self._specs})
         about = [f"{name}: {spec.description}" for name, spec in self._specs.items()]
-        scores = similarities(text, [[one] for one in about], about, self._vectors)
+        scores = similarities(text, [[description] for description in about], about, self._vectors)
         given = {kind for file in files for kind in (file.kind, "file")}
         takes = (any(arg.kind in given for arg in spec.inputs) for spec in self._specs.values())
         # That a task takes a file of the request counts as much as a tenth of the likeness.
@@ -134,5 +134,5 @@ class HFToolsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return list(dict.fromkeys([*(task.task for task in planned.tasks), *likely]))[: self._count]
 
     def _search(self, query: str) -> tuple[str, list[str]]:
-        found = self._likely(query[:_MAX_CHARS])
-        return "\n".join(f"{name}: {self._experts[name].description}" for name in found), found
+        names = self._likely(query[:_MAX_CHARS])
+        return "\n".join(f"{name}: {self._experts[name].description}" for name in names), names

@@ -250,8 +250,8 @@ class JarvisAgent(AsyncRunnable[Any, Run]):
                     run = run.model_copy(update={"structured_response": typed})
                     event = event.model_copy(update={"run": run})
                 if run is not None and history is not None:
-                    asked = HumanMessage(Request.of(request).text)
-                    await update_history(history, [asked, run.to_message()])
+                    message = HumanMessage(Request.of(request).text)
+                    await update_history(history, [message, run.to_message()])
                 yield event
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
@@ -466,11 +466,11 @@ class JarvisAgent(AsyncRunnable[Any, Run]):
 
     async def _waiting_run(self, config: RunnableConfig) -> Run:
         """The Run of a plan that waits for approval. Raises ConfigError after an invalid decision."""
-        shown = (await self._stored_runs.state(config)).waiting or {}
-        if problem := shown.get("problem"):
+        proposal = (await self._stored_runs.state(config)).waiting or {}
+        if problem := proposal.get("problem"):
             raise ConfigError(f"{problem}; decide with Command(resume=…)")
         return Run(
-            plan=Plan.model_validate({"tasks": shown.get("plan", []), "notes": shown.get("notes", [])})
+            plan=Plan.model_validate({"tasks": proposal.get("plan", []), "notes": proposal.get("notes", [])})
         )
 
     async def _atransform(

@@ -103,8 +103,8 @@ def planned_task(
     download = chosen.size or 0 if here and not chosen.local else 0
     cost = 0.0 if here else meter.hosted_price(task.task, chosen.id)
     place: Literal["here", "hosted"] = "here" if here else "hosted"
-    known = store.experience((selection and selection.task) or task.task).get(chosen.id, Experience())
-    estimate = {"place": place, "download": download, "cost": cost, "seconds": known.seconds}
+    experience = store.experience((selection and selection.task) or task.task).get(chosen.id, Experience())
+    estimate = {"place": place, "download": download, "cost": cost, "seconds": experience.seconds}
     return PlannedTask(task=task, selection=selection, **estimate)
 
 
@@ -182,20 +182,20 @@ def approve(
     may refer to `results` of earlier rounds, is shown again with its `problem` if it needed repairs: no plan
     is run that was not shown.
     """
-    asked = [step for step in steps if step.needs_approval]
-    if not asked:
+    pending = [step for step in steps if step.needs_approval]
+    if not pending:
         return Approved(plan=plan)
-    shown = _shown(plan, asked, context)
+    proposal = _shown(plan, pending, context)
     times = 0
     while True:
-        decision, times = decision_of(ask(shown)), times + 1
+        decision, times = decision_of(ask(proposal)), times + 1
         try:
             if decision is True:
                 approved = Approved(plan=plan)
             elif decision is False or decision == []:
                 approved = Approved(plan=Plan(notes=[REJECTED]))
             elif isinstance(decision, Mapping) and "decisions" in decision:
-                approved = _decided(decision["decisions"], plan, asked, context, results)
+                approved = _decided(decision["decisions"], plan, pending, context, results)
             else:
                 approved = Approved(plan=_edited(decision, context, results))
             kept = {"preference": approved.plan.preference or plan.preference}
@@ -204,8 +204,8 @@ def approve(
         except _InvalidDecisionError as error:
             if error.plan.tasks:
                 plan = error.plan.model_copy(update={"notes": [], "preference": plan.preference})
-                asked = [PlannedTask(task=task) for task in plan.tasks]
-            shown = {**_shown(plan, asked, context), "given": decision, "problem": str(error)}
+                pending = [PlannedTask(task=task) for task in plan.tasks]
+            proposal = {**_shown(plan, pending, context), "given": decision, "problem": str(error)}
 
 
 def check_policy(policy: Any) -> None:
@@ -248,34 +248,34 @@ def decision_of(value: Any) -> Any:
     return decision
 
 
-def _shown(plan: Plan, asked: Sequence[PlannedTask], context: RunContext) -> dict[str, Any]:
+def _shown(plan: Plan, steps: Sequence[PlannedTask], context: RunContext) -> dict[str, Any]:
     """The value of the interrupt: a HITLRequest, and the plan, of which it may have a part."""
     actions: list[ActionRequest] = [
-        {"name": step.task.task, "args": step.task.args, "description": step.describe()} for step in asked
+        {"name": step.task.task, "args": step.task.args, "description": step.describe()} for step in steps
     ]
     reviews: list[ReviewConfig] = [
         {"action_name": step.task.task, "allowed_decisions": ["approve", "edit", "reject", "respond"]}
-        for step in asked
+        for step in steps
     ]
     rows = json.loads(plan.to_json())
-    known = {"request": context.request, "plan": rows, "notes": plan.notes}
-    return {"action_requests": actions, "review_configs": reviews, **known}
+    fields = {"request": context.request, "plan": rows, "notes": plan.notes}
+    return {"action_requests": actions, "review_configs": reviews, **fields}
 
 
 def _decided(
     decisions: Any,
     plan: Plan,
-    asked: Sequence[PlannedTask],
+    steps: Sequence[PlannedTask],
     context: RunContext,
     results: Sequence[TaskResult],
 ) -> Approved:
     """The plan after a decision on each action. Raises _InvalidDecisionError."""
-    if not isinstance(decisions, list) or len(decisions) != len(asked):
+    if not isinstance(decisions, list) or len(decisions) != len(steps):
         count = len(decisions) if isinstance(decisions, list) else repr(decisions)
-        raise _InvalidDecisionError(f"each action needs one decision; {count} came for {len(asked)}")
+        raise _InvalidDecisionError(f"each action needs one decision; {count} came for {len(steps)}")
     rows = {task.id: task for task in plan.tasks}
     dropped, answers = dict[int, str](), dict[int, str]()
-    for step, decision in zip(asked, decisions, strict=True):
+    for step, decision in zip(steps, decisions, strict=True):
         task = step.task
         match {"type": decision} if isinstance(decision, str) else decision:
             case {"type": "approve"}:

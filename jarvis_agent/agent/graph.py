@@ -138,13 +138,13 @@ class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
 def _request_of(state: GraphState) -> dict[str, Any]:
     """The fields of the state that make a request, with the newest messages only."""
-    given: dict[str, Any] = {key: state.get(key) for key in GraphInput.__annotations__ if state.get(key)}
-    if "messages" in given:
-        given["messages"] = given["messages"][-2 * MAX_TURNS - 1 :]
-    if isinstance(files := given.get("files"), Mapping):
-        del given["files"]
-        given["messages"] = [*given["messages"][:-1], _with_files(given["messages"][-1], files)]
-    return given
+    fields: dict[str, Any] = {key: state.get(key) for key in GraphInput.__annotations__ if state.get(key)}
+    if "messages" in fields:
+        fields["messages"] = fields["messages"][-2 * MAX_TURNS - 1 :]
+    if isinstance(files := fields.get("files"), Mapping):
+        del fields["files"]
+        fields["messages"] = [*fields["messages"][:-1], _with_files(fields["messages"][-1], files)]
+    return fields
 
 
 def _with_files(message: BaseMessage, files: Mapping[str, Any]) -> BaseMessage:
@@ -213,15 +213,15 @@ class _Node:
         if state.get("input"):
             new.append(HumanMessage(request.text))
         elif self.names and request.blocks:
-            asked = [message for message in state["messages"] if isinstance(message, HumanMessage)][-1]
-            new.append(self._with_urls(asked, turns[-1].resources[len(request.files) :]))
-        shown = {
+            question = [message for message in state["messages"] if isinstance(message, HumanMessage)][-1]
+            new.append(self._with_urls(question, turns[-1].resources[len(request.files) :]))
+        fields = {
             "id": message_id,
             "content": self._hide(answer.content),
             "additional_kwargs": self._hide(answer.additional_kwargs),
         }
         new_state = {
-            "messages": [*new, answer.model_copy(update=shown)],
+            "messages": [*new, answer.model_copy(update=fields)],
             "run": self._hide(run.model_dump(mode="json")),
             "turns": self._hide(_TURNS.dump_python(turns[-MAX_TURNS:], mode="json")),
         }
@@ -244,9 +244,9 @@ class _Node:
                 run = event.run or run
         return run
 
-    def _ask(self, shown: Any) -> Any:
+    def _ask(self, proposal: Any) -> Any:
         """The decision on what is shown, from an interrupt."""
-        return self._find(interrupt(self._hide(shown)))
+        return self._find(interrupt(self._hide(proposal)))
 
     def _with_urls(self, message: HumanMessage, files: Sequence[Resource]) -> HumanMessage:
         """A request whose files in base64 are URLs of the files, which the run has stored in their order."""
@@ -324,12 +324,12 @@ class StoredRuns:
         # LangGraph keeps an interrupt that was answered until its node has ended.
         steps = [name.split()[0] for name in stored_steps(stored)]
         is_answered = steps.count(DECISION) >= steps.count(PROPOSAL)
-        shown = snapshot.interrupts[0].value if snapshot.interrupts and not is_answered else None
+        proposal = snapshot.interrupts[0].value if snapshot.interrupts and not is_answered else None
         values = stored.checkpoint["channel_values"]
-        given = {key: values[key] for key in GraphInput.__annotations__ if values.get(key)}
-        request = Request.of(values.get(START) or given) if snapshot.tasks else None
+        fields = {key: values[key] for key in GraphInput.__annotations__ if values.get(key)}
+        request = Request.of(values.get(START) or fields) if snapshot.tasks else None
         turns = _TURNS.validate_python(snapshot.values.get("turns") or [])
-        return ThreadState(tuple(turns), shown, request)
+        return ThreadState(tuple(turns), proposal, request)
 
     async def events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
         """The events of a run of the config's thread. "done" is last, unless the run stops for approval.
@@ -343,14 +343,14 @@ class StoredRuns:
                 'a run with a checkpointer needs a thread: config={"configurable": {"thread_id": "…"}}'
             )
         async with self._queue(thread):
-            given = await self._graph_input(request, config)
-            if given is None and not self._approve and (await self.state(config)).waiting:
+            graph_input = await self._graph_input(request, config)
+            if graph_input is None and not self._approve and (await self.state(config)).waiting:
                 raise ConfigError(
                     f"the plan of the thread {thread!r} waits for approval; decide with approve=True"
                 )
             is_over = False
-            if given is not None or (await self._graph.aget_state(config)).tasks:
-                stream = self._graph.astream(given, config, stream_mode="custom", durability="sync")
+            if graph_input is not None or (await self._graph.aget_state(config)).tasks:
+                stream = self._graph.astream(graph_input, config, stream_mode="custom", durability="sync")
                 async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as events:
                     async for event in events:
                         is_over = event["kind"] == "done"
@@ -435,5 +435,5 @@ class ThreadedSaver(BaseCheckpointSaver[Any]):
 
     async def alist(self, config: Any, **options: Any) -> AsyncIterator[CheckpointTuple]:
         """As `list`."""
-        for found in await asyncio.to_thread(lambda: [*self.list(config, **options)]):
-            yield found
+        for checkpoint in await asyncio.to_thread(lambda: [*self.list(config, **options)]):
+            yield checkpoint

@@ -293,8 +293,8 @@ class RunPipeline:
             )
         approved = await self.steps.run_once(f"{DECISION}{suffix}", decide, _APPROVED)
         self._asked += 0 if was_asked else approved.asked
-        kept = [one for one in planned if one.task in approved.plan.tasks]
-        return approved, {one.task.id: one.selection for one in kept}
+        kept = [step for step in planned if step.task in approved.plan.tasks]
+        return approved, {step.task.id: step.selection for step in kept}
 
     async def _preview_models(self, plan: Plan, context: RunContext) -> list[PlannedTask]:
         """Select the models of all tasks in advance, to show them for approval."""
@@ -390,9 +390,9 @@ class RunPipeline:
             reply = await self._respond(context, plan, results, number, context.specs if left > 0 else None)
             if isinstance(reply, str):
                 return plan, results, reply
-            known = len(plan.tasks)
+            count = len(plan.tasks)
             plan = await self._start_tasks(reply, context, executor, plan, results)
-            left = left if len(plan.tasks) > known else 0
+            left = left if len(plan.tasks) > count else 0
 
     async def _respond(
         self,

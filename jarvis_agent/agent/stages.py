@@ -75,13 +75,13 @@ class PipelineStages:
 
     async def callable_tools(self) -> dict[str, BaseTool]:
         """The tasks as tools to call outside a plan, of which none reads what another call produced."""
-        made: dict[str, BaseTool] = {}
+        tools: dict[str, BaseTool] = {}
         for name, runner in (await self.runners()).items():
             if isinstance(runner, HFTaskRunner):
-                made[name] = HFTaskTool.of(runner.spec, runner.registry, (), deque(maxlen=0), self.settings)
+                tools[name] = HFTaskTool.of(runner.spec, runner.registry, (), deque(maxlen=0), self.settings)
             elif isinstance(runner, LangChainTask):
-                made[name] = runner.tool
-        return made
+                tools[name] = runner.tool
+        return tools
 
     def with_options(self, options: RunOptions) -> Self:
         """These stages with what the caller of one run chooses. Raises InputError: that is not possible."""

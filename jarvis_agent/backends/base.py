@@ -172,14 +172,14 @@ def beginning(text: str, limit: int, count: Callable[[str], int]) -> str:
 def _items(call: Call, name: str, separators: Sequence[str]) -> list[str]:
     """A list argument as texts. What a text was divided into is noted where it may be meant otherwise."""
     value = call.inputs.get(name) or []
-    values = [str(one).strip() for one in (value if isinstance(value, list | tuple) else [value])]
+    values = [str(item).strip() for item in (value if isinstance(value, list | tuple) else [value])]
     if len(values) != 1:
         return values
     items = split_list(values[0], separators)
     marks = {mark for mark in "".join(SEPARATORS).strip() if mark in values[0]}
     is_certain = values[0][:1] == "[" or (separators is SEPARATORS and len(marks) < 2)
     if len(items) > 1 and not is_certain:
-        note = Note("the list was taken as {items}", items=[f"“{one}”" for one in items[:10]])
+        note = Note("the list was taken as {items}", items=[f"“{item}”" for item in items[:10]])
         call.notes[:] = dict.fromkeys((*call.notes, note))
     return items
 

@@ -113,7 +113,7 @@ PROMPTS: dict[str, str] = {
 def user_message(inputs: Mapping[str, Any], text: str | None = None) -> HumanMessage:
     """A message with `text` (default: the argument) and the images and recordings of the inputs."""
     prompt = str(inputs.get("text") or "") if text is None else text
-    files = [one for one in inputs.values() if isinstance(one, Resource) and one.kind in _FILES]
+    files = [value for value in inputs.values() if isinstance(value, Resource) and value.kind in _FILES]
     content: Any = [{"type": "text", "text": prompt}, *map(_content_block, files)] if files else prompt
     return HumanMessage(content, additional_kwargs={STAGE_KEY: STAGE})
 
@@ -274,12 +274,12 @@ class ChatExpert:
     async def classify(self) -> Any:
         """[{label, score: None}] of the label that is chosen: a chat model knows no probabilities."""
         call, labels = self.call, self._labels()
-        asked = f"one of {', '.join(labels)}" if labels else call.purpose
-        prompt = _prompt(call, {"text": self._fitting(text_of(call), self.room)}, asked=asked)
+        question = f"one of {', '.join(labels)}" if labels else call.purpose
+        prompt = _prompt(call, {"text": self._fitting(text_of(call), self.room)}, asked=question)
         kind = {"type": "string", "enum": labels} if labels else {"type": "string"}
         reply = await self.ask(prompt, object_schema({"label": kind}))
         label = str(_value_in(reply, "label") or reply).strip()
-        known = {one.casefold(): one for one in labels}
+        known = {name.casefold(): name for name in labels}
         if not label or (labels and label.casefold() not in known):
             raise UnsupportedError(f"{call.candidate.id} chose none of the labels: {brief_text(reply)}")
         return [{"label": known.get(label.casefold(), label), "score": None}]
@@ -292,8 +292,8 @@ class ChatExpert:
 
     async def find_entities(self) -> Any:
         """[{entity_group, score: None, word, start, end}] of what the text has; other words are left out."""
-        call, found = self.call, list[dict[str, Any]]()
-        asked = (
+        call, entities = self.call, list[dict[str, Any]]()
+        question = (
             call.purpose or "the names of people (PER), organisations (ORG), places (LOC) and others (MISC)"
         )
         groups = {} if call.purpose else {"enum": ["PER", "ORG", "LOC", "MISC"]}
@@ -302,13 +302,13 @@ class ChatExpert:
         schema = object_schema({"entities": {"type": "array", "items": entity}})
         begin = 0
         for part in split_text(text_of(call), self.room, count_tokens):
-            reply = await self.ask(_prompt(call, {"text": part}, asked=asked), schema)
+            reply = await self.ask(_prompt(call, {"text": part}, asked=question), schema)
             named = _value_in(reply, "entities")
             if not isinstance(named, list):
                 raise UnsupportedError(f"{call.candidate.id} wrote no list of names: {brief_text(reply)}")
-            found += _located(named, part, begin)
+            entities += _located(named, part, begin)
             begin += len(part)
-        return found
+        return entities
 
     async def ask(self, prompt: str, schema: Mapping[str, Any] | None = None) -> str:
         """The reply to a prompt and the files of the call."""
@@ -375,15 +375,15 @@ def object_schema(properties: Mapping[str, Any], required: Sequence[str] | None 
 
 def _value_in(reply: str, name: str) -> Any:
     """The value of that name in the JSON of a reply; None without one."""
-    objects = (found.value for found in read_json(reply) if isinstance(found.value, dict))
-    return next((one[name] for one in objects if name in one), None)
+    objects = (read.value for read in read_json(reply) if isinstance(read.value, dict))
+    return next((value[name] for value in objects if name in value), None)
 
 
 def _located(named: Sequence[Any], text: str, begin: int) -> list[dict[str, Any]]:
     """The names that a text has, with their places; `begin` is that of the text in the whole."""
     rows, place = list[dict[str, Any]](), 0
-    for one in named:
-        fields = one if isinstance(one, dict) else {}
+    for row in named:
+        fields = row if isinstance(row, dict) else {}
         word, group = (str(fields.get(name) or "") for name in ("word", "entity_group"))
         start = text.find(word, place) if word and group else -1
         if start >= 0:

@@ -140,14 +140,14 @@ def base_model(candidate: Candidate, folder: Path, settings: Settings) -> Candid
 def _load(name: str, folder: Path, settings: Settings, options: Mapping[str, Any]) -> Any:
     import diffusers
 
-    known = getattr(diffusers, name, None)
-    if known is None:
+    pipeline = getattr(diffusers, name, None)
+    if pipeline is None:
         raise UnsupportedError(
             f"{folder} is a {name}, which diffusers {diffusers.__version__} does not know; "
             "a later diffusers may, or the model brings code of its own, which is not run"
         )
     variant = DIFFUSERS.variant(folder, settings)
-    return known.from_pretrained(str(folder), variant=variant, **options)
+    return pipeline.from_pretrained(str(folder), variant=variant, **options)
 
 
 def move_to_device(pipe: Any, device: Any, settings: Settings) -> None:
@@ -218,16 +218,16 @@ def video_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
     seconds = probe_video(path).duration
     width, height = fitting_size(frames[0], loaded, call)
     resized = [frame.resize((width, height)) for frame in frames]
-    made = _video(loaded, call, video=resized, width=width, height=height, prompt=_prompt(call))
-    return {**made, "fps": len(made["frames"]) / seconds if seconds else made["fps"]}
+    output = _video(loaded, call, video=resized, width=width, height=height, prompt=_prompt(call))
+    return {**output, "fps": len(output["frames"]) / seconds if seconds else output["fps"]}
 
 
 def generate_shape(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
     """Return {vertices, faces, colors} from a text or an image."""
     import torch
 
-    given = {"image": call.image()} if call.inputs.get("image") else {"prompt": text_of(call)}
-    mesh = call_pipeline(loaded, call, **given, output_type="mesh").images[0]
+    inputs = {"image": call.image()} if call.inputs.get("image") else {"prompt": text_of(call)}
+    mesh = call_pipeline(loaded, call, **inputs, output_type="mesh").images[0]
     colors = torch.stack([mesh.vertex_channels[channel] for channel in "RGB"], dim=1)
     return {"vertices": mesh.verts, "faces": mesh.faces, "colors": colors.clip(0, 1)}
 
@@ -335,19 +335,19 @@ def call_pipeline(loaded: LoadedPipeline, call: Call, *, pipe: Any = None, **inp
     import torch
 
     pipe = loaded.pipe if pipe is None else pipe
-    known = parameters(pipe)
+    accepted = parameters(pipe)
     seed = call.settings.seed
     scheduler = type(getattr(loaded.pipe, "scheduler", None)).__name__
     about = f"{loaded.id} {type(loaded.pipe).__name__} {scheduler}".lower()
     distilled = next((options for pattern, options in DISTILLED if re.search(pattern, about)), {})
-    given = {**distilled, **_options(loaded, call), **inputs}
-    if "generator" in known:
-        given["generator"] = torch.Generator("cpu").manual_seed(seed)
-    given = {name: value for name, value in given.items() if name in known and value is not None}
+    arguments = {**distilled, **_options(loaded, call), **inputs}
+    if "generator" in accepted:
+        arguments["generator"] = torch.Generator("cpu").manual_seed(seed)
+    arguments = {name: value for name, value in arguments.items() if name in accepted and value is not None}
     pipe.progress_bar = step_monitor(call)
     try:
-        with nullcontext() if "generator" in known else seeded(seed):
-            output = pipe(**given)
+        with nullcontext() if "generator" in accepted else seeded(seed):
+            output = pipe(**arguments)
     except NameError as error:  # pipelines skip the import of an optional package and then use its name
         raise UnsupportedError(
             f"{loaded.id} needs the package {error.name}, which is not installed",

@@ -72,7 +72,7 @@ class ModelEntry:
     @property
     def prefetching(self) -> bool:
         """Whether a worker is loading it for a reservation."""
-        return any(isinstance(one, Reservation) for one in self.running)
+        return any(isinstance(job, Reservation) for job in self.running)
 
     @property
     def wanted(self) -> bool:
@@ -84,7 +84,7 @@ class ModelEntry:
         """When it is needed: -1 is now, then by the depth of its reservations; infinity if it has none."""
         if self.jobs or (self.running and not self.prefetching):
             return -1
-        return min((one.depth for one in self.reserved), default=inf)
+        return min((reservation.depth for reservation in self.reserved), default=inf)
 
 
 class ModelTable:
@@ -261,7 +261,7 @@ class ModelPool:
         """The bytes of each model that is loaded now, least recently used first."""
         with self._lock:
             entries = self._models.entries.values()
-            return {one.key: sum(one.placed.values()) for one in entries if one.expert is not None}
+            return {entry.key: sum(entry.placed.values()) for entry in entries if entry.expert is not None}
 
     async def run(self, key: Key, load: Callable[[], Expert], call: Call) -> Any:
         """Run a call on the model of that key, which is loaded first if needed.
@@ -275,7 +275,7 @@ class ModelPool:
             entry = self._models.entry(key, load, call.candidate.size)
             entry.jobs.append(job)
             if entry.reserved:  # the call takes its place
-                entry.reserved.remove(min(entry.reserved, key=lambda one: one.depth))
+                entry.reserved.remove(min(entry.reserved, key=lambda reservation: reservation.depth))
             self._schedule()
         try:
             return await asyncio.wrap_future(job.done)
@@ -441,11 +441,11 @@ class ModelPool:
             return []
         with self._lock:
             waiting = [job for job in entry.jobs if not job.cancelled]
-            found = [job for job in waiting[: MAX_BATCH - 1] if fits_in_batch(job.call)]
-            for job in found:
+            jobs = [job for job in waiting[: MAX_BATCH - 1] if fits_in_batch(job.call)]
+            for job in jobs:
                 entry.jobs.remove(job)
-            entry.running += found
-        return [job for job in found if job.start()]
+            entry.running += jobs
+        return [job for job in jobs if job.start()]
 
     def _load(self, entry: ModelEntry) -> Expert:
         def choose(gpus: Bytes, size: int | None) -> str | None:

@@ -53,11 +53,12 @@ def make_backends(
 
     Those that an expert server may run are wrapped, if there is one. ConfigError: one cannot be made.
     """
-    made = [_make_backend(one, settings, pool) for one in (default_backends() if given is None else given)]
-    served = [one for one in made if isinstance(one, LocalBackend) and one.is_served]
+    parts = default_backends() if given is None else given
+    backends = [_make_backend(part, settings, pool) for part in parts]
+    served = [backend for backend in backends if isinstance(backend, LocalBackend) and backend.is_served]
     if not served or (server := find_server(settings)) is None:
-        return made
-    return [RemoteBackend(one, server) if one in served else one for one in made]
+        return backends
+    return [RemoteBackend(backend, server) if backend in served else backend for backend in backends]
 
 
 def _make_backend(given: Backend | Factory, settings: Settings, pool: ModelPool) -> Backend:

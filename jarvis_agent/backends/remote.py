@@ -144,14 +144,14 @@ class ExpertServer:
             body: Any = response.json()
         except ValueError:
             body = None
-        said = body if isinstance(body, Mapping) else {}
-        status, message = response.status_code, said.get("error")
+        fields = body if isinstance(body, Mapping) else {}
+        status, message = response.status_code, fields.get("error")
         if status == 429:
             return RateLimitedError(str(message), retry_after(response.headers))
         if isinstance(message, str):  # the model failed, or cannot be called so
             failed = f"the expert server {self.address} failed: {message}"
             return _ERRORS[status](message) if status in _ERRORS else ExpertError(failed)
-        detail = said.get("detail") or response.reason_phrase
+        detail = fields.get("detail") or response.reason_phrase
         what = f"the expert server {self.address} answers {status}: {detail}"
         if status >= 500:
             return TransientError(what)
@@ -271,11 +271,11 @@ def find_server(settings: Settings) -> ExpertServer | None:
 def find_background() -> ExpertServer | None:
     """The server that this user started in the background, if it runs."""
     try:
-        found = json.loads(runtime_file().read_text(encoding="utf-8"))
+        server = json.loads(runtime_file().read_text(encoding="utf-8"))
         with _lock(runtime_file()).acquire(timeout=0):
             return None  # it has ended
     except Timeout:
-        return ExpertServer(found["address"], found["key"], may_be_absent=True)
+        return ExpertServer(server["address"], server["key"], may_be_absent=True)
     except (OSError, ValueError, RuntimeError):  # `Path.home` raises RuntimeError
         return None
 

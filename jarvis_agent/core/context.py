@@ -83,10 +83,10 @@ def turns_of(messages: Iterable[BaseMessage | ChatTurn]) -> tuple[ChatTurn, ...]
         elif isinstance(message, HumanMessage):
             turns.append(ChatTurn(message_text(message), "", blocks=tuple(media_blocks(message))))
         elif isinstance(message, AIMessage):
-            asked = turns.pop() if turns and not turns[-1].answer else ChatTurn("", "")
+            turn = turns.pop() if turns and not turns[-1].answer else ChatTurn("", "")
             made = message.additional_kwargs.get(MADE)
             made = made if isinstance(made, str) else None
-            turns.append(replace(asked, answer=message_text(message), made=made))
+            turns.append(replace(turn, answer=message_text(message), made=made))
     return tuple(turns)
 
 

@@ -47,9 +47,9 @@ def set_up_proxies(variables: MutableMapping[str, str] = os.environ) -> None:
     """Except this machine from the proxies of the environment, for all clients of a program of ours."""
     proxies = respell_proxies(variables)
     name = "no_proxy" if "no_proxy" in variables else "NO_PROXY"  # the lower-case one is read first
-    known, direct = variables.get(name, ""), ",".join(LOOPBACK)
-    if proxies and known != "*" and direct not in known:
-        variables[name] = f"{known},{direct}" if known else direct
+    hosts, direct = variables.get(name, ""), ",".join(LOOPBACK)
+    if proxies and hosts != "*" and direct not in hosts:
+        variables[name] = f"{hosts},{direct}" if hosts else direct
 
 
 def respell_proxies(variables: MutableMapping[str, str] = os.environ) -> dict[str, str]:

@@ -53,11 +53,11 @@ class Note(str):
         cls, template: str, /, *, detail: str = "", advice: str | Iterable[str] = (), **values: Any
     ) -> Self:
         """Without `values`, the template is the sentence, whatever braces it has."""
-        known = {name: _value(value) for name, value in values.items()}
+        fields = {name: _value(value) for name, value in values.items()}
         own = (advice,) if isinstance(advice, str) else advice
-        advice = tuple(dict.fromkeys((*_advice_in([*known.values()]), *own)))
-        note = super().__new__(cls, _sentence({}, template, known, detail, advice))
-        note.template, note.values, note.detail, note.advice = template, known, detail, advice
+        advice = tuple(dict.fromkeys((*_advice_in([*fields.values()]), *own)))
+        note = super().__new__(cls, _sentence({}, template, fields, detail, advice))
+        note.template, note.values, note.detail, note.advice = template, fields, detail, advice
         return note
 
     @classmethod

@@ -85,8 +85,8 @@ class Request(Frozen):
     @property
     def text(self) -> str:
         """The text of the request, from `input` or the last human message."""
-        _, asked = self._parts()
-        return (message_text(asked) if asked is not None else self.input).strip()
+        _, message = self._parts()
+        return (message_text(message) if message is not None else self.input).strip()
 
     @property
     def history(self) -> list[BaseMessage]:
@@ -96,8 +96,8 @@ class Request(Frozen):
     @property
     def blocks(self) -> list[dict[str, Any]]:
         """Content blocks of the request's message other than text."""
-        _, asked = self._parts()
-        return media_blocks(asked) if asked is not None else []
+        _, message = self._parts()
+        return media_blocks(message) if message is not None else []
 
     def check_length(self) -> None:
         """Refuse more than `MAX_TEXT_BYTES` of text, earlier messages included.

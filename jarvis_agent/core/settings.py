@@ -140,9 +140,9 @@ def read_options(context: Any) -> RunOptions:
 
     Raises InputError: the value of an option is invalid.
     """
-    given = context if isinstance(context, Mapping) else {}
+    fields = context if isinstance(context, Mapping) else {}
     try:
-        return _OPTIONS.validate_python({name: value for name, value in given.items() if value is not None})
+        return _OPTIONS.validate_python({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
         raise InputError(f"the context of the run cannot be used: {describe_error(error)}") from error
 
@@ -314,8 +314,8 @@ def _fault(error: ValidationError, values: Mapping[str, Any], fields: Iterable[s
     if name not in os.environ and (other := name.removeprefix("JARVIS_")) in os.environ:  # HF_TOKEN
         name = other
     name = ".".join([name, *map(str, first["loc"][1:])])
-    shown = "" if name.lower().endswith(("key", "keys", "token")) else f", not {first['input']!r}"
-    return f"{name}: {first['msg'].removeprefix('Value error, ')}{shown}"
+    value = "" if name.lower().endswith(("key", "keys", "token")) else f", not {first['input']!r}"
+    return f"{name}: {first['msg'].removeprefix('Value error, ')}{value}"
 
 
 def read_settings(settings: Settings | Mapping[str, Any] | None = None) -> Settings:

@@ -108,9 +108,9 @@ def split_list(text: str, separators: Iterable[str] = SEPARATORS) -> list[str]:
     for marks in separators:
         # A closing quote ends an item only before a separator: the apostrophe of "don't" does not.
         quoted = rf"""(?:"([^"]*)"|'([^']*)'|“([^”]*)”)\s*(?=[{marks}]|\Z)"""
-        one = re.compile(rf"\s*(?:{quoted}|([^{marks}]*))(?:[{marks}]|\Z)")
-        found = (next(filter(None, match.groups()), "").strip() for match in one.finditer(text))
-        if len(items := [_BULLET.sub("", part) if marks == "\n" else part for part in found if part]) > 1:
+        pattern = re.compile(rf"\s*(?:{quoted}|([^{marks}]*))(?:[{marks}]|\Z)")
+        parts = (next(filter(None, match.groups()), "").strip() for match in pattern.finditer(text))
+        if len(items := [_BULLET.sub("", part) if marks == "\n" else part for part in parts if part]) > 1:
             break
     return items
 

@@ -76,8 +76,8 @@ def _facts(tasks: Sequence[Task], makes: Mapping[str, str]) -> dict[Metric, list
             for number in sources:
                 name = names.get(number)
                 links.append((ref(number) if name is None or number == task.id else name, task.task))
-                made = ("text", ref(number)) if name is None else (makes.get(name, "other"), name)
-                arguments.append((task.task, *made))
+                source = ("text", ref(number)) if name is None else (makes.get(name, "other"), name)
+                arguments.append((task.task, *source))
             if not sources:
                 arguments.append((task.task, _kind_of(str(value)), str(value)))
     return {

@@ -141,13 +141,13 @@ def _plan_text(tasks: Sequence[Task]) -> str:
     return ", ".join(texts) or "no task"
 
 
-def judge(asked: OwnRequest, tasks: Sequence[Task], error: str | None = None) -> Judged:
+def judge(request: OwnRequest, tasks: Sequence[Task], error: str | None = None) -> Judged:
     """Compare a plan with the correct ones. With an `error` there is no plan, and nothing is right."""
-    compared = [(same_plan(plan, tasks), score(plan, tasks, _MAKES)) for plan in asked.plans]
+    compared = [(same_plan(plan, tasks), score(plan, tasks, _MAKES)) for plan in request.plans]
     exact, best = max(compared, key=lambda pair: (pair[0], pair[1].exact, pair[1].counts["node"].f1))
     if error is not None:
         exact, best = False, replace(best, exact=False, similarity=0.0)
-    return Judged(asked, tuple(tasks), exact, best, error)
+    return Judged(request, tuple(tasks), exact, best, error)
 
 
 FIGURES: Ratios[Judged] = {
@@ -166,11 +166,11 @@ _GROUPS = ("all", *get_args(Kind), *_LANGUAGES.values())
 
 
 def score_requests(
-    asked: Sequence[OwnRequest], predictions: Mapping[str, Prediction]
+    requests: Sequence[OwnRequest], predictions: Mapping[str, Prediction]
 ) -> tuple[list[EvaluationReport], list[Judged]]:
     """Return a report for each group that has requests, and every request as it was judged."""
     judged = [
-        judge(request, predictions[request.id].plan, predictions[request.id].error) for request in asked
+        judge(request, predictions[request.id].plan, predictions[request.id].error) for request in requests
     ]
     reports = []
     for name in _GROUPS:
@@ -291,8 +291,8 @@ def _numbers(value: Any) -> list[float]:
 
 
 def _language(value: Any) -> str:
-    known = find_language(_text(value))
-    return known.code if known else _text(value).casefold()
+    language = find_language(_text(value))
+    return language.code if language else _text(value).casefold()
 
 
 def _listed(value: Any) -> Sequence[Any]:

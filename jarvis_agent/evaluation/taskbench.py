@@ -88,8 +88,8 @@ def read_folder(folder: Path) -> Bench:
     except ValidationError as error:
         raise InputError(f"{path} does not describe tools: {words_of(error)}") from error
     gold = read_records(folder / GOLD) if (folder / GOLD).is_file() else []
-    asked = read_records(folder / REQUESTS) if (folder / REQUESTS).is_file() else gold
-    if not asked:
+    rows = read_records(folder / REQUESTS) if (folder / REQUESTS).is_file() else gold
+    if not rows:
         raise InputError(f"{folder} holds no requests: {REQUESTS} and {GOLD} are missing or empty")
     try:
         plans = {str(record.get("id")): read_plan(record) for record in gold}
@@ -99,7 +99,7 @@ def read_folder(folder: Path) -> Bench:
         specs={tool.id: spec_of(tool) for tool in tools},
         makes={tool.id: next(iter(tool.makes), "none") for tool in tools},
         requests={
-            str(row["id"]): str(row.get("user_request") or row.get("instruction") or "") for row in asked
+            str(row["id"]): str(row.get("user_request") or row.get("instruction") or "") for row in rows
         },
         gold=plans,
         types={str(record["id"]): str(record.get("type") or "") for record in gold},
@@ -137,10 +137,10 @@ def spec_of(tool: Tool) -> TaskSpec:
     Kinds that are not resources, such as "url", are text.
     """
     takes = [kind.lower() for kind in tool.takes]
-    known = find_task(tool.id)
-    needed = [split_kind(arg.kind)[0] for arg in known.inputs if arg.required] if known else []
-    if known is not None and Counter(needed) == Counter(takes):
-        inputs = tuple(arg for arg in known.inputs if arg.required or arg.kind == "text")
+    spec = find_task(tool.id)
+    needed = [split_kind(arg.kind)[0] for arg in spec.inputs if arg.required] if spec else []
+    if spec is not None and Counter(needed) == Counter(takes):
+        inputs = tuple(arg for arg in spec.inputs if arg.required or arg.kind == "text")
     else:
         inputs = tuple(_arguments(takes))
     return TaskSpec(
@@ -167,13 +167,13 @@ def score_folder(bench: Bench, predictions: Mapping[str, Prediction], name: str)
     scored = {record: predictions[record] for record in bench.gold if record in predictions}
 
     def report(label: str, members: dict[str, Prediction], asked: Iterable[Prediction]) -> EvaluationReport:
-        scores = [score(bench.gold[record], made.plan, bench.makes) for record, made in members.items()]
-        empty = sum(not made.plan for made in members.values())
+        scores = [score(bench.gold[record], row.plan, bench.makes) for record, row in members.items()]
+        empty = sum(not row.plan for row in members.values())
         return report_on(label, scores, FIGURES, [*asked], unanswered=empty)
 
     reports = [report(name, scored, predictions.values())]
     types = sorted({bench.types[record] for record in scored}, key=lambda kind: (*TYPES, kind).index(kind))
     for kind in types if len(types) > 1 else ():
-        members = {record: made for record, made in scored.items() if bench.types[record] == kind}
+        members = {record: prediction for record, prediction in scored.items() if bench.types[record] == kind}
         reports.append(report(kind, members, members.values()))
     return reports

@@ -354,8 +354,8 @@ def gguf_path(name: str, settings: Settings) -> Path:
 
     Raises ConfigError: there is no such GGUF file, the settings forbid its download, or that failed.
     """
-    found = HUB_FILE.fullmatch(name)
-    if found is None:
+    match = HUB_FILE.fullmatch(name)
+    if match is None:
         path = Path(name).expanduser()
         if not path.is_file():
             raise ConfigError(
@@ -368,7 +368,7 @@ def gguf_path(name: str, settings: Settings) -> Path:
     import httpx
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 
-    repo, file = found["repo"], found["file"]
+    repo, file = match["repo"], match["file"]
     if isinstance(cached := try_to_load_from_cache(repo, file), str):
         return Path(cached)
     if settings.offline:

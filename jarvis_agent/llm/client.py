@@ -99,8 +99,8 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         """Tokens that the model reads: by the settings, its profile, or its server, which is asked once."""
         if self._window is None:
             profile = getattr(getattr(self.model, "bound", self.model), "profile", None) or {}
-            known = self.settings.context_window or profile.get("max_input_tokens")
-            self._window = known or await served_window(self.model) or DEFAULT_WINDOW
+            window = self.settings.context_window or profile.get("max_input_tokens")
+            self._window = window or await served_window(self.model) or DEFAULT_WINDOW
         return self._window
 
     @property
@@ -127,9 +127,9 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         config = ensure_config(config)
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
         schema = kwargs.pop("schema", None)
-        known = length_options(self.model, await self.window())
-        known |= schema_options(self.model, stage, schema)
-        extras = {name: value for name, value in known.items() if name not in self._rejected}
+        options = length_options(self.model, await self.window())
+        options |= schema_options(self.model, stage, schema)
+        extras = {name: value for name, value in options.items() if name not in self._rejected}
         begun, unavailable = False, _unavailable.get({})
         if self in unavailable:
             raise UnavailableModelError(unavailable[self])
@@ -138,7 +138,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                 async with aclosing(self._reply(input, config, {**extras, **kwargs}, schema)) as chunks:
                     async for chunk in chunks:
                         begun = True
-                        self._rejected |= known.keys() - extras.keys()
+                        self._rejected |= options.keys() - extras.keys()
                         yield chunk
                 return
             except UnavailableModelError as error:
@@ -266,15 +266,15 @@ async def write_json(
 
     Another reply goes back to the model once, with the error. Raises LLMError: the second does not fit.
     """
-    asked, problem = [*messages], ""
+    conversation, problem = [*messages], ""
     for _ in range(2):
-        reply = str((await model.ainvoke(asked, config)).text)
+        reply = str((await model.ainvoke(conversation, config)).text)
         try:
             value = read_json(reply)[-1].value
             check(value)
         except (IndexError, ValueError) as error:
             problem = "it is no JSON" if isinstance(error, IndexError) else describe_error(error)
-            asked += [AIMessage(reply), HumanMessage(f"This does not fit the schema: {problem}")]
+            conversation += [AIMessage(reply), HumanMessage(f"This does not fit the schema: {problem}")]
         else:
             return value
     raise LLMError(f"the language model wrote no {what} that fits: {problem}")

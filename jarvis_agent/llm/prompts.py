@@ -169,12 +169,12 @@ def format_chat_history(turns: Sequence[ChatTurn], budget: int = 1_000_000) -> s
     kept: list[str] = []
     for age, turn in enumerate(reversed(turns)):
         title = f"Turn {len(turns) - age}"
-        made = [f"- {_resource(resource)}" for resource in turn.resources]
-        said = [f"User: {_cut(turn.request)}", f"Assistant: {_cut(turn.answer)}"]
-        lines = [title, *(said if age < in_words else []), *made]
+        files = [f"- {_resource(resource)}" for resource in turn.resources]
+        words = [f"User: {_cut(turn.request)}", f"Assistant: {_cut(turn.answer)}"]
+        lines = [title, *(words if age < in_words else []), *files]
         if count_tokens("\n".join(lines)) > budget:
             in_words = min(in_words, age)
-            lines = [title, *made]
+            lines = [title, *files]
             while lines and count_tokens("\n".join(lines)) > budget:
                 lines.pop()
         if len(lines) > 1:

@@ -295,14 +295,14 @@ class HubDouble:
     def _list(self, query: Mapping[str, list[str]]) -> Reply:
         """The models that the query asks for, by default the most downloaded first."""
         order, tag = query.get("sort", ["downloads"])[0], query.get("pipeline_tag", [None])[0]
-        found = [
+        models = [
             model.shown(query.get("expand", []))
             for model in sorted(self.models.values(), key=lambda model: -(model.info.get(order) or 0))
             if tag in (None, model.info["pipeline_tag"])
             and query.get("search", [""])[0].lower() in model.info["id"].lower()
             and set(query.get("filter", [])) <= {*model.info["tags"], model.info.get("library_name")}
         ]
-        return _json(found[: int(query.get("limit", ["1000"])[0])])
+        return _json(models[: int(query.get("limit", ["1000"])[0])])
 
 
 def _sibling(name: str, data: bytes) -> dict[str, Any]:

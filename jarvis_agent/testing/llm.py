@@ -55,8 +55,8 @@ class Script:
         if not isinstance(self._replies, Mapping):
             return self._resolve("", self._replies, given)
         if stage not in self._replies:
-            known = ", ".join(self._replies)
-            raise AssertionError(f"the script has no reply for the stage {stage!r}, only for {known}")
+            stages = ", ".join(self._replies)
+            raise AssertionError(f"the script has no reply for the stage {stage!r}, only for {stages}")
         return self._resolve(stage, self._replies[stage], given)
 
     def _resolve(self, counter: str, reply: Any, given: Any) -> Any:

@@ -102,8 +102,8 @@ def _part(name: str, aspect: float) -> list[float]:
 
 def _parsed(text: str) -> Any:
     """The JSON in a text, or its bare parts: "10, 20, 200, 220", "<box>(10,20),(200,220)</box>"."""
-    found = re.search(r"[\[{].*[\]}]", text[:10_000], re.DOTALL)
-    value = read_literal(found[0]) if found else None
+    match = re.search(r"[\[{].*[\]}]", text[:10_000], re.DOTALL)
+    value = read_literal(match[0]) if match else None
     return value if value is not None else re.sub(r"<[^<>]*>|px|[(),;]", " ", text[:1000]).split()
 
 

@@ -201,9 +201,9 @@ def class_colour(label: str) -> Colour:
 
     Similar names of other data sets are mapped: COCO's "dog" is an animal, its "wall-brick" a wall.
     """
-    known = ade20k_colours()
+    colours = ade20k_colours()
     for name in (label, *label.split(","), label.split("-")[0]):
-        if (colour := known.get(name.strip().lower())) is not None:
+        if (colour := colours.get(name.strip().lower())) is not None:
             return colour
     return _hsv(zlib.crc32(label.strip().lower().encode()) % 360 / 360, 0.7, 0.9)
 

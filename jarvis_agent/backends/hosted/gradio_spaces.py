@@ -111,7 +111,7 @@ class SpacesBackend:
         taken = chain.from_iterable([names] if isinstance(names, str) else names for names in inputs.values())
         if metadata.get("strict") and (lost := sorted({*call.inputs} - {*taken})):
             raise UnsupportedError(f"the Space {metadata['space']} takes no {', '.join(lost)}")
-        needed = {name for name, one in parameters.items() if not one.get("parameter_has_default")}
+        needed = {name for name, row in parameters.items() if not row.get("parameter_has_default")}
         fits = needed <= {*inputs, *options} <= parameters.keys()
         if self.own and parameters and not metadata.get("inputs") and not fits:
             return await fill_parameters(self.own, call, endpoint, options)
@@ -138,7 +138,7 @@ async def read_endpoints(space: str, settings: Settings) -> dict[str, Any]:
 def _endpoints(client: Client) -> dict[str, Any]:
     described = client.view_api(print_info=False, return_format="dict")
     endpoints = described.get("named_endpoints") if isinstance(described, dict) else None
-    return {name: one for name, one in (endpoints or {}).items() if isinstance(one, dict)}
+    return {name: endpoint for name, endpoint in (endpoints or {}).items() if isinstance(endpoint, dict)}
 
 
 @asynccontextmanager
@@ -168,12 +168,12 @@ async def _connected(space: str, settings: Settings) -> AsyncIterator[tuple[Clie
 
 def _endpoint(client: Client, call: Call) -> tuple[str, Mapping[str, Any]]:
     """The endpoint that a call names, or the only one, with its name. Raises UnsupportedError."""
-    space, asked = call.candidate.metadata["space"], call.candidate.metadata.get("api_name")
+    space, api_name = call.candidate.metadata["space"], call.candidate.metadata.get("api_name")
     endpoints = _endpoints(client)
-    name = f"/{str(asked).lstrip('/')}" if asked else next(iter(endpoints), "")
-    if name not in endpoints or (not asked and len(endpoints) > 1):
+    name = f"/{str(api_name).lstrip('/')}" if api_name else next(iter(endpoints), "")
+    if name not in endpoints or (not api_name and len(endpoints) > 1):
         raise UnsupportedError(
-            f"the Space {space} has {'no endpoint ' + name if asked else 'not one endpoint alone'}; "
+            f"the Space {space} has {'no endpoint ' + name if api_name else 'not one endpoint alone'}; "
             f"api_name may be {', '.join(endpoints) or 'nothing: it has none with a name'}"
         )
     return name, endpoints[name]
@@ -186,8 +186,8 @@ async def _predict(
         job = client.submit(api_name=name, **arguments)
     except (TypeError, ValueError) as error:
         takes = [
-            f"{parameter}{' (optional)' if one.get('parameter_has_default') else ''}"
-            for parameter, one in described_parameters(endpoint).items()
+            f"{parameter}{' (optional)' if row.get('parameter_has_default') else ''}"
+            for parameter, row in described_parameters(endpoint).items()
         ]
         problem = f"the Space cannot be called so: {name} takes {', '.join(takes) or 'nothing'}"
         raise UnsupportedError(problem, detail=brief_text(str(error))) from error
@@ -201,22 +201,22 @@ async def _predict(
 def _result(returned: Any, endpoint: Mapping[str, Any], call: Call) -> Any:
     """The first value of the task's kind, else the first that is not empty; a note shows the others."""
     values: list[Any] = list(returned) if isinstance(returned, tuple) else [returned]
-    values = [one.get("value") if isinstance(one, Mapping) and "__type__" in one else one for one in values]
-    labels = [one.get("label") for one in endpoint.get("returns") or () if isinstance(one, Mapping)]
-    named = list(zip_longest(labels, values)) if len(labels) == len(values) else [("", one) for one in values]
-    named = [(label, one) for label, one in named if one is not None and one not in ("", [])]
+    values = [v.get("value") if isinstance(v, Mapping) and "__type__" in v else v for v in values]
+    labels = [item.get("label") for item in endpoint.get("returns") or () if isinstance(item, Mapping)]
+    named = list(zip_longest(labels, values)) if len(labels) == len(values) else [("", v) for v in values]
+    named = [(label, item) for label, item in named if item is not None and item not in ("", [])]
     if not named:
         raise UnsupportedError("the Space returned nothing")
-    values = [one for _, one in named]
-    wanted = [one for one in values if _has_file(one)]
-    others = [one for one in values if one not in wanted]
+    values = [item for _, item in named]
+    wanted = [item for item in values if _has_file(item)]
+    others = [item for item in values if item not in wanted]
     if call.spec.outputs[0] == "text":
-        wanted = [one for one in others if text_in(one)]
+        wanted = [item for item in others if text_in(item)]
     elif "data" in call.spec.outputs:
-        wanted = [one for one in others if isinstance(one, Mapping | list)] or wanted
+        wanted = [item for item in others if isinstance(item, Mapping | list)] or wanted
     result = (*wanted, *values)[0]
     if left := [
-        f"{_shown(label or '')}: {_shown(one)}".lstrip(": ") for label, one in named if one is not result
+        f"{_shown(label or '')}: {_shown(item)}".lstrip(": ") for label, item in named if item is not result
     ]:
         call.notes.append(Note("the Space returned besides: {values}", values=left[:_MAX_SHOWN]))
     return result
@@ -290,9 +290,9 @@ def _arguments(
     """The values as they are sent; gradio_client checks them. Blocks while it reads files."""
     parameters, options = described_parameters(endpoint), call.candidate.metadata.get("options") or {}
     values = {name: _shaped(value, component(parameters.get(name, {}))) for name, value in values.items()}
-    rows = [one for one in endpoint.get("parameters") or () if isinstance(one, Mapping)]
-    left = [one for one in rows if one.get("parameter_name") not in {*values, *options}]
-    if any(_has_file(one.get("parameter_default")) for one in left):  # gradio_client would send it
+    rows = [row for row in endpoint.get("parameters") or () if isinstance(row, Mapping)]
+    left = [row for row in rows if row.get("parameter_name") not in {*values, *options}]
+    if any(_has_file(row.get("parameter_default")) for row in left):  # gradio_client would send it
         raise UnsupportedError("a default of the Space describes a file that is no input of the task")
     return {**{name: _sent(value, folder, call.notes) for name, value in values.items()}, **options}
 

@@ -154,8 +154,8 @@ def servings_of(candidate: Candidate) -> list[Serving]:
     if isinstance(url, str):  # what writes texts has a chat API, or reads prompts at its root
         tasks = dict.fromkeys([task] if "/v1" in urlsplit(url).path else [task, candidate.task])
         return [Serving(url, candidate.id, each, url) for each in tasks]
-    known = candidate.metadata.get("providers") or {}
-    entries = {provider: known.get(provider, {}) for provider in candidate.providers}
+    providers = candidate.metadata.get("providers") or {}
+    entries = {provider: providers.get(provider, {}) for provider in candidate.providers}
     return [
         Serving(name, entry.get("id", candidate.id), entry.get("task", task))
         for name, entry in entries.items()
@@ -276,13 +276,13 @@ async def run_call(client: AsyncInferenceClient, row: ProviderCall, call: Call) 
 
 def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:
     """The seed of the settings if the method has one, and the options in the model's description."""
-    known = signature(method).parameters
+    parameters = signature(method).parameters
     described = call.candidate.metadata.get("options") or {}
-    options: dict[str, Any] = {**({"seed": call.settings.seed} if "seed" in known else {}), **described}
-    other = {name: options.pop(name) for name in list(options) if name not in known}
-    if not other or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values()):
+    options: dict[str, Any] = {**({"seed": call.settings.seed} if "seed" in parameters else {}), **described}
+    other = {name: options.pop(name) for name in list(options) if name not in parameters}
+    if not other or any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return options | other
-    if "extra_body" not in known:
+    if "extra_body" not in parameters:
         raise UnsupportedError(f"{call.spec.name} has no option {', '.join(other)} on inference providers")
     return {**options, "extra_body": {**other, **options.get("extra_body", {})}}
 

@@ -51,9 +51,9 @@ def component(described: Mapping[str, Any]) -> str:
 
 def described_parameters(endpoint: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The parameters of an endpoint by name."""
-    found = endpoint.get("parameters")
-    rows = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-    return {str(one["parameter_name"]): one for one in rows if "parameter_name" in one}
+    listed = endpoint.get("parameters")
+    rows = [row for row in listed if isinstance(row, Mapping)] if isinstance(listed, list) else []
+    return {str(row["parameter_name"]): row for row in rows if "parameter_name" in row}
 
 
 async def fill_parameters(
@@ -62,7 +62,7 @@ async def fill_parameters(
     """Values for the parameters of an endpoint but for `options`. Raises LLMError if they do not fit."""
     from jsonschema import Draft202012Validator
 
-    parameters = {name: one for name, one in described_parameters(endpoint).items() if name not in options}
+    parameters = {name: row for name, row in described_parameters(endpoint).items() if name not in options}
     if len(parameters) > _MAX_CHOICES:
         raise UnsupportedError(f"the endpoint has {len(parameters)} parameters, more than {_MAX_CHOICES}")
     schema = _schema(parameters, call.inputs)
@@ -106,7 +106,7 @@ def _schema(parameters: Mapping[str, Mapping[str, Any]], inputs: Mapping[str, An
             kinds.append({"type": "null"})
         elif not is_file and len(repr(described.get("parameter_default"))) <= _MAX_CHARS:
             properties[name]["default"] = described.get("parameter_default")
-    required = [name for name, one in parameters.items() if not one.get("parameter_has_default")]
+    required = [name for name, row in parameters.items() if not row.get("parameter_has_default")]
     return object_schema(properties, required)
 
 
@@ -118,7 +118,7 @@ def _simple(schema: Any) -> dict[str, Any]:
     if isinstance(schema.get("type"), str) and schema["type"] in _TYPES:
         simple["type"] = schema["type"]
     if isinstance(schema.get("enum"), list):
-        simple["enum"] = [one for one in schema["enum"][:_MAX_CHOICES] if len(repr(one)) <= _MAX_CHARS]
+        simple["enum"] = [value for value in schema["enum"][:_MAX_CHOICES] if len(repr(value)) <= _MAX_CHARS]
     if isinstance(schema.get("description"), str):
         simple["description"] = brief_text(schema["description"])
     if "items" in schema:
@@ -128,14 +128,14 @@ def _simple(schema: Any) -> dict[str, Any]:
 
 def _is_file(value: Any) -> bool:
     items = value if isinstance(value, list | tuple) else [value]
-    return any(isinstance(one, Resource) and one.path is not None for one in items)
+    return any(isinstance(item, Resource) and item.path is not None for item in items)
 
 
 def _shown(value: Any) -> Any:
     if not _is_file(value):
         return value if isinstance(value, int | float) else brief_text(str(value), _MAX_CHARS)
     items = value if isinstance(value, list | tuple) else [value]
-    return ", ".join(f"{one.kind}: {one.path.name}" for one in items)
+    return ", ".join(f"{item.kind}: {item.path.name}" for item in items)
 
 
 def _inserted(value: Any, described: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:

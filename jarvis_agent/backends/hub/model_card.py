@@ -106,10 +106,10 @@ def describe(card: Mapping[str, Any], tags: Sequence[str]) -> str:
         "Languages:": strings(card.get("language")),
         "Tags:": [tag for tag in strings(card.get("tags")) if ":" not in tag],
     }
-    said = [
+    sentences = [
         f"{label} {', '.join(list(dict.fromkeys(names))[:4])}." for label, names in parts.items() if names
     ]
-    return brief_text(" ".join(said))
+    return brief_text(" ".join(sentences))
 
 
 def first_paragraph(readme: str) -> str:
@@ -159,8 +159,8 @@ def control_task(config: Mapping[str, Any], model_id: str, tags: Iterable[str]) 
     """The task of a ControlNet, told by the name of the map that it follows; None for any other model."""
     if not re.search("ControlNet", " ".join(strings(config.get("_class_name")))):
         return None
-    said = " ".join((model_id, *tags)).lower()
-    controls = (control for pattern, control in _CONTROL_OF_NAME if re.search(pattern, said))
+    text = " ".join((model_id, *tags)).lower()
+    controls = (control for pattern, control in _CONTROL_OF_NAME if re.search(pattern, text))
     control = next(controls, None)
     return f"{control}-text-to-image" if control else None
 

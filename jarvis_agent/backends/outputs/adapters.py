@@ -109,9 +109,9 @@ def _scored_rows(rows: list[dict[str, Any]], name: str, measure: str = "score") 
         raise UnexpectedError(f"at least one {name}")
     ranked = sorted(rows, key=lambda row: -(row[measure] or 0.0))
     unit, least = ("", 0.005) if measure == "score" else (f"{measure} ", -1.0)
-    shown = [row for row in ranked[:SHOWN] if row[measure] is None or row[measure] >= least] or ranked[:1]
-    values = ["" if row[measure] is None else f" ({unit}{row[measure]:.2f})" for row in shown]
-    return Adapted(ranked, ", ".join(f"{row[name]}{value}" for row, value in zip(shown, values, strict=True)))
+    best = [row for row in ranked[:SHOWN] if row[measure] is None or row[measure] >= least] or ranked[:1]
+    values = ["" if row[measure] is None else f" ({unit}{row[measure]:.2f})" for row in best]
+    return Adapted(ranked, ", ".join(f"{row[name]}{value}" for row, value in zip(best, values, strict=True)))
 
 
 def entities(raw: Any, call: Call) -> Adapted:
@@ -134,8 +134,8 @@ def answers(raw: Any, call: Call) -> Adapted:
     rows = best_first(read_rows(raw, {"answer": Text}, optional))
     if not rows:
         raise UnexpectedError("at least one answer")
-    shown = rows if "similarity" in rows[0] else rows[:1]
-    return Adapted([{"score": None, **row} for row in rows], "\n".join(row["answer"] for row in shown))
+    best = rows if "similarity" in rows[0] else rows[:1]
+    return Adapted([{"score": None, **row} for row in rows], "\n".join(row["answer"] for row in best))
 
 
 def table_answer(raw: Any, call: Call) -> Adapted:
@@ -251,35 +251,35 @@ def labelled_rows(raw: Any, call: Call) -> Adapted:
     if (probabilities := raw.get("probabilities")) is not None:
         rows = _sized(probabilities, _Numbers, len(labels), "probabilities for each row")
         added["probability"] = [max(row) for row in rows]
-    shown = ", ".join(f"{count} {label}" for label, count in Counter(sorted(labels)).most_common())
+    counts = ", ".join(f"{count} {label}" for label, count in Counter(sorted(labels)).most_common())
     file = _save_with(cells, added, call)
-    return Adapted(labels, f"{quantity(len(labels), 'row')}: {shown}", (file,))
+    return Adapted(labels, f"{quantity(len(labels), 'row')}: {counts}", (file,))
 
 
 def numbered_rows(raw: Any, call: Call) -> Adapted:
     """{predictions: a number a row}: the numbers, and the table with a column `prediction`."""
     cells, values = _predictions(raw, _Number, call)
     mean = sum(values) / len(values)
-    shown = f"from {min(values):.4g} to {max(values):.4g}, {mean:.4g} on average"
+    summary = f"from {min(values):.4g} to {max(values):.4g}, {mean:.4g} on average"
     file = _save_with(cells, {"prediction": values}, call)
-    return Adapted(values, f"{quantity(len(values), 'row')}: {shown}", (file,))
+    return Adapted(values, f"{quantity(len(values), 'row')}: {summary}", (file,))
 
 
 def forecast(raw: Any, call: Call) -> Adapted:
     """[{series, values, low, high}]: a row a step ahead, with the median and the 10 % and 90 % quantiles."""
     columns: dict[str, list[Any]] = {}
-    shown = []
+    parts = []
     for row in read_rows(raw, {"series": Text, "values": _Numbers}, {"low": _Numbers, "high": _Numbers}):
         name, values = row["series"], row["values"]
         columns[name] = values
         columns |= {f"{name}_{side}": row[side] for side in ("low", "high") if side in row}
-        shown.append(f"{name} from {values[0]:.4g} to {values[-1]:.4g}")
+        parts.append(f"{name} from {values[0]:.4g} to {values[-1]:.4g}")
     if len({len(values) for values in columns.values()}) != 1:
         raise UnexpectedError("series of one length")
     steps = len(next(iter(columns.values())))
     table = {"step": list(range(1, steps + 1)), **columns}
     rows = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
-    return Adapted(rows, f"{quantity(steps, 'step')} ahead: {', '.join(shown)}", (_save(table, call),))
+    return Adapted(rows, f"{quantity(steps, 'step')} ahead: {', '.join(parts)}", (_save(table, call),))
 
 
 def _predictions(raw: Any, form: Any, call: Call) -> tuple[Mapping[str, list[str]], list[Any]]:

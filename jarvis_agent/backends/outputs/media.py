@@ -131,11 +131,11 @@ def depth(raw: Any, call: Call) -> Adapted:
     brightness = 1 - share if known.get("metric") else share
     mapped = cv2.applyColorMap((brightness * 255).round().astype(np.uint8), cv2.COLORMAP_INFERNO)
     colours = Images.fromarray(cv2.cvtColor(mapped, cv2.COLOR_BGR2RGB))
-    shown = save_image(colours, call, "depth in colour, near is bright")
+    picture = save_image(colours, call, "depth in colour, near is bright")
     exact = save_image(Images.fromarray((share * 65_535).round().astype(np.uint16)), call, "depth in 16 bits")
     output = {
-        "path": str(shown.path),
-        "image": str(shown.path),
+        "path": str(picture.path),
+        "image": str(picture.path),
         "depth": str(exact.path),
         "width": colours.width,
         "height": colours.height,
@@ -143,7 +143,7 @@ def depth(raw: Any, call: Call) -> Adapted:
         "max": round(high, 6),
     }
     summary = f"a depth map of {colours.width} × {colours.height} pixels, near is bright"
-    return Adapted(output, summary, (shown, exact))
+    return Adapted(output, summary, (picture, exact))
 
 
 def _depth_values(depth: Any) -> NDArray[np.float64]:
@@ -326,8 +326,8 @@ def save_image(image: Image, call: Call, name: str) -> Resource:
     if isinstance(prompt, str):
         origin["prompt"] = clean(replace_surrogates(redact(prompt)))[:MAX_PROMPT]
     origin["seed"] = str(call.settings.seed)
-    given = call.inputs.get("image")
-    is_photo = isinstance(given, Resource) and given.mime in PHOTOS and call.spec.category != "control"
+    source = call.inputs.get("image")
+    is_photo = isinstance(source, Resource) and source.mime in PHOTOS and call.spec.category != "control"
     is_grey_photo = image.mode == "L" and call.spec.category == "media"  # other tasks' grey images are masks
     if is_photo and (image.mode == "RGB" or is_grey_photo):
         path = call.new_path(".jpg")

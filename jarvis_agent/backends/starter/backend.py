@@ -378,8 +378,8 @@ def load_session(file: Path) -> Any:
 def load_network(file: Path) -> Callable[[Any], Any]:
     """The function of a network with one input and one output, which are arrays."""
     session = load_session(file)
-    (given,) = session.get_inputs()
-    return lambda values: session.run(None, {given.name: values})[0]
+    (argument,) = session.get_inputs()
+    return lambda values: session.run(None, {argument.name: values})[0]
 
 
 class StarterBackend(LocalBackend):

@@ -87,9 +87,9 @@ def load_transcriber(weights: Path, settings: Settings) -> Expert:
         # Segments are transcribed lazily.
         heard = [list(takewhile(lambda _: not is_cancelled(), segments_of(voice))) for voice in voices]
         return {
-            "text": "\n".join(" ".join(text for text, _, _ in one) for one in heard if one),
+            "text": "\n".join(" ".join(text for text, _, _ in parts) for parts in heard if parts),
             "chunks": [
-                {"text": text, "timestamp": [start, end]} for one in heard for text, start, end in one
+                {"text": text, "timestamp": [start, end]} for parts in heard for text, start, end in parts
             ],
         }
 

@@ -103,8 +103,8 @@ def by_pipeline(read: Callable[[Call], Any], **options: Any) -> Callable[[Loaded
     """The `run` of a task by transformers' pipeline; an option is a value or a function of the call."""
 
     def run(loaded: LoadedModel, call: Call) -> Any:
-        given = {name: value(call) if callable(value) else value for name, value in options.items()}
-        return loaded.pipe(read(call), **given)
+        arguments = {name: value(call) if callable(value) else value for name, value in options.items()}
+        return loaded.pipe(read(call), **arguments)
 
     return run
 

@@ -100,8 +100,8 @@ def caption(loaded: LoadedModel, call: Call) -> str:
     reads = reads_text(call.inputs)
     limit = READ_TOKENS if reads else CAPTION_TOKENS
     if is_chat_model(loaded):
-        asked = str(call.inputs.get("text") or "Describe this image in one sentence.")
-        return reply(loaded, call, "Write out all the text in this image." if reads else asked, limit)
+        question = str(call.inputs.get("text") or "Describe this image in one sentence.")
+        return reply(loaded, call, "Write out all the text in this image." if reads else question, limit)
     batch = loaded.processor(images=call.image(), return_tensors="pt")
     return decode(loaded, generate(loaded, batch, max_new_tokens=limit))
 

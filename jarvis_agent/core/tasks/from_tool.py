@@ -70,10 +70,10 @@ _SAYS_FILE = re.compile(r"(^|[\W_])(paths?|files?|folders?|urls?|attachment)($|[
 
 def _takes_text(name: str, about: Mapping[str, Any], purpose: str) -> bool:
     """Whether an argument takes a text: by its name and description, else by what the tool is for."""
-    said = f"{name} {about.get('description', '')}"
+    text = f"{name} {about.get('description', '')}"
     purpose = "" if name in REQUEST_NAMES or ARG_ALIASES.get(name, name) in MEDIA else purpose
-    is_text = about.get("type") == "string" and not _SAYS_FILE.search(said)
-    return is_text and bool(_SAYS_TEXT.search(f"{said} {purpose}"))
+    is_text = about.get("type") == "string" and not _SAYS_FILE.search(text)
+    return is_text and bool(_SAYS_TEXT.search(f"{text} {purpose}"))
 
 
 def _outputs(tool: BaseTool) -> tuple[ArgKind, ...]:
