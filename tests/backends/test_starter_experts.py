@@ -118,6 +118,7 @@ async def test_pages_are_read_in_all_forms(form: str, run: Run, tmp_path: Path) 
 
     page, count = Image.open(PAGE).convert("L"), 1
     path, first = tmp_path / form, "It was the best of times"
+    line = page.crop((0, 40, page.width, 96))
     if form == "transparent.png":
         image = Image.new("RGBA", page.size)
         image.putalpha(ImageOps.invert(page))
@@ -128,14 +129,13 @@ async def test_pages_are_read_in_all_forms(form: str, run: Run, tmp_path: Path) 
         count = 2
         page.save(path, save_all=True, append_images=[page])
     elif form == "long.png":
-        count = 8
-        image = Image.new("L", (page.width, count * page.height))
-        for number in range(count):
-            image.paste(page, (0, number * page.height))
+        count = 5
+        image = Image.new("L", (page.width, count * page.height), "white")
+        for number in range(count):  # the reader cuts in the last quarter of 2,000 pixels
+            image.paste(page if number == 3 else line, (0, number * page.height + 40 * (number != 3)))
         image.save(path)
     else:
-        count = 8
-        line = page.crop((0, 40, page.width, 96))
+        count = 3
         image = Image.new("L", (count * line.width, line.height))
         for number in range(count):
             image.paste(line, (number * line.width, 0))

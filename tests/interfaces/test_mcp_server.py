@@ -114,10 +114,9 @@ async def connected(url: str, key: str = "", era: str = "auto") -> AsyncIterator
 
 
 @pytest.mark.slow
-@both_eras
-async def test_the_command_serves_tools_and_the_agent_over_stdio(tmp_path: Path, era: str) -> None:
+async def test_the_command_serves_tools_and_the_agent_over_stdio(tmp_path: Path) -> None:
     command = process(tmp_path, "-m", "jarvis_agent", "mcp", "--model", "none")
-    async with Client(StdioServerParameters(**command), mode=era, read_timeout_seconds=60) as client:
+    async with Client(StdioServerParameters(**command), mode="auto", read_timeout_seconds=60) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"jarvis", "canny-control"} <= tools.keys()
         assert tools["canny-control"].input_schema["required"] == ["image"]

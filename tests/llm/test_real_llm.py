@@ -43,6 +43,7 @@ def address() -> Iterator[str]:
 PROMPTS = {
     "plan": "Write a JSON list of the tasks: {{{available_task_list}}}.\n---\n{{{input}}}",
     "repair": "Write these tasks again as JSON, corrected.\n---\n{{{broken_tasks}}}",
+    "chat": "Answer in one sentence.\n---\n{{{input}}}",
     "respond": "Answer in one sentence from the results.\n---\n{{{predictions}}}\n{{{input}}}",
 }
 """The long prompts would take it minutes."""
@@ -83,9 +84,8 @@ def test_whatever_it_writes_the_plan_is_valid_and_the_answer_honest(
 ) -> None:
     # One test, so that parallel workers do not each serve the model.
     folder = tmp_path_factory.mktemp("prompts")
-    free = ChatOpenAI(
-        model="smollm2", base_url=address, api_key="k", profile={"structured_output": False}, temperature=0
-    )
+    options = {"profile": {"structured_output": False}, "temperature": 0, "max_tokens": 96}
+    free = ChatOpenAI(model="smollm2", base_url=address, api_key="k", **options)
     run = run_of(address, folder, free)
     check(run, home)
     assert run.usage["respond" if run.plan.tasks else "chat"].calls == 1  # one that repeats itself is stopped
