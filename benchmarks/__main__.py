@@ -1,8 +1,13 @@
-"""All benchmarks: python benchmarks comparison | scheduling | planning | selection | server | kills."""
+"""All benchmarks: python benchmarks comparison | kills | planning | scheduling | selection | server."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+
+import typer
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))  # It has PostgreSQL and a small language model.
 
 import comparison
 import kills
@@ -11,15 +16,8 @@ import scheduling
 import selection
 import server
 
-PARTS = {
-    "comparison": comparison.main,
-    "scheduling": scheduling.main,
-    "planning": planning.main,
-    "selection": selection.main,
-    "server": server.main,
-    "kills": kills.main,
-}
-
-if len(sys.argv) < 2 or sys.argv[1] not in PARTS:
-    sys.exit(__doc__)
-sys.exit(PARTS[sys.argv[1]](sys.argv[2:]))
+app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True, rich_markup_mode=None)
+for part in (comparison, kills, planning, scheduling, selection, server):
+    app.command(part.__name__, help=part.__doc__)(part.main)
+app.command("serve-app", hidden=True)(server.serve)
+app()

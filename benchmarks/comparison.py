@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import json
 import re
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -29,10 +28,11 @@ from langchain_core.messages import AIMessage, HumanMessage, convert_to_openai_m
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from planning import CASES, write_files
+from small_llm import served
 
 from jarvis_agent import JarvisAgent, hf_tools
 from jarvis_agent.planning.schema import plan_schema
-from jarvis_agent.testing import ScriptedLLM
+from jarvis_agent.testing import ScriptedCall, ScriptedLLM
 from jarvis_agent.tools import TASKS
 
 LATENCY_S = 1.0
@@ -50,6 +50,8 @@ _CAT, _STREET, _ASTRONAUT, _PAGE, _SPEECH = (
 )
 _READ = ("image-to-text", {"image": "page.png", "text": "read"})
 _NAME = ("image-classification", {"image": "cat.jpg"})
+_FRAMES = ("extract-frames", {"video": "clip.mp4", "count": 3})
+_ALOUD = ("text-to-speech", {"text": "<resource>-0"})
 
 
 def _ask(question: str, file: str) -> Call:
@@ -78,16 +80,8 @@ PLANS: list[Plans] = [
     [[[("text-to-speech", {"text": "mail.txt"}), _ask("When does the kiln arrive?", "mail.txt")]]],
     [[[_CAT, _PAGE]]],
     [[[_ask("What is the room called?", file) for file in ("mail.txt", "letter.txt")]]],
-    [
-        [
-            [("extract-frames", {"video": "clip.mp4", "count": 3})],
-            [("image-classification", {"image": "<resource>-0"})],
-        ]
-    ],
-    [
-        [[_CAT, _STREET, _ASTRONAUT]],
-        [[("resize-image", {"image": "street.jpg", "width": 300})]],
-    ],
+    [[[_FRAMES], [("image-classification", {"image": "<resource>-0"})]]],
+    [[[_CAT, _STREET, _ASTRONAUT]], [[("resize-image", {"image": "street.jpg", "width": 300})]]],
     [[[_translate("letter.txt", "en")]]],
     [[[("image-classification", {"image": "party.jpg"})]]],
     [[[_CAT]]],
@@ -97,13 +91,7 @@ PLANS: list[Plans] = [
     [[[_CAT]]],
     [[[_SPEECH]]],
     [[[("automatic-speech-recognition", {"audio": "speech.wav"})]]],
-    [
-        [
-            [_READ, _NAME],
-            [("text-to-speech", {"text": "<resource>-0"})],
-            [("automatic-speech-recognition", {"audio": "<resource>-2"})],
-        ]
-    ],
+    [[[_READ, _NAME], [_ALOUD], [("automatic-speech-recognition", {"audio": "<resource>-2"})]]],
 ]
 """What is right for each turn of the chats."""
 
@@ -169,21 +157,20 @@ def run_agent(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[str]]:
         first, *rest = (json.dumps(row, ensure_ascii=False) for row in rows)
         planned.append(first)
         responded += [*rest, ANSWER]
-    replies = {"plan": planned, "respond": responded, "chat": ANSWER}
-    llm = ScriptedLLM({stage: _late(texts) for stage, texts in replies.items()}, chunk=0)
+    replies = {"plan": planned, "respond": responded, "chat": [ANSWER] * len(chat)}
+    script = {stage: [(LATENCY_S, text) for text in texts] for stage, texts in replies.items()}
+    llm = ScriptedLLM(script, chunk=0)
     agent = JarvisAgent(llm, tools=tools, settings=SETTINGS)
     for request, _ in chat:
         agent.invoke(request, {"configurable": {"thread_id": "1"}})
     schema = json.dumps(plan_schema({tool.name: TASKS[tool.name] for tool in tools}))
-    read = [
-        json.dumps(convert_to_openai_messages(call.messages)) + (schema if call.stage == "plan" else "")
-        for call in llm.calls
-    ]
+    read = [_as_json(call) + (schema if call.stage == "plan" else "") for call in llm.calls]
     return read, [*planned, *responded]
 
 
-def _late(reply: Any) -> Any:
-    return [*map(_late, reply)] if isinstance(reply, list) else (LATENCY_S, reply)
+def _as_json(call: ScriptedCall, *more: Any) -> str:
+    messages = convert_to_openai_messages(call.messages)
+    return json.dumps([messages, *more] if more else messages)
 
 
 def run_create_agent(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[str]]:
@@ -192,7 +179,7 @@ def run_create_agent(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[
 
     def reply(messages: Any) -> Any:
         asked = [{"name": task, "args": args, "id": str(i)} for i, (task, args) in enumerate(script.next())]
-        return _late(AIMessage("", tool_calls=asked) if asked else ANSWER)
+        return LATENCY_S, AIMessage("", tool_calls=asked) if asked else ANSWER
 
     llm = ScriptedLLM(reply, chunk=0)
     agent = create_agent(llm, list(tools), checkpointer=InMemorySaver())
@@ -200,8 +187,7 @@ def run_create_agent(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[
         script.begin(plans)
         config: Any = {"callbacks": [script], "configurable": {"thread_id": "1"}}
         agent.invoke({"messages": [HumanMessage(request)]}, config)
-    messages = [convert_to_openai_messages(call.messages) for call in llm.calls]
-    return [json.dumps([one, llm.calls[0].kwargs["tools"]]) for one in messages], script.written
+    return [_as_json(call, llm.calls[0].kwargs["tools"]) for call in llm.calls], script.written
 
 
 def run_smolagents(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[str]]:
@@ -217,8 +203,10 @@ def run_smolagents(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[st
             read.append(json.dumps([asked["messages"], asked["tools"]]))
             calls = script.next() or [("final_answer", {"answer": ANSWER})]
             function = models.ChatMessageToolCallFunction
-            functions = [function(args, task.replace("-", "_")) for task, args in calls]
-            parts = [models.ChatMessageToolCall(call, str(i), "function") for i, call in enumerate(functions)]
+            parts = [
+                models.ChatMessageToolCall(function(args, task.replace("-", "_")), str(i), "function")
+                for i, (task, args) in enumerate(calls)
+            ]
             return models.ChatMessage(models.MessageRole.ASSISTANT, "", tool_calls=parts)
 
     named = list[Any]()
@@ -235,16 +223,18 @@ def run_smolagents(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[st
     return read, script.written
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Print calls, tokens read, tokens written and seconds of each chat, and of all."""
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
-    from small_llm import served
-
     totals: Counter[str] = Counter()
     plans = iter(PLANS)
     with served(longest=1, threads=1) as url, TemporaryDirectory() as folder, contextlib.chdir(folder):
+
+        def tokens(texts: Sequence[str]) -> int:
+            answers = (httpx.post(f"{url}/../tokenize", json={"content": text}) for text in texts)
+            return sum(len(answer.json()["tokens"]) for answer in answers)
+
         write_files(Path(folder))
-        expert = ScriptedLLM(lambda messages: _late(EXPERT), chunk=0)
+        expert = ScriptedLLM(lambda messages: (LATENCY_S, EXPERT), chunk=0)
         tools = hf_tools(model=expert, settings=SETTINGS)
         for turns in CHATS:
             chat = [(turn, next(plans)) for turn in turns]
@@ -255,19 +245,11 @@ def main(arguments: Sequence[str]) -> None:
                 began = time.perf_counter()
                 read, written = run(chat, tools)
                 seconds = time.perf_counter() - began
-                read += [json.dumps(convert_to_openai_messages(call.messages)) for call in expert.calls]
+                read += map(_as_json, expert.calls)
                 written += [EXPERT] * len(expert.calls)
-                tokens = [sum(count_tokens(url, text) for text in texts) for texts in (read, written)]
-                row = {"calls": len(read), "read": tokens[0], "written": tokens[1], "seconds": seconds}
-                print(
-                    f"{run.__name__:17}", *(f"{value:.0f} {name}" for name, value in row.items()), flush=True
-                )
+                figures = (len(read), tokens(read), tokens(written), seconds)
+                row = dict(zip(("calls", "read", "written", "seconds"), figures, strict=True))
+                print(f"{run.__name__:17}", *(f"{value:.0f} {name}" for name, value in row.items()))
                 totals.update({f"{run.__name__}, {name}": value for name, value in row.items()})
     for name, value in totals.items():
         print(f"{name}: {value:,.0f}")
-
-
-def count_tokens(url: str, text: str) -> int:
-    """The tokens of a text, as a server of llama.cpp counts them."""
-    tokenize = f"{url.removesuffix('/v1')}/tokenize"
-    return len(httpx.post(tokenize, json={"content": text}).json()["tokens"])

@@ -13,21 +13,25 @@ needs, and uses every file that it names.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
+import ctypes
 import json
 import re
 import shutil
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Annotated
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
+from PIL import Image
+from pypdfium2 import PdfDocument, raw
+from typer import Option
 
 from jarvis_agent import JarvisAgent, Run
 from jarvis_agent.core.errors import JarvisError, describe_error
@@ -37,8 +41,8 @@ from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Usage
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
+from jarvis_agent.media.video import write_video
 from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.plan import Plan
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -51,17 +55,6 @@ NO = (
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A file that a run must make; `size` is the width and height of a picture, in pixels."""
-
-    kind: str
-    size: tuple[int, int] | None = None
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.size[0]} × {self.size[1]}" if self.size else self.kind
-
-
-@dataclass(frozen=True, slots=True)
 class Case:
     """The turns of a chat, and what the last answer must be.
 
@@ -69,14 +62,15 @@ class Case:
         turns: what the user says.
         bare: the whole answer, apart from its punctuation.
         has, lacks: what it must contain, and must not. In all three, "|" separates alternatives.
-        files: all files of their kinds that the last turn makes; (): it makes no file; None: any.
+        files: all files of their kinds that the last turn makes, pictures perhaps with their size in pixels,
+            "image 300 × 225"; (): it makes no file; None: any.
     """
 
     turns: Sequence[str]
     bare: str = ""
     has: Sequence[str] = ()
     lacks: str = ""
-    files: Sequence[Made] | None = None
+    files: Sequence[str] | None = None
 
 
 CASES = (
@@ -117,7 +111,7 @@ CASES = (
     Case(
         ["Read mail.txt aloud, and tell me on which day and at what time the kiln arrives."],
         has=["Thursday", "14:30|2:30"],
-        files=[Made("audio")],
+        files=["audio"],
     ),
     # Several files, and a fan-out.
     Case(["Which of the two has more pixels, cat.jpg or page.png? Only the file name."], bare="page.png"),
@@ -129,12 +123,12 @@ CASES = (
     Case(
         ["Pull 3 frames of clip.mp4, and say what each frame shows."],
         has=["cat|tabby", "dog|malamute|shepherd|husky"],
-        files=[Made("image")] * 3,
+        files=["image"] * 3,
     ),
     # Steps that depend on results.
     Case(
         ["Of cat.jpg, street.jpg and astronaut.jpg, make the one with the most pixels 300 px wide."],
-        files=[Made("image", (300, 225))],
+        files=["image 300 × 225"],
     ),
     Case(
         ["If letter.txt is in French, translate it into English."],
@@ -154,7 +148,7 @@ CASES = (
         ["Make a canny edge image of street.jpg. How do I then copy it to street-edges.png?"],
         has=["street-edges.png"],
         lacks="no such file|does not exist",
-        files=[Made("image", (768, 576))],
+        files=["image 768 × 576"],
     ),
     # Chats.
     Case(["How wide is cat.jpg, in pixels?", "And how tall is it? Only the number."], bare="300"),
@@ -186,50 +180,30 @@ def write_files(folder: Path) -> None:
         "The bolts must be replaced before winter. The repair costs 48,200 euros.",
         "Until then no more than 60 people may be on the bridge at once.",
     )
-    write_video(folder / "clip.mp4", [folder / name for name in ("cat.jpg", "street.jpg", "page.png")])
+    pictures = [
+        Image.open(folder / name).resize((448, 320)) for name in ("cat.jpg", "street.jpg", "page.png")
+    ]
+    write_video(folder / "clip.mp4", [picture for picture in pictures for _ in range(10)], fps=10)
 
 
 def write_pdf(path: Path, *lines: str) -> None:
     """Write a PDF file of one page."""
-    text = f"BT /F1 12 Tf 15 TL 60 760 Td {' '.join(f'({line}) Tj T*' for line in lines)} ET"
-    objects = (
-        "<</Type/Catalog/Pages 2 0 R>>",
-        "<</Type/Pages/Count 1/Kids[3 0 R]>>",
-        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Resources<</Font<</F1 4 0 R>>>>/Contents 5 0 R>>",
-        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-        f"<</Length {len(text)}>>stream\n{text}\nendstream",
-    )
-    content, places = "%PDF-1.4\n", []
-    for number, item in enumerate(objects, 1):
-        places.append(len(content))
-        content += f"{number} 0 obj{item}\nendobj\n"
-    rows = "".join(f"{place:010} 00000 n \n" for place in places)
-    table = f"xref\n0 6\n0000000000 65535 f \n{rows}trailer<</Root 1 0 R/Size 6>>\n"
-    path.write_text(f"{content}{table}startxref\n{len(content)}\n%%EOF", encoding="ascii", newline="\n")
-
-
-def write_video(path: Path, pictures: Sequence[Path]) -> None:
-    """Write a video that shows each picture for one second."""
-    import av
-    from PIL import Image
-
-    with av.open(path, "w") as video:
-        stream = video.add_stream("mpeg4", rate=10)
-        stream.width, stream.height, stream.pix_fmt, stream.bit_rate = 448, 320, "yuv420p", 4_000_000
-        for picture in pictures:
-            frame = av.VideoFrame.from_image(Image.open(picture).convert("RGB").resize((448, 320)))
-            for _ in range(10):
-                video.mux(stream.encode(av.VideoFrame.from_ndarray(frame.to_ndarray(), format="rgb24")))
-        video.mux(stream.encode(None))
+    document = PdfDocument.new()
+    page = document.new_page(595, 842)
+    for number, line in enumerate(lines):
+        text = raw.FPDFPageObj_NewTextObj(document, b"Helvetica", 12)
+        raw.FPDFText_SetText(text, (ctypes.c_ushort * (len(line) + 1))(*map(ord, line)))
+        raw.FPDFPageObj_Transform(text, 1, 0, 0, 1, 60, 745 - 15 * number)
+        raw.FPDFPage_InsertObject(page, text)
+    page.gen_content()
+    document.save(path)
 
 
 def contains(text: str, alternatives: str) -> bool:
     """Whether a text has one of the alternatives, "a|b", as whole words or numbers, in any case."""
-    return any(
-        re.search(rf"(?<![a-z0-9])(?<!\d[.,]){re.escape(one)}(?![a-z0-9]|[.,]\d)", text)
-        for text in [text.casefold().replace("’", "'")]
-        for one in alternatives.casefold().split("|")
-    )
+    words = "|".join(map(re.escape, alternatives.casefold().split("|")))
+    whole = rf"(?<![a-z0-9])(?<!\d[.,])(?:{words})(?![a-z0-9]|[.,]\d)"
+    return re.search(whole, text.casefold().replace("’", "'")) is not None
 
 
 def faults_of(case: Case, answer: str, made: Sequence[Resource]) -> Iterator[str]:
@@ -242,15 +216,14 @@ def faults_of(case: Case, answer: str, made: Sequence[Resource]) -> Iterator[str
     if case.lacks and contains(answer, case.lacks):
         yield f'has "{case.lacks}"'
     if case.files is not None:
-        kinds = {file.kind for file in case.files}
-        found = [_as_made(file, case.files) for file in made if file.kind in kinds or not kinds]
-        if sorted(map(str, found)) != sorted(map(str, case.files)):
-            yield f"made {', '.join(map(str, found)) or 'no such file'}"
-
-
-def _as_made(file: Resource, wanted: Sequence[Made]) -> Made:
-    has_size = any(one.size and one.kind == file.kind for one in wanted)
-    return Made(file.kind, file.to_pil().size if has_size else None)
+        sizes = {kind: size for kind, _, size in (file.partition(" ") for file in case.files)}
+        files = [file for file in made if file.kind in sizes or not sizes]
+        found = [
+            f"image {' × '.join(map(str, file.to_pil().size))}" if sizes.get(file.kind) else str(file.kind)
+            for file in files
+        ]
+        if sorted(found) != sorted(case.files):
+            yield f"made {', '.join(found) or 'no such file'}"
 
 
 def has_note(request: str, answer: str) -> bool:
@@ -274,14 +247,26 @@ class Outcome:
     seconds: float
 
     @property
+    def case(self) -> Case:
+        return CASES[self.number - 1]
+
+    @property
     def verdict(self) -> str:
         """Right or wrong, and whether the answer says so; more words than were asked for are not false."""
-        case = CASES[self.number - 1]
         if not self.faults:
-            return "right, with a note" if self.noted and NO not in case.has else "right"
+            return "right, with a note" if self.noted and NO not in self.case.has else "right"
         if self.noted:
             return "wrong, says so"
-        return "wrong, not bare" if case.bare and contains(self.answer, case.bare) else "WRONG"
+        is_inside = self.case.bare and contains(self.answer, self.case.bare)
+        return "wrong, not bare" if is_inside else "WRONG"
+
+    def __str__(self) -> str:
+        usage = self.usage
+        tokens = f"{usage.input_tokens:5} + {usage.output_tokens:4} tokens"
+        cost = f"{usage.calls} calls, {tokens}, {self.seconds:3.0f} s"
+        row = f"{self.number:2} {self.verdict:18} {cost}  {' / '.join(self.case.turns)}"
+        said = " ".join(self.answer.split())[:300]
+        return f"{row}\n      it {', '.join(self.faults)}: {said}" if self.faults else row
 
 
 async def measure(model: BaseChatModel | None, numbers: Sequence[int]) -> list[Outcome]:
@@ -293,14 +278,14 @@ async def measure(model: BaseChatModel | None, numbers: Sequence[int]) -> list[O
         async with JarvisAgent(model or NO_MODEL, settings=settings) as agent:
             for number in numbers:
                 outcomes.append(await _outcome(number, agent))
-                print(_row(outcomes[-1]), flush=True)
+                print(outcomes[-1], flush=True)
     return outcomes
 
 
 async def _outcome(number: int, agent: JarvisAgent) -> Outcome:
-    case, usage, began, run, answer, failed = CASES[number - 1], Usage(), perf_counter(), Run(), "", False
+    case, usage, began, failed = CASES[number - 1], Usage(), perf_counter(), False
+    config: RunnableConfig = {"configurable": {"thread_id": str(number)}}
     for turn in case.turns:
-        config: RunnableConfig = {"configurable": {"thread_id": str(number)}}
         try:
             run = await agent.ainvoke(turn, config)
             answer = run.answer
@@ -308,36 +293,20 @@ async def _outcome(number: int, agent: JarvisAgent) -> Outcome:
             run, answer, failed = Run(), describe_error(error), True
         usage = sum(run.usage.values(), usage)
     made = [file for result in run.results for file in result.resources if file.path]
-    return Outcome(
-        number=number,
-        answer=answer,
-        faults=list(faults_of(case, answer, made)),
-        noted=failed or has_note(case.turns[-1], answer),
-        usage=usage,
-        seconds=round(perf_counter() - began, 1),
-    )
-
-
-def _row(outcome: Outcome) -> str:
-    usage = outcome.usage
-    tokens = f"{usage.input_tokens:5} + {usage.output_tokens:4} tokens"
-    cost = f"{usage.calls} calls, {tokens}, {outcome.seconds:3.0f} s"
-    row = f"{outcome.number:2} {outcome.verdict:18} {cost}  {' / '.join(CASES[outcome.number - 1].turns)}"
-    said = " ".join(outcome.answer.split())[:300]
-    return f"{row}\n      it {', '.join(outcome.faults)}: {said}" if outcome.faults else row
+    noted = failed or has_note(case.turns[-1], answer)
+    return Outcome(number, answer, [*faults_of(case, answer, made)], noted, usage, perf_counter() - began)
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, str]:
     """The figures of all cases."""
-    right = sum(not outcome.faults for outcome in outcomes)
-    noted = sum(outcome.verdict == "right, with a note" for outcome in outcomes)
-    silent = sum(outcome.verdict == "WRONG" for outcome in outcomes)
+    verdicts = Counter(outcome.verdict for outcome in outcomes)
     usage = sum((outcome.usage for outcome in outcomes), Usage())
+    noted = verdicts["right, with a note"]
     return {
-        "right answers": f"{right} of {len(outcomes)}",
-        "of them with a note": str(noted),
-        "false without a word": str(silent),
-        "calls": str(usage.calls),
+        "right answers": f"{verdicts['right'] + noted} of {len(outcomes)}",
+        "of them with a note": f"{noted}",
+        "false without a word": f"{verdicts['WRONG']}",
+        "calls": f"{usage.calls}",
         "tokens in": f"{usage.input_tokens:,}",
         "tokens out": f"{usage.output_tokens:,}",
     }
@@ -345,12 +314,12 @@ def totals(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 _FIND = {"object-detection", "zero-shot-object-detection", "visual-question-answering"}
 _MAPS = {name for name in TASKS if name.endswith("-control")} | {"depth-estimation", "keypoint-detection"}
+_TELL = {"image-classification", "zero-shot-image-classification", "image-to-text"}
 _CUT = {"crop-image", "image-segmentation", "mask-generation", "seg-control"}
 FAMILIES = {
     "count_object": _FIND,
     "image_detection": _FIND | _CUT,
-    "image_classification": _FIND
-    | {"image-classification", "zero-shot-image-classification", "image-to-text"},
+    "image_classification": _FIND | _TELL,
     "image_segmentation": _CUT,
     "image_editing": _CUT | {"image-text-to-image", "image-to-image", "edit-image"},
     "image_QA": {"visual-question-answering", "image-text-to-text", "image-to-text"},
@@ -361,40 +330,34 @@ FAMILIES = {
 }
 
 
-def is_right(plan: Plan, families: list[str], request: str) -> bool:
-    """Whether a plan has a task of every family, and uses every file."""
-    used = json.dumps([task.args for task in plan.tasks], ensure_ascii=False)
-    names = [name for name in mentions(request) if "." in name]
-    has_families = all(FAMILIES[family] & {task.task for task in plan.tasks} for family in families)
-    return has_families and all(json.dumps(name, ensure_ascii=False)[1:-1] in used for name in names)
-
-
 def print_controlllm(file: Path) -> None:
-    """Print the share of right plans by kind of request."""
+    """Print the share of plans with a task of every family and with every file, by kind of request."""
     planner = OfflinePlanner(settings=Settings(offline=True))
     groups: dict[str, list[bool]] = defaultdict(list)
     for record in json.loads(file.read_text(encoding="utf-8"))[::8]:
         families = record["type"].removeprefix("parallel_").split(",")
         kind = "compound" if len(families) > 1 else "single"
         kind = "several files" if "parallel" in record["type"] else kind
-        right = is_right(planner.invoke(record["instruction"]), families, record["instruction"])
+        tasks = planner.invoke(record["instruction"]).tasks
+        used = json.dumps([task.args for task in tasks], ensure_ascii=False)
+        names = [name for name in mentions(record["instruction"]) if "." in name]
+        has_families = all(FAMILIES[family] & {task.task for task in tasks} for family in families)
+        has_files = all(json.dumps(name, ensure_ascii=False)[1:-1] in used for name in names)
         for group in ("all", kind, *(families if kind == "single" else ())):
-            groups[group].append(right)
+            groups[group].append(has_families and has_files)
     for group, results in groups.items():
         print(f"{group:24}{len(results):6}{sum(results) / len(results):8.1%}")
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(
+    model: Annotated[str | None, Option(help="as JARVIS_MODEL; default: the configured model")] = None,
+    only: Annotated[list[int] | None, Option(help="only the request of this number, from 1")] = None,
+    controlllm: Annotated[Path | None, Option(help="score the offline planner on this file")] = None,
+) -> None:
     """Print a row for each request, and the figures of all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--model", help="as JARVIS_MODEL; default: the configured model")
-    parser.add_argument("--only", action="append", type=int, help="only the request of this number, from 1")
-    parser.add_argument("--controlllm", type=Path, metavar="FILE", help="score the offline planner on it")
-    given = parser.parse_args(arguments)
-    if given.controlllm:
-        print_controlllm(given.controlllm)
+    if controlllm:
+        print_controlllm(controlllm)
         return
-    model = resolve_model(given.model, read_settings({"offline": True}))
-    numbers = given.only or range(1, len(CASES) + 1)
-    for name, value in totals(asyncio.run(measure(model, numbers))).items():
+    chat_model = resolve_model(model, read_settings({"offline": True}))
+    for name, value in totals(asyncio.run(measure(chat_model, only or range(1, len(CASES) + 1)))).items():
         print(f"| {name} | {value} |")

@@ -9,121 +9,113 @@ replies of the same double. Half of 200 clients use OpenAI's API, half start a r
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import subprocess
 import sys
-import tempfile
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
+import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
-from scheduling import Figure
+from scheduling import Figure, print_figures
+from typer import Option
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
-CLIENTS, FEWER, SECONDS = 200, 100, 60.0
+CLIENTS, FEWER = 200, 100
 TASK = "summarization"
 PLAN = json.dumps([{"task": TASK, "id": 0, "dep": [-1], "args": {"text": "a text"}}])
 ANSWER = "The text says, in short: " + "these are the words of the answer. " * 4
+DELAY_S = 0.2
 Client = Callable[[httpx.AsyncClient], Awaitable[None]]
 
 
-class _Unrecorded(list[Any]):
-    """The record of a double's calls, which would hold the memory of all runs."""
-
-    def append(self, item: Any) -> None:
-        """Forget it."""
-
-
-def make_agent(folder: Path, plan: str) -> JarvisAgent:
-    """The agent, whose language model makes this plan of each request."""
-    backend, source = FakeBackend({TASK: {"summary_text": "short"}}), FakeSource([fake_candidate(TASK)])
-    llm = ScriptedLLM({"plan": plan, "respond": ANSWER, "chat": ANSWER}, delay=0.2)
-    llm.calls, backend.calls, source.asked = _Unrecorded(), _Unrecorded(), _Unrecorded()
-    settings = Settings(output_dir=folder, offline=True)
-    return JarvisAgent(llm, sources=[source], backends=[backend], settings=settings)
+async def write_replies(text: str) -> AsyncIterator[str]:
+    """What the language model writes for a request."""
+    for reply in (PLAN, ANSWER):
+        async for piece in ScriptedLLM([reply], delay=DELAY_S).astream(text):
+            yield str(piece.text)
 
 
-def agent_app(folder: Path, plan: str = PLAN) -> FastAPI:
-    """The server."""
-    limits = ServerSettings(max_concurrent_runs=CLIENTS, runs_per_minute=10**6)
-    return create_app(make_agent(folder, plan), limits)
-
-
-def plain_app(folder: Path, plan: str = PLAN) -> FastAPI:
-    """FastAPI with a route that streams what the agent answers."""
-    app, agent = FastAPI(), make_agent(folder, plan)
-
-    @app.post("/echo")
-    async def echo(body: dict[str, Any]) -> StreamingResponse:
-        async def pieces() -> AsyncIterator[str]:
-            async for chunk in agent.astream(body["input"]):
-                yield f"data: {json.dumps(chunk.answer)}\n\n"
-
-        return StreamingResponse(pieces(), media_type="text/event-stream")
-
-    return app
-
-
-def bare_app(folder: Path) -> FastAPI:
-    """FastAPI with a route that streams what the language model writes."""
+def echo_app(write: Callable[[str], AsyncIterator[str]]) -> FastAPI:
+    """FastAPI with a route that streams what is written for a text."""
     app = FastAPI()
 
     @app.post("/echo")
     async def echo(body: dict[str, Any]) -> StreamingResponse:
-        async def pieces() -> AsyncIterator[str]:
-            for reply in (PLAN, ANSWER):
-                async for piece in ScriptedLLM([reply], delay=0.2).astream(body["input"]):
-                    yield f"data: {json.dumps(piece.text)}\n\n"
-
-        return StreamingResponse(pieces(), media_type="text/event-stream")
+        events = (f"data: {json.dumps(piece)}\n\n" async for piece in write(body["input"]))
+        return StreamingResponse(events, media_type="text/event-stream")
 
     return app
 
 
-APPS: dict[str, Callable[[Path], FastAPI]] = {
-    "agent": agent_app,
-    "bare": bare_app,
-    "plain": plain_app,
-    "agent without tasks": partial(agent_app, plan="[]"),
-    "plain without tasks": partial(plain_app, plan="[]"),
-}
+def serve(name: str, folder: Path) -> None:
+    """Serve the "agent", the "plain" one in bare FastAPI, both also "without tasks", or a "bare" model."""
+    backend, source = FakeBackend({TASK: {"summary_text": "short"}}), FakeSource([fake_candidate(TASK)])
+    plan = "[]" if name.endswith("without tasks") else PLAN
+    llm = ScriptedLLM({"plan": plan, "respond": ANSWER, "chat": ANSWER}, delay=DELAY_S)
+    unrecorded: Any = deque(maxlen=0)
+    llm.calls = backend.calls = source.asked = unrecorded
+    settings = Settings(output_dir=folder, offline=True)
+    agent = JarvisAgent(llm, sources=[source], backends=[backend], settings=settings)
+    if name.startswith("agent"):
+        app = create_app(agent, ServerSettings(max_concurrent_runs=CLIENTS, runs_per_minute=10**6))
+    elif name.startswith("plain"):
+        app = echo_app(lambda text: (chunk.answer async for chunk in agent.astream(text)))
+    else:
+        app = echo_app(write_replies)
+    uvicorn.run(app, port=0, access_log=False)
+
+
+@contextmanager
+def serving(name: str) -> Iterator[tuple[str, int]]:
+    """The URL of an application in a process of its own, and the process's id."""
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, str(Path(__file__).parent), "serve-app", name, folder]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            line = next(line for line in process.stderr if "running on" in line)
+            yield next(word for word in line.split() if word.startswith("http")), process.pid
+            process.terminate()
+
+
+async def read_events(client: httpx.AsyncClient, method: str, url: str, **options: Any) -> list[str]:
+    """The data of a stream's events."""
+    async with client.stream(method, url, **options) as answer:
+        return [line[6:] async for line in answer.aiter_lines() if line.startswith("data: ")]
 
 
 async def echo(client: httpx.AsyncClient) -> None:
     """Use the bare application."""
-    async with client.stream("POST", "/echo", json={"input": "Shorten a text"}) as answer:
-        lines = [line async for line in answer.aiter_lines()]
-    assert len(lines) > len(ANSWER) // 8, answer.status_code
+    events = await read_events(client, "POST", "/echo", json={"input": "Shorten a text"})
+    assert len(events) > len(ANSWER) // 8, events
 
 
 async def complete(client: httpx.AsyncClient) -> None:
     """Use OpenAI's API."""
     messages = [{"role": "user", "content": "Shorten a text"}]
     body = {"model": "jarvis", "messages": messages, "stream": True}
-    async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
-        lines = [line async for line in answer.aiter_lines() if line.startswith("data: ")]
-    assert lines[-1] == "data: [DONE]", lines[-1]
+    events = await read_events(client, "POST", "/v1/chat/completions", json=body)
+    assert events[-1] == "[DONE]", events
 
 
 async def follow(client: httpx.AsyncClient) -> None:
     """Start a run and follow its events."""
     run = (await client.post("/runs", json={"input": "Shorten a text"})).json()
-    async with client.stream("GET", f"/runs/{run['id']}/events") as answer:
-        lines = [line async for line in answer.aiter_lines() if line.startswith("data: ")]
-    assert json.loads(lines[-1].removeprefix("data: "))["status"] == "done", lines[-1]
+    events = await read_events(client, "GET", f"/runs/{run['id']}/events")
+    assert json.loads(events[-1])["status"] == "done", events
 
 
 async def load(
@@ -153,24 +145,17 @@ async def load(
     return times, failed
 
 
-@contextmanager
-def serving(name: str) -> Iterator[tuple[str, int]]:
-    """The URL of an application in a process of its own, and the process's id."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(Path(__file__).parent), "server", "--serve", name, folder]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr is not None
-            line = next(line for line in process.stderr if "running on" in line)
-            yield next(word for word in line.split() if word.startswith("http")), process.pid
-            process.terminate()
-
-
 async def resident(process: int, samples: list[float]) -> None:
     """Sample the megabytes of a process that are in memory."""
     while True:
         status = await asyncio.to_thread(Path(f"/proc/{process}/status").read_text)
         samples.append(int(status.split("VmRSS:")[1].split()[0]) / 1024)
         await asyncio.sleep(0.5)
+
+
+def late(times: Sequence[float]) -> float:
+    """The 95th percentile."""
+    return quantiles(times, n=20)[-1]
 
 
 async def ratio(tasks: str, seconds: float) -> float:
@@ -180,11 +165,11 @@ async def ratio(tasks: str, seconds: float) -> float:
         with serving(name + tasks) as (url, _):
             await load(url, 3, kind, clients=2)
             times, _ = await load(url, seconds, kind, clients=FEWER)
-        found.append(quantiles(times[kind.__name__], n=20)[-1])
+        found.append(late(times[kind.__name__]))
     return found[0] / found[1]
 
 
-async def figures(seconds: float = SECONDS) -> list[Figure]:
+async def figures(seconds: float) -> list[Figure]:
     """Failed requests, memory, and the time that the server adds."""
     with serving("bare") as (url, _):
         bare, _ = await load(url, seconds / 2, echo)
@@ -194,8 +179,7 @@ async def figures(seconds: float = SECONDS) -> list[Figure]:
         sampling = asyncio.create_task(resident(process, memory))
         times, failed = await load(url, seconds, complete, follow)
         sampling.cancel()
-    third, base = len(memory) // 3, quantiles(bare["echo"], n=20)[-1]
-    added = {kind: quantiles(of_kind, n=20)[-1] - base for kind, of_kind in times.items()}
+    third, base = len(memory) // 3, late(bare["echo"])
     growth = median(memory[-third:]) / median(memory[:third])
     ratios = {tasks: await ratio(tasks, seconds / 3) for tasks in (" without tasks", "")}
     name = f"{CLIENTS} clients streaming for {seconds:g} s"
@@ -203,8 +187,8 @@ async def figures(seconds: float = SECONDS) -> list[Figure]:
         Figure(f"{name}: failed requests of {sum(map(len, times.values())) + failed:,}", failed, 0),
         Figure(f"{name}: memory in the last third of the time over that in the first", growth, 1.1, "×"),
         Figure("p95 of a streamed reply of a bare FastAPI application", base, None, "s"),
-        Figure("what OpenAI's API adds to that p95", added["complete"], None, "s"),
-        Figure("what a run with stored events adds to that p95", added["follow"], None, "s"),
+        Figure("what OpenAI's API adds to that p95", late(times["complete"]) - base, None, "s"),
+        Figure("what a run with stored events adds to that p95", late(times["follow"]) - base, None, "s"),
         *(
             Figure(f"p95 of {FEWER} clients over that of the agent{tasks} in bare FastAPI", value, 1.3, "×")
             for tasks, value in ratios.items()
@@ -212,18 +196,6 @@ async def figures(seconds: float = SECONDS) -> list[Figure]:
     ]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print, or serve."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the clients stream")
-    parser.add_argument("--serve", nargs=2, metavar=("APP", "FOLDER"), help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.serve:
-        import uvicorn
-
-        name, folder = given.serve
-        uvicorn.run(APPS[name](Path(folder)), port=0, access_log=False)
-        return 0
-    measured = asyncio.run(figures(given.seconds))
-    print(*measured, sep="\n")
-    return 0 if all(figure.met for figure in measured) else 1
+def main(seconds: Annotated[float, Option(help="how long the clients stream")] = 60.0) -> None:
+    """Measure and print."""
+    print_figures(asyncio.run(figures(seconds)))

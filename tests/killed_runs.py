@@ -30,7 +30,7 @@ async def random_plan(inputs: Any) -> AsyncIterator[Plan]:
         yield Plan(tasks=[Task(task="work", id=number, dep=deps or [-1], args={"text": text})])
 
 
-def worker(log: Path, gate: Path | None = None) -> BaseTool:
+def worker(log: Path, gate: Path | None = None, seconds: float = 0.01) -> BaseTool:
     """A tool that logs its calls. It returns its input with a random token, as text and in a file.
 
     With a `gate`, task 3 waits until that file exists.
@@ -38,10 +38,11 @@ def worker(log: Path, gate: Path | None = None) -> BaseTool:
 
     async def work(text: str) -> list[dict[str, Any]]:
         done = f"[{text.strip()} {os.urandom(4).hex()}]"
+        word, number, *_ = text.split()
         with log.open("a") as file:
-            file.write(f"{text.split()[1]} {os.getpid()}\n")
-        await asyncio.sleep(0.01)
-        if gate is not None and text.split()[1] == "3":
+            file.write(f"{number} {os.getpid()} {word}\n")
+        await asyncio.sleep(seconds)
+        if gate is not None and number == "3":
             await _existing(gate)
         content = base64.b64encode(MARK + done.encode()).decode()
         return [
@@ -68,7 +69,7 @@ def started(folder: Path) -> list[tuple[int, int]]:
     """The ids of the started tasks, in order, and those of the processes that started them."""
     log = folder / "log"
     lines = log.read_text().splitlines() if log.is_file() else []
-    return [(int(number), int(process)) for number, process in map(str.split, lines)]
+    return [(int(number), int(process)) for number, process, _ in map(str.split, lines)]
 
 
 async def run(folder: Path, request: str | None, saver: BaseCheckpointSaver[Any]) -> Run:

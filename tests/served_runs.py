@@ -1,4 +1,4 @@
-"""A server in its own processes, to be killed by a test: python tests/served_runs.py FOLDER WORKERS [URL]
+"""A server in its own processes, to be killed: tests/served_runs.py FOLDER WORKERS HOST SECONDS BEAT [URL]
 
 Its agent has the plan of `killed_runs`, whose task 3 waits until FOLDER/gate exists.
 """
@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,11 +24,11 @@ from jarvis_agent.core.settings import ServerSettings
 from jarvis_agent.interfaces.server import run_server, runs
 
 
-def make_agent(folder: Path) -> JarvisAgent:
-    """The agent of one process, which looks at the runs of others often."""
-    runs.BEAT_S = 0.2
+def make_agent(folder: Path, seconds: float, beat: float) -> JarvisAgent:
+    """The agent of one process, which looks at the runs of others every `beat` seconds."""
+    runs.BEAT_S = beat
     return JarvisAgent(
-        tools=[worker(folder / "log", folder / "gate")],
+        tools=[worker(folder / "log", folder / "gate", seconds)],
         planner=FakeStage(random_plan),
         settings=Settings(output_dir=folder / "out", offline=True),
     )
@@ -36,10 +36,18 @@ def make_agent(folder: Path) -> JarvisAgent:
 
 @contextmanager
 def served_runs(
-    folder: Path, *, workers: int = 1, url: str | None = None
+    folder: Path,
+    *,
+    workers: int = 1,
+    url: str | None = None,
+    host: str = "127.0.0.1",
+    seconds: float = 0.01,
+    beat: float = 0.2,
+    prefix: Sequence[str] = (),
 ) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
-    """A client of a running server, and the server's process."""
-    command = [sys.executable, __file__, str(folder), str(workers), *([url] if url else [])]
+    """A client of a running server, and the server's process; `prefix` are words before its command."""
+    options = [str(folder), str(workers), host, str(seconds), str(beat), *([url] if url else [])]
+    command = [*prefix, sys.executable, __file__, *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
             lines: Any = process.stderr
@@ -53,9 +61,12 @@ def served_runs(
 
 
 if __name__ == "__main__":
+    own_folder, own_workers, own_host, own_seconds, own_beat, *own_url = sys.argv[1:]
     run_server(
-        partial(make_agent, Path(sys.argv[1])),
+        partial(make_agent, Path(own_folder), float(own_seconds), float(own_beat)),
+        host=own_host,
         port=0,
-        settings=ServerSettings(checkpoints=sys.argv[3] if len(sys.argv) > 3 else None),
-        workers=int(sys.argv[2]),
+        settings=ServerSettings(checkpoints=own_url[0] if own_url else None, runs_per_minute=10_000),
+        workers=int(own_workers),
+        insecure=True,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import selection
-from selection import ModelRanker, Ranked, SelectionRequest, read_folder, selection_report
+from selection import Ranked, SelectionRequest, rank, read_folder, selection_report
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
@@ -39,7 +39,7 @@ def write(folder: Path, *asked: tuple[str, dict[str, Any]]) -> Path:
 
 
 def ranked(right: str, *order: str, domain: str = VISION) -> Ranked:
-    asked = SelectionRequest(line=1, request="?", domain=domain, model=right)
+    asked = SelectionRequest(1, "?", domain, right)
     return Ranked(asked, order, "rank", 0.1, Usage())
 
 
@@ -50,21 +50,21 @@ def test_a_folder_gives_requests_and_each_model_once(tmp_path: Path) -> None:
         ("Instruction: Play soccer.\nOutput: <<<domain>>>", MODELS[3]),
         ("nothing of the kind", MODELS[0]),
     )
-    bench = read_folder(folder)
-    assert [(one.line, one.request, one.model) for one in bench.requests] == [
+    requests, models = read_folder(folder)
+    assert [(one.line, one.request, one.model) for one in requests] == [
         (1, "Find cats.", "one"),
         (2, "Play soccer.", "poca"),
     ]
-    one, two = bench.models[VISION]
+    one, two = models[VISION].values()
     assert (one.tags, two.tags, two.description) == (("dataset:COCO",), ("Detection",), "About two.")
-    assert (one.task, bench.models[GAMES][0].task) == ("object-detection", GAMES)
-    assert [each.line for each in read_folder(folder, "dev").requests] == [1]
-    assert [each.line for each in read_folder(folder, "test").requests] == [2]
+    assert (one.task, models[GAMES]["poca"].task) == ("object-detection", GAMES)
+    assert [each.line for each in read_folder(folder, "dev")[0]] == [1]
+    assert [each.line for each in read_folder(folder, "test")[0]] == [2]
 
 
 async def test_a_domain_that_is_no_task_type_is_ranked_too(tmp_path: Path) -> None:
     bench = read_folder(write(tmp_path, ("Instruction: Play soccer.\nOutput:", MODELS[3])))
-    found = await ModelRanker(bench, Settings())(bench.requests[0])
+    (found,) = await rank(*bench, Settings())
     assert (found.order, found.by) == (("poca",), "only")
 
 
@@ -75,7 +75,7 @@ def test_a_model_chooses_in_place_of_the_ranking(
     for chosen, share in (("two", "100.0%"), ("one", "0.0%")):
         model = ScriptedLLM({"select": json.dumps({"id": chosen, "reason": "it fits"})})
         monkeypatch.setattr(selection, "resolve_model", lambda name, settings, model=model: model)
-        selection.main([str(folder), "--model", "scripted"])
+        selection.main(folder, model="scripted")
         assert re.search(rf"first +{share}", capsys.readouterr().out)
 
 
