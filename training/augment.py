@@ -1,17 +1,10 @@
-"""Examples for training from hand-written ones: other files, words and languages, and two requests joined.
-
-examples = read_examples(voices)             # hand-written
-varied(example, examples_by_slot, rng)       # the same request with other names and words
-repeated(example, examples_by_slot, rng)     # the same request for several files
-followed(first, second, examples_by_slot, rng)   # the second one in a chat, which says "it" for its file
-joined(first, second, rng)                   # one request for both
-"""
+"""Examples for training from hand-written ones: other files, words and languages, and two requests joined."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -19,6 +12,7 @@ from typing import Any
 
 from notation import FILES, Record, read_records
 
+from jarvis_agent.backends.languages import find_language
 from jarvis_agent.core.references import ref, substitute
 from jarvis_agent.core.text import detect_script
 from jarvis_agent.core.types import Preference, Task
@@ -27,46 +21,23 @@ from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import read_examples as read_worked_examples
 from jarvis_agent.planning.offline.sequences import NOT_GIVEN
 
-_LANGUAGES = {
-    "French": "法语",
-    "German": "德语",
-    "Spanish": "西班牙语",
-    "Italian": "意大利语",
-    "Russian": "俄语",
-    "Japanese": "日语",
-    "Korean": "韩语",
-    "Portuguese": "葡萄牙语",
-    "Arabic": "阿拉伯语",
-    "Thai": "泰语",
-    "Dutch": "荷兰语",
-    "Polish": "波兰语",
-    "Turkish": "土耳其语",
-    "Vietnamese": "越南语",
-    "Greek": "希腊语",
-    "Swedish": "瑞典语",
-    "Hindi": "印地语",
-    "Danish": "丹麦语",
-    "Finnish": "芬兰语",
-    "Czech": "捷克语",
-}
+_SPOKEN = (
+    "French German Spanish Italian Russian Japanese Korean Portuguese Arabic Thai Dutch Polish Turkish "
+    "Vietnamese Greek Swedish Hindi Danish Finnish Czech"
+)
+_LANGUAGES = {name: language.chinese for name in _SPOKEN.split() if (language := find_language(name))}
+"""Languages that stand for each other, by their English names."""
 _JOINTS = {
     "en": (
-        "\n",
-        " ",
-        " and ",
-        ", then ",
-        ". Then ",
-        ". Also, ",
-        "; ",
-        " and also ",
-        ", and ",
-        ". After that ",
-        " + ",
+        *("\n", " ", " and ", ", then ", ". Then ", ". Also, ", "; ", " and also ", ", and "),
+        *(". After that ", " + "),
     ),
     "zh": ("，", "。", "；", "，然后", "，再", "，另外", "。还有，", "\n", "，顺便", "，同时"),
 }
 _LONG = ("summarization", "translation", "text-to-speech", "text-classification", "token-classification")
 """Task types whose texts may be long."""
+VOICES = sorted(FILES.glob("*.txt"))
+"""The files that may be learned from: those set aside are in a folder of their own."""
 _SWAPPED = 0.3
 """How often a value is replaced."""
 
@@ -79,16 +50,18 @@ class Example:
     left: tuple[str, ...] = ()
     preference: Preference | None = None
 
+    def with_request(self, left: Sequence[str] | None = None, **changes: Any) -> Example:
+        """The example with other fields of its request."""
+        left = self.left if left is None else tuple(left)
+        return replace(self, asked=self.asked.model_copy(update=changes), left=left)
+
 
 def read_examples(voices: Iterable[Path]) -> list[Example]:
     """The hand-written records of some files."""
+    languages = [(voice, "zh" if voice.stem.startswith("zh") else "en") for voice in voices]
     return [
-        Example(
-            record.as_request("zh" if voice.stem.startswith("zh") else "en"),
-            tuple(record.left_out),
-            record.preference,
-        )
-        for voice in voices
+        Example(record.as_request(language), tuple(record.left_out), record.preference)
+        for voice, language in languages
         for record in read_records(voice)
     ]
 
@@ -111,11 +84,6 @@ def project_examples() -> list[Example]:
         for number, example in enumerate(read_worked_examples(Path(__file__).parent / "examples.json"))
     ]
     return [Example(asked) for asked in (*read_requests("dev"), *bank)]
-
-
-def voices() -> list[Path]:
-    """The files that may be learned from: those set aside are in a folder of their own."""
-    return sorted(FILES.glob("*.txt"))
 
 
 Slots = Mapping[tuple[str, str, str], Sequence[str]]
@@ -154,13 +122,11 @@ def varied(example: Example, slots: Slots, rng: Random) -> Example:
         if "://" not in name and rng.random() < 2 * _SWAPPED:
             swaps[name] = rng.choice(slots["", "file", kind_by_name(name)])
     targets = {task.args.get("tgt_lang") for task in example.asked.plan}
-    for english, spellings in {**_LANGUAGES, "English": "英语", "Chinese": "中文"}.items():
-        chinese = (spellings, spellings.replace("语", "文"))
-        for said in dict.fromkeys((english, *chinese)):
+    for english, chinese in {**_LANGUAGES, "English": "英语", "Chinese": "中文"}.items():
+        for said in dict.fromkeys((english, chinese, chinese.replace("语", "文"))):
             times = example.asked.request.count(said)
-            if times and (english in _LANGUAGES or (english in targets and times == 1)):
-                if rng.random() > 2 * _SWAPPED:
-                    continue
+            is_replaced = times and (english in _LANGUAGES or (english in targets and times == 1))
+            if is_replaced and rng.random() <= 2 * _SWAPPED:
                 other = rng.choice(list(_LANGUAGES))
                 suffix = rng.choice("语文")
                 swaps[said] = other if said == english else _LANGUAGES[other].removesuffix("语") + suffix
@@ -198,43 +164,50 @@ def repeated(example: Example, slots: Slots, rng: Random) -> Example:
         return example
     middle, last = rng.choice(_LISTS[asked.language])
     request = asked.request.replace(name, f"{middle.join(names[:-1])}{last}{names[-1]}")
-    update = {"request": request, "files": names, "plan": _for_each(asked.plan, name, names)}
-    return replace(example, asked=asked.model_copy(update=update))
+    return example.with_request(request=request, files=names, plan=_for_each(asked.plan, name, names))
 
 
-def _for_each(plan: Sequence[Task], name: str, names: Sequence[str]) -> list[Task]:
-    """The tasks of a plan for several files, one after the other, in place of a single one."""
-    size = len(plan)
+def _moved(plan: Sequence[Task], by: int) -> list[Task]:
+    """A plan whose tasks are counted from `by`."""
     return [
         Task(
             task=task.task,
-            id=task.id + number * size,
-            dep=[dep + number * size for dep in task.deps] or [-1],
-            args={
-                key: file if value == name else substitute(value, lambda old, by=number * size: ref(old + by))
-                for key, value in task.args.items()
-            },
+            id=task.id + by,
+            dep=[dep + by for dep in task.deps] or [-1],
+            args=substitute(task.args, lambda number: ref(number + by)),
         )
-        for number, file in enumerate(names)
         for task in plan
     ]
 
 
+def _with_values(plan: Sequence[Task], change: Callable[[Any], Any]) -> list[Task]:
+    """A plan with other values of arguments."""
+    return [
+        task.model_copy(update={"args": {name: change(value) for name, value in task.args.items()}})
+        for task in plan
+    ]
+
+
+def _for_each(plan: Sequence[Task], name: str, files: Sequence[str]) -> list[Task]:
+    """The tasks of a plan for several files, one after the other, in place of a single one."""
+    tasks = list[Task]()
+    for file in files:
+        moved = _moved(plan, len(tasks))
+        tasks += _with_values(moved, lambda value, file=file: file if value == name else value)
+    return tasks
+
+
 _NOUNS = {
-    "en": {
-        "image": "picture photo image",
-        "audio": "recording audio clip",
-        "video": "video clip film",
-        "table": "table list file",
-        "text": "text file letter",
-    },
-    "zh": {
-        "image": "张图 张照片 张图片 张",
-        "audio": "段录音 段音频 段",
-        "video": "个视频 段视频 段",
-        "table": "张表 个表格 个文件",
-        "text": "个文件 篇 份",
-    },
+    ("en", "image"): "picture photo image",
+    ("en", "audio"): "recording audio clip",
+    ("en", "video"): "video clip film",
+    ("en", "table"): "table list file",
+    ("en", "text"): "text file letter",
+    ("zh", "image"): "张图 张照片 张图片 张",
+    ("zh", "audio"): "段录音 段音频 段",
+    ("zh", "video"): "个视频 段视频 段",
+    ("zh", "table"): "张表 个表格 个文件",
+    ("zh", "text"): "个文件 篇 份",
 }
 """Words for files, in Chinese with the word that counts them."""
 _ORDINALS = {"en": "first second third fourth", "zh": "一 二 三 四"}
@@ -250,7 +223,7 @@ def followed(first: Example, second: Example, slots: Slots, rng: Random) -> Exam
     one, other, language = first.asked, second.asked, first.asked.language
     name = other.files[0] if len(other.files) == 1 else ""
     kind = kind_by_name(name)
-    nouns = _NOUNS.get(language, {}).get(kind)
+    nouns = _NOUNS.get((language, kind))
     if one.turns or other.turns or other.language != language or not nouns or other.request.count(name) != 1:
         return None
     used = {dep for task in one.plan for dep in task.deps}
@@ -265,13 +238,9 @@ def followed(first: Example, second: Example, slots: Slots, rng: Random) -> Exam
     wanted, said = _mention(choice, noun, language, is_result=bool(results_of_kind), rng=rng)
     answer = rng.choice(slots[language, rng.choice(_LONG), "text"]) if rng.random() < 0.3 else ""
     files = [*one.files, *filter(None, made.values())]
-    update = {
-        "request": other.request.replace(name, said),
-        "files": [],
-        "turns": [Turn(request=one.request, answer=answer, files=files)],
-        "plan": _for_each(other.plan, name, wanted),
-    }
-    return replace(second, asked=other.model_copy(update=update))
+    turns = [Turn(request=one.request, answer=answer, files=files)]
+    request, plan = other.request.replace(name, said), _for_each(other.plan, name, wanted)
+    return second.with_request(request=request, files=[], turns=turns, plan=plan)
 
 
 def _mention(
@@ -307,27 +276,21 @@ def fileless(example: Example, rng: Random) -> Example:
     asked = example.asked
     name = asked.files[0] if len(asked.files) == 1 and not asked.turns else ""
     kind, count = kind_by_name(name), asked.request.count(name)
-    nouns = _NOUNS.get(asked.language, {}).get(kind) if kind != "text" else None
+    nouns = _NOUNS.get((asked.language, kind)) if kind != "text" else None
     values = [value for task in asked.plan for value in task.args.values()]
     inside = [*example.left, *(str(value) for value in values if value not in (name, [name]))]
     if not name or not nouns or count > 1 or any(name in text for text in inside):
         return example
     said = _mention([name], rng.choice(nouns.split()), asked.language, is_result=False, rng=rng)[1]
     changed = {name: NOT_GIVEN, str([name]): [NOT_GIVEN]}
-    plan = [
-        task.model_copy(update={"args": {key: changed.get(str(v), v) for key, v in task.args.items()}})
-        for task in asked.plan
-    ]
-    request = asked.request.replace(name, said)
-    return replace(example, asked=asked.model_copy(update={"request": request, "files": [], "plan": plan}))
+    plan = _with_values(asked.plan, lambda value: changed.get(str(value), value))
+    return example.with_request(request=asked.request.replace(name, said), files=[], plan=plan)
 
 
 def _replaced(example: Example, swaps: Mapping[str, str]) -> Example:
     """The example with other words for some, in the request, its files and its plan."""
-    inside = (
-        rf"(?<![A-Za-z0-9_]){re.escape(old)}(?![A-Za-z0-9_])" for old in sorted(swaps, key=len, reverse=True)
-    )
-    pattern = re.compile("|".join(inside))
+    longest_first = "|".join(map(re.escape, sorted(swaps, key=len, reverse=True)))
+    pattern = re.compile(rf"(?<![A-Za-z0-9_])(?:{longest_first})(?![A-Za-z0-9_])")
 
     def change(value: Any) -> Any:
         if isinstance(value, str):
@@ -338,16 +301,12 @@ def _replaced(example: Example, swaps: Mapping[str, str]) -> Example:
     files = change(asked.files)
     if len({*files}) < len(files):
         return example
-    plan = [
-        task.model_copy(update={"args": {k: change(v) for k, v in task.args.items()}}) for task in asked.plan
-    ]
-    update = {"request": change(asked.request), "files": files, "plan": plan}
     turns = [
         turn.model_copy(update={"request": change(turn.request), "files": change(turn.files)})
         for turn in asked.turns
     ]
-    asked = asked.model_copy(update={**update, "turns": turns})
-    return replace(example, asked=asked, left=tuple(map(change, example.left)))
+    plan, left = _with_values(asked.plan, change), change([*example.left])
+    return example.with_request(left, request=change(asked.request), files=files, turns=turns, plan=plan)
 
 
 def joined(first: Example, second: Example, rng: Random) -> Example | None:
@@ -357,22 +316,9 @@ def joined(first: Example, second: Example, rng: Random) -> Example | None:
         return None
     if first.preference and second.preference:
         return None
-    shift = len(one.plan)
-    moved = [
-        Task(
-            task=task.task,
-            id=task.id + shift,
-            dep=[dep + shift for dep in task.deps] or [-1],
-            args=substitute(task.args, lambda number: ref(number + shift)),
-        )
-        for task in other.plan
-    ]
     joint = rng.choice(_JOINTS[one.language])
     start = one.request if joint == "\n" else one.request.rstrip(" .!。！")
-    update = {
-        "request": start + joint + other.request,
-        "files": [*one.files, *other.files],
-        "plan": [*one.plan, *moved],
-    }
-    preference = first.preference or second.preference
-    return Example(one.model_copy(update=update), (*first.left, *second.left), preference)
+    plan = [*one.plan, *_moved(other.plan, len(one.plan))]
+    request, files = start + joint + other.request, [*one.files, *other.files]
+    both = replace(first, preference=first.preference or second.preference)
+    return both.with_request((*first.left, *second.left), request=request, files=files, plan=plan)

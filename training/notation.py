@@ -12,9 +12,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import chain, islice, product
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from jarvis_agent.backends.languages import LANGUAGES
 from jarvis_agent.core.file_mentions import mentions
@@ -34,15 +34,15 @@ _SUFFIXES = {"image": ".png", "audio": ".wav", "video": ".mp4", "table": ".csv",
 _LANGUAGES = {language.name for language in LANGUAGES}
 
 _TWINS = {
-    "object-detection": "zero-shot-object-detection",
-    "visual-question-answering": "image-text-to-text",
-    "image-to-image": "image-text-to-image",
-    "image-to-video": "image-text-to-video",
-    "depth-estimation": "depth-control",
-    "keypoint-detection": "openpose-control",
-    "image-segmentation": "seg-control",
+    "object-detection": ["zero-shot-object-detection"],
+    "visual-question-answering": ["image-text-to-text"],
+    "image-to-image": ["image-text-to-image"],
+    "image-to-video": ["image-text-to-video"],
+    "depth-estimation": ["depth-control"],
+    "keypoint-detection": ["openpose-control"],
+    "image-segmentation": ["seg-control"],
 }
-_TWINS |= {second: first for first, second in _TWINS.items()}
+_TWINS |= {second: [first] for first, (second,) in _TWINS.items()}
 """Pairs of task types of which either is right where the other one is."""
 
 _MOST_PLANS = 64
@@ -56,14 +56,12 @@ class NotationError(ValueError):
 
 @dataclass(slots=True)
 class Record:
-    """A request and its plan.
+    """A request after the `turns` of its chat, and its plan.
 
     Attributes:
         place: its file and first line.
-        turns: the records of the chat before it, oldest first.
         attached: files that come with the request and that it does not name.
         plans: the plan, then other correct plans; empty if there is nothing to do.
-        preference: what it says of the choice of models.
         left_out: parts of the request that no task can do, in its words.
         answers: texts that the plan gave: one for the whole plan, or one for each task.
     """
@@ -82,11 +80,6 @@ class Record:
         """The attached files and those that the request names."""
         return list(dict.fromkeys((*self.attached, *mentions(self.request))))
 
-    @property
-    def made_files(self) -> list[str]:
-        """The files that the tasks make as their main outputs."""
-        return [name for task in self.plans[0] if (name := self.made_file(task))]
-
     def made_file(self, task: Task) -> str:
         """The file that a task makes as its main output; "" if that is no file."""
         suffix = _SUFFIXES.get(TASKS[task.task].outputs[0], "")
@@ -102,29 +95,25 @@ class Record:
 
     def as_request(self, language: str) -> OwnRequest:
         """The record in the form of `jarvis_agent.evaluation`, which makes a planner's input and judges."""
-        turns = [
-            Turn(
-                request=one.request,
-                answer=" ".join(filter(None, one.answers)),
-                files=[*one.files, *one.made_files],
-            )
-            for one in self.turns
-        ]
+        turns = []
+        for turn in self.turns:
+            files = [*turn.files, *filter(None, map(turn.made_file, turn.plans[0]))]
+            answer = " ".join(filter(None, turn.answers))
+            turns.append(Turn(request=turn.request, answer=answer, files=files))
         common = {"language": language, "request": self.request, "files": self.files, "turns": turns}
-        plan, *others = islice((plan for given in self.plans for plan in _equivalents(given)), _MOST_PLANS)
+        plan, *others = islice(chain.from_iterable(map(_equivalents, self.plans)), _MOST_PLANS)
         return OwnRequest(id=self.place, kind=self.kind, plan=plan, alternatives=others, **common)
 
 
 def _equivalents(plan: Sequence[Task]) -> Iterator[list[Task]]:
     """A plan, then those with interchangeable task types. A source language need not be written."""
-    names = [filter(None, (task.task, _TWINS.get(task.task))) for task in plan]
-    options = [[_as_type(task, name) for name in either] for task, either in zip(plan, names, strict=True)]
+
+    def as_type(task: Task, name: str) -> Task:
+        args = {key: value for key, value in task.args.items() if key != "src_lang" and TASKS[name].arg(key)}
+        return task.model_copy(update={"task": name, "args": args})
+
+    options = [[as_type(task, name) for name in (task.task, *_TWINS.get(task.task, ()))] for task in plan]
     return map(list, product(*options))
-
-
-def _as_type(task: Task, name: str) -> Task:
-    args = {key: value for key, value in task.args.items() if key != "src_lang" and TASKS[name].arg(key)}
-    return task.model_copy(update={"task": name, "args": args})
 
 
 def read_records(path: Path) -> list[Record]:
@@ -138,10 +127,12 @@ def read_records(path: Path) -> list[Record]:
     for number, line in enumerate([*path.read_text(encoding="utf-8").splitlines(), ""], 1):
         place = f"{path.name}:{number}"
         try:
-            if line.strip() and not line.startswith("# "):
+            if line.startswith("# "):
+                continue
+            if line.strip():
                 record = record or _begin(place, line, records)
                 _add(record, line.strip())
-            elif record and not line.strip():
+            elif record:
                 _check(record)
                 records.append(record)
                 record = None
@@ -151,9 +142,11 @@ def read_records(path: Path) -> list[Record]:
 
 
 def _begin(place: str, line: str, before: Sequence[Record]) -> Record:
-    if line.startswith(">>") and not before:
-        _fail("a follow-up needs a record before it")
-    return Record(place, (*before[-1].turns, before[-1]) if line.startswith(">>") else ())
+    if not line.startswith(">>"):
+        return Record(place)
+    if not before:
+        raise NotationError("a follow-up needs a record before it")
+    return Record(place, (*before[-1].turns, before[-1]))
 
 
 def _add(record: Record, line: str) -> None:
@@ -162,7 +155,7 @@ def _add(record: Record, line: str) -> None:
         record.request = f"{record.request}\n{rest}".strip()
     elif sign == "+":
         if kind_by_name(rest) == "file" and "://" not in rest:
-            _fail("the ending of the name does not tell the kind of the file")
+            raise NotationError("the ending of the name does not tell the kind of the file")
         record.attached.append(rest)
     elif line in PREFERENCES:
         record.preference = line
@@ -175,7 +168,7 @@ def _add(record: Record, line: str) -> None:
         record.plans.append([])
     elif line == "none":
         if record.plans != [[]]:
-            _fail("`none` stands alone, without another plan")
+            raise NotationError("`none` stands alone, without another plan")
         record.plans = [[], []]  # a task after it would be in the second one
     else:
         record.plans[-1].append(_task(line, record))
@@ -185,16 +178,16 @@ def _check(record: Record) -> None:
     if record.plans == [[], []]:
         record.plans = [[]]
     elif not record.request or not all(record.plans):
-        _fail("a record has a request (>), then tasks, or `none` if there is nothing to do")
+        raise NotationError("a record has a request (>), then tasks, or `none` if there is nothing to do")
     if len(record.answers) not in (0, 1, len(record.plans[0])):
-        _fail("there is one answer (=) for all tasks, or one for each")
+        raise NotationError("there is one answer (=) for all tasks, or one for each")
 
 
 def _task(line: str, record: Record) -> Task:
     name, _, rest = line.partition(" ")
     spec = TASKS.get(name)
     if spec is None:
-        _fail(f"there is no task type {name!r}")
+        raise NotationError(f"there is no task type {name!r}")
     args: dict[str, Any] = {}
     for written in (part.strip() for part in rest.split(" | ")) if rest else ():
         key, _, value = written.partition("=")
@@ -202,32 +195,27 @@ def _task(line: str, record: Record) -> Task:
             args[named.name] = _value(spec, named, value, record)
             continue
         free = [arg for arg in spec.inputs if arg.name not in args and arg.name != "src_lang"]
+        if result := _RESULT.fullmatch(written):  # what takes the main output goes first
+            main = _maker(result, record)[0].outputs[0]
+            free = sorted(free, key=lambda arg: arg.kind != main)
         errors = []
-        for arg in _best_first(free, written, record):
+        for arg in free:
             try:
                 args[arg.name] = _value(spec, arg, written, record)
                 break
             except NotationError as error:
                 errors.append(f"{arg.name}: {error}")
         else:
-            _fail(f"no argument takes {written!r} ({'; '.join(errors) or 'all are given'})")
+            raise NotationError(f"no argument takes {written!r} ({'; '.join(errors) or 'all are given'})")
     if missing := [name for name in spec.required if name not in args]:
-        _fail(f"{', '.join(missing)} missing")
+        raise NotationError(f"{', '.join(missing)} missing")
     return Task(task=name, id=len(record.plans[-1]), dep=refs_in(args) or [-1], args=args)
 
 
-def _best_first(free: list[Arg], written: str, record: Record) -> list[Arg]:
-    """The arguments that may take a value; first, for a result, one that takes its main output."""
-    result = _RESULT.fullmatch(written)
-    main = _maker(result, record)[0].outputs[0] if result else ""
-    return sorted(free, key=lambda arg: arg.kind != main)
-
-
 def _value(spec: TaskSpec, arg: Arg, written: str, record: Record) -> Any:
-    values = [
-        _one_value(spec, arg, part, record) for part in (written.split(" / ") if arg.many else [written])
-    ]
-    return values if arg.many else values[0]
+    if arg.many:
+        return [_one_value(spec, arg, part, record) for part in written.split(" / ")]
+    return _one_value(spec, arg, written, record)
 
 
 def _one_value(spec: TaskSpec, arg: Arg, written: str, record: Record) -> Any:
@@ -237,17 +225,17 @@ def _one_value(spec: TaskSpec, arg: Arg, written: str, record: Record) -> Any:
     if written in {name for one in chat for name in one.files}:
         kind = kind_by_name(written)
         if kind not in split_kind(arg.kind) and arg.kind != "file" and "://" not in written:
-            _fail(f"it takes {arg.kind}, and this is {kind}")
+            raise NotationError(f"it takes {arg.kind}, and this is {kind}")
         return written
     if arg.kind in MEDIA and written == NOT_GIVEN and not any(one.files for one in chat):
         return written
     if arg.kind in MEDIA:
-        _fail(f"it takes {arg.kind}, and this is no file of the record")
+        raise NotationError(f"it takes {arg.kind}, and this is no file of the record")
     if arg.kind == "data" and _NUMBERS.fullmatch(written):
         numbers = [float(number) if "." in number else int(number) for number in written.split(",")]
         return numbers if len(numbers) > 1 else numbers[0]
     if arg.kind == "data" and not arg.many and arg.name != "box":
-        _fail("it takes a number")
+        raise NotationError("it takes a number")
     own_words = _LANGUAGES if arg.name in ("src_lang", "tgt_lang") else WORDS.get(spec.name, ())
     if written not in own_words:
         _require_said(written, [text for one in chat for text in (one.request, *one.answers)])
@@ -259,12 +247,12 @@ def _maker(result: re.Match[str], record: Record) -> tuple[TaskSpec, int, Record
     """What made a result: the task type, its number in its plan, and the earlier turn, if it is one."""
     back = int(result[1] or result[3] or 0)
     if back > len(record.turns):
-        _fail(f"there are {len(record.turns)} turns before")
+        raise NotationError(f"there are {len(record.turns)} turns before")
     turn = record.turns[-back] if back else None
     plan = turn.plans[0] if turn else record.plans[-1]
     number = int(result[2]) if result[2] else len(plan) - 1
     if not 0 <= number < len(plan):
-        _fail("there is no such task before")
+        raise NotationError("there is no such task before")
     return TASKS[plan[number].task], number, turn
 
 
@@ -272,30 +260,22 @@ def _result(result: re.Match[str], arg: Arg, record: Record) -> str:
     maker, number, turn = _maker(result, record)
     kinds = {"data": ("text", "data"), "file": maker.outputs}.get(arg.kind, (arg.kind,))
     if not any(map(maker.makes, kinds)):
-        _fail(f"it takes {arg.kind}, and {maker.name} makes {', '.join(maker.outputs)}")
+        raise NotationError(f"it takes {arg.kind}, and {maker.name} makes {', '.join(maker.outputs)}")
     if turn is None:
         return ref(number)
     if arg.kind in MEDIA:
         return turn.made_file(turn.plans[0][number])
     if not turn.answers:
-        _fail("that turn needs its answer in a line with =")
+        raise NotationError("that turn needs its answer in a line with =")
     return turn.answers[number if len(turn.answers) > 1 else 0]
 
 
 def _require_said(text: str, said: Sequence[str]) -> None:
     """Each piece of a text, between results and …, is words of the request or the chat."""
-    texts = [_plain(one) for one in said]
-    for piece in re.split("…", _RESULT.sub("…", text)):
-        if not any(_plain(piece) in one for one in texts):
-            _fail(f"{piece.strip()!r} is not in the request")
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
-def _fail(message: str) -> NoReturn:
-    raise NotationError(message)
+    texts = [" ".join(one.casefold().split()) for one in said]
+    for piece in _RESULT.sub("…", text).split("…"):
+        if not any(" ".join(piece.casefold().split()) in one for one in texts):
+            raise NotationError(f"{piece.strip()!r} is not in the request")
 
 
 def _counts(files: Sequence[Path]) -> Iterator[str]:

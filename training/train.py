@@ -11,36 +11,30 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import math
-import os
 import re
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
+import augment
 import numpy as np
 import torch
-from augment import (
-    Example,
-    fileless,
-    followed,
-    joined,
-    lengthened,
-    project_examples,
-    read_examples,
-    repeated,
-    slots_of,
-    varied,
-    voices,
-)
+from augment import VOICES, Example, read_examples
 from notation import PLANNER
 from tokenizers import Tokenizer
 from torch import Tensor, distributed, nn
+from torch.distributed.algorithms.model_averaging.utils import average_parameters
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 from transformers import AutoModel
 
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weights
@@ -60,10 +54,12 @@ from jarvis_agent.planning.offline.sequences import (
 
 MINILM_WEIGHTS = {"model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
 SIZE, HEADS, LAYERS, INNER, LONGEST = 384, 6, 3, 1152, 160
-POOL = 16
-"""Batches that are sorted by length together; after them the processes average their weights."""
+SEED, BATCH, PROCESSES, POOL = 1, 32, 2, 16
+"""The last: batches that are sorted by length together; after them the processes average their weights."""
 FILELESS = 0.08
 """Share of requests that lose their file, if it is the only one."""
+JOINED = 0.25
+"""Share of samples that are two requests or more."""
 FOLLOWED = 0.5
 """Share of requests that are tried as follow-ups of others; a quarter of these fits."""
 DEVELOPMENT = ("hurried_student", "security_guard", "zh_first_time_user", "zh_senior")
@@ -89,37 +85,26 @@ class Layer(nn.Module):
         super().__init__()
         self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(SIZE) for _ in range(3))
         self.own, self.own_out = nn.Linear(SIZE, 3 * SIZE), nn.Linear(SIZE, SIZE)
-        self.query, self.tokens, self.tokens_out = (
-            nn.Linear(SIZE, SIZE),
-            nn.Linear(SIZE, 2 * SIZE),
-            nn.Linear(SIZE, SIZE),
-        )
+        self.query, self.tokens = nn.Linear(SIZE, SIZE), nn.Linear(SIZE, 2 * SIZE)
+        self.tokens_out = nn.Linear(SIZE, SIZE)
         self.inner, self.outer = nn.Linear(SIZE, INNER), nn.Linear(INNER, SIZE)
         self.dropout = nn.Dropout(0.25)
 
     def forward(self, x: Tensor, states: Tensor, mask: Tensor) -> Tensor:
-        query, key, value = map(_heads, self.own(self.norm1(x)).chunk(3, -1))
         later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        mixed = _attend(query, key, value, later)
-        x = x + self.dropout(self.own_out(_flat(mixed)))
-        key, value = map(_heads, self.tokens(states).chunk(2, -1))
-        mixed = _attend(_heads(self.query(self.norm2(x))), key, value, ~mask[:, None, None])
-        x = x + self.dropout(self.tokens_out(_flat(mixed)))
+        x = x + self.dropout(self.own_out(_attend(*self.own(self.norm1(x)).chunk(3, -1), later)))
+        key, value = self.tokens(states).chunk(2, -1)
+        mixed = _attend(self.query(self.norm2(x)), key, value, ~mask[:, None, None])
+        x = x + self.dropout(self.tokens_out(mixed))
         return x + self.dropout(self.outer(functional.gelu(self.inner(self.norm3(x)), approximate="tanh")))
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
-    # On a CPU faster than torch's own, which is made for long sequences.
+    """Attention. On a CPU it is faster than torch's own, which is made for long sequences."""
+    query, key, value = (x.unflatten(-1, (HEADS, -1)).transpose(1, 2) for x in (query, key, value))
     scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
-    return scores.masked_fill(hidden, -1e4).softmax(-1).to(value.dtype) @ value
-
-
-def _heads(x: Tensor) -> Tensor:
-    return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
-
-
-def _flat(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).flatten(2)
+    mixed = scores.masked_fill(hidden, -1e4).softmax(-1).to(value.dtype) @ value
+    return mixed.transpose(1, 2).flatten(2)
 
 
 class Network(nn.Module):
@@ -143,17 +128,10 @@ class Network(nn.Module):
         nn.init.normal_(self.places.weight, std=0.02)
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
         self.norm, self.symbols = nn.LayerNorm(SIZE), nn.Linear(SIZE, len(SYMBOLS))
-        self.pointer, self.pointed, self.copied = (
-            nn.Linear(SIZE, SIZE),
-            nn.Linear(SIZE, SIZE),
-            nn.Linear(SIZE, SIZE),
-        )
+        self.pointer, self.pointed, self.copied = (nn.Linear(SIZE, SIZE) for _ in range(3))
 
     def load_saved(self, vocabulary: Vocabulary, weights: Path = PLANNER) -> set[str]:
-        """Take the saved weights; symbols and Chinese words that they lack stay as they are.
-
-        Returns the symbols that they know, among them the task types.
-        """
+        """Take the saved weights, and return their symbols; what they lack stays as it is."""
         arrays, scales, about = load_arrays(weights)
         state = self.state_dict()
         texts = [*MARKERS, *vocabulary.chinese]
@@ -190,28 +168,22 @@ def chinese_rows(
 ) -> dict[str, np.ndarray]:
     """Common Chinese letters and words of two letters, with the mean embedding of their English meaning."""
     with zipfile.ZipFile(dictionary) as archive:
-        files = {
-            name: archive.read(name).decode("utf-8") for name in archive.namelist() if name.endswith(".txt")
-        }
-    common = "\n".join(text for name, text in files.items() if "HSK" in name)
+        texts = {name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".txt")}
+    common = "\n".join(text for name, text in texts.items() if "HSK" in name)
     common += "\n".join(example.asked.request for example in examples)
+    entries = next(text for name, text in texts.items() if "cedict_" in name)
     meanings: dict[str, str] = {}
-    for _, simple, meant in re.findall(
-        r"^(\S+) (\S+) \[.*?\] /(.*)/\r?$", next(t for n, t in files.items() if "cedict_" in n), re.M
-    ):
+    for simple, meant in re.findall(r"^\S+ (\S+) \[.*?\] /(.*)/\r?$", entries, re.MULTILINE):
         if len(simple) <= 2 and not re.match(r"(?:old |)variant of|surname|see ", meant):
             meanings[simple] = f"{meanings.get(simple, '')}/{meant}"
-    letters = sorted(set(re.findall("[\u3400-\u9fff]", common)))
-    pairs = {common[i : i + 2] for i in range(len(common) - 1)}
+    letters = {letter for letter in common if "\u3400" <= letter <= "\u9fff"}
+    pairs = {first + second for first, second in itertools.pairwise(common)} & meanings.keys()
     rows = {}
-    for text in [*letters, *sorted(pair for pair in pairs if pair in meanings and len(pair) == 2)]:
-        meant = " ".join(
-            re.sub(r"\(.*?\)|\[.*?\]|CL:\S+|\bto ", "", meanings.get(text, "")).strip("/").split("/")[:4]
-        )
-        ids = tokenizer.encode(meant, add_special_tokens=False).ids[:12]
-        rows[text] = (
-            words[ids].mean(0) * (0.5 if len(text) == 1 else 1.0) if ids else np.zeros(SIZE, np.float32)
-        )
+    for text in (*sorted(letters), *sorted(pairs)):
+        meant = re.sub(r"\(.*?\)|\[.*?\]|CL:\S+|\bto ", "", meanings.get(text, "")).strip("/")
+        ids = tokenizer.encode(" ".join(meant.split("/")[:4]), add_special_tokens=False).ids[:12]
+        mean = words[ids].mean(0) if ids else np.zeros(SIZE, np.float32)
+        rows[text] = mean * (0.5 if len(text) == 1 else 1.0)
     return rows
 
 
@@ -228,59 +200,50 @@ def sample_of(example: Example, vocabulary: Vocabulary) -> Sample | None:
     return words, rows, actions, np.array([token.run == prompt.body for token in prompt.tokens])
 
 
-def samples(examples: Sequence[Example], vocabulary: Vocabulary, seed: int, share: float) -> Iterator[Sample]:
+def samples(examples: Sequence[Example], vocabulary: Vocabulary, seed: int) -> Iterator[Sample]:
     """Samples without end: every example in turn, varied; a share of them joined with another one."""
-    rng, slots, queue = Random(seed), slots_of(examples), []
+    rng, slots, queue = Random(seed), augment.slots_of(examples), []
     while True:
         if not queue:
             queue = rng.sample(examples, len(examples))
-        example = varied(queue.pop(), slots, rng)
+        example = augment.varied(queue.pop(), slots, rng)
         if rng.random() < 0.2:
-            example = lengthened(example, slots, rng)
+            example = augment.lengthened(example, slots, rng)
         if rng.random() < 0.15:
-            example = repeated(example, slots, rng)
+            example = augment.repeated(example, slots, rng)
         for _ in range(6 if rng.random() < FOLLOWED else 0):
-            first = varied(rng.choice(examples), slots, rng)
-            first = repeated(first, slots, rng) if rng.random() < 0.4 else first
-            if follow_up := followed(first, example, slots, rng):
+            first = augment.varied(rng.choice(examples), slots, rng)
+            first = augment.repeated(first, slots, rng) if rng.random() < 0.4 else first
+            if follow_up := augment.followed(first, example, slots, rng):
                 example = follow_up
                 break
-        while rng.random() < share and (
-            both := joined(example, varied(rng.choice(examples), slots, rng), rng)
-        ):
+        while rng.random() < JOINED:
+            both = augment.joined(example, augment.varied(rng.choice(examples), slots, rng), rng)
+            if both is None:
+                break
             example = both
         if rng.random() < FILELESS:
-            example = fileless(example, rng)
+            example = augment.fileless(example, rng)
         if (sample := sample_of(example, vocabulary)) is not None and len(sample[0]) <= 330:
+            words, rows, _, is_free = sample
             if rng.random() < 0.5:
-                noise = (np.random.default_rng(rng.randrange(1 << 30)).random(len(sample[0])) < 0.1) & sample[
-                    3
-                ]
-                words, rows = sample[0].copy(), sample[1].copy()
+                chance = np.random.default_rng(rng.randrange(1 << 30)).random(len(words))
+                noise = is_free & (chance < 0.1)
                 words[noise], rows[noise, :3] = MASK, 0
-                sample = (words, rows, *sample[2:])
             yield sample
 
 
 def batch_of(batch: Sequence[Sample]) -> tuple[Tensor, ...]:
     """Words, rows, mask, actions and the actions that follow (-100: none)."""
-    tokens, length = max(len(one[0]) for one in batch), max(len(one[2]) for one in batch)
-    words = torch.zeros(len(batch), tokens, dtype=torch.long)
-    rows = torch.zeros(len(batch), tokens, 4, dtype=torch.long)
-    mask = torch.zeros(len(batch), tokens, dtype=torch.bool)
-    actions = torch.full((len(batch), length), END)
-    wanted = torch.full((len(batch), length), -100)
-    for row, (one_words, one_rows, plan, _) in enumerate(batch):
-        words[row, : len(one_words)], rows[row, : len(one_words)] = (
-            torch.from_numpy(one_words),
-            torch.from_numpy(one_rows),
-        )
-        mask[row, : len(one_words)] = True
-        actions[row, : len(plan)], wanted[row, : len(plan)] = (
-            torch.tensor([START, *plan[:-1]]),
-            torch.tensor(plan),
-        )
-    return words, rows, mask, actions, wanted
+    words, rows, plans, _ = zip(*batch, strict=True)
+    pad = functools.partial(pad_sequence, batch_first=True)
+    return (
+        pad([torch.from_numpy(one) for one in words]),
+        pad([torch.from_numpy(one) for one in rows]),
+        pad([torch.ones(len(one), dtype=torch.bool) for one in words]),
+        pad([torch.tensor([START, *plan[:-1]]) for plan in plans], padding_value=END),
+        pad([torch.tensor(plan) for plan in plans], padding_value=-100),
+    )
 
 
 def smoothed_loss(logits: Tensor, wanted: Tensor) -> Tensor:
@@ -302,11 +265,7 @@ def check(network: Network, held: Sequence[Sample]) -> str:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             logits = network(*inputs)
         right += int(((logits.argmax(-1) == wanted) | (wanted < 0)).all(1).sum())
-        lost += float(
-            functional.cross_entropy(
-                logits.flatten(0, 1), wanted.flatten(), ignore_index=-100, reduction="sum"
-            )
-        )
+        lost += float(functional.cross_entropy(logits.mT, wanted, ignore_index=-100, reduction="sum"))
         count += int((wanted >= 0).sum())
     network.train()
     return f"development: loss {lost / count:.3f}, {right / len(held):.1%} as written"
@@ -321,10 +280,8 @@ def save(network: Network, vocabulary: Vocabulary, path: Path) -> None:
             continue
         if array.ndim == 2:
             scale = np.maximum(np.abs(array).max(1, keepdims=True), 1e-8) / STEPS
-            arrays[name], arrays[f"{name}.scale"] = (
-                np.round(array / scale).astype(np.int8),
-                scale.astype(np.float32),
-            )
+            arrays[name] = np.round(array / scale).astype(np.int8)
+            arrays[f"{name}.scale"] = scale.astype(np.float32)
         else:
             arrays[name] = array
     about = {"symbols": SYMBOLS, "markers": MARKERS, "chinese": list(vocabulary.chinese)}
@@ -334,53 +291,18 @@ def save(network: Network, vocabulary: Vocabulary, path: Path) -> None:
     print(f"for planning/offline/network.py: {file_sha256(path)}, {path.stat().st_size}")
 
 
-def main() -> None:
-    """Train in processes with one thread and samples of their own, which average their weights often."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, default=PLANNER)
-    parser.add_argument("--start", action="store_true", help="go on from the weights of the repository")
-    parser.add_argument("--dictionary", type=Path, required=True)
-    parser.add_argument(
-        "--often", nargs="*", default=SHOWN, help="voices that are learned ten times as often"
-    )
-    parser.add_argument("--samples", type=int, default=240_000)
-    parser.add_argument("--minutes", type=float, default=170, help="the training ends then, if not earlier")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--joined", type=float, default=0.25, help="share of samples that are two requests or more"
-    )
-    parser.add_argument("--rate", type=float, default=9e-4)
-    parser.add_argument("--encoder-rate", type=float, default=2e-4)
-    parser.add_argument(
-        "--only", nargs="*", help="with --start: how the names of weights begin that are learned further"
-    )
-    parser.add_argument(
-        "--keep", type=float, default=0.0, help="with --start: share of the weights before that stays"
-    )
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--port", type=int, default=29511, help="of this machine, where the processes meet")
-    given = parser.parse_args()
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(given.port))
-    torch.multiprocessing.spawn(work, (given,), given.processes)
-
-
-def work(rank: int, given: argparse.Namespace) -> None:
-    """One process; the first one prints a line of progress every ten minutes, and saves."""
-    distributed.init_process_group("gloo", rank=rank, world_size=given.processes)
-    torch.manual_seed(given.seed)
-    torch.set_num_threads(1)
+def begin(given: argparse.Namespace) -> tuple[list[Example], Vocabulary, Network]:
+    """What is learned, in which vocabulary, and the network before that."""
     folder = minilm()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    learned = [voice for voice in voices() if voice.stem not in DEVELOPMENT]
-    often = [voice for voice in learned if voice.stem in given.often]
-    examples = [*read_examples([*learned, *often * 9]), *project_examples()]
+    learned = [voice for voice in VOICES if voice.stem not in DEVELOPMENT]
+    often = [voice for voice in learned if voice.stem in SHOWN]
+    examples = [*read_examples([*learned, *often * 9]), *augment.project_examples()]
     words = AutoModel.from_pretrained(folder).embeddings.word_embeddings.weight.detach().numpy()
     chinese = chinese_rows(given.dictionary, examples, words, tokenizer)
     if given.only:  # a new word would change all rows of the file
-        chinese = {
-            word: chinese.get(word, np.zeros(SIZE, np.float32)) for word in load_arrays(PLANNER)[2]["chinese"]
-        }
+        saved = load_arrays(PLANNER)[2]["chinese"]
+        chinese = {word: chinese.get(word, np.zeros(SIZE, np.float32)) for word in saved}
     vocabulary = Vocabulary.of(tokenizer, chinese)
     rows = torch.cat([torch.randn(len(MARKERS), SIZE) * 0.03, torch.tensor(np.stack(list(chinese.values())))])
     rows[0] = 0
@@ -389,36 +311,37 @@ def work(rank: int, given: argparse.Namespace) -> None:
         known = network.load_saved(vocabulary)
         # A few sentences for a new task type count as much as those that people see first.
         examples += 9 * [e for e in examples if any(task.task not in known for task in e.asked.plan)]
-        given.rate, given.encoder_rate = given.rate / 4, given.encoder_rate / 4
-    held = read_examples(voice for voice in voices() if voice.stem in DEVELOPMENT)
-    checked = [sample for example in held if (sample := sample_of(example, vocabulary))]
-    say = functools.partial(print, flush=True) if rank == 0 else (lambda *_: None)
-    say(f"{len(examples)} examples, {len(checked)} for development, {len(chinese)} Chinese letters and words")
     for name, weight in network.named_parameters() if given.only else ():
         weight.requires_grad_(name.startswith(tuple(given.only)))
-    old = [p for n, p in network.named_parameters() if n.startswith(("encoder.", "rows."))]
-    new = [p for n, p in network.named_parameters() if not n.startswith(("encoder.", "rows.", "words."))]
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": old, "lr": given.encoder_rate, "full": given.encoder_rate},
-            {"params": new, "lr": given.rate, "full": given.rate},
-        ],
-        betas=(0.9, 0.98),
-        weight_decay=0.01,
-        fused=True,
-    )
-    stream = samples(examples, vocabulary, given.seed + 1000 * rank, given.joined)
-    before, average = (
-        {name: weight.detach().clone() for name, weight in network.state_dict().items()} for _ in range(2)
-    )
-    weights = [weight for weight in network.parameters() if weight.requires_grad]
+    return examples, vocabulary, network
+
+
+def work(rank: int, given: argparse.Namespace, meeting: str) -> None:
+    """One process; the first one prints a line of progress every ten minutes, and saves."""
+    distributed.init_process_group("gloo", meeting, rank=rank, world_size=PROCESSES)
+    torch.manual_seed(SEED)
+    torch.set_num_threads(1)
+    examples, vocabulary, network = begin(given)
+    held = read_examples(voice for voice in VOICES if voice.stem in DEVELOPMENT)
+    checked = [sample for example in held if (sample := sample_of(example, vocabulary))]
+    say = functools.partial(print, flush=True) if rank == 0 else (lambda *_: None)
+    count = len(vocabulary.chinese)
+    say(f"{len(examples)} examples, {len(checked)} for development, {count} Chinese letters and words")
+    named = [*network.named_parameters()]
+    old = [weight for name, weight in named if name.startswith(("encoder.", "rows."))]
+    new = [weight for name, weight in named if not name.startswith(("encoder.", "rows.", "words."))]
+    share = 0.25 if given.start else 1.0
+    groups = [{"params": old, "full": 2e-4 * share}, {"params": new, "full": 9e-4 * share}]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    stream = samples(examples, vocabulary, SEED + 1000 * rank)
+    before, average = deepcopy(network), AveragedModel(network, multi_avg_fn=get_swa_multi_avg_fn())
+    weights = [weight for _, weight in named if weight.requires_grad]
     began, seen, step, running, spoken, progress = time.monotonic(), 0, 0, 0.0, 0.0, 0.0
-    averaged = 0
     network.train()
-    torch.manual_seed(given.seed + 1000 * rank)
+    torch.manual_seed(SEED + 1000 * rank)
     while progress < 1:
-        pool = sorted((next(stream) for _ in range(given.batch * POOL)), key=lambda sample: len(sample[0]))
-        batches = [pool[start : start + given.batch] for start in range(0, len(pool), given.batch)]
+        pool = sorted((next(stream) for _ in range(BATCH * POOL)), key=lambda sample: len(sample[0]))
+        batches = [pool[start : start + BATCH] for start in range(0, len(pool), BATCH)]
         Random(step).shuffle(batches)
         for batch in batches:
             for group in optimizer.param_groups:
@@ -427,35 +350,45 @@ def work(rank: int, given: argparse.Namespace) -> None:
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 logits = network(*inputs)
             loss = smoothed_loss(logits, wanted)
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(weights, 1.0)
             optimizer.step()
-            seen, step = seen + len(batch) * given.processes, step + 1
+            seen, step = seen + len(batch) * PROCESSES, step + 1
             running += (loss.item() - running) * (0.03 if step > 30 else 1 / step)
-        progress = max(seen / given.samples, (time.monotonic() - began) / 60 / given.minutes)
-        shared = torch.cat([torch.tensor([progress]), *(weight.detach().flatten() for weight in weights)])
-        distributed.all_reduce(shared)
-        shared /= given.processes
-        progress, at = float(shared[0]), 1
-        for weight in weights:
-            weight.data.copy_(shared[at : at + weight.numel()].view_as(weight))
-            at += weight.numel()
-        averaged = averaged + 1 if progress > 0.8 else 1  # the last fifth counts, each time alike
-        for name, weight in network.state_dict().items():
-            if weight.is_floating_point():
-                average[name].lerp_(weight, 1 / averaged)
+        done = torch.tensor(max(seen / given.samples, (time.monotonic() - began) / 60 / given.minutes))
+        average_parameters(iter([done, *weights]), distributed.group.WORLD)
+        progress = float(done)
+        if progress <= 0.8:  # the last fifth counts, each time alike
+            average.n_averaged.zero_()
+        average.update_parameters(network)
         if rank == 0 and time.monotonic() - spoken > 600:  # the other process waits meanwhile
             spoken = time.monotonic()
             say(f"{spoken - began:.0f} s, {seen} samples, loss {running:.3f}; {check(network, checked)}")
-    for name, weight in average.items():  # Wortsman et al., "Robust fine-tuning of zero-shot models", 2022
-        if weight.is_floating_point():
-            weight.lerp_(before[name], given.keep)
-    network.load_state_dict(average)
+    network = average.module  # Wortsman et al., "Robust fine-tuning of zero-shot models", 2022
+    for weight, kept in zip(network.parameters(), before.parameters(), strict=True):
+        weight.data.lerp_(kept.data, given.keep)
     if rank == 0:
         say(f"{time.monotonic() - began:.0f} s, {seen} samples; averaged: {check(network, checked)}")
         save(network, vocabulary, given.out)
     distributed.destroy_process_group()
+
+
+def main() -> None:
+    """Train in processes with one thread and samples of their own, which average their weights often."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dictionary", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=PLANNER)
+    parser.add_argument("--samples", type=int, default=240_000)
+    parser.add_argument("--minutes", type=float, default=170, help="the training ends then, if not earlier")
+    parser.add_argument("--start", action="store_true", help="go on from the weights of the repository")
+    only = "with --start: how the names of weights begin that are learned further"
+    parser.add_argument("--only", nargs="*", help=only)
+    keep = "with --start: share of the weights before that stays"
+    parser.add_argument("--keep", type=float, default=0.0, help=keep)
+    given = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(work, (given, f"file://{folder}/meeting"), PROCESSES)
 
 
 if __name__ == "__main__":
