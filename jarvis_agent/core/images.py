@@ -117,6 +117,8 @@ def _by_ffmpeg(file: Path | BinaryIO, why: Exception) -> Any:
                 stream = container.streams.video[0]
                 if stream.width * stream.height <= _MOST_DECODED:
                     self._frame = next(container.decode(video=0))
+                    if container.format.name == "tiff_pipe" and self._frame.format.components[0].bits == 16:
+                        raise ValueError("FFmpeg takes floats of 16 bits for whole numbers")
                     self._mode, self._size = "RGBA", (self._frame.width, self._frame.height)
                     self.format = container.format.name.removesuffix("_pipe")
 
@@ -258,7 +260,8 @@ def _to_srgb(image: Image) -> Image:
         plain = _converted(plain, profile)
     if plain.mode not in ("RGB", "RGBA"):
         plain = plain.convert("RGB")
-    if plain.mode == "RGBA" and plain.getchannel("A").getextrema() == (255, 255):
+    alpha: Any = plain.getchannel("A").getextrema() if plain.mode == "RGBA" else None
+    if alpha == (255, 255) or (alpha == (0, 0) and _has_content(plain)):  # games leave it empty
         plain = plain.convert("RGB")
     plain.info = {}  # what the file says of its own colours and compression is no longer true
     return plain

@@ -166,6 +166,23 @@ def test_a_damaged_picture_is_no_video(name: str, tmp_path: Path) -> None:
         detect_media_type(path)
 
 
+def test_a_picture_of_which_nothing_would_be_seen_is_opaque(tmp_path: Path) -> None:
+    Image.effect_noise((8, 8), 60).convert("RGB").save(tmp_path / "a.tga")
+    image = Image.open(tmp_path / "a.tga")
+    image.putalpha(0)
+    image.save(tmp_path / "a.tga")
+    assert open_image(tmp_path / "a.tga")[0].mode == "RGB"
+    Image.new("RGBA", (8, 8), (0, 0, 0, 0)).save(tmp_path / "nothing.png")
+    assert open_image(tmp_path / "nothing.png")[0].mode == "RGBA"
+
+
+def test_floats_of_16_bits_are_no_whole_numbers(tmp_path: Path) -> None:
+    halves = np.array([[0.0, 1.0]], np.float16).view(np.uint16)
+    Image.fromarray(halves).save(tmp_path / "a.tif", tiffinfo={339: 3})
+    with pytest.raises(InputError, match="is damaged, or not a supported file type"):
+        detect_media_type(tmp_path / "a.tif")
+
+
 def test_deep_pictures_may_be_negatives(tmp_path: Path) -> None:
     Image.fromarray(np.array([[0, 65_535]], np.uint16)).save(path := tmp_path / "a.tif")
     photometric = [struct.pack("<HHIHH", 262, 3, 1, value, 0) for value in (1, 0)]
