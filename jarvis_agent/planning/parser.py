@@ -70,9 +70,7 @@ class StreamingPlanParser:
         self._removed: dict[str, None] = {}
         self._dropped = 0
         self._other_object: dict[str, Any] | None = None
-        self._has_empty_list = False
-        self._is_unwanted = False
-        self._ended = False
+        self._has_empty_list = self._is_unwanted = self._ended = False
         for task in done:
             self._add(task.model_dump(), "")
         self._done = len(self._pending)

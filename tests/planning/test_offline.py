@@ -190,6 +190,8 @@ def test_most_weights_stay_in_8_bits() -> None:
 def test_an_attached_file_that_no_task_uses_becomes_a_note() -> None:
     files = [image("cat.jpg"), image("dog.jpg")]
     assert plan("Describe cat.jpg", files=files).notes == ["no task uses “dog.jpg”"]
+    inside = [image("at.jpg"), image("cat.jpg")]
+    assert plan("Describe cat.jpg", files=inside).notes == ["no task uses “at.jpg”"]
     assert not plan("Describe the picture", files=files[:1]).notes
 
 

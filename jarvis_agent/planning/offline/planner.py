@@ -158,8 +158,9 @@ def _unused(request: PlanRequest, tasks: Sequence[Task], unread: str) -> Iterato
     """Which files, or parts of the request and its files, no task uses."""
     used = [str(value) for task in tasks for value in values_of(task)]
     names = list(map(name_of, request.files))
+    named = {name for text in used for name in split_names(text, names)[1::2]}
     for name in names:
-        if tasks and not any(name in text for text in used):
+        if tasks and name not in named:
             yield Note("no task uses {file}", file=f"“{name}”")
     words = " ".join(split_names(request.text, names)[::2])
     if not {*_NUMBER.findall(words)} <= {*_NUMBER.findall(" ".join(used))}:  # as in "page 2 of a.pdf"

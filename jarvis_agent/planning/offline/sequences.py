@@ -175,9 +175,10 @@ class TokenizedRequest:
         """What a pointer to a token stands for: the kind and the name of a file, or "answer" and its text."""
         turns = request.turns[-MOST_TURNS:]
         ages: dict[str, tuple[str, int]] = {}
-        named = {file.kind for file in request.files if name_of(file) in request.text}
+        written = {found[0] for found in _names(map(name_of, request.files)).finditer(request.text)}
+        named = {file.kind for file in request.files if name_of(file) in written}
         for file in request.files:
-            if file.kind not in named or name_of(file) in request.text:
+            if file.kind not in named or name_of(file) in written:
                 ages.setdefault(name_of(file), (file.kind, 0))
         for ago, turn in enumerate(reversed(request.turns), 1):
             for file in reversed(turn.resources):
@@ -188,10 +189,8 @@ class TokenizedRequest:
         self.files = dict(list(ages.items())[:MOST_FILES])
         self._numbers = {name: number for number, name in enumerate(self.files)}
         self._cut, self._skipped = -1, 0
-        names = sorted(filter(None, self.files), key=len, reverse=True)
-        name_length = MOST_NAME if len(names) <= MANY_FILES else SHORT_NAME
-        guarded = (rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])" for name in names)
-        self._named = re.compile("|".join(guarded)) if names else None
+        name_length = MOST_NAME if len([*filter(None, self.files)]) <= MANY_FILES else SHORT_NAME
+        self._named = _names(self.files)
         for name, (kind, ago) in self.files.items():
             self._target(f"file:{kind}", ago, (kind, name), number=self._numbers[name])
             base = re.split(r"[/\\]", name)[-1].rpartition(".")
@@ -230,7 +229,7 @@ class TokenizedRequest:
     def _encode(self, text: str) -> list[Token]:
         """Tokens of a text; a file's name in it is one token."""
         tokens, at = [], 0
-        for name in self._named.finditer(text) if self._named else ():
+        for name in self._named.finditer(text):
             tokens += self._encode_words(text, at, name.start())
             number, (kind, _) = self._numbers[name[0]], self.files[name[0]]
             rows = (MARK[f"mention:{kind}"], MARK[f"number {number}"], 0, 0)
@@ -523,6 +522,13 @@ class TokenizedRequest:
             else:
                 texts.append(_literal(str(piece.value)))
         return " ".join(texts)
+
+
+def _names(names: Iterable[str]) -> re.Pattern[str]:
+    """Where names of files stand, and not within a word. Longer names come first."""
+    longest = sorted(filter(None, names), key=len, reverse=True)
+    guarded = (rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])" for name in longest)
+    return re.compile("|".join(guarded) or "(?!)")
 
 
 def _in_order(tasks: Sequence[Task]) -> list[Task]:
