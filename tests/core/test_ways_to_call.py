@@ -205,13 +205,7 @@ SUBJECTS = [
     pool,
     server,
     pytest.param(torch_model, marks=pytest.mark.slow),
-    pytest.param(
-        gguf,
-        marks=[
-            pytest.mark.slow,
-            pytest.mark.skipif(not HAS_GGUF, reason=INSTALL),
-        ],
-    ),
+    pytest.param(gguf, marks=[pytest.mark.slow, pytest.mark.skipif(not HAS_GGUF, reason=INSTALL)]),
 ]
 
 

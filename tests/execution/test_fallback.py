@@ -138,33 +138,25 @@ POLICY_CASES: list[tuple[JarvisError, str]] = [
 """For each kind of error of candidate a, the attempts at a, b (as large as a) and a small model."""
 
 
-@pytest.mark.parametrize(
-    ("fallback_on", "error", "expected"),
-    [
-        (BadInputError, BadInputError("a broken image"), "a B"),
-        ((BadInputError, InputError), ExpertError("a bug"), "a"),
-        (lambda error: "503" in str(error), TransientError("503"), "a a a B"),
-        (lambda error: "503" in str(error), ExpertError("a bug"), "a"),
-        (ExpertError, OutOfMemoryError("9 GB"), "a SMALL"),
-    ],
-)
-async def test_the_caller_says_which_errors_lead_to_the_next_candidate(
-    fallback_on: Any, error: JarvisError, expected: str
-) -> None:
-    clock = Clock()
-    backend = Scripted(clock, a=[error] * 3, b="ok", small="ok")
-    attempts = chain([model("a", 9), model("b", 9), model("small", 3)], backend, clock=clock)
-    attempts.fallback_on = fallback_on
-    assert tried(await attempts.run()) == expected
+CALLER_CASES: list[tuple[Any, JarvisError, str]] = [
+    (BadInputError, BadInputError("a broken image"), "a B"),
+    ((BadInputError, InputError), ExpertError("a bug"), "a"),
+    (lambda error: "503" in str(error), TransientError("503"), "a a a B"),
+    (lambda error: "503" in str(error), ExpertError("a bug"), "a"),
+    (ExpertError, OutOfMemoryError("9 GB"), "a SMALL"),
+]
+"""The same, where the caller says which errors lead to the next candidate."""
 
 
-async def test_the_policy_of_each_error_decides_on_retries_and_fallbacks() -> None:
-    for error, expected in POLICY_CASES:
+async def test_the_error_and_the_caller_decide_on_retries_and_fallbacks() -> None:
+    for fallback_on, error, expected in [*((None, *case) for case in POLICY_CASES), *CALLER_CASES]:
         circuit_breaker.shared.reset()
         clock = Clock()
         backend = Scripted(clock, a=[error] * 3, b="ok", small="ok")
-        done = await chain([model("a", 9), model("b", 9), model("small", 3)], backend, clock=clock).run()
-        assert tried(done) == expected, error
+        attempts = chain([model("a", 9), model("b", 9), model("small", 3)], backend, clock=clock)
+        if fallback_on:
+            attempts.fallback_on = fallback_on
+        assert tried(await attempts.run()) == expected, error
     assert set(ERROR_POLICIES) <= {type(error) for error, _ in POLICY_CASES}
 
 

@@ -17,17 +17,7 @@ import uvicorn
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langserve import RemoteRunnable
-from served import (
-    ANSWER,
-    CAT,
-    Served,
-    agent_of,
-    async_remote,
-    endless_expert,
-    listening,
-    plan_for,
-    serving,
-)
+from served import ANSWER, CAT, Served, agent_of, async_remote, endless_expert, listening, plan_for, serving
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Run, Settings
@@ -262,8 +252,7 @@ def test_shutting_the_server_down_closes_the_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "library", "extra"),
-    [("server", "langserve", "serve"), ("experts", "fastapi", "serve")],
+    ("package", "library", "extra"), [("server", "langserve", "serve"), ("experts", "fastapi", "serve")]
 )
 def test_a_missing_extra_is_named_with_its_command(
     monkeypatch: pytest.MonkeyPatch, package: str, library: str, extra: str

@@ -68,12 +68,7 @@ def body_of(path: str, file: str | None = None) -> dict[str, Any]:
     if path.startswith(("/agent", "/tools")):
         return {"input": request, "inputs": [request]}
     text = request["input"]
-    return {
-        "model": "jarvis",
-        "messages": [{"role": "user", "content": text}],
-        "input": text,
-        "prompt": text,
-    }
+    return {"model": "jarvis", "messages": [{"role": "user", "content": text}], "input": text, "prompt": text}
 
 
 class Guarded(Served):

@@ -37,9 +37,10 @@ def agent(tmp_path: Path) -> Iterator[JarvisAgent]:
         yield agent
 
 
-@pytest.fixture
-def page(agent: JarvisAgent) -> Any:
-    return ui_page.Page([agent], ServerSettings())
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with agent_of(tmp_path_factory.mktemp("page"), {"plan": "[]"}) as agent:
+        yield ui_page.Page([agent], ServerSettings())
 
 
 def test_a_login_with_an_api_key_is_needed_where_there_are_keys(agent: JarvisAgent) -> None:

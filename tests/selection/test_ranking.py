@@ -12,13 +12,7 @@ from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Selection, Task
-from jarvis_agent.selection.ranking import (
-    CardVectors,
-    bm25,
-    card_passages,
-    named_languages,
-    score_candidates,
-)
+from jarvis_agent.selection.ranking import CardVectors, bm25, card_passages, named_languages, score_candidates
 from jarvis_agent.selection.selector import MAX_REMOTE_CANDIDATES, ModelSelector
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.store import SelectionStore
