@@ -88,9 +88,11 @@ class RunLimits:
 
 async def _count(request: Request) -> int:
     """The runs that a request starts: a batch of LangServe's has several, and so have several pictures."""
+    if request.method != "POST":
+        return 0
     field = {"batch": "inputs", "generations": "n"}.get(request.url.path.rpartition("/")[2])
-    if request.method != "POST" or field is None:
-        return int(request.method == "POST")
+    if field is None:
+        return 1
     body = await request.json()
     runs = body.get(field) if isinstance(body, dict) else None
     count = len(runs) if isinstance(runs, list) else runs

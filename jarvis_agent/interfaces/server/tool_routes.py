@@ -35,7 +35,6 @@ _ENDPOINTS = {
     "config_schema": ("GET", APIHandler.config_schema),
 }
 
-
 router = APIRouter(prefix="/tools", tags=["tools"], route_class=ErrorReportingRoute)
 """The routes. A call reads its owner's uploads and the files of earlier runs."""
 
