@@ -51,7 +51,6 @@ Examples:
   jarvis "What animal is in this picture?" --file cat.jpg --json
   jarvis ask --help            all options of a request"""
 
-
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,

@@ -43,7 +43,6 @@ _TASKS = Counter("jarvis_tasks", "Ended tasks: ok, failed, skipped or cancelled"
 _TASK_SECONDS = Histogram("jarvis_task_seconds", "Duration of tasks", ["task"], buckets=_SECONDS)
 _TOKENS = Counter("jarvis_llm_tokens", "Tokens of language models: input or output", ["direction"])
 
-
 router = APIRouter(tags=["metrics"])
 """The route `/metrics`. `app.state.loaded_models` returns the models in memory."""
 

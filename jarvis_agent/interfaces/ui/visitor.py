@@ -36,7 +36,6 @@ from jarvis_agent.planning.plan import Plan
 
 logger = logging.getLogger(__name__)
 
-
 CHAT_FILE = "chat.jsonl"
 """The turns of a chat, in its directory; the first line has the first request."""
 
