@@ -87,10 +87,10 @@ def brief_text(text: str, limit: int = 300) -> str:
     return f"{line[: space if space > 0 else limit]} …"
 
 
-SEPARATORS = ("\n", ";；、", ",，")
+SEPARATORS = ("\n", ";；؛、|", ",，،")
 """What stands between the items of a list, the strongest first."""
 
-SENTENCE_SEPARATORS = ("\n", ";；")
+SENTENCE_SEPARATORS = ("\n", ";；؛")
 """What stands between sentences, which have commas of their own."""
 
 

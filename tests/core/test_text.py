@@ -63,6 +63,8 @@ LISTS: list[tuple[str, list[str]]] = [
     ("1. cat\n2) dog", ["cat", "dog"]),
     ("猫；狗、鸟;fish", ["猫", "狗", "鸟", "fish"]),
     ("猫，狗", ["猫", "狗"]),
+    ("قطة، كلب", ["قطة", "كلب"]),
+    ("cat | dog, big", ["cat", "dog, big"]),
     ("salt and pepper, oil", ["salt and pepper", "oil"]),
     ("[" * 100_000 + "]", ["[" * 99_999]),
 ]
