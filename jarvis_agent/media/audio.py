@@ -31,6 +31,7 @@ MAX_SAMPLES = 500_000_000
 _KEPT_ENERGY = 0.55
 """Share of the strongest channel's energy that a mean of channels keeps; that of unrelated ones has half."""
 
+_SILENT = 1e-9  # energy of recordings that hold the noise of their format alone
 _UNRELATED = 0.3  # correlation of channels below which each is a signal of its own
 _LOUDEST = 4.0  # largest sample of a recording that is only too loud; in larger ones, full scale is not 1
 _OGG_PAGE = 65_307  # bytes of the largest
@@ -67,18 +68,19 @@ def _voices(samples: NDArray[np.float32], notes: list[str]) -> list[NDArray[np.f
 
     Of two channels without any relation, as in recorded calls, both.
     """
-    mean, energies = samples.mean(axis=1), samples.var(axis=0)  # a constant part is not heard
-    if samples.shape[1] == 1 or mean.var() >= _KEPT_ENERGY * energies.max():
-        return [mean]
+    offsets = samples.mean(axis=0, dtype=float)  # what is constant is not heard; float32 would not do
+    covariance = samples.T @ samples / len(samples) - offsets[:, None] * offsets
+    energies = covariance.diagonal()
+    if energies.max() < _SILENT or covariance.mean() >= _KEPT_ENERGY * energies.max():
+        return [samples.mean(axis=1)]
     first, second = energies.argsort()[::-1][:2]
-    strongest = samples[:, first]
     is_heard = energies[second] > energies[first] / 20
-    likeness = abs((strongest * (samples[:, second] - samples[:, second].mean())).mean())
-    if is_heard and samples.shape[1] == 2 and likeness < _UNRELATED * energies.prod() ** 0.5:
-        return [strongest, samples[:, second]]
+    is_related = abs(covariance[first, second]) >= _UNRELATED * energies.prod() ** 0.5
+    if is_heard and samples.shape[1] == 2 and not is_related:
+        return [samples[:, first], samples[:, second]]
     if is_heard:
         notes.append(Note(_STRONGEST, count=samples.shape[1]))
-    return [strongest]
+    return [samples[:, first]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,10 +76,8 @@ def check_limits(resource: Resource) -> None:
     width, height, seconds = _extent(resource)
     what = "pictures of " if resource.kind == "video" else ""
     if width * height > MAX_PIXELS:
-        raise InputError(
-            f"{resource.file_name} has {what}{width} x {height} pixels, more than {MAX_PIXELS:,}; "
-            "make it smaller"
-        )
+        size = f"{what}{width} x {height} pixels"
+        raise InputError(f"{resource.file_name} has {size}, more than {MAX_PIXELS:,}; make it smaller")
     if seconds > MAX_SECONDS:
         lasts, limit = (timedelta(seconds=int(min(s, MAX_SHOWN_S))) for s in (seconds, MAX_SECONDS))
         raise InputError(f"{resource.file_name} lasts {lasts}, longer than {limit}; give a part of it")

@@ -14,7 +14,7 @@ from result_bench import a_film
 
 from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.audio import decode_audio, probe_audio, read_audio, read_voices
+from jarvis_agent.media.audio import _voices, decode_audio, probe_audio, read_audio, read_voices
 from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.media.store import ResourceStore
 
@@ -78,6 +78,7 @@ def test_surround_sound_is_read(form: str, codec: str, count: int, tmp_path: Pat
         ([TONE, -TONE], [TONE], "the strongest of 2 channels was used"),
         ([TONE, np.zeros_like(TONE)], [TONE], ""),
         ([TONE, np.full_like(TONE, 0.9)], [TONE], ""),
+        ([OTHER * 1e-5, TONE * 0], [OTHER * 5e-6], ""),
         ([TONE, OTHER], [TONE, OTHER], ""),
     ],
 )
@@ -92,6 +93,12 @@ def test_channels_do_not_cancel_or_cover_each_other(
     alone, notes = read_audio(tmp_path / "a.wav", RATE)
     assert np.allclose(abs(alone), abs(heard[0]), atol=1e-4)
     assert bool(notes) == (bool(note) or len(heard) > 1)
+
+
+def test_the_callers_of_a_long_call_are_told_apart() -> None:
+    """Sums of float32 in a row stop growing at 2**24, after six minutes."""
+    signs = np.random.default_rng(0).integers(0, 2, (20_000_000, 2), np.int8)
+    assert len(_voices(signs * np.float32(2) - np.float32(1), [])) == 2
 
 
 def test_samples_that_are_not_numbers_are_silence(tmp_path: Path) -> None:
