@@ -50,6 +50,7 @@ _AFTER_NAME = "|".join(rf"(?<=\.[A-Za-z][A-Za-z0-9]{{{n}}}[,&+!)\]}}])" for n in
 _START = re.compile(
     rf"(?:(?<!{LETTER})(?<![#%&+~^$=/\\{_MARKS}-])(?<!{LETTER}{_CLOSING})|{_AFTER_NAME}|(?<=\w)(?=[{_EAST}]))(?=\S)"
 )
+_ESCAPE = re.compile(r"\\[ '()&]")  # of a terminal into which a file was dragged
 _ENDING = re.compile(r"[^.]\.\w*[^\W\d]\w*\Z")
 _GOES_ON = re.compile(rf"\.*{LETTER}|[-/\\]+\w")
 """The start of a text that is part of the name before it."""
@@ -89,7 +90,7 @@ class FoldedText:
         self.places: list[int] = []
         """The place in `text` of each letter of `folded`."""
         for place, char in enumerate(text):
-            for letter in _fold(char):
+            for letter in "" if _ESCAPE.match(text, place) else _fold(char):
                 if not loose or letter.isalnum() or letter in "./\n":
                     letters.append(letter)
                     self.places.append(place)

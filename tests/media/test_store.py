@@ -361,6 +361,7 @@ ALIKE = {
     "2019–2020.png": "2019-2020.png",
     "宽（3）.png": "宽(3).png",
     "Case A.PNG": "case a.png",
+    "from here/dragged (4).png": r"from\ here/dragged\ \(4\).png",
 }
 
 
