@@ -61,7 +61,7 @@ After this page you know what a plan can do, and what runs it. `jarvis tasks` sh
 | spaces | any task in a Gradio Space that you name or that a search finds | extra `spaces` |
 
 Optional arguments stand in brackets. By default, weights have at most 2 GB (`JARVIS_MAX_DOWNLOAD`) and are
-safetensors (`JARVIS_TRUST_REMOTE_CODE`); most models that generate images, videos or 3D models are larger.
+safetensors (`JARVIS_ALLOW_PICKLE`); most models that generate images, videos or 3D models are larger.
 `jarvis models TASK` lists models; advice proposes the small ones in `jarvis_agent/selection/recommended.csv`,
 which has their licences.
 

@@ -465,7 +465,7 @@ class DiffusersBackend(FileBackend):
         folder, device = model_folder(candidate, settings, DIFFUSERS), place(settings)
         options = {
             "dtype": pick_dtype("float32" if pipeline.exact else settings.dtype, device),
-            "use_safetensors": None if settings.trust_remote_code else True,
+            "use_safetensors": None if settings.allow_pickle else True,
             "local_files_only": True,
         }
         base = folder

@@ -99,7 +99,7 @@ class LocalBackend(ABC):
             str(candidate.path or ""),
             settings.device,
             settings.dtype,
-            str(settings.trust_remote_code),
+            f"pickle {settings.allow_pickle}, code {settings.trust_remote_code}",
             json.dumps(metadata, sort_keys=True, default=str),
         )
 

@@ -105,7 +105,7 @@ class SentenceTransformersBackend(FileBackend):
                 trust_remote_code=settings.trust_remote_code,
                 local_files_only=True,
                 model_kwargs={
-                    "use_safetensors": None if settings.trust_remote_code else True,
+                    "use_safetensors": None if settings.allow_pickle else True,
                     "dtype": pick_dtype(settings.dtype, device),
                 },
             )

@@ -225,7 +225,7 @@ class ChronosBackend(FileBackend):
             pipeline = BaseChronosPipeline.from_pretrained(
                 str(folder),
                 dtype=pick_dtype(settings.dtype, device),
-                use_safetensors=None if settings.trust_remote_code else True,
+                use_safetensors=None if settings.allow_pickle else True,
             )
             pipeline.inner_model.to(device).eval()
         return Forecaster(candidate.id, pipeline)

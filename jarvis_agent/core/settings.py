@@ -194,9 +194,8 @@ class Settings(EnvironmentSettings):
         description="token of the Hugging Face Hub",
     )
     max_download: int = Field(2_000_000_000, ge=0, description="largest model to download; 0: none")
-    trust_remote_code: bool = Field(
-        False, description="run code that comes with models of the Hub, also in weights that are pickles"
-    )
+    allow_pickle: bool = Field(False, description="load weights that are not safetensors from the Hub")
+    trust_remote_code: bool = Field(False, description="run code that comes with models of the Hub")
 
     # Execution.
     task_timeout: float = Field(300.0, gt=0, description="time limit for one task")

@@ -23,7 +23,7 @@ from jarvis_agent.core.types import Candidate
 _SIDE_OF_POLICY = {"local-only": True, "hosted-only": False}
 
 _SAFETENSORS_BACKENDS = frozenset({"transformers", "diffusers", "sentence-transformers"})
-"""Backends that load only safetensors unless `trust_remote_code` is set."""
+"""Backends that load only safetensors unless `allow_pickle` is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +148,10 @@ def _too_large(candidate: Candidate, settings: Settings) -> str | None:
 
 def _unsafe(candidate: Candidate, settings: Settings) -> str | None:
     listed = candidate.source == "hub" and not candidate.local and bool(candidate.tags)
-    if settings.trust_remote_code or not listed or "safetensors" in candidate.tags or candidate.size:
+    if settings.allow_pickle or not listed or "safetensors" in candidate.tags or candidate.size:
         return None
     unsafe = "the Hub lists no safetensors of it, and other weights are not loaded"
-    return Note(unsafe, advice="JARVIS_TRUST_REMOTE_CODE=1 allows them")
+    return Note(unsafe, advice="JARVIS_ALLOW_PICKLE=1 allows them")
 
 
 def _download_forbidden(candidate: Candidate, settings: Settings) -> str | None:

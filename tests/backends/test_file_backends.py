@@ -77,9 +77,9 @@ def test_weights_that_are_a_pickle_are_refused_unless_allowed(
 ) -> None:
     folder, bench = copied(model), benches[backend]
     as_pickle(folder / file)
-    with pytest.raises(UnsupportedError, match=r"only as a pickle.*JARVIS_TRUST_REMOTE_CODE"):
+    with pytest.raises(UnsupportedError, match=r"only as a pickle.*JARVIS_ALLOW_PICKLE"):
         bench.load(bench.call(task, folder))
-    assert bench.load(bench.call(task, folder, settings={"trust_remote_code": True}))
+    assert bench.load(bench.call(task, folder, settings={"allow_pickle": True}))
 
 
 def test_a_model_of_another_kind_is_refused(benches: dict[str, Bench]) -> None:

@@ -38,7 +38,7 @@ def test_a_model_without_weights_that_may_be_loaded_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="only as a pickle"):
         chosen(SENTENCE_TRANSFORMERS, pickles, [{"path": ""}, {"path": "2_Dense"}])
     with pytest.raises(UnsupportedError, match=r"only as a pickle.*ask its author for a \.skops file"):
-        chosen(SKOPS, "config.json model.pkl", settings=Settings(trust_remote_code=True))
+        chosen(SKOPS, "config.json model.pkl", settings=Settings(allow_pickle=True))
     for layout in LAYOUTS.values():
         with pytest.raises(UnsupportedError, match=f"no weights that {layout.library} reads"):
             chosen(layout, "config.json model.onnx")

@@ -95,7 +95,7 @@ def test_pickles_are_refused_even_where_they_are_allowed(
     tiny_tabular.describe(tmp_path, columns=["a"], file="model.pkl")
     candidate = Candidate(id="org/model", task=REGRESS, path=tmp_path, library="sklearn")
     backend = SklearnBackend(Settings(), ModelPool(10**9))
-    for settings in (Settings(), Settings(trust_remote_code=True)):
+    for settings in (Settings(), Settings(allow_pickle=True, trust_remote_code=True)):
         with pytest.raises(UnsupportedError, match=r"only as a pickle.*never loaded.*skops"):
             backend.load(TASKS[REGRESS], candidate, settings)
     folder = copied("chronos_bolt")

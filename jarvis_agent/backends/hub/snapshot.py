@@ -55,7 +55,7 @@ class Layout:
         safe, pickled: patterns of its weight files in either format; the group `shard` is set in a part.
         example: the usual weight file, for messages.
         folders: returns the folders of the model from the content of its index; "" is the top.
-        unpickles: whether JARVIS_TRUST_REMOTE_CODE=1 allows pickles; otherwise they are never read.
+        unpickles: whether JARVIS_ALLOW_PICKLE=1 allows pickles; otherwise they are never read.
     """
 
     library: str
@@ -104,8 +104,8 @@ class Layout:
         """One copy of the weights in one folder; [] if it holds none."""
         safe = [name for name in names if self.safe.fullmatch(PurePosixPath(name).name)]
         pickled = [name for name in names if self.pickled.fullmatch(PurePosixPath(name).name)]
-        if pickled and not safe and not (settings.trust_remote_code and self.unpickles):
-            allow = "if you trust it, set JARVIS_TRUST_REMOTE_CODE=1"
+        if pickled and not safe and not (settings.allow_pickle and self.unpickles):
+            allow = "if you trust it, set JARVIS_ALLOW_PICKLE=1"
             raise UnsupportedError(
                 f"{model} has its weights only as a pickle, which can run code when loaded",
                 advice=allow if self.unpickles else f"it is never loaded: ask its author for {self.example}",

@@ -171,7 +171,7 @@ def load_model(pipeline: PipelineSpec, folder: Path, candidate: Candidate, setti
         model, report = pipeline.auto_class.from_pretrained(
             str(folder),
             dtype=pick_dtype("float32" if pipeline.exact else settings.dtype, place(settings)),
-            use_safetensors=None if settings.trust_remote_code else True,
+            use_safetensors=None if settings.allow_pickle else True,
             output_loading_info=True,
             **code,
         )
