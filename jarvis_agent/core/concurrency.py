@@ -50,7 +50,7 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     """Await a coroutine for at most `seconds`; it is cancelled on timeout and when the caller is cancelled.
 
     `name` is used in messages. Raises StageTimeoutError: the limit was reached; ExpertError: the work was
-    cancelled from within, or as `contain_exit`. Exception: an error of the work.
+    cancelled from within, or raised a BaseException that is no Exception. Exception: an error of the work.
     """
     if seconds <= 0:
         work.close()
@@ -65,6 +65,9 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
         raise StageTimeoutError
     if running.cancelled():
         raise ExpertError(f"{name} was cancelled from within")
+    error = running.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise _ended_with(error, name) from error
     return running.result()
 
 
@@ -75,10 +78,12 @@ async def contain_exit(name: str, work: Callable[..., Awaitable[T]], *args: Any,
     """
     try:
         return await work(*args, **kwargs)
-    except (Exception, asyncio.CancelledError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        raise ExpertError(f"{name} ended with {describe_error(error)}") from error
+    except SystemExit as error:
+        raise _ended_with(error, name) from error
+
+
+def _ended_with(error: BaseException, name: str) -> ExpertError:
+    return ExpertError(f"{name} ended with {describe_error(error)}")
 
 
 async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,
     check_cancelled,
+    contain_exit,
     gather_limited,
     limits,
     repeating,
@@ -21,6 +22,7 @@ from jarvis_agent.core.concurrency import (
     run_with_timeout,
 )
 from jarvis_agent.core.errors import ExpertError
+from jarvis_agent.core.sync import run_sync
 
 caller: ContextVar[str] = ContextVar("caller", default="none")
 
@@ -104,6 +106,17 @@ async def test_errors_that_would_end_the_event_loop_become_expert_errors() -> No
     ):
         with pytest.raises(ExpertError, match=message):
             await run_with_timeout(20, end(error), "the code")
+    with pytest.raises(ExpertError, match="the code ended with KeyboardInterrupt"):
+        run_sync(run_with_timeout, 20, end(KeyboardInterrupt()), "the code")
+
+
+def test_a_closed_coroutine_ends_without_an_error() -> None:
+    async def pause() -> None:
+        await asyncio.sleep(0)
+
+    work = contain_exit("the work", pause)
+    work.send(None)
+    work.close()
 
 
 async def test_gather_limited_keeps_order_and_limit(monkeypatch: pytest.MonkeyPatch) -> None:
