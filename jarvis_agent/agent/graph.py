@@ -384,7 +384,7 @@ class StoredRuns:
     async def _queue(self, thread: str) -> AsyncIterator[None]:
         """A block for one run of a thread at a time: two of them would mix their steps."""
         # Several event loops may share the agent, so this is no asyncio.Lock.
-        before, mine, seconds = Future[None](), Future[None](), self._settings.budget.seconds
+        before, mine, seconds = Future[None](), Future[None](), self._settings.budget.run_seconds
         before.set_result(None)
         mine.set_running_or_notify_cancel()
         with self._lock:

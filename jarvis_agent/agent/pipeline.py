@@ -104,7 +104,7 @@ class RunPipeline:
         self._config = merge_configs(self.config, {"callbacks": [self.steps.meter]})
         self._config.pop("run_id", None)
         self._began = perf_counter()
-        self._deadline = self._settings.budget.seconds
+        self._deadline = self._settings.budget.run_seconds
         self._emit: Emit = lambda event: None
         self._runners: Mapping[str, TaskRunner]
         self._store: ResourceStore
@@ -211,7 +211,7 @@ class RunPipeline:
         except StageTimeoutError as error:
             raise DeadlineError(
                 "the request's files could not be read within {time:g} s; try again with fewer files",
-                time=self._settings.budget.seconds,
+                time=self._settings.budget.run_seconds,
                 advice=limit_of("JARVIS_BUDGET"),
             ) from error
 
@@ -500,7 +500,7 @@ class RunPipeline:
 
     def _limit(self, factor: int) -> tuple[float, Note]:
         """The time limit of a stage, and what sets it: its own, or the run's if less is left of that."""
-        timeout, seconds = self._settings.llm_timeout, self._settings.budget.seconds
+        timeout, seconds = self._settings.llm_timeout, self._settings.budget.run_seconds
         own = factor * timeout, limit_of(f"JARVIS_LLM_TIMEOUT={timeout:g}")
         left = self._deadline - self._clock(), limit_of(f"JARVIS_BUDGET=seconds={seconds:g}")
         return min(own, left)

@@ -51,7 +51,8 @@ Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
 
 def _paired(value: Any) -> Any:
     """The pairs of a variable: JSON, or "tokens=20000,seconds=60"."""
-    if not isinstance(parts := _listed(value), list):
+    parts = _listed(value)
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         return parts
     return {name.strip(): each.strip() for name, _, each in (part.partition("=") for part in parts)}
 
@@ -96,7 +97,7 @@ class Budget(BaseModel):
         money: in the currency of the agent's `price`, and of the provider if it reports costs.
         tokens: of the language model, read and written.
         hosted_calls: calls of experts at a provider, retries included.
-        seconds: of the whole run.
+        seconds: of the whole run; None: 900.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -104,14 +105,18 @@ class Budget(BaseModel):
     money: float | None = Field(None, ge=0)
     tokens: int | None = Field(None, ge=0)
     hosted_calls: int | None = Field(None, ge=0)
-    seconds: float = Field(900.0, gt=0)
+    seconds: float | None = Field(None, gt=0)
+
+    @property
+    def run_seconds(self) -> float:
+        """Seconds that the whole run may take."""
+        return self.seconds or 900.0
 
     def lowered(self, other: Budget) -> Budget:
         """This budget with the limits of another one that are lower."""
-        limits = self.model_dump(exclude_none=True)
-        for name, limit in other.model_dump(exclude_unset=True, exclude_none=True).items():
-            limits[name] = min(limit, limits.get(name, limit))
-        return Budget(**limits)
+        own = self.model_dump(exclude_none=True) | {"seconds": self.run_seconds}
+        limits = other.model_dump(exclude_none=True).items()
+        return self.model_copy(update={name: min(limit, own.get(name, limit)) for name, limit in limits})
 
 
 class RunOptions(TypedDict, total=False):
@@ -200,7 +205,9 @@ class Settings(EnvironmentSettings):
     # Execution.
     task_timeout: float = Field(300.0, gt=0, description="time limit for one task")
     budget: Annotated[Budget, NoDecode, BeforeValidator(_paired)] = Field(
-        Budget(), description="what one run may spend: `money=0.5,tokens=20000,hosted_calls=10,seconds=60`"
+        Budget(),
+        description="what one run may spend: `money=0.5,tokens=20000,hosted_calls=10,seconds=60`; "
+        "without seconds, 900",
     )
     memory_budget: int | None = Field(
         None,
@@ -300,7 +307,7 @@ class ServerSettings(EnvironmentSettings):
 
     def run_retention(self, settings: Settings) -> float:
         """Seconds for which files of runs are kept: at least as long as a run of an agent may take."""
-        return max(self.retention, settings.budget.seconds)
+        return max(self.retention, settings.budget.run_seconds)
 
 
 def _fault(error: ValidationError, values: Mapping[str, Any], fields: Iterable[str]) -> str:

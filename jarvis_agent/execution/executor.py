@@ -199,7 +199,7 @@ class Executor:
         if waiting:
             done, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_EXCEPTION)
             await asyncio.gather(*done)  # an error of the checkpointer ends the run
-        seconds, helps = self._settings.budget.seconds, limit_of("JARVIS_BUDGET")
+        seconds, helps = self._settings.budget.run_seconds, limit_of("JARVIS_BUDGET")
         await self._cancel(Note("the run's time was over ({time:g} s)", time=seconds, advice=helps))
         ids = dict.fromkeys(i for task in tasks for i in self._runs(task.id))
         return [self._ended[i].result() for i in ids]

@@ -139,7 +139,7 @@ async def test_a_resumed_run_has_its_whole_time_limit(
     clock = SimpleNamespace(time=lambda: next(began, time.time()))
     monkeypatch.setattr("jarvis_agent.agent.pipeline.time", clock)
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
-    assert agent.settings.budget.seconds < 3600
+    assert agent.settings.budget.run_seconds < 3600
     run = await agent.copy(checkpointer=InMemorySaver()).ainvoke("count", THREAD)
     assert [result.status for result in run.results] == ["ok", "ok"]
     assert run.results[0].started >= 3600

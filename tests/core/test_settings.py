@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.settings import Budget, Settings, misspelt_variables, read_settings
+from jarvis_agent.core.settings import Budget, Settings, misspelt_variables, read_options, read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +95,17 @@ def test_a_budget_is_lowered_only_by_the_limits_that_another_one_sets() -> None:
         update={"money": 0.5, "hosted_calls": 3}
     )
     assert own.lowered(Budget(seconds=60)).seconds == 60
+    stored = Budget.model_validate(Budget(money=1).model_dump())
+    assert own.lowered(stored) == own
+    assert Budget().lowered(stored) == stored
+    assert Budget().lowered(Budget(seconds=3600)).run_seconds == Budget().run_seconds == 900
+    context = read_options({"budget": {"seconds": None, "tokens": 5}})
+    assert own.lowered(context["budget"]) == own.model_copy(update={"tokens": 5})
+
+
+def test_a_budget_that_is_a_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="budget"):
+        Settings(budget=[1])
+    monkeypatch.setenv("JARVIS_BUDGET", "[1]")
+    with pytest.raises(ConfigError, match="JARVIS_BUDGET"):
+        Settings()

@@ -135,9 +135,9 @@ async def run_task(
         args = {} if name == "feature-extraction" else texts
         selection = await runner.select(Task(task=name, id=0, args=args), context)
         work = gather_limited(run, range(len(inputs)))
-        return await run_with_timeout(settings.budget.seconds, work, name)
+        return await run_with_timeout(settings.budget.run_seconds, work, name)
     except StageTimeoutError as error:
-        raise DeadlineError(f"{name} did not end within {settings.budget.seconds:g} s") from error
+        raise DeadlineError(f"{name} did not end within {settings.budget.run_seconds:g} s") from error
     finally:
         await asyncio.to_thread(directory.close)
 
