@@ -126,14 +126,14 @@ def ask(
     if resume is not None and not resume.strip():
         fail("--resume needs a name for the run")
     agent = _agent(model, _settings(policy, out), context, mcp)
-    asked = {"input": request, "files": file or []}
+    inputs = {"input": request, "files": file or []}
     from jarvis_agent.interfaces.cli import ask as terminal
 
     if plan_only:
-        succeeded = terminal.plan_only(agent, asked, as_json=as_json)
+        succeeded = terminal.plan_only(agent, inputs, as_json=as_json)
     else:
         decide = terminal.ask_for_approval if approve else None
-        succeeded = terminal.one_shot(agent, asked, as_json=as_json, name=resume, decide=decide)
+        succeeded = terminal.one_shot(agent, inputs, as_json=as_json, name=resume, decide=decide)
     _exit_unless(succeeded)
 
 

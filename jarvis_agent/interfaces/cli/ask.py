@@ -308,14 +308,14 @@ async def open_run(settings: Settings, name: str) -> AsyncIterator[BaseCheckpoin
         raise ConfigError(f"{why}; choose another name or --out") from error
 
 
-def ask_for_approval(shown: dict[str, Any]) -> Any:
+def ask_for_approval(proposal: dict[str, Any]) -> Any:
     """Show a plan on stderr and ask whether to run it: "yes", "no", or the edited plan as JSON."""
-    plan, edit = Plan.load(json.dumps(shown["plan"])), shown.get("given")
+    plan, edit = Plan.load(json.dumps(proposal["plan"])), proposal.get("given")
     make_console(stderr=True).print(plan_tree(plan))
-    if "problem" in shown:
-        typer.echo(f"That cannot be used: {clean(shown['problem'])}", err=True)
+    if "problem" in proposal:
+        typer.echo(f"That cannot be used: {clean(proposal['problem'])}", err=True)
     if not (isinstance(edit, str) and "\n" in edit):  # no earlier edit, but an answer
-        edit = json.dumps(shown["plan"], indent=2, ensure_ascii=False)
+        edit = json.dumps(proposal["plan"], indent=2, ensure_ascii=False)
     try:
         while True:
             answer: str = typer.prompt("Run this plan? (y)es, (n)o, (e)dit", default="y", err=True).strip()

@@ -67,7 +67,7 @@ def check_hub(settings: Settings) -> Check:
     if settings.offline:
         return check(name, False, "not used: JARVIS_OFFLINE or HF_HUB_OFFLINE is set")
     url = httpx.URL(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
-    shown = url.copy_with(userinfo=b"", query=None)
+    address = url.copy_with(userinfo=b"", query=None)
     try:
         check_proxies()
         answer = httpx.get(f"{url}/api/models?limit=1", timeout=TIMEOUT_S, follow_redirects=True)
@@ -77,24 +77,24 @@ def check_hub(settings: Settings) -> Check:
     except httpx.HTTPError as error:
         reason = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
         advice = "check the network (HTTPS_PROXY, HF_ENDPOINT), or set JARVIS_OFFLINE=1"
-        return check(name, False, f"{shown} cannot be reached ({reason})", advice)
+        return check(name, False, f"{address} cannot be reached ({reason})", advice)
     token = "" if settings.token else "; no token (HF_TOKEN), which hosted models need"
-    return check(name, True, f"{shown} answers{token}")
+    return check(name, True, f"{address} answers{token}")
 
 
 def check_experts(settings: Settings) -> Check:
     """Which expert server runs local models, and what it has loaded; or why it cannot be used."""
     name, server = "expert server", find_server(settings)
     if server is None:
-        found = "none; each process loads local models itself (`jarvis experts --background` starts one)"
-        return check(name, True, found)
+        state = "none; each process loads local models itself (`jarvis experts --background` starts one)"
+        return check(name, True, state)
     try:
         status = server.status()
     except JarvisError as error:
         return check(name, False, str(error), "change or unset JARVIS_EXPERTS", needed=True)
-    found = f"{server.address}, version {status['version']}"
+    state = f"{server.address}, version {status['version']}"
     models = [f"{loaded['model']} ({loaded['bytes'] / 1e6:.0f} MB)" for loaded in status["loaded"]]
-    return check(name, True, f"{found}; loaded: {', '.join(models) or 'no model yet'}")
+    return check(name, True, f"{state}; loaded: {', '.join(models) or 'no model yet'}")
 
 
 def check_model(settings: Settings) -> Check:
@@ -169,9 +169,9 @@ def check_planning(settings: Settings) -> Check:
     absent = [row.id for row in (STARTERS[MINILM], PLANNER) if not is_installed(row)]
     if llm.state == "ok" or not absent:
         return llm
-    found = f"{llm.found}; {absent[0]}, which that needs, is missing"
+    state = f"{llm.found}; {absent[0]}, which that needs, is missing"
     advice = "; or ".join(filter(None, [install_command("starter"), llm.advice]))
-    return check(llm.name, False, found, advice, needed=True)
+    return check(llm.name, False, state, advice, needed=True)
 
 
 async def check_tasks(registry: ModelRegistry) -> Check:
@@ -180,9 +180,9 @@ async def check_tasks(registry: ModelRegistry) -> Check:
     extras = install_command(",".join(sorted({row.extra for row in absent if row.extra})))
     installs = dict.fromkeys(extras if row.extra else row.install for row in absent)
     count = len(await registry.available_tasks())
-    found = f"{count} of {len(TASKS)} task types can be run here (`jarvis tasks`)"
-    found += f"; missing starter models: {', '.join(row.id for row in absent)}" if absent else ""
-    return check("tasks", not absent, found, "; ".join(installs), needed=not count)
+    state = f"{count} of {len(TASKS)} task types can be run here (`jarvis tasks`)"
+    state += f"; missing starter models: {', '.join(row.id for row in absent)}" if absent else ""
+    return check("tasks", not absent, state, "; ".join(installs), needed=not count)
 
 
 def check_output_directory(settings: Settings) -> Check:
@@ -192,8 +192,8 @@ def check_output_directory(settings: Settings) -> Check:
         with tempfile.TemporaryFile(dir=next(p for p in (target, *target.parents) if p.exists())):
             return check(name, True, str(target))
     except OSError as error:
-        found = f"{target} cannot be written ({error.strerror or error})"
-        return check(name, False, found, "set JARVIS_OUTPUT_DIR or --out", needed=True)
+        state = f"{target} cannot be written ({error.strerror or error})"
+        return check(name, False, state, "set JARVIS_OUTPUT_DIR or --out", needed=True)
 
 
 def _extras() -> str:
@@ -230,7 +230,7 @@ def report_text(report: Report) -> RenderableType:
     for each in report.checks:
         mark, style = _MARKS[each.state]
         advice = [Text(f"→ {clean(each.advice)}", "dim")] if each.advice else []
-        found = Group(Text(clean(each.found)), *advice)
-        table.add_row(Text(mark, style), Text(each.name, "bold", no_wrap=True), found)
+        details = Group(Text(clean(each.found)), *advice)
+        table.add_row(Text(mark, style), Text(each.name, "bold", no_wrap=True), details)
     verdict = "Requests can be run." if report.ready else "Fix the checks marked ✗ to run requests."
     return Group(Text(verdict, "bold"), table)

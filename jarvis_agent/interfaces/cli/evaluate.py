@@ -58,9 +58,9 @@ def plans(
     """Score plans for our own requests, by kind and language."""
     from jarvis_agent.evaluation.requests import read_requests, score_requests
 
-    asked = read_requests(half, requests)[:limit]
-    name, predictions = _plan_all(model, {request.id: request.inputs for request in asked})
-    reports, judged = score_requests(asked, predictions)
+    chosen = read_requests(half, requests)[:limit]
+    name, predictions = _plan_all(model, {request.id: request.inputs for request in chosen})
+    reports, judged = score_requests(chosen, predictions)
     wrong = [verdict.as_failure() for verdict in judged if failures and not verdict.exact]
     if name == NO_LLM and requests is None and half != "test":
         typer.echo(

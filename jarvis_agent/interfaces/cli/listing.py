@@ -110,13 +110,13 @@ async def list_models(name: str, registry: ModelRegistry, purpose: str = "") -> 
         note = Note("{reason}", reason=error.message, advice=helps)
         return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[note])
     selected = find_task(selection.task) or spec
-    known, models = open_store().experience(selected.name), []
+    experience, models = open_store().experience(selected.name), []
     for candidate in selection.candidates:
         answers = _answers(registry, candidate, selected)
         facts = candidate.model_dump(include=set(ModelLine.model_fields))
         facts |= {"factors": selection.factors.get(candidate.id, {})}
         facts |= {"runs_on": next((name for name, why in answers.items() if why is None), "")}
-        models.append(ModelLine(**facts, experience=str(known.get(candidate.id, ""))))
+        models.append(ModelLine(**facts, experience=str(experience.get(candidate.id, ""))))
     return ModelList(
         task=spec.name,
         reason=selection.reason if purpose else "",

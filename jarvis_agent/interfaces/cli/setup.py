@@ -137,16 +137,16 @@ def set_up(
     if settings.offline:
         return _use(_cached(names), settings, say)
     about = {model.name: model.parameters for model in models}
-    for one in names:
-        file = _find(one, settings)
+    for model in names:
+        file = _find(model, settings)
         if file is None:
-            say(f"The Hub no longer has {one}.")
+            say(f"The Hub no longer has {model}.")
             continue
-        parameters = f"{about[one]} parameters, " if one in about else ""
+        parameters = f"{about[model]} parameters, " if model in about else ""
         if settings.licenses and file.license not in settings.licenses:
-            raise ConfigError(f"{one} has the licence {file.license}, which JARVIS_LICENSES does not allow")
+            raise ConfigError(f"{model} has the licence {file.license}, which JARVIS_LICENSES does not allow")
         where = "already downloaded" if file.path else f"{file.size / 1e9:.1f} GB to download"
-        if not ask(f"Install {one} ({parameters}{file.license or 'licence unknown'}, {where})?"):
+        if not ask(f"Install {model} ({parameters}{file.license or 'licence unknown'}, {where})?"):
             return False
         return _use(file.download(settings), settings, say)
     advice = "name another with --model org/repo:file.gguf"
@@ -242,16 +242,16 @@ def _find(name: str, settings: Settings) -> _HubFile | None:
     except Exception as error:
         advice = "Check the network, or name a file that you have with --model"
         raise ConfigError(f"the Hub cannot be reached: {describe_error(error)}. {advice}") from error
-    found = next((one for one in info.siblings or () if one.rfilename == file), None)
-    if found is None or info.sha is None:
+    entry = next((sibling for sibling in info.siblings or () if sibling.rfilename == file), None)
+    if entry is None or info.sha is None:
         return None
     cached = try_to_load_from_cache(repo, file, revision=info.sha)
     return _HubFile(
         repo=repo,
         file=file,
         commit=info.sha,
-        size=found.size or 0,
-        sha256=found.lfs.sha256 if found.lfs else None,
+        size=entry.size or 0,
+        sha256=entry.lfs.sha256 if entry.lfs else None,
         license=info.card_data.get("license") if info.card_data else None,
         path=Path(cached) if isinstance(cached, str) else None,
     )

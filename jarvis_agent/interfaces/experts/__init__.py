@@ -128,10 +128,10 @@ def _start(log: Path, idle_s: float) -> ExpertServer:
             start_new_session=True,
         )
     while process.poll() is None:
-        if found := find_background():
+        if server := find_background():
             with suppress(JarvisError):  # its address is published before it listens
-                found.status()
-                return found
+                server.status()
+                return server
         time.sleep(0.1)
     last = (log.read_text(errors="replace").strip().splitlines() or [""])[-1]
     raise ConfigError(f"the expert server does not start: {last} ({log})")

@@ -72,8 +72,8 @@ class ExpertRunner:
         """`settings` limit every call; responses name `node`; `backends` as for an agent."""
         self.settings = settings.model_copy(update={"experts": "none", "policy": "local-only"})
         self._pool = ModelPool(settings.memory_limit)
-        made = make_backends(self.settings, self._pool, backends)
-        self._backends = {one.name: one for one in made if isinstance(one, LocalBackend)}
+        instances = make_backends(self.settings, self._pool, backends)
+        self._backends = {backend.name: backend for backend in instances if isinstance(backend, LocalBackend)}
         self._sources = default_sources(self.settings)
         self._node = node
         self._rows: dict[Key, dict[str, Any]] = {}
@@ -125,7 +125,7 @@ class ExpertRunner:
         top_k = options.pop("top_k", None) if "data" in spec.outputs else None
         settings = self.settings.model_copy(update={"seed": options.pop("seed", self.settings.seed)})
         numbers = {name: fields.get(name, 0) for name in ("top_k", "seed")}
-        if wrong := [name for name, one in numbers.items() if type(one) is not int or abs(one) >= 2**63]:
+        if wrong := [name for name, n in numbers.items() if type(n) is not int or abs(n) >= 2**63]:
             raise errors.BadInputError(f"{wrong[0]} must be a whole number of 64 bits")
         metadata = {**model.metadata, "options": {**(model.metadata.get("options") or {}), **options}}
         store = ResourceStore(settings, directory=folder)
@@ -148,11 +148,11 @@ class ExpertRunner:
         """The model for the task that fits the fields best; its arguments and options."""
         named, task = _MODEL.fullmatch(request.model), find_task(request.task)
         specs = [task] if task else [] if request.task else [*TASKS.values()]
-        known = await self._known(Pin(named[1], named[2]), specs) if named else []
-        if not known:
+        models = await self._known(Pin(named[1], named[2]), specs) if named else []
+        if not models:
             what = f" for {request.task[:80]}" if request.task else ""
             raise HTTPException(404, f"this server has no model {request.model[:200]}{what}")
-        fits = [(one, *hub_api.split_fields(TASKS[one.task], fields)) for one in known]
+        fits = [(m, *hub_api.split_fields(TASKS[m.task], fields)) for m in models]
         model, missing, arguments, options = min(fits, key=lambda fit: (bool(fit[1]), len(fit[3])))
         if missing:
             raise errors.BadInputError(f"{model.task} by {model.id} needs {', '.join(missing)}")
@@ -160,14 +160,15 @@ class ExpertRunner:
 
     async def _known(self, pin: Pin, specs: Sequence[TaskSpec]) -> list[Candidate]:
         """The models of an id on this machine; for a single task, otherwise the one of the Hub."""
-        here = [one for one in self._sources if not isinstance(one, RemoteSource)]
-        lists = [await list_candidates(one, spec, 1_000, self.settings) for spec in specs for one in here]
-        known = [one for listed in lists for one in listed if one.id.lower() == pin.id.lower()]
+        here = [source for source in self._sources if not isinstance(source, RemoteSource)]
+        asking = (list_candidates(source, spec, 1_000, self.settings) for spec in specs for source in here)
+        lists = [await answer for answer in asking]
+        models = [model for listed in lists for model in listed if model.id.lower() == pin.id.lower()]
         for source in self._sources:
-            if isinstance(source, RemoteSource) and not known and len(specs) == 1:
+            if isinstance(source, RemoteSource) and not models and len(specs) == 1:
                 look = source.find(specs[0], pin.id, pin.revision)
-                known += filter(None, [await ask_source(source, look, self.settings)])
-        return [pin.at_revision(one) for one in known]
+                models += filter(None, [await ask_source(source, look, self.settings)])
+        return [pin.at_revision(model) for model in models]
 
 
 def _respond(raw: Any, call: Call, folder: Path | None, top_k: int | None) -> Response:
@@ -218,8 +219,8 @@ def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None 
             with calls.hold(request.state.owner):
                 mime = request.headers.get("content-type", "").partition(";")[0]
                 parameters = request.query_params.get("parameters", "{}")
-                asked = InferenceRequest(model, task, await request.body(), mime, parameters)
-                return await unless_disconnected(request, runner.answer(asked))
+                inference = InferenceRequest(model, task, await request.body(), mime, parameters)
+                return await unless_disconnected(request, runner.answer(inference))
         except HTTPException as error:
             return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 

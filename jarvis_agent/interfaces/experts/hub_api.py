@@ -133,10 +133,10 @@ def _write(arg: Arg, value: Any, store: ResourceStore) -> Path:
 
 def write_result(result: Result, call: Call, folder: Path) -> Response:
     """The whole result; paths are those of the call's folder, without its own."""
-    rows = [one.model_dump(mode="json") for one in result.resources]
-    for row, one in zip(rows, result.resources, strict=True):
-        if one.path is not None:
-            row["content"] = base64.b64encode(one.path.read_bytes()).decode()
+    rows = [file.model_dump(mode="json") for file in result.resources]
+    for row, file in zip(rows, result.resources, strict=True):
+        if file.path is not None:
+            row["content"] = base64.b64encode(file.path.read_bytes()).decode()
     text = json.dumps({"output": result.output, "resources": rows, "notes": write_notes(call.notes)})
     text = text.replace(json.dumps(str(folder))[1:-1], folder.parent.name)
     return Response(text, media_type="application/json")
@@ -144,10 +144,10 @@ def write_result(result: Result, call: Call, folder: Path) -> Response:
 
 def write_response(spec: TaskSpec, result: Result, top_k: int | None) -> Response:
     """A result in the shape of the task's specification."""
-    output, made = result
-    first = made[0]
+    output, files = result
+    first = files[0]
     if spec.name == "audio-to-audio":
-        output = [{"label": one.name, "content-type": one.mime, "blob": str(one.path)} for one in made]
+        output = [{"label": file.name, "content-type": file.mime, "blob": str(file.path)} for file in files]
     elif first.path and "data" not in spec.outputs:
         return Response(first.path.read_bytes(), media_type=first.mime)
     if spec.name == "question-answering" and top_k is None:
@@ -156,7 +156,7 @@ def write_response(spec: TaskSpec, result: Result, top_k: int | None) -> Respons
     is_text = isinstance(output, dict) and next(iter(output)).endswith("_text")
     text = json.dumps([output] if is_text or spec.name == "text-classification" else output)
     text = text.replace('"similarity": ', '"score": ')  # embeddings do not give probabilities
-    for path in (one.path for one in made if one.path):
+    for path in (file.path for file in files if file.path):
         content = base64.b64encode(path.read_bytes()).decode()
         text = text.replace(json.dumps(str(path)), f'"{content}"')
     return Response(text, media_type="application/json")

@@ -110,9 +110,10 @@ class ExpertIngress(ExpertRunner):
         try:
             model, *_ = await self._find(request, await asyncio.to_thread(read_fields, request))
             able = (
-                one
-                for one in self._backends.values()
-                if model.backend in (None, one.name) and one.mismatch(TASKS[model.task], model) is None
+                backend
+                for backend in self._backends.values()
+                if model.backend in (None, backend.name)
+                and backend.mismatch(TASKS[model.task], model) is None
             )
             uses_torch = "torch" in getattr(next(able, None), "needs", ())
             size = choose_size([*self._sizes], model, on_gpu=uses_torch)
@@ -162,15 +163,15 @@ def sizes_for_nodes() -> list[SizeClass]:
         least = {"CPU": 1.0, "GPU": size.gpus, "memory": size.memory_gb * GB}
         return all(node.get(name, 0.0) >= amount for name, amount in least.items())
 
-    found = [size for size in wanted if any(fits(size, node) for node in nodes)]
-    if not found:
+    sizes = [size for size in wanted if any(fits(size, node) for node in nodes)]
+    if not sizes:
         raise errors.ConfigError(f"no node of the cluster has a CPU and {SIZES_GB[0]} GB of memory for Ray")
-    return found
+    return sizes
 
 
 def cluster(args: Mapping[str, Any]) -> serve.Application:
     """The application for `serve run`; args: {"sizes": [{"memory_gb": 2}, …]}, else those for the nodes."""
-    sizes = [SizeClass(**one) for one in args.get("sizes", ())] or sizes_for_nodes()
+    sizes = [SizeClass(**row) for row in args.get("sizes", ())] or sizes_for_nodes()
     deployments = [
         serve.deployment(
             name=size.name,

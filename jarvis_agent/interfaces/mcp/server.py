@@ -137,8 +137,8 @@ def make_server(
         except Exception as error:  # what is raised here is an error of the protocol
             text = types.TextContent(text=_explanation(params.name, error))
             result = types.CallToolResult(content=[text], is_error=True)
-        shown = session.names.of(result.model_dump(mode="json", by_alias=True))
-        return types.CallToolResult.model_validate(shown)
+        fields = session.names.of(result.model_dump(mode="json", by_alias=True))
+        return types.CallToolResult.model_validate(fields)
 
     async def list_resources(context: _Context, _: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=list(session_of(context).links))
@@ -222,11 +222,11 @@ async def _call(
         raise ToolException(message.text)
     if not is_task:
         return types.CallToolResult(content=[_block(block) for block in message.content_blocks])
-    made = message.artifact
-    files = [Resource.model_validate(resource) for resource in made["resources"]]
+    result = message.artifact
+    files = [Resource.model_validate(resource) for resource in result["resources"]]
     return types.CallToolResult(
         content=[types.TextContent(text=message.text), *await asyncio.to_thread(session.blocks, files)],
-        structured_content={"output": made["output"], "model": made["model"]},
+        structured_content={"output": result["output"], "model": result["model"]},
     )
 
 
@@ -286,7 +286,7 @@ async def _lines() -> AsyncIterator[str]:
 
 def _working_directory() -> list[Path]:
     """The working directory, unless it is "/", where desktop clients start servers: that is every file."""
-    return [found for found in [Path.cwd()] if len(found.parts) > 1]
+    return [folder for folder in [Path.cwd()] if len(folder.parts) > 1]
 
 
 def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:

@@ -87,21 +87,21 @@ def _recall(
     """
     turns, others = list[ChatTurn](), list[AnyMessage]()
     for message in messages:
-        known: tuple[ChatTurn, ...] = ()
+        remembered: tuple[ChatTurn, ...] = ()
         if isinstance(message, AIMessage) and others and isinstance(others[-1], HumanMessage):
-            known = memory.turns(_turn_key(owner, others[-1], message_text(message)))
-        if known and all(file.path and file.path.exists() for file in known[-1].resources):
+            remembered = memory.turns(_turn_key(owner, others[-1], message_text(message)))
+        if remembered and all(file.path and file.path.exists() for file in remembered[-1].resources):
             others.pop()
-            turns.append(known[-1])
+            turns.append(remembered[-1])
         else:
             others.append(message)
     return turns, others
 
 
-def _turn_key(owner: str, asked: BaseMessage, answer: str) -> str:
+def _turn_key(owner: str, message: BaseMessage, answer: str) -> str:
     """What stands for a turn. Programs change the space in and around an answer."""
-    said = json.dumps([owner, asked.content, answer.split()])
-    return hashlib.sha256(said.encode()).hexdigest()
+    content = json.dumps([owner, message.content, answer.split()])
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _without_file_list(message: dict[str, Any]) -> dict[str, Any]:
@@ -227,8 +227,8 @@ async def _stream(
                     if end:
                         yield chunk(content=urls.to_urls(to_markdown(line[:end], results)))
                     line = line[end:]
-                elif shown := format_event(event):
-                    yield chunk(reasoning_content=urls.to_urls(f"{shown}\n"))
+                elif text := format_event(event):
+                    yield chunk(reasoning_content=urls.to_urls(f"{text}\n"))
                 event = await anext(events)
             if line:
                 yield chunk(content=urls.to_urls(to_markdown(line, results)))
@@ -264,22 +264,22 @@ async def complete(
     """Run the last message of the user; with `stream`, as server-sent events."""
     await model_of_name(body.model)
     owner, memory, urls = request.state.owner, request.app.state.chats, FileUrls(workspace.runs, request)
-    asked = AgentRequest.of({"messages": urls.to_paths([*map(_without_file_list, body.messages)])})
-    turns, messages = await asyncio.to_thread(_recall, memory, owner, asked.messages)
-    agent, asked = workspace.stateless.copy(history=turns), AgentRequest(messages=messages)
+    query = AgentRequest.of({"messages": urls.to_paths([*map(_without_file_list, body.messages)])})
+    turns, messages = await asyncio.to_thread(_recall, memory, owner, query.messages)
+    agent, query = workspace.stateless.copy(history=turns), AgentRequest(messages=messages)
     thread: RunnableConfig = {"configurable": {"thread_id": secrets.token_hex(12)}}
 
     async def remember(answer: str) -> None:
-        question = next(one for one in reversed(messages) if isinstance(one, HumanMessage))
+        question = next(message for message in reversed(messages) if isinstance(message, HumanMessage))
         turn = (await agent.aget_state(thread)).turns[-1]
         memory.add(_turn_key(owner, question, urls.to_paths(answer)), turn)
 
     if body.stream:
-        events = agent.aevents(asked, thread)
+        events = agent.aevents(query, thread)
         first = await start_stream(request, anext(events))  # it comes after the files are read
         with_usage = bool((body.stream_options or {}).get("include_usage"))
         return EventSourceResponse(_stream(first, events, urls, remember, with_usage=with_usage), sep="\n")
-    run = await unless_disconnected(request, agent.ainvoke(asked, thread))
+    run = await unless_disconnected(request, agent.ainvoke(query, thread))
     answer = urls.to_urls(to_markdown(run.answer, run.results)) + urls.markdown(run)
     await remember(answer)
     message = {"role": "assistant", "content": answer}

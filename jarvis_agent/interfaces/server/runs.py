@@ -155,7 +155,7 @@ class RunRecords:
             place += len(earlier)
         async with aclosing(batches(events, 0.1)) as gathered:
             async for batch in gathered:
-                if rows := [[one.kind, to_json(one).decode()] for one in batch if one.run is None]:
+                if rows := [[event.kind, to_json(event).decode()] for event in batch if event.run is None]:
                     await self._database.put(("events", run), str(place), {"events": rows})
                     place += len(rows)
                     on_stored()
@@ -296,8 +296,8 @@ class StartedRuns:
             if not (name.startswith(("http:", "https:")) or is_data_url(name)):
                 with name_errors(policy.shown(name)):
                     await asyncio.to_thread(policy.open, name)
-        given = request.model_dump(exclude_none=True)
-        info = RunInfo.model_validate({"approve": bool(agent.approve), **given})
+        fields = request.model_dump(exclude_none=True)
+        info = RunInfo.model_validate({"approve": bool(agent.approve), **fields})
         async with AsyncExitStack() as held:
             await self._begin(owner, info, await self._claim(held, owner, info), held)
         return info

@@ -87,9 +87,9 @@ Own = Annotated[Workspace, Depends(_workspace_of)]
 
 def public_names(workspaces: Mapping[str, Workspace]) -> PublicNames:
     """What the clients of a server see in place of paths, also of the models that its owner pinned."""
-    names = {one.runs: "/outputs/" for one in workspaces.values()}
-    names |= {one.uploads: "" for one in workspaces.values()}
-    selectors = (one.agent.stages.registry.selector for one in workspaces.values())
+    names = {workspace.runs: "/outputs/" for workspace in workspaces.values()}
+    names |= {workspace.uploads: "" for workspace in workspaces.values()}
+    selectors = (workspace.agent.stages.registry.selector for workspace in workspaces.values())
     pinned = (pin.path.parent for selector in selectors for pin in selector.pins.values() if pin.path)
     return PublicNames({**names, **dict.fromkeys(pinned, "")})
 

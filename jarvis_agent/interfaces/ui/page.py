@@ -96,10 +96,10 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     add_host_checks(app, server)
-    known = [ApiKey(key.get_secret_value()) for key in server.api_keys]
+    keys = [ApiKey(key.get_secret_value()) for key in server.api_keys]
 
     def login(name: str, key: str) -> bool:
-        return any(api_key.matches(key.encode()) for api_key in known)
+        return any(api_key.matches(key.encode()) for api_key in keys)
 
     def check_login(request: Request) -> None:
         """Check the routes of Gradio that do not."""
@@ -108,7 +108,7 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
             raise HTTPException(401, "log in first")
 
     page, options = Page(agents, server).blocks, page_options(agents[0])
-    if known:
+    if keys:
         options |= {"auth": login, "auth_message": "Any name, and an API key as the password."}
         options["app_kwargs"] = {"dependencies": [Depends(check_login)]}
     gr.mount_gradio_app(app, page, path="/", **options)
@@ -178,7 +178,7 @@ class Page:
         with gr.Column(visible=False, elem_id="proposal") as panel:
             self._panel = panel
             gr.render(inputs=[self._visitor, self._proposal], triggers=[self._proposal.change])(
-                lambda visitor, shown: show_proposal(visitor, shown, self._visitor, self._decision)
+                lambda visitor, proposal: show_proposal(visitor, proposal, self._visitor, self._decision)
             )
 
     def _lay_out_settings(self) -> None:
@@ -221,8 +221,8 @@ class Page:
         self._chat.like(self._rate, [self._visitor], **_QUIET)
         self._box.stop(None, cancels=runs, api_visibility="private")
         keys = [self._key, self._name]
-        shown = [self._visitor, *keys, self._head, self._box, self._chats, self._stored, *drawn]
-        start: Any = {"outputs": shown, **_QUIET}
+        outputs = [self._visitor, *keys, self._head, self._box, self._chats, self._stored, *drawn]
+        start: Any = {"outputs": outputs, **_QUIET}
         self._new.click(self._open, [self._key], cancels=runs, **start)
         self._chats.input(self._open, [self._key, self._chats], cancels=runs, **start)
         self._delete.click(self._forget, keys, cancels=runs, **start)
@@ -313,12 +313,12 @@ class Page:
         """Add a turn, which `_run` then runs. While another one runs, the request stays in its box."""
         # Gradio drops a visitor who did nothing for the time of retention.
         visitor = fields[self._visitor] or self._find(fields[self._key], fields[self._name], request)
-        asked = fields[self._box]
-        files = [Path(file) for file in asked["files"]]
-        if visitor.running is not None or not (asked["text"].strip() or files):
+        message = fields[self._box]
+        files = [Path(file) for file in message["files"]]
+        if visitor.running is not None or not (message["text"].strip() or files):
             return gr.skip()
         try:
-            visitor.ask(asked["text"], files, *(fields[choice] for choice in self._choices))
+            visitor.ask(message["text"], files, *(fields[choice] for choice in self._choices))
         except OSError as error:
             raise gr.Error(_texts(request)("not_stored", reason=error.strerror)) from error
         return visitor, _box(busy=True, value=None), *self._draw(visitor, request)
@@ -326,11 +326,11 @@ class Page:
     def _ask_example(self, fields: dict[Any, Any], chosen: gr.SelectData, request: gr.Request) -> Any:
         """As `_ask`. Of what the browser sends, only the text is read: other examples may run by now."""
         text = str(chosen.value["text"])
-        known = {
+        examples = {
             table[name]: file for name, (file, _) in _EXAMPLE_TASKS.items() for table in views.TEXTS.values()
         }
-        asked = {"text": text, "files": [str(_EXAMPLES / file)] if (file := known.get(text)) else []}
-        return self._ask({**fields, self._box: asked}, request)
+        message = {"text": text, "files": [str(_EXAMPLES / file)] if (file := examples.get(text)) else []}
+        return self._ask({**fields, self._box: message}, request)
 
     def _edit(self, fields: dict[Any, Any], edited: gr.EditData, request: gr.Request) -> Any:
         """Ask an earlier request in other words. The turns since then are dropped."""
@@ -355,12 +355,12 @@ class Page:
             with suppress(InputError):
                 visitor.rate(int(message), liked.liked)
 
-    def _ask_again(self, fields: dict[Any, Any], message: Any, asked: str | None, request: gr.Request) -> Any:
+    def _ask_again(self, fields: dict[Any, Any], message: Any, text: str | None, request: gr.Request) -> Any:
         visitor = fields[self._visitor]
         if visitor is None or visitor.running is not None or not visitor.turns:
             return gr.skip()
         turn = visitor.rewind(int(message))
-        box = {"text": turn.request if asked is None else asked, "files": turn.files}
+        box = {"text": turn.request if text is None else text, "files": turn.files}
         return self._ask({**fields, self._box: box}, request)
 
     async def _run(
@@ -378,17 +378,17 @@ class Page:
             box = _box(busy=False, value={"text": lost.request, "files": files})
         return box, *self._listed(visitor), *self._draw(visitor, request)
 
-    def _add_picture(self, picture: str | None, asked: dict[str, Any]) -> tuple[Any, Any]:
+    def _add_picture(self, picture: str | None, message: dict[str, Any]) -> tuple[Any, Any]:
         """Move a picture of the camera to the request."""
-        return None, {"text": asked["text"], "files": [*asked["files"], *([picture] if picture else [])]}
+        return None, {"text": message["text"], "files": [*message["files"], *([picture] if picture else [])]}
 
     def _draw(self, visitor: Visitor, request: gr.Request) -> tuple[Any, ...]:
         """The chat, the plan, the proposal, and whether that is visible."""
         text = _texts(request)
         view = views.ChatView(visitor, text, self._publish)
-        shown = visitor.turns[-1].proposal if visitor.turns else None
-        shown = shown and {**shown, "language": _language(request)}
-        return view.messages(), view.plans(), shown, gr.Column(visible=shown is not None)
+        proposal = visitor.turns[-1].proposal if visitor.turns else None
+        proposal = proposal and {**proposal, "language": _language(request)}
+        return view.messages(), view.plans(), proposal, gr.Column(visible=proposal is not None)
 
     def _publish(self, file: Path) -> str:
         """Copy a file to the cache of Gradio, whose folders are named after the contents of files."""
@@ -432,7 +432,7 @@ def _labels_of(component: Any, text: views.Texts) -> dict[str, Any]:
 
 
 def show_proposal(
-    visitor: Visitor | None, shown: dict[str, Any] | None, asked: gr.State, decision: gr.State
+    visitor: Visitor | None, proposal: dict[str, Any] | None, state: gr.State, decision: gr.State
 ) -> None:
     """Lay out a plan that waits for the visitor: a checkbox for each task, and a field for each input.
 
@@ -440,17 +440,18 @@ def show_proposal(
     `{"plan": …}` with True, False, or the tasks that are left, as changed.
     """
     # Gradio keeps functions longer than states, so they hold no visitor but take the one in `asked`.
-    if visitor is None or shown is None:
+    if visitor is None or proposal is None:
         return
-    text = views.texts_for(shown["language"])
+    text = views.texts_for(proposal["language"])
     gr.Markdown(text("proposal"))
     gr.Markdown(text("proposal_help"))
     translated = phrases(text("plan")).translated
-    for note in shown.get("notes", ()):
+    for note in proposal.get("notes", ()):
         gr.Markdown(f"ℹ\ufe0e {views.escape(visitor.clean(translated(note)))}")
-    if problem := shown.get("problem"):
+    if problem := proposal.get("problem"):
         gr.Markdown(f"⚠️ {views.escape(visitor.clean(problem))}")
-    tasks = shown.get("given", shown["plan"])  # A plan that cannot run is shown as the visitor changed it.
+    # A plan that cannot run is shown as the visitor changed it.
+    tasks = proposal.get("given", proposal["plan"])
     fields: list[Any] = []
     choices = [(name, name) for name in visitor.file_names]
     titles = {task["id"]: views.title_of(task["id"], task["task"]) for task in tasks}
@@ -476,9 +477,9 @@ def show_proposal(
             is_kept = next(answers)
             args = {name: _changed(value, next(answers), visitor) for name, value in task["args"].items()}
             edited += [{**task, "args": args}] if is_kept else []
-        return decided(True if edited == shown["plan"] else edited)
+        return decided(True if edited == proposal["plan"] else edited)
 
-    run.click(read, [asked, *fields], decision, api_visibility="private")
+    run.click(read, [state, *fields], decision, api_visibility="private")
     reject.click(lambda: decided(False), None, decision, api_visibility="private")
 
 

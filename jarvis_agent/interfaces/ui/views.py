@@ -83,8 +83,8 @@ class ChatView:
             if not turn.progress.tasks:
                 continue
             title = self._escape(self._text("earlier", request=shorten(turn.request, 60)))
-            shown = f"<summary>{title}</summary>{self.plan_of(number, turn)}"
-            parts.append(f'<details class="earlier" data-task="{number}">{shown}</details>')
+            content = f"<summary>{title}</summary>{self.plan_of(number, turn)}"
+            parts.append(f'<details class="earlier" data-task="{number}">{content}</details>')
         return "".join(parts)
 
     def _state(self, turn: PageTurn, row: TaskProgress) -> str:
@@ -170,12 +170,12 @@ class ChatView:
         if result is None:
             return
         if result.status == "ok":
-            text, shown = result.resource("text"), "\n".join(path.name for path in result.paths())
+            text, output = result.resource("text"), "\n".join(path.name for path in result.paths())
             if text is not None and text.text is not None:
-                shown = text.text
-            elif result.output is not None and not shown:
-                shown = json.dumps(result.output, ensure_ascii=False, indent=1)
-            yield self._fact("output", f"<pre>{self._escape(shown)}</pre>{self._pictures(result)}")
+                output = text.text
+            elif result.output is not None and not output:
+                output = json.dumps(result.output, ensure_ascii=False, indent=1)
+            yield self._fact("output", f"<pre>{self._escape(output)}</pre>{self._pictures(result)}")
         if result.attempts:
             yield self._fact("attempts", f"<ol>{''.join(map(self._attempt, result.attempts))}</ol>")
         if result.error:
@@ -184,8 +184,8 @@ class ChatView:
             yield self._fact("note", self._translate(note))
 
     def _pictures(self, result: TaskResult) -> str:
-        shown = [file.path for file in result.resources if file.kind == "image" and file.path is not None]
-        published = {path.name: self._publish(path) for path in shown if path.is_file()}
+        paths = [file.path for file in result.resources if file.kind == "image" and file.path is not None]
+        published = {path.name: self._publish(path) for path in paths if path.is_file()}
         return "".join(
             f'<img src="{_url(path)}" alt="{html.escape(name)}">' for name, path in published.items() if path
         )
@@ -209,10 +209,10 @@ class ChatView:
         """The messages of all turns. Those of a turn that is over are made once."""
         messages: list[Any] = []
         for turn in self._visitor.turns:
-            shown = turn.messages or self._messages(turn)
+            drawn = turn.messages or self._messages(turn)
             if turn.is_over:
-                turn.messages = shown
-            messages += shown
+                turn.messages = drawn
+            messages += drawn
         return messages
 
     def _messages(self, turn: PageTurn) -> list[Message]:
@@ -222,8 +222,8 @@ class ChatView:
         if turn.progress.tasks or self._visitor.running is turn:
             messages.append(self._progress(turn))
         answer, results = turn.run.answer, turn.run.results if turn.is_answered else []
-        said, viewers = self._with_files(escape(to_markdown(self._clean(answer), results)), results)
-        texts = [said]
+        text, viewers = self._with_files(escape(to_markdown(self._clean(answer), results)), results)
+        texts = [text]
         if turn.proposal is not None:
             texts.append(self._text("waits"))
         if turn.is_stopped:
@@ -253,7 +253,7 @@ class ChatView:
             metadata["log"] = self._text("tokens", number=f"{tokens:,}") if tokens else ""
         return {"role": "assistant", "content": "\n\n".join(lines) or "…", "metadata": metadata}
 
-    def _with_files(self, said: str, results: Sequence[TaskResult]) -> tuple[str, list[Message]]:
+    def _with_files(self, text: str, results: Sequence[TaskResult]) -> tuple[str, list[Message]]:
         """An answer with links to the files of its results and what they show; and viewers of 3D models."""
         links, pictures, players, viewers = list[str](), list[str](), list[str](), list[Message]()
         for result in results:
@@ -263,7 +263,7 @@ class ChatView:
                     continue
                 name, url = escape(file.path.name), _url(self._publish(file.path))
                 link = f"[{name}]({url})".replace("\\", r"\\")
-                said, number = re.subn(rf"(?<![\w./\[(`-]){re.escape(name)}(?![\w-])", link, said, count=1)
+                text, number = re.subn(rf"(?<![\w./\[(`-]){re.escape(name)}(?![\w-])", link, text, count=1)
                 links += [] if number else [f"**{title}**: {link}"]
                 if file.kind == "image":
                     pictures.append(f"[![{title}]({url})]({url})")
@@ -273,7 +273,7 @@ class ChatView:
                     players.append(self._clean(to_html(file.path, "table", mime=file.mime)))
                 elif file.kind == "3d":
                     viewers.append(self._file(file.path, title, file.mime))
-        return "\n\n".join(filter(None, [said, *links, " ".join(pictures), *players])), viewers
+        return "\n\n".join(filter(None, [text, *links, " ".join(pictures), *players])), viewers
 
     def _file(self, path: Path, title: str, mime: str | None = None) -> Message:
         mime = mime or mimetypes.guess_type(path.name)[0]
@@ -362,5 +362,5 @@ def _parts(visitor: Visitor, view: ChatView, number: int, turn: PageTurn) -> Ite
 
 def _file(path: Path, kind: str, mime: str | None) -> str:
     """A file with its name in place of its path."""
-    shown = to_html(path, kind, mime=mime, label=path.name, text=path.name)
-    return shown.replace(html.escape(str(path)), html.escape(path.name))
+    markup = to_html(path, kind, mime=mime, label=path.name, text=path.name)
+    return markup.replace(html.escape(str(path)), html.escape(path.name))

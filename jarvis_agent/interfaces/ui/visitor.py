@@ -232,9 +232,9 @@ class Visitor:
         turn = self.running if decision is None else self.turns[-1]
         if turn is None or (turn.is_begun if decision is None else turn.proposal is None):
             return  # Two tabs may show one chat.
-        asked: Any = {"input": turn.request, "files": [file.name for file in turn.files]}
+        inputs: Any = {"input": turn.request, "files": [file.name for file in turn.files]}
         turn.is_begun, turn.proposal = True, None
-        request = asked if decision is None else Command(resume=decision)
+        request = inputs if decision is None else Command(resume=decision)
         activities.set(turn.progress.activities)  # for the task that runs the agent
         async with AsyncExitStack() as held:
             try:
