@@ -36,9 +36,11 @@ _SAMPLE = 65_536  # bytes from which an encoding is guessed
 
 def decode_text(content: bytes) -> tuple[str, list[str]]:
     """A text, and a note on its encoding unless that is certain. Raises UnicodeDecodeError: none fits."""
-    if content.endswith(bytes(4)):  # as after a loss of power
-        content = content.rstrip(b"\0")
+    is_padded = content.endswith(bytes(4))  # as after a loss of power
+    content = content.rstrip(b"\0") if is_padded else content
     encoding, notes = find_encoding(content)
+    if is_padded:  # the last letter in UTF-16 or UTF-32 may end in zeros
+        return (content + bytes(-len(content) % 4)).decode(encoding, errors="replace").rstrip("\0"), notes
     return content.decode(encoding, errors="replace"), notes
 
 

@@ -164,7 +164,7 @@ CHINESE = Phrases(**_DATA | {"examples": tuple(_DATA["examples"])})
 
 
 def phrases(request: str) -> Phrases:
-    """The phrases for the language of a request: Chinese if that has more characters than others have words.
+    """The phrases for the language of a request: Chinese if that begins it, or is more than its other words.
 
     Names of files do not count.
     """
@@ -173,4 +173,5 @@ def phrases(request: str) -> Phrases:
     rest = " ".join(split_names(request, mentions(request))[::2])
     words = re.findall(f"{LETTER}+", rest)
     characters = len(re.findall(r"\w", rest)) - sum(map(len, words))
-    return ENGLISH if len(words) > characters else CHINESE
+    is_begun = not re.match(rf"\W*{LETTER}", rest)
+    return CHINESE if is_begun or characters >= len(words) else ENGLISH

@@ -67,7 +67,9 @@ def test_damaged_characters_of_utf_8_are_replaced_with_a_note() -> None:
 
 
 def test_zero_bytes_at_the_end_are_no_text() -> None:
-    assert decode_text(NAMES.encode() + bytes(500)) == (NAMES, [])
+    for encoding in ("utf-8", "utf-16", "utf-32"):
+        for count in (4, 6, 500):
+            assert decode_text(NAMES.encode(encoding) + bytes(count)) == (NAMES, [])
 
 
 def test_escape_sequences_of_other_encodings_are_no_utf_8() -> None:
