@@ -88,7 +88,7 @@ class CheckpointedSteps:
         return await self.run_once(f"task {task.id}: {task.task}", work, _RESULT)
 
 
-def stored_steps(found: CheckpointTuple | None) -> dict[str, Any]:
+def stored_steps(checkpoint: CheckpointTuple | None) -> dict[str, Any]:
     """The stored steps of a checkpoint by name, as {step, value, usage}."""
-    writes = (found.pending_writes if found is not None else None) or []
+    writes = (checkpoint.pending_writes if checkpoint is not None else None) or []
     return {value["step"]: value for _, channel, value in writes if channel == _CHANNEL}

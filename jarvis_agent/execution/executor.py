@@ -107,14 +107,14 @@ class _TaskState:
     def finalise(self, result: TaskResult) -> TaskResult:
         """The result with its task, selection and times. It ends now."""
         now = self.clock()
-        known = {
+        fields = {
             "task": self.task,
             "selection": result.selection or self.selection,
             "notes": [*self.notes, *result.notes],
             "started": now if self.started is None else self.started,
             "ended": now,
         }
-        return result.model_copy(update=known)
+        return result.model_copy(update=fields)
 
 
 class Executor:
@@ -175,8 +175,8 @@ class Executor:
         loop, variables = asyncio.get_running_loop(), self._variables.copy()
         state = _TaskState(task, self._clock, selection=selection, answer=answer)
         self._states[task.id] = state
-        known = [self._states[i].depth for i in state.needs if i in self._states]
-        state.depth = 1 + max(known, default=-1)
+        depths = [self._states[i].depth for i in state.needs if i in self._states]
+        state.depth = 1 + max(depths, default=-1)
         state.running = loop.create_task(self._settle(state), name=f"task {task.id}", context=variables)
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
 
@@ -282,12 +282,12 @@ class Executor:
 
     async def _dependencies(self, state: _TaskState) -> dict[int, list[TaskResult]]:
         """The results of each dependency, once all its runs have ended."""
-        found = {}
+        results = {}
         for i in sorted(state.needs):
             await asyncio.wait([self._ended[i]])
             await asyncio.wait([self._ended[run] for run in self._runs(i)])
-            found[i] = [self._ended[run].result() for run in self._runs(i)]
-        return found
+            results[i] = [self._ended[run].result() for run in self._runs(i)]
+        return results
 
     def _runs(self, task_id: int) -> list[int]:
         """The ids of all runs of a task."""
@@ -350,8 +350,8 @@ class Executor:
                 inputs = {"image": page, "text": "read"}
                 new_path = partial(self._store.directory.new_path, stem="page")
                 call = TaskCall(task, inputs, self._context, new_path, self._clock, self._settings)
-                found = (await runner.run(selection, call)).resource("text")
-                return (found.text if found else None) or ""
+                text = (await runner.run(selection, call)).resource("text")
+                return (text.text if text else None) or ""
         return ""
 
     async def _limited(self, work: Coroutine[Any, Any, Any], name: str) -> Any:

@@ -57,9 +57,9 @@ def runs_of(
     choices: dict[str, list[Any]] = {}
     for name, value in task.args.items():
         arg = spec.arg(name) or _UNKNOWN
-        found = _named_results(value, arg.kind, results, failed)
-        whole = [one for one in found if failed.isdisjoint(refs_in(one))]
-        choices[name] = [whole] if arg.many and len(found) > 1 else found
+        names = _named_results(value, arg.kind, results, failed)
+        whole = [reference for reference in names if failed.isdisjoint(refs_in(reference))]
+        choices[name] = [whole] if arg.many and len(names) > 1 else names
     rows = [row for row in fan_out(choices, MAX_FAN_OUT + 1) if failed.isdisjoint(refs_in(row))]
     if rows == [task.args]:
         return [task], False
@@ -77,8 +77,8 @@ def _named_results(
     In a list or a text, results of `failed` runs are left out.
     """
     if isinstance(value, list):
-        items = [one for item in value for one in _named_results(item, kind, results, failed)]
-        return [[one for one in items if not set(failed) & {*refs_in(one)}]]
+        items = [name for item in value for name in _named_results(item, kind, results, failed)]
+        return [[name for name in items if not set(failed) & {*refs_in(name)}]]
     if isinstance(value, dict):
         fields = {key: _named_results(item, kind, results, failed) for key, item in value.items()}
         return [{key: items[0] if len(items) == 1 else items for key, items in fields.items()}]
@@ -86,11 +86,11 @@ def _named_results(
         return [value]
     parts = split_refs(value)
     named = [_refs_of(*part, kind, results) if isinstance(part, tuple) else [part] for part in parts]
-    found = [
-        one for part, names in zip(parts, named, strict=True) if isinstance(part, tuple) for one in names
+    chosen = [
+        name for part, names in zip(parts, named, strict=True) if isinstance(part, tuple) for name in names
     ]
-    if found and (kind in MEDIA or len(parts) == 1):
-        return found
+    if chosen and (kind in MEDIA or len(parts) == 1):
+        return chosen
     return ["".join("\n".join(n for n in names if not set(failed) & {*refs_in(n)}) for names in named)]
 
 
@@ -110,10 +110,10 @@ def resources_for(result: TaskResult, kind: str) -> list[Resource]:
     The masks of a segmentation are no results of their own. "any" is the kind of the first resource.
     """
     main = next((resource.kind for resource in result.resources), kind)
-    found = result.resources_of(main if kind == "any" else kind)
+    resources = result.resources_of(main if kind == "any" else kind)
     spec = TASKS.get(result.task.task)  # None: it is a tool
     makes_several = spec is None or (spec.several and main == spec.outputs[0])
-    return found if makes_several else found[:1]
+    return resources if makes_several else resources[:1]
 
 
 async def bind_inputs(
@@ -131,9 +131,9 @@ async def bind_inputs(
     texts = {name: value for name, value in task.args.items() if isinstance(value, str)}
     bound = {}
     for name, value in task.args.items():
-        given = [text for other, text in texts.items() if other != name]
+        others = [text for other, text in texts.items() if other != name]
         arg = spec.arg(name) or _UNKNOWN
-        bound[name] = await _Binder(arg.kind, results, store, given, notes, arg.is_text).bind(value)
+        bound[name] = await _Binder(arg.kind, results, store, others, notes, arg.is_text).bind(value)
     return bound
 
 
@@ -187,10 +187,10 @@ class _Binder:
 
     def _resource(self, task_id: int, place: int) -> Resource:
         result = self.results[task_id]
-        found = resources_for(result, self.kind)
-        if place > len(found) or not found:
+        resources = resources_for(result, self.kind)
+        if place > len(resources) or not resources:
             kinds = ", ".join(r.kind for r in result.resources) or "nothing"
-            wanted = f"{self.kind} number {place}" if found else self.kind
-            made = "{task} produced {made}; its {kind} is needed here"
-            raise InputError(made, task=result.task.title, made=kinds, kind=wanted)
-        return found[max(0, place - 1)]
+            wanted = f"{self.kind} number {place}" if resources else self.kind
+            form = "{task} produced {made}; its {kind} is needed here"
+            raise InputError(form, task=result.task.title, made=kinds, kind=wanted)
+        return resources[max(0, place - 1)]

@@ -53,7 +53,7 @@ class Run(Frozen):
         if not isinstance(other, Run):
             return NotImplemented
         has_tasks = {task.id for task in self.plan.tasks} <= {task.id for task in other.plan.tasks}
-        has_results = {one.task.id for one in self.results} <= {one.task.id for one in other.results}
+        has_results = {r.task.id for r in self.results} <= {r.task.id for r in other.results}
         if other.timings and has_tasks and has_results and other.answer.startswith(self.answer):
             return other  # the last chunk of a server has everything
         plan = self.plan + other.plan
@@ -87,10 +87,10 @@ class Run(Frozen):
         files = [r.model_dump(mode="json", exclude_none=True) for r in self.resources if r.path is not None]
         form: Any = "images" if content == "auto" else content
         shown = message_content(self.answer, self.resources, form)
-        known: dict[str, Any] = {"artifacts": files, **({} if self.made is None else {MADE: self.made})}
+        fields: dict[str, Any] = {"artifacts": files, **({} if self.made is None else {MADE: self.made})}
         if content == "auto" and isinstance(shown, list):
-            shown, known["blocks"] = self.answer, shown[1:]
-        return AIMessage(shown, additional_kwargs=known, response_metadata={"model_provider": PROVIDER})
+            shown, fields["blocks"] = self.answer, shown[1:]
+        return AIMessage(shown, additional_kwargs=fields, response_metadata={"model_provider": PROVIDER})
 
     @property
     def made(self) -> str | None:
@@ -98,9 +98,9 @@ class Run(Frozen):
 
         None if there were no tasks, and a language model answered.
         """
-        if not self.plan.tasks and any(one.calls + one.cached for one in self.usage.values()):
+        if not self.plan.tasks and any(usage.calls + usage.cached for usage in self.usage.values()):
             return None
-        texts = {one.task.id: part.text for one in self.results if (part := one.resource("text"))}
+        texts = {r.task.id: part.text for r in self.results if (part := r.resource("text"))}
         used = {dep for result in self.results if result.task.id in texts for dep in result.task.deps}
         return "\n".join(text for place, text in texts.items() if text and place not in used)
 
@@ -130,10 +130,10 @@ class Run(Frozen):
             """The path of a file, a text, or data; the reference to a task that is repeated."""
             if number not in results or number in tasks:
                 return ref(number, place)
-            found = resources_for(results[number], kind) or results[number].resources[:1]
-            if not found:
+            resources = resources_for(results[number], kind) or results[number].resources[:1]
+            if not resources:
                 return results[number].output
-            resource = found[max(0, place - 1)]
+            resource = resources[max(0, place - 1)]
             return str(resource.path) if resource.path and kind != "text" else resource.as_text()
 
         def repeated(task: Task) -> Task:
@@ -239,5 +239,5 @@ async def run_chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
             yield Run(answer=event.text)
         elif event.kind == "done" and event.run is not None:
             # The rest was yielded before; notes on the answer's form come with it.
-            known = {"answer": "", "results": [], "plan": Plan(notes=event.run.plan.notes)} if whole else {}
-            yield event.run.model_copy(update=known)
+            fields = {"answer": "", "results": [], "plan": Plan(notes=event.run.plan.notes)} if whole else {}
+            yield event.run.model_copy(update=fields)

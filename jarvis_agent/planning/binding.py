@@ -53,8 +53,8 @@ def bind(task: PendingTask, fresh_id: Callable[[], int], room: int, files: FileN
         task.cut = Note("its lists make more than {n} tasks; only the first {n} were kept", n=limit)
     ids = [task.id, *(fresh_id() for _ in rows[1:limit])]
     if len(ids) > 1:
-        made, numbers = "its lists made {count} tasks of it: {numbers}", ", ".join(map(str, ids))
-        binding.notes.append(Note(made, count=len(ids), numbers=numbers))
+        note, numbers = "its lists made {count} tasks of it: {numbers}", ", ".join(map(str, ids))
+        binding.notes.append(Note(note, count=len(ids), numbers=numbers))
     deps, spec, purpose = binding.other_deps(set(refs_in(rows[:limit]))), binding.spec, binding.draft.purpose
     for i, args in zip(ids, rows, strict=False):
         dep = sorted({*refs_in(args), *deps}) or [-1]
@@ -74,8 +74,8 @@ class _Binding:
         self.targets: dict[tuple[int, str], PendingTask] = {}
         self.replaced: dict[tuple[int, str], PendingTask] = {}
         for i in self.draft.deps:
-            if found := self._resolve(i, "any"):
-                self.deps[i] = found
+            if target := self._resolve(i, "any"):
+                self.deps[i] = target
             else:
                 lost = "its dependency on {number} was left out: it {reason}"
                 self.notes.append(Note(lost, number=i, reason=self._reason(i)))
@@ -87,8 +87,8 @@ class _Binding:
         """The ids in `dep`, each with all tasks that it fanned out into, unless an argument refers to it."""
         targets: dict[int, set[int]] = {}
         for (label, _), task in self.targets.items():
-            targets.setdefault(label, set()).update(one.id for one in task.tasks)
-        deps = (targets.get(label, {one.id for one in task.tasks}) for label, task in self.deps.items())
+            targets.setdefault(label, set()).update(bound.id for bound in task.tasks)
+        deps = (targets.get(label, {bound.id for bound in task.tasks}) for label, task in self.deps.items())
         return {i for ids in deps if referenced.isdisjoint(ids) for i in ids}
 
     def choices(self) -> dict[str, list[Any]]:
@@ -116,11 +116,11 @@ class _Binding:
         is_text = arg.kind == "text" and self.spec.category != "tool"
         if arg.kind not in MEDIA and not (is_text and is_name(value)):
             return value
-        found = self._files.find(value, arg.kind)
-        if found != value:
+        file = self._files.find(value, arg.kind)
+        if file != value:
             meant = '"{value}" was taken as its {name} "{file}"'
-            self.notes.append(Note(meant, value=value, name=arg.name, file=found))
-        return found
+            self.notes.append(Note(meant, value=value, name=arg.name, file=file))
+        return file
 
     def _values(self, value: Any, arg: Arg) -> list[Any]:
         """The value of an argument; several if it fans out, none if it is empty."""
@@ -172,8 +172,8 @@ class _Binding:
 
     def _target(self, n: int, kind: str) -> PendingTask:
         """The task that a reference means. Raises PlanError if neither it nor an ancestor makes the kind."""
-        if known := self._well_typed(n, kind) or self.replaced.get((n, kind)):
-            return known
+        if target := self._well_typed(n, kind) or self.replaced.get((n, kind)):
+            return target
         wrong = Note("makes no {kind}", kind=kind) if self._resolve(n, kind) else self._reason(n)
         values = {"reference": ref(n), "kind": kind, "reason": wrong}
         nearest = self._nearest(kind)
@@ -186,8 +186,8 @@ class _Binding:
 
     def _well_typed(self, n: int, kind: str) -> PendingTask | None:
         """The task that an id means, if it makes this kind."""
-        found = self._resolve(n, kind)
-        return self.targets.setdefault((n, kind), found) if found and found.makes(kind) else None
+        target = self._resolve(n, kind)
+        return self.targets.setdefault((n, kind), target) if target and target.makes(kind) else None
 
     def _nearest(self, kind: str) -> PendingTask | None:
         """The nearest ancestor that makes a kind; those that no argument uses yet come first."""
@@ -197,8 +197,8 @@ class _Binding:
         seen = set(level)
         while level:
             level.sort(key=lambda other: (other in used, -other.index))
-            if found := next((other for other in level if other.makes(kind)), None):
-                return found
+            if target := next((other for other in level if other.makes(kind)), None):
+                return target
             above = dict.fromkeys(further for other in level for further in other.needs)
             level = [other for other in above if other not in seen]
             seen.update(level)
@@ -233,8 +233,8 @@ class _Binding:
         if not isinstance(value, str):
             return frozenset({"data", "any"})
         if refs := refs_in(value):
-            made = self._resolve(refs[0], "any")
-            return frozenset(kind for kind in _KINDS if made and made.makes(kind))
+            target = self._resolve(refs[0], "any")
+            return frozenset(kind for kind in _KINDS if target and target.makes(kind))
         kind = kind_by_name(value[-LONGEST_PATH:].strip())
         if kind in MEDIA - {"file"}:
             return frozenset({kind, "file", "any", *(["text"] if " " in value.strip() else [])})
@@ -247,8 +247,8 @@ class _Binding:
         if len(makers) != 1:
             raise PlanError("its argument {name} is missing", name=f'"{arg.name}"')
         self.targets[makers[0], arg.kind] = self.deps[makers[0]]
-        found = 'its missing "{name}" was taken from {source}'
-        self.notes.append(Note(found, name=arg.name, source=self.deps[makers[0]].title))
+        taken = 'its missing "{name}" was taken from {source}'
+        self.notes.append(Note(taken, name=arg.name, source=self.deps[makers[0]].title))
         return ref(makers[0])
 
     def _resolve(self, n: int, kind: str) -> PendingTask | None:

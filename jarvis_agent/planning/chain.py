@@ -119,7 +119,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             except LLMError as error:
                 parser.note(Note("the language model could not repair its plan: {error}", error=error.note))
         if parser.errors and not parser.tasks:
-            is_weak = any(WHAT_IT_NEEDS not in Note.of(one.error).advice for one in parser.errors)
+            is_weak = any(WHAT_IT_NEEDS not in Note.of(problem.error).advice for problem in parser.errors)
             raise LLMError("{notes}", notes=parser.notes, advice=_LARGER_MODEL if is_weak else ())
         yield Plan(tasks=more, notes=parser.notes, removed=parser.removed)
 
@@ -219,8 +219,8 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         """The chain for one request, and the variables of its prompt."""
         prompts = self.prompts
         written = repr(prompts.plan)
-        asked = {name: f'"{name}"' in written for name in ("purpose", "preference")}
-        schema = plan_schema(request.specs, **{f"has_{name}": is_asked for name, is_asked in asked.items()})
+        fields = {name: f'"{name}"' in written for name in ("purpose", "preference")}
+        schema = plan_schema(request.specs, **{f"has_{name}": is_asked for name, is_asked in fields.items()})
         as_object = '"tasks"' in written or self.client.supports_schema
         examples = self.examples
         if isinstance(examples, BaseExampleSelector):
@@ -245,8 +245,8 @@ def read_further_tasks(
     They may refer to finished tasks, and name files of the request, of its chat and of the results. A task
     that was run or is written already, or needs one that failed, is left out. Ids in use are replaced.
     """
-    made = [resource for result in results for resource in result.resources if resource.path]
-    files = FileNames.of(request, settings).with_files(made)
+    outputs = [resource for result in results for resource in result.resources if resource.path]
+    files = FileNames.of(request, settings).with_files(outputs)
     parser = StreamingPlanParser(
         request.specs,
         [result.task for result in results if result.status == "ok"],

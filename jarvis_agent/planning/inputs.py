@@ -75,14 +75,14 @@ class PlanRequest:
         """
         if isinstance(value, PlanRequest):
             return value
-        given = _inputs(value)
-        text, files, tools = given["input"].strip(), given.get("files"), given.get("tools")
+        inputs = _inputs(value)
+        text, files, tools = inputs["input"].strip(), inputs.get("files"), inputs.get("tools")
         named = mentions(text) if files is None else files
         if isinstance(named, str | Resource) or not isinstance(named, Iterable):
             named = [named]
         if tools is not None or specs is None:
             specs = task_specs(tools)
-        turns = _turns(given.get("chat_history") or ())
+        turns = _turns(inputs.get("chat_history") or ())
         return cls(text, tuple(map(_resource, named)), turns, specs, has_all_files=files is not None)
 
 
@@ -107,7 +107,7 @@ def task_specs(tools: Tools, *, any_name: bool = False) -> Mapping[str, TaskSpec
             return find_task(tool) or TaskSpec(tool, "tool", "", (), ())
         return known_task(tool)
 
-    return {one.name: one for one in map(spec, [tools] if isinstance(tools, str) else tools)}
+    return {each.name: each for each in map(spec, [tools] if isinstance(tools, str) else tools)}
 
 
 def _inputs(value: Any) -> Mapping[str, Any]:
@@ -139,7 +139,7 @@ def _turns(history: Any) -> tuple[ChatTurn, ...]:
     try:
         if isinstance(history, str | Mapping):
             raise TypeError
-        turns = [one if isinstance(one, ChatTurn) else convert_to_messages([one])[0] for one in history]
+        turns = [turn if isinstance(turn, ChatTurn) else convert_to_messages([turn])[0] for turn in history]
     except (NotImplementedError, ValueError, KeyError, TypeError) as error:
         raise InputError(f'"chat_history" is a list of messages, not {str(history)[:100]!r}') from error
     return turns_of(turns)
@@ -233,8 +233,8 @@ class FileNames:
 
     def only(self, kind: str) -> str | None:
         """The only file of this kind that the request itself has."""
-        found = [name for name, its in self.kinds.items() if name in self.given and its == kind]
-        return found[0] if len(found) == 1 else None
+        names = [name for name, its in self.kinds.items() if name in self.given and its == kind]
+        return names[0] if len(names) == 1 else None
 
 
 def name_of(file: Resource) -> str:

@@ -178,8 +178,8 @@ def _as_messages(
 ) -> list[BaseMessage]:
     """An example as the human message of the same template, and the plan as the reply."""
     request = PlanRequest(example.input, example.files, example.chat)
-    shown = fill(template, _request_variables(template, request, _UNLIMITED), _UNLIMITED, **values)
-    messages = template.format_prompt(**shown).to_messages()
+    variables = fill(template, _request_variables(template, request, _UNLIMITED), _UNLIMITED, **values)
+    messages = template.format_prompt(**variables).to_messages()
     human = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.input))
     plan = example.to_json(as_object=as_object)
     return [human, AIMessage(plan, additional_kwargs={STAGE_KEY: "plan"})]

@@ -174,16 +174,16 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
 
 
 def _deps(value: Any, notes: list[str]) -> tuple[int, ...]:
-    found: dict[int, None] = {}
+    deps: dict[int, None] = {}
     unread: list[Any] = []
     for item in _flatten(value):
         numbers = _numbers(item)
-        found |= dict.fromkeys(number for number in numbers if number >= 0)
+        deps |= dict.fromkeys(number for number in numbers if number >= 0)
         if not numbers and str(item).strip().lower() not in _NO_DEP:
             unread.append(item)
     if unread:
         notes.append(Note("invalid dependencies were left out: {values}", values=listing(unread)))
-    return tuple(found)
+    return tuple(deps)
 
 
 def _numbers(item: Any) -> list[int]:
@@ -203,18 +203,18 @@ def _args(
     raw: Mapping[str, Any], spec: TaskSpec, notes: list[str]
 ) -> tuple[dict[str, Any], tuple[tuple[str, Any], ...]]:
     """Arguments by canonical name, and values without one."""
-    given: dict[str, list[Any]] = {}
+    written: dict[str, list[Any]] = {}
     for name, value in _written_args(raw, spec):
         is_blank = isinstance(value, str) and (not value.strip() or is_nameless(value))
         if not is_blank and value is not None and value not in ([], {}):
-            given.setdefault(name, []).append(normalise_references(value))
+            written.setdefault(name, []).append(normalise_references(value))
     args: dict[str, Any] = {}
     unassigned: list[tuple[str, Any]] = []
 
     def rank(item: tuple[str, Any]) -> int:  # "question" is more specific than "text"
         return 0 if item[0].lower() in ("question", "query") else 1 if spec.arg(item[0]) else 2
 
-    for name, values in sorted(given.items(), key=rank):
+    for name, values in sorted(written.items(), key=rank):
         target = arg_name(name, spec)
         if target is None or target in args:
             unassigned += [(name, value) for value in values]
@@ -310,9 +310,9 @@ def _repaired(
     """
     if written in _READERS and "text" not in args:
         args["text"] = "read"
-    if "table" in spec.required and "table" not in args and files and (found := files.only("table")):
-        args["table"] = found
-        notes.append(Note('its missing "{name}" was taken from {source}', name="table", source=found))
+    if "table" in spec.required and "table" not in args and files and (file := files.only("table")):
+        args["table"] = file
+        notes.append(Note('its missing "{name}" was taken from {source}', name="table", source=file))
     text = args.get("text")
     if not isinstance(text, str) or refs_in(text) or has_more:
         return spec
@@ -320,10 +320,10 @@ def _repaired(
         parts = [part.strip() for part in _END_OF_SENTENCE.split(text) if part.strip()]
         question = " ".join(part for part in parts if part.endswith(("?", "？")))
         rest = " ".join(part for part in parts if not part.endswith(("?", "？")))
-        found = files.only("text") if files else None
-        if found or (question and rest):
-            args["text"], args["context"] = (text, found) if found else (question, rest)
-            source = found or Note("its text")
+        file = files.only("text") if files else None
+        if file or (question and rest):
+            args["text"], args["context"] = (text, file) if file else (question, rest)
+            source = file or Note("its text")
             notes.append(Note('its missing "{name}" was taken from {source}', name="context", source=source))
         elif fitting := names.find("text-generation"):
             fits = "{name} was taken as {task}, which fits its arguments"

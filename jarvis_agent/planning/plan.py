@@ -82,8 +82,8 @@ class Plan(Frozen):
         try:
             rows: Any = json.loads(text)
             saved = rows.get("plan", rows) if isinstance(rows, dict) else {"tasks": rows}
-            known = {name: saved[name] for name in ("tasks", "preference") if name in saved}
-            plan = cls.model_validate(known or {"tasks": saved})
+            fields = {name: saved[name] for name in ("tasks", "preference") if name in saved}
+            plan = cls.model_validate(fields or {"tasks": saved})
             ids = [task.id for task in plan.tasks]
             if len(set(ids)) < len(ids):
                 raise ValueError(f"several tasks have one id, in {ids}")
@@ -95,10 +95,10 @@ class Plan(Frozen):
     @property
     def inputs(self) -> list[str]:
         """The files and URLs that the tasks read and no task makes, each once."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for task in self.tasks:
-            _replace_inputs(task, lambda name: found.setdefault(name) or name)
-        return list(found)
+            _replace_inputs(task, lambda name: names.setdefault(name) or name)
+        return list(names)
 
     def with_inputs(self, files: PlanFiles) -> Plan:
         """This plan for other files: one for each of `inputs`, in their order, or a mapping of some of them.
@@ -110,8 +110,8 @@ class Plan(Frozen):
         if not isinstance(files, Mapping):
             files = [files] if isinstance(files, str | PurePath) else files
             if len(files) != len(names):
-                known = f"the inputs {', '.join(names)}: give one file for each" if names else "no inputs"
-                raise InputError(f"the plan has {known}, not {len(files)}")
+                inputs = f"the inputs {', '.join(names)}: give one file for each" if names else "no inputs"
+                raise InputError(f"the plan has {inputs}, not {len(files)}")
             files = dict(zip(names, files, strict=True))
         if unknown := [name for name in files if name not in names]:
             raise InputError(f"{unknown[0]!r} is no input of the plan; these are: {', '.join(names)}")

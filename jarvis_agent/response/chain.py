@@ -180,12 +180,12 @@ class ResponseChain(AsyncRunnable[ResponseInput, str]):
         return [self.prompts.respond, self.prompts.chat]
 
     def _path_checker(self, inputs: Mapping[str, Any], request: PlanRequest) -> PathChecker:
-        made = [resource for result in inputs.get("results") or () for resource in result.resources]
+        outputs = [resource for result in inputs.get("results") or () for resource in result.resources]
         earlier = [resource for turn in request.turns for resource in turn.resources]
         return PathChecker(
             {name: path for path, name in file_names(inputs.get("results") or ()).items()},
             str(self.settings.output_dir.absolute()),
-            [str(resource.path) for resource in (*made, *request.files, *earlier) if resource.path],
+            [str(resource.path) for resource in (*outputs, *request.files, *earlier) if resource.path],
             phrases(request.text).no_file,
         )
 

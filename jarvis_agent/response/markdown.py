@@ -30,13 +30,13 @@ _MIN_CHARS = 3
 
 def to_markdown(answer: str, results: Sequence[TaskResult]) -> str:
     """The answer, in which lines that were read in a picture, or heard, are escaped outside of code."""
-    found = [line for line in lines_with_markup(results) if line in answer]
-    if not found:
+    lines = [line for line in lines_with_markup(results) if line in answer]
+    if not lines:
         return answer
     # The ends of a line are no part of a word or a path. The longest line is tried first.
-    read = "|".join(map(re.escape, sorted(found, key=len, reverse=True)))
+    read = "|".join(map(re.escape, sorted(lines, key=len, reverse=True)))
     pattern = re.compile(rf"(?<![\w/])(?P<text>{read})(?![\w/])|(?x:{CODE})", re.DOTALL | re.MULTILINE)
-    return pattern.sub(lambda one: _MARKUP.sub(r"\1\\", one[0]) if one["text"] else one[0], answer)
+    return pattern.sub(lambda match: _MARKUP.sub(r"\1\\", match[0]) if match["text"] else match[0], answer)
 
 
 def lines_with_markup(results: Sequence[TaskResult]) -> set[str]:
@@ -47,5 +47,5 @@ def lines_with_markup(results: Sequence[TaskResult]) -> set[str]:
         if spec is None or any(arg.kind in MEDIA for arg in spec.inputs):
             map_texts([[part.text for part in result.resources], result.output], texts.append)
     lines = {line.strip() for text in texts for line in text.splitlines()}
-    lines -= {str(path) for one in results for path in one.paths()}  # whose URLs take their places
+    lines -= {str(path) for result in results for path in result.paths()}  # whose URLs take their places
     return {line for line in lines if len(line) >= _MIN_CHARS and _MARKUP.search(line)}

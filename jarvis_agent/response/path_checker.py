@@ -44,24 +44,24 @@ class PathChecker:
 
     def feed(self, text: str, *, final: bool = False) -> str:
         """Take the next piece; returns what may be shown now."""
-        text, place, shown = self._held + text, 0, list[str]()
+        text, place, pieces = self._held + text, 0, list[str]()
         while place < len(text):
             if self._in_long_word and (rest := _NO_SPACE.match(text, place)):
-                shown.append(rest.group())
+                pieces.append(rest.group())
                 place = rest.end()
                 self._in_long_word = place == len(text)
                 continue
             token = _TOKEN.search(text, place)
             start, end = token.span() if token else (len(text), len(text))
-            shown.append(text[place:start])
+            pieces.append(text[place:start])
             place = start
             is_long = end - start > _MAX_LENGTH
             if token is None or (end == len(text) and not final and not is_long):
                 break
-            shown.append(token.group() if is_long else self._check(token))
+            pieces.append(token.group() if is_long else self._check(token))
             place, self._in_long_word = end, is_long
         self._held = text[place:]
-        return "".join(shown)
+        return "".join(pieces)
 
     def _check(self, token: re.Match[str]) -> str:
         """The text to show for a complete token."""

@@ -83,8 +83,8 @@ def is_unavailable(plan: plans.Plan) -> bool:
 def describe_outcome(plan: plans.Plan, results: Sequence[TaskResult], words: Phrases) -> Iterator[str]:
     """What was found, in all pictures together too, and what could not be done; each may be empty."""
     done = [result for result in results if result.status == "ok"]
-    said = [_describe(result, plan.tasks, words) for result in done]
-    yield _list("", said) if len(said) > 1 else "".join(said) or words.nothing
+    texts = [_describe(result, plan.tasks, words) for result in done]
+    yield _list("", texts) if len(texts) > 1 else "".join(texts) or words.nothing
     sums, counts = totals(done), list[str]()
     if len(sums.get("by_file", ())) > 1:
         for label, number in Counter(sums.get("labels", {})).most_common():
@@ -106,13 +106,13 @@ def describe_failures(plan: plans.Plan, results: Sequence[TaskResult], words: Ph
         subject = _subject(result.task, plan.tasks, words)
         title = result.task.task + (f" ({subject})" if subject else "")
         groups.setdefault(cause, ([], []))[bool(failed)].append(title)
-    lines, helps, known = list[str](), list[str](), set[str]()
+    lines, helps, reported = list[str](), list[str](), set[str]()
     for (state, error), (titles, waiting) in groups.items():
         helps += Note.of(error).advice
         reason = Note.of(error).message
         if isinstance(reason, Note) and reason.template == NO_CANDIDATE:
-            new = [one for one in reason.values["reasons"] if one not in known]
-            known.update(new)
+            new = [cause for cause in reason.values["reasons"] if cause not in reported]
+            reported.update(new)
             bare = Note(WITHOUT_REASONS, task=reason.values["task"])
             reason = Note(NO_CANDIDATE, **{**reason.values, "reasons": new}) if new else bare
         text = words.translated(reason).rstrip(".")
@@ -170,11 +170,11 @@ def _describe(result: TaskResult, tasks: Sequence[Task], words: Phrases) -> str:
     """The sentence on a result of these tasks, its files, and its notes."""
     forms = _forms(_subject(result.task, tasks, words) if len(tasks) > 1 else "", words)
     template, values = _sentence(result, words)
-    said = template.format(**forms, **values).strip().replace(" \n", "\n", 1)
-    if template != "{text}" and said.startswith(("in ", "it ", "the ")):  # not the name of a file
-        said = said[0].upper() + said[1:]
+    text = template.format(**forms, **values).strip().replace(" \n", "\n", 1)
+    if template != "{text}" and text.startswith(("in ", "it ", "the ")):  # not the name of a file
+        text = text[0].upper() + text[1:]
     notes = [words.note.format(text=words.translated(note)) for note in result.all_notes]
-    return "\n".join(filter(None, [said, _files(result, forms, words), *notes])) or words.empty
+    return "\n".join(filter(None, [text, _files(result, forms, words), *notes])) or words.empty
 
 
 def _sentence(result: TaskResult, words: Phrases) -> tuple[str, dict[str, str]]:
@@ -216,9 +216,9 @@ def _label(label: str, score: float | None, words: Phrases) -> str:
     noun = label.split(", ")[0]
     is_many = noun.endswith("s") and not noun.endswith(("ss", "us", "is"))  # sunglasses
     article = "" if is_many else "an " if _VOWEL.match(noun) else "a "
-    said = f"{words.gap or article}{noun}" if noun in imagenet_classes() else f"“{label}”"
+    name = f"{words.gap or article}{noun}" if noun in imagenet_classes() else f"“{label}”"
     # Less than half a percent would be shown as "0 %", which says that it is impossible.
-    return said + (words.percent.format(number=f"{100 * score:.0f}") if score and score >= 0.005 else "")
+    return name + (words.percent.format(number=f"{100 * score:.0f}") if score and score >= 0.005 else "")
 
 
 def _count(label: str, number: int, words: Phrases) -> str:

@@ -37,8 +37,8 @@ def no_candidate_error(
     if (more := len(reasons) - _MAX_REASONS) > 0:
         reasons[_MAX_REASONS:] = [Note("and {number} more", number=more)]
     helps = [*advice(settings, rejected), Note(LISTS_ALL, task=spec.name)]
-    if known := recommended(spec, languages):
-        helps.append(Note("a model to start with is {model}", model=known.id))
+    if model := recommended(spec, languages):
+        helps.append(Note("a model to start with is {model}", model=model.id))
     return NoCandidateError(
         NO_CANDIDATE,
         rejected,
@@ -51,18 +51,18 @@ def no_candidate_error(
 def advice(settings: Settings, rejected: Mapping[str, str]) -> list[str]:
     """Return what would make more models available, given why models and sources were rejected."""
     commands = (text for reason in rejected.values() for text in Note.of(reason).advice)
-    found = [text for text in dict.fromkeys(commands) if text.startswith("pip install")]
-    if _INSTALL_LOCAL not in found and (find_spec("torch") is None or find_spec("transformers") is None):
-        found.append(Note("{command} runs models of the Hub on this machine", command=_INSTALL_LOCAL))
+    helps = [text for text in dict.fromkeys(commands) if text.startswith("pip install")]
+    if _INSTALL_LOCAL not in helps and (find_spec("torch") is None or find_spec("transformers") is None):
+        helps.append(Note("{command} runs models of the Hub on this machine", command=_INSTALL_LOCAL))
     if source_key(HubSource.name) in rejected:  # whose reason says what helps
-        return found
+        return helps
     if settings.offline:
-        found.append(Note("without JARVIS_OFFLINE and HF_HUB_OFFLINE models can be found on the Hub"))
+        helps.append(Note("without JARVIS_OFFLINE and HF_HUB_OFFLINE models can be found on the Hub"))
     elif settings.token is None:
-        found.append(Note("with HF_TOKEN set, hosted models can be used"))
-        found.append(Note("free accounts have no credits for them"))
-        found.append(Note("Spaces (JARVIS_SPACES=search) need none"))
-    return found or [Note("RegisteredSource adds your own models")]
+        helps.append(Note("with HF_TOKEN set, hosted models can be used"))
+        helps.append(Note("free accounts have no credits for them"))
+        helps.append(Note("Spaces (JARVIS_SPACES=search) need none"))
+    return helps or [Note("RegisteredSource adds your own models")]
 
 
 def source_key(name: str) -> Note:
@@ -103,4 +103,4 @@ def recommended_models() -> dict[str, list[RecommendedModel]]:
 def recommended(spec: TaskSpec, languages: Set[str] = frozenset()) -> RecommendedModel | None:
     """Return a model for a task, or for the task whose models it shares, that knows these languages."""
     models = recommended_models().get(spec.models_of or spec.name, [])
-    return next((one for one in models if one.languages is None or languages <= one.languages), None)
+    return next((model for model in models if model.languages is None or languages <= model.languages), None)

@@ -87,10 +87,10 @@ def decision_selector(model: BaseDecisionModel) -> Runnable[dict[str, Any], Mode
     """Return a selector that asks a decision model. It raises OutputParserException if that is not sure."""
     from langchain_core.decisions import Choice
 
-    async def choose(given: dict[str, Any], config: RunnableConfig) -> ModelChoice:
-        criteria: Any = {one.id: describe_candidate(one) for one in given["candidates"]}
+    async def choose(inputs: dict[str, Any], config: RunnableConfig) -> ModelChoice:
+        criteria: Any = {candidate.id: describe_candidate(candidate) for candidate in inputs["candidates"]}
         question = Choice(instructions="Which model does this task best?", criteria=criteria)
-        state = {"request": str(given["input"] or ""), "task": given["task"].model_dump(mode="json")}
+        state = {"request": str(inputs["input"] or ""), "task": inputs["task"].model_dump(mode="json")}
         reply = await model.ainvoke({"state": state, "questions": {"model": question}}, config)
         answer = reply.choices["model"]
         if answer.confidence < LEAST_CONFIDENCE:
@@ -118,20 +118,20 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
     ) -> AsyncGenerator[ModelChoice, None]:
         """The choice, in one piece."""
         try:
-            given = SelectionInput.model_validate(input)
+            inputs = SelectionInput.model_validate(input)
         except ValidationError as error:
             raise InputError(f"the selection chain cannot use its input: {describe_error(error)}") from error
         window = await self.client.window()
-        spec = find_task(given.task.task)
-        task, candidates = given.task, given.candidates
+        spec = find_task(inputs.task.task)
+        task, candidates = inputs.task, inputs.candidates
         asked = {**task.model_dump(), "args": truncate_json(task.args, _ARGS_TOKENS)}
         texts = {
             "candidate_models": clip_rows(lambda limit: _rows(candidates, limit), window // _LIST_SHARE),
             "task": to_json_line(asked),
-            "input": str(given.input or ""),
+            "input": str(inputs.input or ""),
         }
         values = fill(self.template, texts, window, task_description=spec.description if spec else "")
-        yield await self._chain(given.candidates).ainvoke(values, config)
+        yield await self._chain(inputs.candidates).ainvoke(values, config)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the chain: prompt, model, parser."""
@@ -158,7 +158,7 @@ def _rows(candidates: Sequence[Candidate], limit: int) -> list[dict[str, Any]]:
     """The candidates as the LLM sees them, without the metadata in which they are equal."""
     rows = [describe_candidate(candidate, limit) for candidate in candidates]
     first, *others = (row["metadata"] for row in rows)
-    equal = {name for name in first if others and all(one.get(name) == first[name] for one in others)}
+    equal = {name for name in first if others and all(other.get(name) == first[name] for other in others)}
     for row in rows:
         row["metadata"] = {name: value for name, value in row["metadata"].items() if name not in equal}
     return rows
@@ -166,7 +166,7 @@ def _rows(candidates: Sequence[Candidate], limit: int) -> list[dict[str, Any]]:
 
 def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -> dict[str, Any]:
     """Return a candidate as the paper shows it to the LLM; the description has at most `limit` tokens."""
-    known = {
+    facts = {
         "downloads": candidate.downloads,
         "likes": candidate.likes,
         "license": candidate.license,
@@ -183,7 +183,7 @@ def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -
     }
     return {
         "model_id": candidate.id,
-        "metadata": {name: value for name, value in known.items() if value},
+        "metadata": {name: value for name, value in facts.items() if value},
         "description": clip(candidate.description, min(limit, _DESCRIPTION_TOKENS)),
     }
 
@@ -216,19 +216,19 @@ def resolve_choice(choice: Any, candidates: Sequence[Candidate]) -> ModelChoice:
         objects = (part.value for part in read_json(choice) if isinstance(part.value, dict))
         named = [candidate.id for candidate in candidates if candidate.id.lower() in choice.lower()]
         mentioned = {"id": named[0] if len(named) == 1 else choice, "reason": choice}
-        choice = next((one for one in objects if isinstance(one.get("id"), str)), mentioned)
+        choice = next((value for value in objects if isinstance(value.get("id"), str)), mentioned)
     fields = choice if isinstance(choice, Mapping) else {"id": getattr(choice, "id", None)}
     reason = str(fields.get("reason", getattr(choice, "reason", "")) or "")
     name = str(fields.get("id") or "").strip()
-    if found := _find(name, candidates):
-        return ModelChoice(id=found.id, reason=brief_text(reason, _MAX_REASON_CHARS))
+    if candidate := _find(name, candidates):
+        return ModelChoice(id=candidate.id, reason=brief_text(reason, _MAX_REASON_CHARS))
     what = f"{brief_text(name, _MAX_NAME_CHARS)!r}, which is not in the list" if name else "no model"
     # A text here would get a link to LangChain's troubleshooting page appended.
     raise OutputParserException(ValueError(f"the selector named {what}"))
 
 
 def _find(name: str, candidates: Sequence[Candidate]) -> Candidate | None:
-    for spelling in (str, str.lower, lambda one: one.lower().rpartition("/")[2]):
+    for spelling in (str, str.lower, lambda text: text.lower().rpartition("/")[2]):
         same = [candidate for candidate in candidates if spelling(candidate.id) == spelling(name)]
         if len(same) == 1:
             return same[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from jarvis_agent.backends.base import Backend, reads_text
 from jarvis_agent.backends.languages import find_language
@@ -71,13 +72,14 @@ class Shortlist:
     def first(self, count: int) -> list[Placement]:
         """A quarter of `count` by rank, half that fit the request best, and the most used ones."""
         top = self.placements[: math.ceil(count / 4)]
-        fitting = sorted(self.placements, key=lambda one: -one.factors["purpose"] - one.factors["language"])
-        fitting = [one for one in fitting if one not in top][: count // 2]
-        used = sorted(self.placements, key=lambda one: -one.primary.downloads)[: len(top)]
-        used = [one for one in used if one.primary.downloads]
-        kept = {one.primary.id: one for one in (*top, *fitting, *used, *self.placements)}
-        shown = set(list(kept)[:count])
-        return [one for one in self.placements if one.primary.id in shown]
+        fits = {p.primary.id: p.factors["purpose"] + p.factors["language"] for p in self.placements}
+        fitting = sorted(self.placements, key=lambda placement: -fits[placement.primary.id])
+        fitting = [placement for placement in fitting if placement not in top][: count // 2]
+        used = sorted(self.placements, key=lambda placement: -placement.primary.downloads)[: len(top)]
+        used = [placement for placement in used if placement.primary.downloads]
+        kept = {placement.primary.id: placement for placement in (*top, *fitting, *used, *self.placements)}
+        ids = set(list(kept)[:count])
+        return [placement for placement in self.placements if placement.primary.id in ids]
 
 
 def merge_candidates(lists: Iterable[Sequence[Candidate]], settings: Settings) -> list[Candidate]:
@@ -86,24 +88,25 @@ def merge_candidates(lists: Iterable[Sequence[Candidate]], settings: Settings) -
     The earlier source's description has precedence, the policy decides whose location is used, and the
     highest download and like counts are kept.
     """
-    found: dict[str, Candidate] = {}
+    merged: dict[str, Candidate] = {}
     hosted = settings.policy.startswith("hosted")
-    for candidate in (one for listed in lists for one in listed):
-        known = found.get(candidate.id)
-        found[candidate.id] = _merge(known, candidate, hosted) if known else candidate
-    return list(found.values())
+    for candidate in chain.from_iterable(lists):
+        earlier = merged.get(candidate.id)
+        merged[candidate.id] = _merge(earlier, candidate, hosted) if earlier else candidate
+    return list(merged.values())
 
 
 def _merge(first: Candidate, other: Candidate, hosted: bool) -> Candidate:
-    if own := next((one for one in (first, other) if one.source == LanguageModelSource.name), None):
-        return own  # the agent's own model is at one place alone
-    located = min((first, other), key=lambda one: (hosted and not one.providers, not one.local))
+    own = [each for each in (first, other) if each.source == LanguageModelSource.name]
+    if own:
+        return own[0]  # the agent's own model is at one place alone
+    located = min((first, other), key=lambda each: (hosted and not each.providers, not each.local))
     own_backend = first.backend if first.source == RegisteredSource.name else None
-    known = [{name: value for name, value in one if value} for one in (other, first)]
+    fields = [{name: value for name, value in candidate if value} for candidate in (other, first)]
     return Candidate(
         **{
-            **known[0],
-            **known[1],
+            **fields[0],
+            **fields[1],
             **{name: getattr(located, name) for name in _LOCATION_FIELDS},
             "backend": own_backend or located.backend,
             "downloads": max(first.downloads, other.downloads),
@@ -130,13 +133,13 @@ def make_shortlist(
             rejected[candidate.id] = placed
         else:
             placements.append(placed)
-    readers = [one for one in placements if "ocr" in one.primary.traits]
+    readers = [each for each in placements if "ocr" in each.primary.traits]
     if query.reads and readers:
         reason = Note("it describes images, and their text is asked for")
-        rejected |= {one.primary.id: reason for one in placements if one not in readers}
+        rejected |= {each.primary.id: reason for each in placements if each not in readers}
         placements = readers
-    primaries, here = [one.primary for one in placements], [one.here for one in placements]
-    prices = [0.0 if one.here else query.price(query.spec.name, one.primary.id) for one in placements]
+    primaries, here = [each.primary for each in placements], [each.here for each in placements]
+    prices = [0.0 if each.here else query.price(query.spec.name, each.primary.id) for each in placements]
     points = score_candidates(primaries, here, query.task, vectors, experience, prices, query.preference)
     ranked = list[Placement]()
     for placement, factors, price in zip(placements, points, prices, strict=True):
@@ -145,7 +148,7 @@ def make_shortlist(
         ranked.append(replace(placement, factors=factors, facts=facts))
     ranked.sort(key=lambda placement: _rank(placement, query))
     # To sort a text by similarity is worth no download; an answer is.
-    is_read = any(one.source == LanguageModelSource.name for one in primaries)
+    is_read = any(primary.source == LanguageModelSource.name for primary in primaries)
     if is_read or query.spec.name != "zero-shot-classification":
         ranked.sort(key=lambda placement: BY_SIMILARITY in placement.primary.traits)
     return Shortlist(ranked, rejected)
@@ -169,15 +172,15 @@ def _check_gate(candidate: Candidate, query: SelectionQuery) -> str | None:
 
 
 def _check_languages(candidate: Candidate, query: SelectionQuery) -> str | None:
-    known, spec = frozenset(candidate.languages), query.spec
-    asked = named_languages(query.task)
+    languages, spec = frozenset(candidate.languages), query.spec
+    wanted = named_languages(query.task)
     # A recording may be in another language than its planner thinks, so that this only ranks.
-    if known and asked - known and not spec.arg("audio"):
-        only, missing = ", ".join(candidate.languages), ", ".join(sorted(asked - known))
+    if languages and wanted - languages and not spec.arg("audio"):
+        only, missing = ", ".join(candidate.languages), ", ".join(sorted(wanted - languages))
         return Note("its card names the languages {known}, and not {missing}", known=only, missing=missing)
     texts = [str(query.task.args.get(arg.name) or "") for arg in spec.inputs if arg.kind == "text"]
     is_latin = any(detect_script(text) == "" for text in texts if not refs_in(text))
-    if is_latin and not asked and known and known <= _OWN_SCRIPTS:
+    if is_latin and not wanted and languages and languages <= _OWN_SCRIPTS:
         return Note("it knows only {languages}", languages=", ".join(candidate.languages))
     return None
 
@@ -188,10 +191,10 @@ def _check_direction(candidate: Candidate, query: SelectionQuery) -> str | None:
         ("from", "src_lang", "it translates from {one}, and not from {other}"),
         ("to", "tgt_lang", "it translates to {one}, and not to {other}"),
     ):
-        asked = find_language(str(query.task.args.get(argument) or ""))
+        language = find_language(str(query.task.args.get(argument) or ""))
         does = next((t.partition(":")[2] for t in candidate.traits if t.startswith(f"{side}:")), None)
-        if asked and does and asked.code != does:
-            return Note(why, one=does, other=asked.code)
+        if language and does and language.code != does:
+            return Note(why, one=does, other=language.code)
     return None
 
 
@@ -225,9 +228,9 @@ CHECKS: tuple[Callable[[Candidate, SelectionQuery], str | None], ...] = (
 
 def _rank(placement: Placement, query: SelectionQuery) -> tuple[bool, bool, float]:
     """Return the sort key of a candidate; smaller is better."""
-    known = frozenset(placement.primary.languages)
-    asked = named_languages(query.task) if query.spec.arg("audio") else frozenset()
-    lacks_language = bool(known and asked and not known & asked)
+    languages = frozenset(placement.primary.languages)
+    wanted = named_languages(query.task) if query.spec.arg("audio") else frozenset()
+    lacks_language = bool(languages and wanted and not languages & wanted)
     return (
         lacks_language,
         placement.here and query.settings.policy.startswith("hosted"),

@@ -93,17 +93,17 @@ class ModelRegistry:
         self._available: tuple[Sequence[TaskSpec], float, Mapping[str, TaskSpec]] | None = None
         own = [] if llm is None else [LanguageModelSource(llm.model)]
         given = [*own, *default_sources(settings)] if sources is None else sources
-        self.sources: Sequence[ModelSource] = [check_plugin(one, ModelSource, "a source") for one in given]
+        self.sources = [check_plugin(source, ModelSource, "a source") for source in given]
         pool = _lease_pool(settings)
         try:
-            made = make_backends(settings, pool, backends)
-            self.backends: dict[str, Backend] = {backend.name: backend for backend in made}
-            for backend in made:
+            instances = make_backends(settings, pool, backends)
+            self.backends: dict[str, Backend] = {backend.name: backend for backend in instances}
+            for backend in instances:
                 if isinstance(backend, ChatModelBackend) or (
                     isinstance(backend, SpacesBackend) and llm and not is_small(llm.model)
                 ):
                     backend.own = llm
-            self.selector = ModelSelector(self.sources, made, settings, selector, llm=llm, pins=pins)
+            self.selector = ModelSelector(self.sources, instances, settings, selector, llm=llm, pins=pins)
             if llm and (local := getattr(getattr(llm.model, "bound", llm.model), "llama", None)):
                 pool.leave_room(local)
         except BaseException:
@@ -125,10 +125,10 @@ class ModelRegistry:
             known, expires, runnable = self._available
             if known == specs and now < expires:
                 return runnable
-        found = await asyncio.gather(*(self._runnable(source, specs) for source in self.sources))
-        names = self.selector.pins.keys() | set().union(*(names for names, _ in found))
+        answers = await asyncio.gather(*(self._runnable(source, specs) for source in self.sources))
+        names = self.selector.pins.keys() | set().union(*(names for names, _ in answers))
         runnable = MappingProxyType({spec.name: spec for spec in specs if spec.name in names})
-        if all(complete for _, complete in found):
+        if all(complete for _, complete in answers):
             self._available = specs, now + AVAILABLE_TTL_S, runnable
         return runnable
 
@@ -143,17 +143,19 @@ class ModelRegistry:
 
         def runs(spec: TaskSpec, candidate: Candidate) -> bool:
             backends = self.backends.values()
-            able = (one for one in backends if candidate.backend in (None, one.name))
+            able = (backend for backend in backends if candidate.backend in (None, backend.name))
             return any(unsupported_reason(backend, spec, candidate) is None for backend in able)
 
         lists = await asyncio.gather(*map(ask, specs), return_exceptions=True)
-        found = {spec: one for spec, one in zip(specs, lists, strict=True) if isinstance(one, list)}
-        if failed := next((one for one in lists if isinstance(one, BaseException)), None):
+        answered = {
+            spec: models for spec, models in zip(specs, lists, strict=True) if isinstance(models, list)
+        }
+        if failed := next((answer for answer in lists if isinstance(answer, BaseException)), None):
             # The selector asks again and records the error.
             logger.warning("the model source %s failed: %s", source.name, failed)
 
         def names() -> set[str]:
-            return {spec.name for spec, listed in found.items() if any(runs(spec, one) for one in listed)}
+            return {spec.name for spec, models in answered.items() if any(runs(spec, m) for m in models)}
 
         return await asyncio.to_thread(names), failed is None  # backends look for weights on the disk
 

@@ -47,20 +47,20 @@ def place(
     candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend], settings: Settings
 ) -> Placement | str:
     """Return where the policy and the backends allow a candidate to run, or why nothing may run it."""
-    asked = [backend for backend in backends if candidate.backend in (None, backend.name)]
+    allowed = [backend for backend in backends if candidate.backend in (None, backend.name)]
     local_first = not settings.policy.startswith("hosted")
-    asked.sort(key=lambda backend: runs_here(backend, candidate) is not local_first)
-    unsupported = {backend.name: unsupported_reason(backend, spec, candidate) for backend in asked}
-    able = [backend for backend in asked if unsupported[backend.name] is None]
+    allowed.sort(key=lambda backend: runs_here(backend, candidate) is not local_first)
+    unsupported = {backend.name: unsupported_reason(backend, spec, candidate) for backend in allowed}
+    able = [backend for backend in allowed if unsupported[backend.name] is None]
     forbidden = {backend.name: _forbidden(backend, candidate, spec, settings) for backend in able}
     usable = [backend for backend in able if forbidden[backend.name] is None]
     if not usable:
         # Where only the settings exclude a side, the reasons of its other backends would distract.
         sides = {runs_here(backend, candidate) for backend in able}
-        relevant = [one for one in asked if one in able or runs_here(one, candidate) not in sides]
-        capable = [one for one in relevant if _can_do(one, spec)] or relevant
+        relevant = [each for each in allowed if each in able or runs_here(each, candidate) not in sides]
+        capable = [backend for backend in relevant if _can_do(backend, spec)] or relevant
         return _rejection(
-            candidate, {one.name: forbidden.get(one.name) or unsupported[one.name] for one in capable}
+            candidate, {each.name: forbidden.get(each.name) or unsupported[each.name] for each in capable}
         )
     here = runs_here(usable[0], candidate)
     other = next((backend for backend in usable if runs_here(backend, candidate) is not here), None)

@@ -128,7 +128,7 @@ def score_candidates(
     """
     fitness = [0.0] * len(candidates)
     if task.purpose:
-        examples = [str(one.metadata.get("examples") or "")[:_EXAMPLE_CHARS] for one in candidates]
+        examples = [str(each.metadata.get("examples") or "")[:_EXAMPLE_CHARS] for each in candidates]
         cards = [card_passages(candidate) for candidate in candidates]
         texts = [f"{card[-1]} {example}" for card, example in zip(cards, examples, strict=True)]
         fitness = similarities(task.purpose, cards, texts, vectors)
@@ -160,12 +160,12 @@ def named_languages(task: Task) -> frozenset[str]:
     return languages_in(task.purpose) | {language.code for language in named if language} | written - {""}
 
 
-def _language(candidate: Candidate, asked: Set[str]) -> float:
+def _language(candidate: Candidate, wanted: Set[str]) -> float:
     declared = {*candidate.languages}
-    if (asked - {"en"}) & declared:
+    if (wanted - {"en"}) & declared:
         return 1.0
     named = declared | languages_in(card_passages(candidate)[-1])
-    is_for_others = named - {"en"} and not (declared if "en" in asked else named) & asked
+    is_for_others = named - {"en"} and not (declared if "en" in wanted else named) & wanted
     return -0.5 if is_for_others else 0.0
 
 

@@ -125,7 +125,7 @@ class ModelSelector:
         shortlist = await asyncio.to_thread(rank)  # cards are embedded, and the store is read
         shortlist = replace(shortlist, rejected={**failed, **shortlist.rejected})
         if own := self._own_model(candidates, shortlist, query):
-            others = [one for one in shortlist.placements if one is not own]
+            others = [placement for placement in shortlist.placements if placement is not own]
             shortlist = replace(shortlist, placements=[own, *others])
         shortlist = replace(shortlist, placements=shortlist.first(SHOWN))
         if own:
@@ -170,13 +170,13 @@ class ModelSelector:
             return None
         if query.preference in ("cheapest", "fastest", "local"):
             return None
-        names = [one.id for one in candidates if OWN_MODEL in one.traits]
-        allowed = {one.primary.id: one for one in shortlist.placements}
+        names = [candidate.id for candidate in candidates if OWN_MODEL in candidate.traits]
+        allowed = {placement.primary.id: placement for placement in shortlist.placements}
         own = next((allowed[name] for name in names if name in allowed), None)
         if own is None or not query.task.purpose:
             return own
-        others = (one for one in shortlist.placements if not has_general_data(one.primary))
-        is_better = any(one.factors["purpose"] > own.factors["purpose"] for one in others)
+        others = (each for each in shortlist.placements if not has_general_data(each.primary))
+        is_better = any(each.factors["purpose"] > own.factors["purpose"] for each in others)
         return None if is_better else own
 
     async def _choose(
@@ -189,10 +189,10 @@ class ModelSelector:
         by_rank = _reason_of_rank(shortlist)
         if self._chain is None or (query.preference and isinstance(self._chain, SelectionChain)):
             return _selection(top[0], shortlist, by_rank, "rank", query)
-        asked = self._ask_chain(self._chain, query, shortlist, context)
+        choosing = self._ask_chain(self._chain, query, shortlist, context)
         left = ends - asyncio.get_running_loop().time()
         try:
-            choice = await run_with_timeout(left, asked, "the choice of a model")
+            choice = await run_with_timeout(left, choosing, "the choice of a model")
         except Exception as error:
             why = _explain_failure(error)
             reason = Note("{choice}; {failure}", choice=by_rank, failure=why)
@@ -207,7 +207,7 @@ class ModelSelector:
     async def _ask_chain(
         self, chain: Runnable[Any, Any], query: SelectionQuery, shortlist: Shortlist, context: RunContext
     ) -> ModelChoice:
-        remote = {one.name: one for one in self._sources if isinstance(one, RemoteSource)}
+        remote = {source.name: source for source in self._sources if isinstance(source, RemoteSource)}
 
         async def described(placement: Placement) -> Candidate:
             candidate = placement.primary
@@ -264,10 +264,10 @@ class ModelSelector:
         if pin.path is not None or pin.space:
             return pin.candidate(spec), {}
         candidates, failed = await self._ask_sources(spec)
-        if known := next((one for one in candidates if one.id.lower() == pin.id.lower()), None):
-            return pin.at_revision(known), failed
-        remote = [one for one in self._sources if isinstance(one, RemoteSource)]
-        remote = [one for one in remote if source_key(one.name) not in failed]
+        if listed := next((each for each in candidates if each.id.lower() == pin.id.lower()), None):
+            return pin.at_revision(listed), failed
+        remote = [source for source in self._sources if isinstance(source, RemoteSource)]
+        remote = [source for source in remote if source_key(source.name) not in failed]
         for source in remote:
             lookup = source.find(spec, pin.id, pin.revision)
             try:
@@ -322,7 +322,7 @@ def _selection(
             *(placement.primary for placement in placed),
             *(placement.alternate for placement in placed if placement.alternate),
         ],
-        factors={one.primary.id: dict(one.factors) for one in placed},
+        factors={placement.primary.id: dict(placement.factors) for placement in placed},
         rejected=shortlist.rejected,
         task=query.spec.name,
     )
@@ -331,7 +331,7 @@ def _selection(
 def _reason_of_rank(shortlist: Shortlist) -> Note:
     top, factors = shortlist.candidates, shortlist.placements[0].factors
     first, count = top[0], len(top)
-    others = [sum(one.factors.values()) - one.factors["purpose"] for one in shortlist.placements]
+    others = [sum(each.factors.values()) - each.factors["purpose"] for each in shortlist.placements]
     if factors["purpose"] > 0 and max(others) > others[0]:
         return Note("of {number} candidates it fits the purpose best", number=count)
     if OWN_MODEL in first.traits:

@@ -107,7 +107,7 @@ class SelectionStore:
     def vectors(self, digests: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return the embeddings that are known, by digest."""
         query = "SELECT digest, vector FROM vectors WHERE digest = ?"
-        rows = self._run(lambda database: [database.execute(query, (one,)).fetchone() for one in digests])
+        rows = self._run(lambda database: [database.execute(query, (key,)).fetchone() for key in digests])
         return dict(filter(None, rows or ()))
 
     def add_vectors(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
@@ -124,9 +124,9 @@ class SelectionStore:
 
         def write(database: sqlite3.Connection) -> None:
             database.execute("DELETE FROM attempts WHERE day < ?", (_today() - _KEPT_DAYS,))
-            for one in outcomes:
-                texts = (one.model, one.task, one.backend, one.revision or "", one.error or "")
-                database.execute(add, (*texts, one.seconds, _today(), one.bytes))
+            for call in outcomes:
+                texts = (call.model, call.task, call.backend, call.revision or "", call.error or "")
+                database.execute(add, (*texts, call.seconds, _today(), call.bytes))
 
         self._run(write)
 
@@ -147,17 +147,17 @@ class SelectionStore:
         """Return what happened to each model of a task, of all owners together."""
 
         def read(database: sqlite3.Connection) -> dict[str, Experience]:
-            found: dict[str, Experience] = {}
+            models: dict[str, Experience] = {}
             query = "SELECT model, error, sum(calls), sum(seconds) FROM attempts WHERE task = ? GROUP BY 1, 2"
             for model, error, calls, seconds in database.execute(query, (task,)):
                 if error not in _NOT_OF_THE_MODEL:
-                    known = found.get(model, Experience())
-                    known = known._replace(calls=known.calls + calls)
-                    found[model] = known if error else known._replace(ok=calls, seconds=seconds / calls)
+                    seen = models.get(model, Experience())
+                    seen = seen._replace(calls=seen.calls + calls)
+                    models[model] = seen if error else seen._replace(ok=calls, seconds=seconds / calls)
             query = "SELECT model, sum(good), sum(1 - good) FROM rated_results WHERE task = ? GROUP BY 1"
             for model, good, bad in database.execute(query, (task,)):
-                found[model] = found.get(model, Experience())._replace(good=good, bad=bad)
-            return found
+                models[model] = models.get(model, Experience())._replace(good=good, bad=bad)
+            return models
 
         return self._run(read) or {}
 

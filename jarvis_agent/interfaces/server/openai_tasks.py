@@ -265,7 +265,7 @@ async def embed(body: EmbeddingRequest, request: Request, workspace: Own) -> Res
     if body.encoding_format == "base64":
         packed = [struct.pack(f"<{len(vector)}f", *vector) for vector in vectors]
         vectors = [base64.b64encode(vector).decode() for vector in packed]
-    data = [{"object": "embedding", "index": i, "embedding": one} for i, one in enumerate(vectors)]
+    data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
     usage = {"prompt_tokens": 0, "total_tokens": 0}  # experts do not count them
     return _reply({"object": "list", "data": data, "usage": usage}, results[0])
 

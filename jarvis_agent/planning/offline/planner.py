@@ -93,9 +93,9 @@ class OfflinePlanner(RunnableLambda[str | dict[str, Any], Plan]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def _plan(self, value: str | dict[str, Any]) -> Plan:
-        given = {"input": value} if isinstance(value, str) else value
-        planned = plan_request(PlanRequest.of(given, self._specs), self._settings)[0]
-        if (error := given.get("error")) is None:
+        inputs = {"input": value} if isinstance(value, str) else value
+        planned = plan_request(PlanRequest.of(inputs, self._specs), self._settings)[0]
+        if (error := inputs.get("error")) is None:
             return planned
         error = describe_error(error) if isinstance(error, BaseException) else error
         note = Note("the language model could not plan: {error}", error=error)
@@ -122,18 +122,18 @@ def plan_request(
         encode = load_embedder(settings).encode
         steps, rest = steps_of_tools(request.text, own, [*performers.values()], encode)
         request = replace(request, text=rest)
-    asked, pasted = _without_pasted_texts(request)
-    asked, rows = shorten_rows(asked)
-    said = f"“{brief_text(request.text.strip(' .,;!?'), _MOST_QUOTED)}”"
+    shortened, pasted = _without_pasted_texts(request)
+    shortened, rows = shorten_rows(shortened)
+    step = f"“{brief_text(request.text.strip(' .,;!?'), _MOST_QUOTED)}”"
     draft = NetworkPlan([], [], [], 1.0)
     if request.text or not steps:
-        draft = network.write(asked, performers)
+        draft = network.write(shortened, performers)
         if draft.probability < SURE and performers.keys() != network.known_tasks:
-            wanted = network.write(asked, network.known_tasks)  # what is not offered may be needed
+            wanted = network.write(shortened, network.known_tasks)  # what is not offered may be needed
             draft = wanted if wanted.probability > draft.probability else draft
-    tasks, notes = _possible(draft, performers, said, has_tools)
-    if draft.left_out and not draft.tasks and _lacks_picture(asked, network):
-        notes.append(Note(NO_FILE, step=said))
+    tasks, notes = _possible(draft, performers, step, has_tools)
+    if draft.left_out and not draft.tasks and _lacks_picture(shortened, network):
+        notes.append(Note(NO_FILE, step=step))
     else:
         notes += [Note(NO_TASK_TYPE, step=f"“{text}”") for text in draft.left_out]
     tasks = repeat_tasks(tasks, rows)
@@ -143,11 +143,11 @@ def plan_request(
     tasks, missing = plan_tools(steps, request.files, tasks, specs)
     notes += missing
     if not tasks and not notes:
-        notes.append(Note(NOTHING_ASKED if draft.probability >= SURE else NOT_UNDERSTOOD, step=said))
+        notes.append(Note(NOTHING_ASKED if draft.probability >= SURE else NOT_UNDERSTOOD, step=step))
     notes += _unused(request, tasks, draft.unread)
     # The network did not read the steps of tools, whose results a later step may mean.
     probability = 0.0 if steps and draft.tasks and REFERS_BACK.search(request.text) else draft.probability
-    doubt = _doubt(draft) if probability else Note("{step} may mean something else", step=said)
+    doubt = _doubt(draft) if probability else Note("{step} may mean something else", step=step)
     guess = [Note("this plan is a guess: {doubt}", doubt=doubt)]
     is_guess = bool(tasks) and probability < SURE
     plan = Plan(tasks=tasks, notes=notes + guess * is_guess, removed=notes, preference=draft.preference)
@@ -198,15 +198,15 @@ def _without_pasted_texts(request: PlanRequest) -> tuple[PlanRequest, Mapping[st
     """The request with names of text files in place of long texts, and these texts by name."""
     pasted: dict[str, str] = {}
 
-    def name(found: re.Match[str]) -> str:
+    def name(match: re.Match[str]) -> str:
         numbers = (f"pasted{number}.txt" for number in count(len(pasted) + 1))
         name = next(name for name in numbers if name not in request.text)
-        pasted[name] = next(filter(None, found.groups()))
+        pasted[name] = next(filter(None, match.groups()))
         return f" {name} "
 
     text = _PASTED.sub(name, request.text)
     inside = " ".join(pasted.values())
-    named = (one for one in request.files if name_of(one) in text or name_of(one) not in inside)
+    named = (file for file in request.files if name_of(file) in text or name_of(file) not in inside)
     texts = (Resource(kind="text", name=name) for name in pasted)
     return replace(request, text=text, files=(*named, *texts)), pasted
 
@@ -254,7 +254,7 @@ def _adapted_args(spec: TaskSpec, task: Task) -> dict[str, Any] | None:
 
 
 def _possible(
-    draft: NetworkPlan, performers: Mapping[str, TaskSpec], said: str, has_tools: bool
+    draft: NetworkPlan, performers: Mapping[str, TaskSpec], step: str, has_tools: bool
 ) -> tuple[list[Task], list[Note]]:
     """The tasks of a draft that are likely and offered, with new ids; and notes on the others."""
     places: dict[int, int] = {}
@@ -270,20 +270,20 @@ def _possible(
             unknown.add(task.id)
         elif lacks_file(task) or lacking & {*task.deps}:
             lacking.add(task.id)
-            notes.append(Note(NO_FILE, step=said))
+            notes.append(Note(NO_FILE, step=step))
         elif lost:
             left_out = "{task} is left out: it depends on {other}, which is left out"
             notes.append(Note(left_out, task=task.task, other=lost[0]))
         elif spec is None or args is None:
             why = "`jarvis models {task}` has the reasons"
             helps = () if has_tools else Note(why, task=task.task)
-            notes.append(Note(NO_TOOL if has_tools else NO_MODEL, step=said, task=task.task, advice=helps))
+            notes.append(Note(NO_TOOL if has_tools else NO_MODEL, step=step, task=task.task, advice=helps))
         else:
             args = substitute(args, lambda number: ref(places[number]))
             places[task.id] = len(tasks)
             tasks.append(Task(task=spec.name, id=len(tasks), dep=refs_in(args) or [-1], args=args))
     if unknown:
-        notes.append(Note("{step} is only understood in part" if tasks else NOT_UNDERSTOOD, step=said))
+        notes.append(Note("{step} is only understood in part" if tasks else NOT_UNDERSTOOD, step=step))
     return tasks, list(dict.fromkeys(notes))
 
 
@@ -343,14 +343,16 @@ def _repeated(tasks: list[Task], row: Sequence[str]) -> list[Task]:
     copies: dict[int, list[str]] = {}
     for task in tasks:
         refs = refs_in(task.args)
-        is_copied = row[0] in task.args.values() or (refs and all(len(copies[one]) > 1 for one in refs))
-        made = {ref(one): new for one, new in copies.items()} | {row[0]: list(row)}
+        is_copied = row[0] in task.args.values() or (refs and all(len(copies[old]) > 1 for old in refs))
+        renamed = {ref(old): new for old, new in copies.items()} | {row[0]: list(row)}
         for number, name in enumerate(row if is_copied else row[:1]):
             own = {
-                one: new[number % len(new)] if is_copied else ", ".join(new) for one, new in copies.items()
+                old: new[number % len(new)] if is_copied else ", ".join(new) for old, new in copies.items()
             }
             args = {
-                key: [part for item in value for part in made.get(str(item)) or [substitute(item, own.get)]]
+                key: [
+                    part for item in value for part in renamed.get(str(item)) or [substitute(item, own.get)]
+                ]
                 if isinstance(value, list)
                 else substitute(name if value == row[0] else value, own.get)
                 for key, value in task.args.items()

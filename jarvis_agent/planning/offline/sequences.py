@@ -175,7 +175,7 @@ class TokenizedRequest:
         """What a pointer to a token stands for: the kind and the name of a file, or "answer" and its text."""
         turns = request.turns[-MOST_TURNS:]
         ages: dict[str, tuple[str, int]] = {}
-        written = {found[0] for found in _names(map(name_of, request.files)).finditer(request.text)}
+        written = {match[0] for match in _names(map(name_of, request.files)).finditer(request.text)}
         named = {file.kind for file in request.files if name_of(file) in written}
         for file in request.files:
             if file.kind not in named or name_of(file) in written:
@@ -222,9 +222,9 @@ class TokenizedRequest:
                 self.unread = text[tokens[begin].start : tokens[len(tokens) - end - 1].end]
                 self._cut, self._skipped = len(self.tokens) + begin - 1, len(tokens) - begin - end
             tokens = [*tokens[:begin], *tokens[len(tokens) - end :]]
-        for one in tokens:
-            rows = (*one.rows[:3], MARK[f"ago {ago}"])
-            self.tokens.append(replace(one, rows=rows, run=len(self.texts) - 1))
+        for token in tokens:
+            rows = (*token.rows[:3], MARK[f"ago {ago}"])
+            self.tokens.append(replace(token, rows=rows, run=len(self.texts) - 1))
 
     def _encode(self, text: str) -> list[Token]:
         """Tokens of a text; a file's name in it is one token."""
@@ -246,8 +246,8 @@ class TokenizedRequest:
             rows, at = (0, 0, 0, 0), start + first
             if last - first == 1 and _HAN.match(text[at]):
                 before, after = (text[at - 1 : at + 1] if at else ""), text[at : at + 2]
-                found = (chinese.get(text[at], 0), chinese.get(before, 0), chinese.get(after, 0), 0)
-                rows, word = found, NO_WORD if found[0] else word
+                codes = (chinese.get(text[at], 0), chinese.get(before, 0), chinese.get(after, 0), 0)
+                rows, word = codes, NO_WORD if codes[0] else word
             tokens.append(Token(word, rows, 0, at, start + last, text[at : start + last].casefold()))
         return tokens
 
@@ -274,8 +274,8 @@ class TokenizedRequest:
                     continue
                 actions.append(self._code[f"{arg.name}="])
                 is_list = arg.many and isinstance(value, list | tuple)
-                for number, one in enumerate(value if is_list else [value]):
-                    written = self._value(task.task, arg, one, places)
+                for number, item in enumerate(value if is_list else [value]):
+                    written = self._value(task.task, arg, item, places)
                     if written is None:
                         return None
                     actions += [SLASH, *written] if number else written
@@ -291,9 +291,9 @@ class TokenizedRequest:
         if arg.kind == "data" and not refs_in(value) and (numbers := _numbers(value)) and not arg.many:
             return self._number(numbers)
         text = str(value)
-        if arg.name in ("src_lang", "tgt_lang") and (known := find_language(text)):
-            names = (self._spans(spelling, self.body) for spelling in known.spellings)
-            return next((span for span in names if span and len(span) == 2), [self._code[known.name]])
+        if arg.name in ("src_lang", "tgt_lang") and (language := find_language(text)):
+            names = (self._spans(spelling, self.body) for spelling in language.spellings)
+            return next((span for span in names if span and len(span) == 2), [self._code[language.name]])
         if text in WORDS.get(task, ()) or (arg.kind in MEDIA and text == NOT_GIVEN):
             return [self._code[text]]
         for place, (_, target) in self.targets.items():
@@ -500,8 +500,8 @@ class TokenizedRequest:
                 assert arg
                 read = [self._text_of(pieces) for pieces in values]
                 args[name] = read if arg.many else read[0]
-                if name in ("src_lang", "tgt_lang") and (known := find_language(str(read[0]))):
-                    args[name] = known.name
+                if name in ("src_lang", "tgt_lang") and (language := find_language(str(read[0]))):
+                    args[name] = language.name
                 elif arg.kind == "data" and not arg.many and not refs_in(read[0]):
                     numbers = _numbers(read[0] if name == "box" else _THOUSANDS.sub("", read[0]))
                     if len(numbers) == (4 if name == "box" else 1):
@@ -562,8 +562,8 @@ def _fits(maker: TaskSpec, arg: Arg) -> bool:
 
 def _numbers(value: Any) -> list[float]:
     if isinstance(value, str):
-        found = [float(number) for number in _NUMBER.findall(value)]
-        return [int(one) if one.is_integer() else one for one in found]
+        numbers = [float(number) for number in _NUMBER.findall(value)]
+        return [int(number) if number.is_integer() else number for number in numbers]
     if isinstance(value, list | tuple):
-        return [float(one) for one in value if isinstance(one, int | float)]
+        return [float(number) for number in value if isinstance(number, int | float)]
     return [float(value)] if isinstance(value, int | float) else []

@@ -67,12 +67,12 @@ def recognise(specs: Mapping[str, TaskSpec], encode: Encode) -> dict[str, TaskSp
     rows = iter(encode([text for both in texts.values() for text in both]))
     vectors = {name: sum(next(rows) for _ in both) / len(both) for name, both in texts.items()}
     scored = [(float(vectors[tool.name] @ vectors[task.name]), tool.name, task.name) for tool, task in pairs]
-    found, taken = dict(specs), set[str]()
+    recognised, taken = dict(specs), set[str]()
     for score, tool, task in sorted(scored, reverse=True):
         if score >= RECOGNISED and not {tool, task} & taken:
             taken |= {tool, task}
-            found[tool] = replace(specs[tool], aliases=(*specs[tool].aliases, task))
-    return found
+            recognised[tool] = replace(specs[tool], aliases=(*specs[tool].aliases, task))
+    return recognised
 
 
 def steps_of_tools(
@@ -176,7 +176,7 @@ def _arguments(
 
 def values_of(task: Task) -> list[Any]:
     """The values of the arguments, those of lists one by one."""
-    return [one for value in task.args.values() for one in (value if isinstance(value, list) else [value])]
+    return [item for value in task.args.values() for item in (value if isinstance(value, list) else [value])]
 
 
 def _value(arg: Arg, step: str, files: Sequence[Resource]) -> str | None:
@@ -186,5 +186,5 @@ def _value(arg: Arg, step: str, files: Sequence[Resource]) -> str | None:
         return fitting[0] if len(fitting) == 1 else None
     word = re.escape(arg.name.split("_")[0])
     pattern = rf"\b{word}\s*(?:id|number|no\.?|#|:|=)?\s*#?([\w-]*\d[\w-]*)"
-    found = re.search(pattern, step, re.IGNORECASE) if _IDENTIFIER.search(arg.name.lower()) else None
-    return found[1] if found else None
+    match = re.search(pattern, step, re.IGNORECASE) if _IDENTIFIER.search(arg.name.lower()) else None
+    return match[1] if match else None

@@ -74,20 +74,20 @@ async def list_candidates(
     """
 
     async def ask_for(of: TaskSpec) -> list[Candidate]:
-        asked = [contain_exit(source.name, source.candidates, of, limit)]
+        calls = [contain_exit(source.name, source.candidates, of, limit)]
         if task and isinstance(source, SearchableSource):
-            asked.append(contain_exit(source.name, source.search, of, task, limit))
-        return [one for listed in await asyncio.gather(*asked) for one in listed]
+            calls.append(contain_exit(source.name, source.search, of, task, limit))
+        return [candidate for listed in await asyncio.gather(*calls) for candidate in listed]
 
     async def ask() -> list[Candidate]:
-        found = await ask_for(spec)
-        for one in found:
-            if not isinstance(one, Candidate):
-                raise TypeError(f"it lists something that is not a Candidate: {one!r}")
+        candidates = await ask_for(spec)
+        for candidate in candidates:
+            if not isinstance(candidate, Candidate):
+                raise TypeError(f"it lists something that is not a Candidate: {candidate!r}")
         if spec.models_of:
             shared = await ask_for(known_task(spec.models_of))
-            found += [candidate.model_copy(update={"task": spec.name}) for candidate in shared]
-        return found
+            candidates += [candidate.model_copy(update={"task": spec.name}) for candidate in shared]
+        return candidates
 
     return await ask_source(source, ask(), settings)
 

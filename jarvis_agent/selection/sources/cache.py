@@ -40,8 +40,8 @@ class CacheSource:
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
         """Return the downloaded models for the task, the last used first. Raises ConfigError."""
-        found = await asyncio.to_thread(self._scan)
-        return [candidate for candidate in found if candidate.task == spec.name][:limit]
+        candidates = await asyncio.to_thread(self._scan)
+        return [candidate for candidate in candidates if candidate.task == spec.name][:limit]
 
     def _scan(self) -> list[Candidate]:
         with self._lock:
@@ -72,7 +72,7 @@ def _candidates(repo: CachedRepoInfo) -> list[Candidate]:
         sizes = {file.file_name: file.size_on_disk for file in revision.files}
         return model_card.weight_bytes(sizes) > 0 and model_card.is_complete(revision.snapshot_path)
 
-    revisions = sorted(repo.revisions, key=lambda one: ("main" in one.refs, one.last_modified))
+    revisions = sorted(repo.revisions, key=lambda row: ("main" in row.refs, row.last_modified))
     usable = list(filter(is_usable, revisions))
     if not usable:
         return []
@@ -81,7 +81,7 @@ def _candidates(repo: CachedRepoInfo) -> list[Candidate]:
     files = {str(file.file_path.relative_to(snapshot)): file.size_on_disk for file in revision.files}
     card, readme = model_card.read_card(snapshot / "README.md")
     tags = model_card.strings(card.get("tags"))
-    paths = {name: str(one.snapshot_path) for one in usable for name in (one.commit_hash, *one.refs)}
+    paths = {name: str(row.snapshot_path) for row in usable for name in (row.commit_hash, *row.refs)}
     common = {
         "id": repo.repo_id,
         "source": CacheSource.name,
@@ -111,6 +111,6 @@ def _tasks(model: str, card: Mapping[str, Any], tags: Sequence[str], snapshot: P
     if control := model_card.control_task(config, model, tags):
         return [control]
     named = [*model_card.strings(card.get("pipeline_tag")), *tags]
-    known = list(dict.fromkeys(name for name in named if name in TASKS))
+    tasks = list(dict.fromkeys(name for name in named if name in TASKS))
     of_config = model_card.task_of(config)
-    return known or ([of_config] if of_config else [])
+    return tasks or ([of_config] if of_config else [])

@@ -79,9 +79,9 @@ class HubSource:
                 return await self._list(spec, limit, **query)
 
         answers = await asyncio.gather(*map(ask, queries), return_exceptions=True)
-        for error in (one for one in answers if isinstance(one, BaseException)):
+        for error in (answer for answer in answers if isinstance(answer, BaseException)):
             logger.info("a search on the Hub for %s failed: %s", spec.name, describe_error(error))
-        return [model for one in answers if not isinstance(one, BaseException) for model in one]
+        return [model for answer in answers if not isinstance(answer, BaseException) for model in answer]
 
     async def _list(self, spec: TaskSpec, limit: int, **more: str) -> list[Candidate]:
         query = dict(spec.listing) or {"pipeline_tag": spec.name}
@@ -163,13 +163,13 @@ def _evidence(row: Row, spec: TaskSpec) -> dict[str, Any]:
     of_task = (result for result in results if _field(result, "task", "type") in ("", spec.name))
     names = [_field(result, "dataset", "name") for result in of_task]
     names += ["the Hub's benchmarks"] if _rows(row.get("evalResults")) else []
-    shown = [value for example in _rows(row.get("widgetData")) for value in example.values()]
-    examples = [value for value in shown if isinstance(value, str) and "://" not in value]
-    known = {
+    values = [value for example in _rows(row.get("widgetData")) for value in example.values()]
+    examples = [value for value in values if isinstance(value, str) and "://" not in value]
+    evidence = {
         "results": list(dict.fromkeys(filter(None, names)))[:_MAX_RESULTS],
         "examples": " ".join(examples)[:_MAX_EXAMPLE_CHARS],
     }
-    return {name: value for name, value in known.items() if value}
+    return {name: value for name, value in evidence.items() if value}
 
 
 def _rows(value: Any) -> list[dict[str, Any]]:
@@ -179,10 +179,10 @@ def _rows(value: Any) -> list[dict[str, Any]]:
 
 def _field(value: dict[str, Any], *path: str) -> str:
     """A text inside nested dicts; "" if there is none."""
-    found: Any = value
+    field: Any = value
     for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return brief_text(found, _MAX_NAME_CHARS) if isinstance(found, str) else ""
+        field = field.get(name) if isinstance(field, dict) else None
+    return brief_text(field, _MAX_NAME_CHARS) if isinstance(field, str) else ""
 
 
 def _providers(mapping: Any, spec: TaskSpec) -> dict[str, dict[str, str]]:

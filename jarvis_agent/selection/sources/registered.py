@@ -54,15 +54,15 @@ class Registration(Candidate):
 
     def candidate(self, task: str) -> Candidate:
         """Return this model as a Candidate of a task. Its id and files fill in what is not given."""
-        known = self.model_fields_set & Candidate.model_fields.keys() - {"source"}
-        given = {name: value for name in known if (value := getattr(self, name)) is not None}
+        names = self.model_fields_set & Candidate.model_fields.keys() - {"source"}
+        fields = {name: value for name in names if (value := getattr(self, name)) is not None}
         address = {name: value for name in _ADDRESS_FIELDS if (value := getattr(self, name)) is not None}
         server = next((name for name in _BACKEND_OF_ADDRESS if name in address), None)
         if server and self.path is None:
-            given = {"backend": _BACKEND_OF_ADDRESS[server], "local": is_loopback(address[server]), **given}
-        given |= {"task": task, "traits": self.traits or model_card.capabilities(task, self.id, ())}
-        given["metadata"] = {**self.metadata, **address}
-        return Candidate(**{**(model_card.model_at(self.path) if self.path else {}), **given})
+            fields = {"backend": _BACKEND_OF_ADDRESS[server], "local": is_loopback(address[server]), **fields}
+        fields |= {"task": task, "traits": self.traits or model_card.capabilities(task, self.id, ())}
+        fields["metadata"] = {**self.metadata, **address}
+        return Candidate(**{**(model_card.model_at(self.path) if self.path else {}), **fields})
 
 
 def is_loopback(address: str) -> bool:
@@ -84,9 +84,9 @@ class RegisteredSource:
     name: ClassVar[str] = "registered"
 
     def __init__(self, *models: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
-        described = [one for given in models for one in ([given] if isinstance(given, Mapping) else given)]
+        described = [row for entry in models for row in ([entry] if isinstance(entry, Mapping) else entry)]
         self._models = [
-            candidate for number, one in enumerate(described, start=1) for candidate in _parse(one, number)
+            candidate for number, row in enumerate(described, start=1) for candidate in _parse(row, number)
         ]
 
     @classmethod
@@ -121,16 +121,16 @@ class RegisteredSource:
 def _resolve_paths(folder: Path, model: Any) -> Any:
     if not isinstance(model, dict):
         return model
-    found = dict(model)
+    resolved = dict(model)
     if isinstance(path := model.get("path"), str):
-        found["path"] = folder / Path(path).expanduser()
+        resolved["path"] = folder / Path(path).expanduser()
     if isinstance(metadata := model.get("metadata"), dict):
-        found["metadata"] = dict(metadata)
+        resolved["metadata"] = dict(metadata)
         for name in _PART_FIELDS:
             part = metadata.get(name)
             if isinstance(part, str) and (file := folder / Path(part).expanduser()).exists():
-                found["metadata"][name] = str(file)
-    return found
+                resolved["metadata"][name] = str(file)
+    return resolved
 
 
 def _parse(model: Any, number: int) -> list[Candidate]:
@@ -160,5 +160,5 @@ def _explain(error: Any) -> str:
     """Return pydantic's message with its field. The value is left out: it may be a key."""
     field = ".".join(str(part) for part in error["loc"])
     unknown = error["type"] == "extra_forbidden"
-    known = f"; the fields are {', '.join(Registration.model_fields)}" if unknown else ""
-    return f'field "{field}": {error["msg"]}{known}'
+    fields = f"; the fields are {', '.join(Registration.model_fields)}" if unknown else ""
+    return f'field "{field}": {error["msg"]}{fields}'

@@ -98,19 +98,19 @@ class SpacesSource(RemoteSource):
 
     async def _endpoints(self, space: str) -> _Endpoints | str:
         """Return the endpoints of a Space by name, or why they are unknown."""
-        expires, known = self._known.get(space, (0.0, ""))
+        expires, endpoints = self._known.get(space, (0.0, ""))
         if time.monotonic() < expires:
-            return known
+            return endpoints
         try:
             async with asyncio.timeout(_ASK_S):
-                known = await read_endpoints(space, self._settings)
+                endpoints = await read_endpoints(space, self._settings)
         except JarvisError as error:
-            known = str(error)
+            endpoints = str(error)
         except TimeoutError:
-            known = f"it did not answer within {_ASK_S:g} s"
-        ttl = FAILURE_TTL_S if isinstance(known, str) else _TTL_S
-        self._known[space] = (time.monotonic() + ttl, known)
-        return known
+            endpoints = f"it did not answer within {_ASK_S:g} s"
+        ttl = FAILURE_TTL_S if isinstance(endpoints, str) else _TTL_S
+        self._known[space] = (time.monotonic() + ttl, endpoints)
+        return endpoints
 
 
 def _output(spec: TaskSpec) -> set[str]:
@@ -131,8 +131,8 @@ def fit(spec: TaskSpec, endpoints: _Endpoints) -> dict[str, Any]:
 
     "unfit" says why its parameters cannot be mapped by kind, or, without "api_name", why there is none.
     """
-    made = {name: _made(spec, endpoint) for name, endpoint in endpoints.items()}
-    able = sorted((name for name, places in made.items() if places), key=lambda name: made[name][0])
+    outputs = {name: _made(spec, endpoint) for name, endpoint in endpoints.items()}
+    able = sorted((name for name, places in outputs.items() if places), key=lambda name: outputs[name][0])
     for name in able:
         inputs = _inputs(spec.inputs, described_parameters(endpoints[name]))
         if inputs is not None:
@@ -141,9 +141,9 @@ def fit(spec: TaskSpec, endpoints: _Endpoints) -> dict[str, Any]:
     unfit = {"unfit": f"none of its endpoints takes {takes} and gives {spec.outputs[0]}"}
     kinds = {_kind(arg) for arg in spec.inputs if arg.required} - {"text"}
     for name in able:
-        components = {component(one) for one in described_parameters(endpoints[name]).values()}
+        components = {component(row) for row in described_parameters(endpoints[name]).values()}
         if components and (
-            components & {"file", MESSAGE} or kinds <= {_KINDS.get(one) for one in components}
+            components & {"file", MESSAGE} or kinds <= {_KINDS.get(each) for each in components}
         ):
             return {"api_name": name, **unfit}
     return unfit
@@ -152,11 +152,11 @@ def fit(spec: TaskSpec, endpoints: _Endpoints) -> dict[str, Any]:
 def _made(spec: TaskSpec, endpoint: Mapping[str, Any]) -> list[int]:
     """Return the places of an endpoint's results that are what a task makes."""
     returns = endpoint.get("returns")
-    rows = [one for one in returns if isinstance(one, dict)] if isinstance(returns, list) else []
+    rows = [row for row in returns if isinstance(row, dict)] if isinstance(returns, list) else []
     kinds = _output(spec)
-    if kinds == _TEXTS and any(component(one) == MESSAGE for one in described_parameters(endpoint).values()):
+    if kinds == _TEXTS and any(component(row) == MESSAGE for row in described_parameters(endpoint).values()):
         kinds = kinds | {"json"}  # what a chat replies
-    return [place for place, one in enumerate(rows) if component(one) in kinds]
+    return [place for place, row in enumerate(rows) if component(row) in kinds]
 
 
 def _inputs(
@@ -164,7 +164,7 @@ def _inputs(
 ) -> dict[str, str | list[str]] | None:
     """Return what each parameter that gets something gets; None if arguments or parameters are left over."""
     left = sorted(args, key=lambda arg: not arg.required)
-    found: dict[str, str | list[str]] = {}
+    inputs: dict[str, str | list[str]] = {}
     for name, parameter in parameters.items():
         has_default, kind = bool(parameter.get("parameter_has_default")), component(parameter)
         if kind == MESSAGE:  # of a chat, with one text, and the required files
@@ -175,10 +175,10 @@ def _inputs(
             taken = [arg for arg in usable if _kind(arg) == _KINDS.get(kind)][:1]
         left = [arg for arg in left if arg not in taken]
         if taken:
-            found[name] = [arg.name for arg in taken] if kind == MESSAGE else taken[0].name
+            inputs[name] = [arg.name for arg in taken] if kind == MESSAGE else taken[0].name
         elif not has_default:
             return None
-    return None if any(arg.required for arg in left) else found
+    return None if any(arg.required for arg in left) else inputs
 
 
 def _kind(arg: Arg) -> str:
