@@ -109,7 +109,7 @@ class Script(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.written: list[str] = []
-        self._results: list[tuple[str, str]] = []
+        self._results: dict[str, str] = {}
         self._made: list[Call] = []
         self._rest: list[list[Call]] = []
         self._first = 0
@@ -120,8 +120,8 @@ class Script(BaseCallbackHandler):
         self._rest, self._first = [turn for turn in turns if turn], len(self._made)
 
     def on_tool_end(self, output: Any, *, name: str = "", **kwargs: Any) -> None:
-        """Keep the result of a tool."""
-        self._results.append((name.replace("_", "-"), str(getattr(output, "content", output))))
+        """Keep the latest result of a tool."""
+        self._results[name.replace("_", "-")] = str(getattr(output, "content", output))
 
     def next(self) -> list[Call]:
         """The calls of the next turn, with results in their arguments; none when it is time to answer."""
@@ -135,8 +135,7 @@ class Script(BaseCallbackHandler):
         """The arguments with a result in place of its reference, once for each file of the result."""
         for name, value in args.items():
             if str(value).startswith("<resource>-"):
-                task, _ = self._made[self._first + int(value[-1])]
-                text = next(text for done, text in reversed(self._results) if done == task)
+                text = self._results[self._made[self._first + int(value[-1])][0]]
                 files = re.findall(rf"^{name}: (.+)$", text, re.MULTILINE)
                 return [{**args, name: result} for result in (files if name != "text" else [text])]
         return [args]

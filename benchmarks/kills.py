@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -76,16 +76,11 @@ def running(folder: Path, url: str | None, **options: Any) -> Iterator[Server]:
             process.kill()
 
 
-@dataclass
 class Outcome:
     """What became of runs."""
 
-    runs: int = 0
-    lost: int = 0
-    gaps: int = 0
-    ended: int = 0
-    repeated: int = 0
-    seconds: list[float] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.counts, self.seconds = Counter[str](), list[float]()
 
     def check(self, server: Server, run: str, ended: set[int]) -> None:
         """Wait for the end of a run. `ended` are the tasks that had ended when its server was disturbed."""
@@ -93,21 +88,21 @@ class Outcome:
         *events, last = server.events(run)
         self.seconds.append(time.monotonic() - began)
         info = last.json()
-        self.runs, self.lost = self.runs + 1, self.lost + (info["status"] != "done")
-        self.gaps += [event.id for event in events] != [str(n) for n in range(1, len(events) + 1)]
+        has_gap = [event.id for event in events] != [str(n) for n in range(1, len(events) + 1)]
+        self.counts.update(runs=1, lost=info["status"] != "done", gaps=has_gap)
         if info["status"] == "done":
             word = info["run"]["plan"]["tasks"][0]["args"]["text"].split()[0]
             lines = map(str.split, (server.folder / "log").read_text().splitlines())
             done = Counter(int(task) for task, _, of in lines if of == word)
-            self.ended += len(ended)
-            self.repeated += sum(done[task] > 1 for task in ended)
+            self.counts.update(ended=len(ended), repeated=sum(done[task] > 1 for task in ended))
 
     def figures(self, name: str) -> list[Figure]:
         """What is expected of them."""
+        counts = self.counts
         return [
-            Figure(f"{name}: lost runs of {self.runs}", self.lost, 0),
-            Figure(f"{name}: runs with a gap in their events", self.gaps, 0),
-            Figure(f"{name}: ended tasks that were done again, of {self.ended}", self.repeated, 0),
+            Figure(f"{name}: lost runs of {counts['runs']}", counts["lost"], 0),
+            Figure(f"{name}: runs with a gap in their events", counts["gaps"], 0),
+            Figure(f"{name}: ended tasks that were done again, of {counts['ended']}", counts["repeated"], 0),
             Figure(f"{name}: until the run is done, at most", max(self.seconds), None, "s"),
         ]
 

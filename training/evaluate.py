@@ -1,9 +1,7 @@
 """Score the offline planner on voices: exact plans by language and kind, and wrong ones without a note.
 
-    python training/evaluate.py                      # the voices that are set aside, in total figures
+    python training/evaluate.py --sample 600         # of the voices that are set aside, in total figures
     python training/evaluate.py --voices training/requests/zh_senior.txt --failures
-    python training/evaluate.py --weights build/planner.npz
-    python training/evaluate.py --sample 600
 
 At the end: how many plans would have no note, and how many of these would be wrong, for other limits of
 their probability.

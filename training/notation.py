@@ -130,7 +130,11 @@ def read_records(path: Path) -> list[Record]:
             if line.startswith("# "):
                 continue
             if line.strip():
-                record = record or _begin(place, line, records)
+                if record is None:
+                    is_later = line.startswith(">>")
+                    if is_later and not records:
+                        raise NotationError("a follow-up needs a record before it")
+                    record = Record(place, (*records[-1].turns, records[-1]) if is_later else ())
                 _add(record, line.strip())
             elif record:
                 _check(record)
@@ -139,14 +143,6 @@ def read_records(path: Path) -> list[Record]:
         except NotationError as error:
             raise NotationError(f"{place}: {line.strip()}: {error}") from None
     return records
-
-
-def _begin(place: str, line: str, before: Sequence[Record]) -> Record:
-    if not line.startswith(">>"):
-        return Record(place)
-    if not before:
-        raise NotationError("a follow-up needs a record before it")
-    return Record(place, (*before[-1].turns, before[-1]))
 
 
 def _add(record: Record, line: str) -> None:
