@@ -16,6 +16,7 @@ import scheduling
 import selection
 import server
 
+sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True, rich_markup_mode=None)
 for part in (comparison, kills, planning, scheduling, selection, server):
     app.command(part.__name__, help=part.__doc__)(part.main)

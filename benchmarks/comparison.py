@@ -43,6 +43,7 @@ Call = tuple[str, dict[str, Any]]
 Plans = list[list[list[Call]]]
 """The plans of a request; a second one depends on results of the first. A plan is the turns of an agent that
 calls tools, and a turn its calls."""
+Chat = Sequence[tuple[str, Plans]]
 
 _CAT, _STREET, _ASTRONAUT, _PAGE, _SPEECH = (
     ("media-info", {"file": name})
@@ -141,30 +142,22 @@ class Script(BaseCallbackHandler):
         return [args]
 
 
-Chat = Sequence[tuple[str, Plans]]
-
-
 def run_agent(chat: Chat, tools: Sequence[Any]) -> tuple[list[str], list[str]]:
     """What each call of the model that plans and answers read and wrote for the requests of a chat."""
-    planned, responded = list[str](), list[str]()
+    written = list[str]()
     for _, plans in chat:
         ids = itertools.count()
-        rows = [
-            [{"task": task, "id": next(ids), "args": args} for turn in plan for task, args in turn]
-            for plan in plans or [[]]
-        ]
-        first, *rest = (json.dumps(row, ensure_ascii=False) for row in rows)
-        planned.append(first)
-        responded += [*rest, ANSWER]
-    replies = {"plan": planned, "respond": responded, "chat": [ANSWER] * len(chat)}
-    script = {stage: [(LATENCY_S, text) for text in texts] for stage, texts in replies.items()}
-    llm = ScriptedLLM(script, chunk=0)
+        for plan in plans or [[]]:
+            rows = [{"task": task, "id": next(ids), "args": args} for turn in plan for task, args in turn]
+            written.append(json.dumps(rows, ensure_ascii=False))
+        written.append(ANSWER)
+    llm = ScriptedLLM([(LATENCY_S, text) for text in written], chunk=0)
     agent = JarvisAgent(llm, tools=tools, settings=SETTINGS)
     for request, _ in chat:
         agent.invoke(request, {"configurable": {"thread_id": "1"}})
     schema = json.dumps(plan_schema({tool.name: TASKS[tool.name] for tool in tools}))
     read = [_as_json(call) + (schema if call.stage == "plan" else "") for call in llm.calls]
-    return read, [*planned, *responded]
+    return read, written
 
 
 def _as_json(call: ScriptedCall, *more: Any) -> str:

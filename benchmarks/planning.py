@@ -44,8 +44,6 @@ from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
 from jarvis_agent.media.video import write_video
 from jarvis_agent.planning.offline import OfflinePlanner
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
 NO = (
     "sorry|cannot|can't|can not|could not|couldn't|not able|unable|unavailable|not available|not found|"
     "not exist|no such|there is no|missing|no file|not possible|"
@@ -158,7 +156,7 @@ CASES = (
 
 def write_files(folder: Path) -> None:
     """Copy the inputs of examples/, and write tables, texts, a PDF file and a video beside them."""
-    for file in EXAMPLES.iterdir():
+    for file in Path(__file__).parents[1].glob("examples/*"):
         if file.suffix in (".jpg", ".png", ".wav"):
             shutil.copy(file, folder)
     texts = {
@@ -278,7 +276,7 @@ async def measure(model: BaseChatModel | None, numbers: Sequence[int]) -> list[O
         async with JarvisAgent(model or NO_MODEL, settings=settings) as agent:
             for number in numbers:
                 outcomes.append(await _outcome(number, agent))
-                print(outcomes[-1], flush=True)
+                print(outcomes[-1])
     return outcomes
 
 

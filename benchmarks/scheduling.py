@@ -57,7 +57,7 @@ def print_figures(figures: Iterable[Figure]) -> None:
     """Print figures as they come, and exit with status 1 if one misses its limit."""
     missed = False
     for figure in figures:
-        print(figure, flush=True)
+        print(figure)
         missed |= not figure.met
     raise typer.Exit(int(missed))
 

@@ -27,7 +27,7 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Task, Usage
+from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.evaluation.predict import Prediction, read_records
 from jarvis_agent.evaluation.report import EvaluationReport, report_on
 from jarvis_agent.llm.chat_model import resolve_model
@@ -62,8 +62,7 @@ class Ranked:
     asked: SelectionRequest
     order: tuple[str, ...]
     by: str
-    seconds: float
-    usage: Usage
+    cost: Prediction
 
 
 def read_folder(folder: Path, half: Half = "all") -> tuple[list[SelectionRequest], Models]:
@@ -144,20 +143,20 @@ async def rank(
         task = Task(task=spec.name, id=0, purpose=asked.request)
         start = perf_counter()
         found = await selectors[asked.domain].select(task, spec, context)
-        seconds = perf_counter() - start
+        cost = Prediction(id=str(asked.line), seconds=perf_counter() - start, usage=meter.total)
         order = tuple(candidate.id for candidate in found.candidates)
-        ranked.append(Ranked(asked, order, found.chosen_by, seconds, meter.total))
+        ranked.append(Ranked(asked, order, found.chosen_by, cost))
     return ranked
 
 
 def selection_report(name: str, ranked: Sequence[Ranked]) -> EvaluationReport:
     """How often the right model is first, among five and among eight, with the time of a selection."""
-    timed = [Prediction(id=str(one.asked.line), seconds=one.seconds, usage=one.usage) for one in ranked]
 
     def among(count: int) -> Callable[[Ranked], tuple[float, float]]:
         return lambda one: (float(one.asked.model in one.order[:count]), 1.0)
 
-    return report_on(name, ranked, {"first": among(1), "among 5": among(5), "among 8": among(8)}, timed)
+    ratios = {"first": among(1), "among 5": among(5), "among 8": among(8)}
+    return report_on(name, ranked, ratios, [one.cost for one in ranked])
 
 
 def main(

@@ -13,7 +13,7 @@ from selection import Ranked, SelectionRequest, rank, read_folder, selection_rep
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.types import Usage
+from jarvis_agent.evaluation.predict import Prediction
 from jarvis_agent.testing import ScriptedLLM
 
 VISION, GAMES = "Computer Vision Object Detection", "Reinforcement Learning"
@@ -40,7 +40,7 @@ def write(folder: Path, *asked: tuple[str, dict[str, Any]]) -> Path:
 
 def ranked(right: str, *order: str, domain: str = VISION) -> Ranked:
     asked = SelectionRequest(1, "?", domain, right)
-    return Ranked(asked, order, "rank", 0.1, Usage())
+    return Ranked(asked, order, "rank", Prediction(id="1", seconds=0.1))
 
 
 def test_a_folder_gives_requests_and_each_model_once(tmp_path: Path) -> None:

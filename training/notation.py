@@ -289,5 +289,4 @@ def _counts(files: Sequence[Path]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for row in _counts([Path(name) for name in sys.argv[1:]] or sorted(FILES.rglob("*.txt"))):
-        print(row)
+    print(*_counts([Path(name) for name in sys.argv[1:]] or sorted(FILES.rglob("*.txt"))), sep="\n")
