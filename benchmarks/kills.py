@@ -29,11 +29,11 @@ from postgres import INSTALLED, Postgres
 from scheduling import Figure, print_figures
 from served_runs import served_runs
 from typer import Option
+from waiting import wait_until
 
 from jarvis_agent.interfaces.server.runs import BEAT_S
 
 TASK_S = 0.15
-LIMIT_S = 60
 NETWORK, NAMESPACE = "10.77.77", "jarvis-cut"
 
 
@@ -152,7 +152,7 @@ def restarts(folder: Path, postgres: Postgres, points: int = 4) -> list[Figure]:
             run, ended = server.start(f"restart {point}", until=2 + 8 * point)
             postgres.stop()
             postgres.start()
-            for _ in range(LIMIT_S):
+            for _ in range(60):
                 with suppress(httpx.HTTPError):
                     if server.client.get(f"/runs/{run}").status_code == 200:
                         break
@@ -189,10 +189,7 @@ def cut_off(folder: Path) -> list[Figure]:
             run, ended = away.start("cut", until=24)
             cut()
             began = time.monotonic()
-            while (
-                here.client.get(f"/runs/{run}").json()["resumptions"] == 0 and time.monotonic() - began < 45
-            ):
-                time.sleep(0.1)
+            wait_until(lambda: here.client.get(f"/runs/{run}").json()["resumptions"])
             taken = time.monotonic() - began
             outcome.check(here, run, ended)
     name = "cut off"

@@ -7,8 +7,7 @@
 contains what it must and nothing that it must not, and the files that it must make exist.
 
 With --controlllm, the offline planner plans every eighth request of `eval_data/tool2k.json` of
-https://github.com/OpenGVLab/ControlLLM. A plan is right if it has a task of every family that the request
-needs, and uses every file that it names.
+https://github.com/OpenGVLab/ControlLLM, where a plan needs a task of every family, and every file.
 """
 
 from __future__ import annotations
@@ -54,18 +53,14 @@ NO = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The turns of a chat, and what the last answer must be.
+    """The turns of a chat, and what the last answer must be; "|" separates alternatives.
 
-    Attributes:
-        turns: what the user says.
-        bare: the whole answer, apart from its punctuation.
-        has, lacks: what it must contain, and must not. In all three, "|" separates alternatives.
-        files: all files of their kinds that the last turn makes, pictures perhaps with their size in pixels,
-            "image 300 × 225"; (): it makes no file; None: any.
+    `files` are all files of their kinds that the last turn makes, pictures perhaps with their size in pixels,
+    "image 300 × 225"; (): it makes no file; None: any.
     """
 
     turns: Sequence[str]
-    bare: str = ""
+    bare: str = ""  # the whole answer, apart from its punctuation
     has: Sequence[str] = ()
     lacks: str = ""
     files: Sequence[str] | None = None
@@ -178,10 +173,9 @@ def write_files(folder: Path) -> None:
         "The bolts must be replaced before winter. The repair costs 48,200 euros.",
         "Until then no more than 60 people may be on the bridge at once.",
     )
-    pictures = [
-        Image.open(folder / name).resize((448, 320)) for name in ("cat.jpg", "street.jpg", "page.png")
-    ]
-    write_video(folder / "clip.mp4", [picture for picture in pictures for _ in range(10)], fps=10)
+    pictures = (Image.open(folder / name) for name in ("cat.jpg", "street.jpg", "page.png"))
+    shown = (frame for picture in pictures for frame in [picture.resize((448, 320))] * 10)
+    write_video(folder / "clip.mp4", shown, fps=10)
 
 
 def write_pdf(path: Path, *lines: str) -> None:
@@ -227,10 +221,9 @@ def faults_of(case: Case, answer: str, made: Sequence[Resource]) -> Iterator[str
 def has_note(request: str, answer: str) -> bool:
     """Whether an answer says that something was not done, or has a note of ours."""
     words = phrases(request)
-    whole = (words.nothing, words.unavailable, words.not_understood, words.troubles, words.notes)
-    begun = (words.note, words.not_done, words.no_answer)
-    fixed = [*whole, *(text.partition("{")[0] for text in begun)]
-    return any(text in answer for text in fixed) or contains(answer, NO)
+    notes = [words.nothing, words.unavailable, words.not_understood, words.troubles, words.notes]
+    notes += [words.note, words.not_done, words.no_answer]
+    return any(note.partition("{")[0] in answer for note in notes) or contains(answer, NO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,15 +231,12 @@ class Outcome:
     """The last answer of a case, what is wrong with it, and what all turns cost."""
 
     number: int
+    case: Case
     answer: str
     faults: Sequence[str]
     noted: bool
     usage: Usage
     seconds: float
-
-    @property
-    def case(self) -> Case:
-        return CASES[self.number - 1]
 
     @property
     def verdict(self) -> str:
@@ -292,7 +282,8 @@ async def _outcome(number: int, agent: JarvisAgent) -> Outcome:
         usage = sum(run.usage.values(), usage)
     made = [file for result in run.results for file in result.resources if file.path]
     noted = failed or has_note(case.turns[-1], answer)
-    return Outcome(number, answer, [*faults_of(case, answer, made)], noted, usage, perf_counter() - began)
+    faults = [*faults_of(case, answer, made)]
+    return Outcome(number, case, answer, faults, noted, usage, perf_counter() - began)
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, str]:

@@ -3,10 +3,8 @@
     python benchmarks selection apibench --half test
     python benchmarks selection apibench --limit 60 --model openai:gpt-5-mini
 
-A folder holds `huggingface_eval.json`, requests with the model that fits each, and `huggingface_api.jsonl`,
-descriptions of models by domain. The candidates for a request are all models of its domain. They go through
-the real ModelSelector. Downloads are unknown, so that only purpose counts. "dev" are the odd lines of the
-requests, "test" the even ones.
+The candidates for a request are all models of its domain, and go through the real ModelSelector. Downloads
+are unknown, so that only purpose counts. "dev" are the odd lines of the requests, "test" the even ones.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ Models = Mapping[str, Mapping[str, Candidate]]
 """The models of each domain, by their ids."""
 _REQUESTS, _MODELS = "huggingface_eval.json", "huggingface_api.jsonl"
 _INSTRUCTION = re.compile(r"Instruction:\s*(.*?)\s*(?:###\s*)?Output", re.DOTALL)
-_UNKNOWN = {"", "n/a", "none", "null"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +63,7 @@ class Ranked:
 
 
 def read_folder(folder: Path, half: Half = "all") -> tuple[list[SelectionRequest], Models]:
-    """Read a folder of APIBench. Lines without an instruction are skipped.
-
-    Raises:
-        InputError: a file cannot be read or is not of APIBench; the message names it and its line.
-    """
+    """The requests that have an instruction. Raises InputError: a file is not of APIBench; it says where."""
     models: dict[str, dict[str, Candidate]] = {}
     for record in read_records(folder / _MODELS, "api_name"):
         domain, name = str(record.get("domain")), str(record["api_name"])
@@ -112,7 +105,7 @@ def _candidate(record: Mapping[str, Any]) -> Candidate:
 
 def _text(value: Any) -> str:
     text = str(value or "").strip()
-    return "" if text.lower() in _UNKNOWN else text
+    return "" if text.lower() in ("n/a", "none", "null") else text
 
 
 def _spec(domain: str) -> TaskSpec:
@@ -160,7 +153,7 @@ def selection_report(name: str, ranked: Sequence[Ranked]) -> EvaluationReport:
 
 
 def main(
-    folder: Annotated[Path, Argument(help=f"with {_REQUESTS} and {_MODELS}")],
+    folder: Annotated[Path, Argument(help=f"with requests, {_REQUESTS}, and models, {_MODELS}")],
     half: Annotated[Half, Option()] = "all",
     limit: Annotated[int | None, Option(help="only the first requests")] = None,
     model: Annotated[str, Option(help="a chat model that chooses in place of the ranking")] = "none",

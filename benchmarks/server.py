@@ -40,6 +40,7 @@ PLAN = json.dumps([{"task": TASK, "id": 0, "dep": [-1], "args": {"text": "a text
 ANSWER = "The text says, in short: " + "these are the words of the answer. " * 4
 DELAY_S = 0.2
 Client = Callable[[httpx.AsyncClient], Awaitable[None]]
+Times = dict[str, list[float]]
 
 
 async def write_replies(text: str) -> AsyncIterator[str]:
@@ -85,8 +86,7 @@ def serving(name: str) -> Iterator[tuple[str, int]]:
     with TemporaryDirectory() as folder:
         command = [sys.executable, str(Path(__file__).parent), "serve-app", name, folder]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr is not None
-            line = next(line for line in process.stderr if "running on" in line)
+            line = next(line for line in process.stderr or () if "running on" in line)
             yield next(word for word in line.split() if word.startswith("http")), process.pid
             process.terminate()
 
@@ -118,11 +118,9 @@ async def follow(client: httpx.AsyncClient) -> None:
     assert json.loads(events[-1])["status"] == "done", events
 
 
-async def load(
-    url: str, seconds: float, *kinds: Client, clients: int = CLIENTS
-) -> tuple[dict[str, list[float]], int]:
+async def load(url: str, seconds: float, *kinds: Client, clients: int = CLIENTS) -> tuple[Times, int]:
     """The seconds of each request by the name of its kind, and how many requests failed."""
-    times: dict[str, list[float]] = {kind.__name__: [] for kind in kinds}
+    times: Times = {kind.__name__: [] for kind in kinds}
     failed, end = 0, perf_counter() + seconds
 
     async def use(number: int) -> None:

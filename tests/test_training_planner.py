@@ -153,7 +153,7 @@ def test_training_goes_on_from_weights_that_lack_a_task_type_and_chinese_words(
 
     arrays, scales, about = load_arrays(notation.PLANNER)
     whole = {name: torch.from_numpy(arrays[name] * scale) for name, scale in scales.items()}
-    monkeypatch.setattr(train, "SYMBOLS", ["music-transcription", *about["symbols"]])
+    monkeypatch.setattr(sequences, "SYMBOLS", ["music-transcription", *about["symbols"]])
     rows = torch.zeros(len(sequences.MARKERS) + len(vocabulary.chinese), train.SIZE)
     network = train.Network(train.minilm(), rows)
     network.load_saved(vocabulary)

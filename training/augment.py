@@ -38,8 +38,7 @@ _LONG = ("summarization", "translation", "text-to-speech", "text-classification"
 """Task types whose texts may be long."""
 VOICES = sorted(FILES.glob("*.txt"))
 """The files that may be learned from: those set aside are in a folder of their own."""
-_SWAPPED = 0.3
-"""How often a value is replaced."""
+_SWAPPED = 0.3  # how often a value is replaced
 
 
 @dataclass(frozen=True)
@@ -216,10 +215,7 @@ _DRAWN = ("object-detection", "zero-shot-object-detection", "image-segmentation"
 
 
 def followed(first: Example, second: Example, slots: Slots, rng: Random) -> Example | None:
-    """The second request as a follow-up of the first one, whose file or result it means by "it".
-
-    If the first one has several files, it says which one, or all of them. None if that makes no request.
-    """
+    """The second request as a follow-up that means files or results of the first one, or None."""
     one, other, language = first.asked, second.asked, first.asked.language
     name = other.files[0] if len(other.files) == 1 else ""
     kind = kind_by_name(name)

@@ -1,10 +1,7 @@
 """Score the offline planner on voices: exact plans by language and kind, and wrong ones without a note.
 
-    python training/evaluate.py --sample 600         # of the voices that are set aside, in total figures
-    python training/evaluate.py --voices training/requests/zh_senior.txt --failures
-
-At the end: how many plans would have no note, and how many of these would be wrong, for other limits of
-their probability.
+python training/evaluate.py --sample 600         # of the voices that are set aside, in total figures
+python training/evaluate.py --voices training/requests/zh_senior.txt --failures
 """
 
 from __future__ import annotations
@@ -27,9 +24,7 @@ from jarvis_agent.planning.offline.planner import SURE, plan_request
 
 def main() -> None:
     """Print a table, and with --failures every wrong plan; never for voices that are set aside."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--weights", type=Path, default=PLANNER)
     parser.add_argument("--voices", type=Path, nargs="*", default=sorted((FILES / "held_out").glob("*.txt")))
     parser.add_argument("--sample", type=int, help="score so many requests only, chosen at random")
@@ -54,8 +49,7 @@ def main() -> None:
         scored.append((probability, right, len(made.notes) > is_guess))
         if given.failures and not right and "held_out" not in voice.parts:
             print(f"{probability:.2f}", judge(asked, made.tasks).as_failure(), *made.notes)
-    seconds = (time.process_time() - began) / max(len(scored), 1)
-    print(f"{seconds:.3f} CPU seconds a plan")
+    print(f"{(time.process_time() - began) / max(len(scored), 1):.3f} CPU seconds a plan")
     print(f"{'':20}{'requests':>9}{'exact':>8}{'wrong, no note':>16}{'right, a guess':>16}")
     for group in sorted(groups, key=lambda name: (name != "all", len(name) > 2, name)):
         rows = groups[group]

@@ -56,24 +56,16 @@ class NotationError(ValueError):
 
 @dataclass(slots=True)
 class Record:
-    """A request after the `turns` of its chat, and its plan.
+    """A request after the turns of its chat, and its plan."""
 
-    Attributes:
-        place: its file and first line.
-        attached: files that come with the request and that it does not name.
-        plans: the plan, then other correct plans; empty if there is nothing to do.
-        left_out: parts of the request that no task can do, in its words.
-        answers: texts that the plan gave: one for the whole plan, or one for each task.
-    """
-
-    place: str
+    place: str  # its file and first line
     turns: tuple[Record, ...] = ()
     request: str = ""
-    attached: list[str] = field(default_factory=list)
-    plans: list[list[Task]] = field(default_factory=lambda: [[]])
+    attached: list[str] = field(default_factory=list)  # files that the request does not name
+    plans: list[list[Task]] = field(default_factory=lambda: [[]])  # the plan, then others that are as good
     preference: Preference | None = None
-    left_out: list[str] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)  # what no task can do, in the words of the request
+    answers: list[str] = field(default_factory=list)  # texts of the plan: one for all its tasks, or for each
 
     @property
     def files(self) -> list[str]:
@@ -117,11 +109,7 @@ def _equivalents(plan: Sequence[Task]) -> Iterator[list[Task]]:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The records of a file.
-
-    Raises:
-        NotationError: a record breaks a rule; the message names its place and the line.
-    """
+    """The records of a file. Raises NotationError: one breaks a rule; the message has its place and line."""
     records: list[Record] = []
     record: Record | None = None
     for number, line in enumerate([*path.read_text(encoding="utf-8").splitlines(), ""], 1):

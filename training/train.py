@@ -42,16 +42,9 @@ from jarvis_agent.backends.starter.backend import MINILM, STARTERS, fetch_weight
 from jarvis_agent.core.digests import file_sha256
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.offline import sequences
 from jarvis_agent.planning.offline.network import SMOOTHED, load_arrays
-from jarvis_agent.planning.offline.sequences import (
-    END,
-    MARKERS,
-    MASK,
-    START,
-    SYMBOLS,
-    TokenizedRequest,
-    Vocabulary,
-)
+from jarvis_agent.planning.offline.sequences import Vocabulary
 
 MINILM_WEIGHTS = {"model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
 SIZE, HEADS, LAYERS, INNER, LONGEST = 384, 6, 3, 1152, 160
@@ -61,10 +54,8 @@ FILELESS = 0.08  # share of requests that lose their file, if it is the only one
 JOINED = 0.25  # share of samples that are two requests or more
 FOLLOWED = 0.5  # share of requests that are tried as follow-ups of others; a quarter of these fits
 STEPS = 96  # of a saved weight on each side of 0; 127 predict alike, and the file packs 6 percent worse
-DEVELOPMENT = ("hurried_student", "security_guard", "zh_first_time_user", "zh_senior")
-"""Voices that are not learned from while settings are chosen."""
-SHOWN = ("documentation", "zh_documentation")
-"""Requests that people see first, learned ten times as often."""
+DEVELOPMENT = ("hurried_student", "security_guard", "zh_first_time_user", "zh_senior")  # not learned from
+SHOWN = ("documentation", "zh_documentation")  # what people see first, learned ten times as often
 
 
 def minilm() -> Path:
@@ -109,35 +100,30 @@ class Network(nn.Module):
 
     def __init__(self, folder: Path, rows: Tensor) -> None:
         super().__init__()
-        self.encoder = AutoModel.from_pretrained(
-            folder,
-            dtype=torch.float32,
-            add_pooling_layer=False,
-            attn_implementation="eager",
-            hidden_dropout_prob=0.15,
-        )
+        options = {"attn_implementation": "eager", "add_pooling_layer": False, "hidden_dropout_prob": 0.15}
+        self.encoder = AutoModel.from_pretrained(folder, dtype=torch.float32, **options)
         self.words = self.encoder.embeddings.word_embeddings
         self.encoder.embeddings.word_embeddings = nn.Identity()
         self.words.weight.requires_grad = False
         self.rows = nn.Embedding(len(rows), SIZE, padding_idx=0, _weight=rows)
-        self.actions, self.places = nn.Embedding(len(SYMBOLS), SIZE), nn.Embedding(LONGEST, SIZE)
+        self.actions, self.places = nn.Embedding(len(sequences.SYMBOLS), SIZE), nn.Embedding(LONGEST, SIZE)
         nn.init.normal_(self.actions.weight, std=0.05)
         nn.init.normal_(self.places.weight, std=0.02)
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
-        self.norm, self.symbols = nn.LayerNorm(SIZE), nn.Linear(SIZE, len(SYMBOLS))
+        self.norm, self.symbols = nn.LayerNorm(SIZE), nn.Linear(SIZE, len(sequences.SYMBOLS))
         self.pointer, self.pointed, self.copied = (nn.Linear(SIZE, SIZE) for _ in range(3))
 
     def load_saved(self, vocabulary: Vocabulary, weights: Path = PLANNER) -> set[str]:
         """Take the saved weights, and return their symbols; what they lack stays as it is."""
         arrays, scales, about = load_arrays(weights)
         state = self.state_dict()
-        texts = [*MARKERS, *vocabulary.chinese]
+        texts = [*sequences.MARKERS, *vocabulary.chinese]
         old = {name: row for row, name in enumerate([*about["markers"], *about["chinese"]])}
         known = {name: row for row, name in enumerate(about["symbols"])}
         for name, array in arrays.items():
             tensor = torch.from_numpy(array * scales.get(name, np.float32(1)))
             if name.startswith(("rows.", "actions.", "symbols.")):
-                names, before = (texts, old) if name.startswith("rows.") else (SYMBOLS, known)
+                names, before = (texts, old) if name.startswith("rows.") else (sequences.SYMBOLS, known)
                 for row, text in enumerate(names):
                     if text in before:
                         state[name][row] = tensor[before[text]]
@@ -148,8 +134,8 @@ class Network(nn.Module):
     def forward(self, words: Tensor, rows: Tensor, mask: Tensor, actions: Tensor) -> Tensor:
         embedded = self.words(words) + self.rows(rows).sum(-2)
         states = self.encoder(inputs_embeds=embedded, attention_mask=mask.long()).last_hidden_state
-        points = actions >= len(SYMBOLS)
-        places = (actions - len(SYMBOLS)).clamp(min=0)[..., None].expand(-1, -1, SIZE)
+        points = actions >= len(sequences.SYMBOLS)
+        places = (actions - len(sequences.SYMBOLS)).clamp(min=0)[..., None].expand(-1, -1, SIZE)
         copied = self.copied(states.gather(1, places))
         x = torch.where(points[..., None], copied, self.actions(actions.masked_fill(points, 0)))
         x = x + self.places.weight[: actions.shape[1]]
@@ -189,7 +175,7 @@ Sample = tuple[np.ndarray, np.ndarray, list[int], np.ndarray]
 
 def sample_of(example: Example, vocabulary: Vocabulary) -> Sample | None:
     """The arrays of an example, and which tokens its plan does not copy."""
-    prompt = TokenizedRequest(vocabulary, PlanRequest.of(example.asked.inputs))
+    prompt = sequences.TokenizedRequest(vocabulary, PlanRequest.of(example.asked.inputs))
     actions = prompt.actions_of(example.asked.plan, example.left, example.preference)
     if actions is None or len(actions) >= LONGEST or len(prompt.tokens) > 500:
         return None
@@ -226,7 +212,7 @@ def samples(examples: Sequence[Example], vocabulary: Vocabulary, seed: int) -> I
             if rng.random() < 0.5:
                 chance = np.random.default_rng(rng.randrange(1 << 30)).random(len(words))
                 noise = is_free & (chance < 0.1)
-                words[noise], rows[noise, :3] = MASK, 0
+                words[noise], rows[noise, :3] = sequences.MASK, 0
             yield sample
 
 
@@ -238,7 +224,7 @@ def batch_of(batch: Sequence[Sample]) -> tuple[Tensor, ...]:
         pad([torch.from_numpy(one) for one in words]),
         pad([torch.from_numpy(one) for one in rows]),
         pad([torch.ones(len(one), dtype=torch.bool) for one in words]),
-        pad([torch.tensor([START, *plan[:-1]]) for plan in plans], padding_value=END),
+        pad([torch.tensor([sequences.START, *plan[:-1]]) for plan in plans], padding_value=sequences.END),
         pad([torch.tensor(plan) for plan in plans], padding_value=-100),
     )
 
@@ -281,7 +267,7 @@ def save(network: Network, vocabulary: Vocabulary, path: Path) -> None:
             arrays[f"{name}.scale"] = scale.astype(np.float32)
         else:
             arrays[name] = array
-    about = {"symbols": SYMBOLS, "markers": MARKERS, "chinese": list(vocabulary.chinese)}
+    about = {"symbols": sequences.SYMBOLS, "markers": sequences.MARKERS, "chinese": list(vocabulary.chinese)}
     arrays["about"] = np.frombuffer(json.dumps(about, ensure_ascii=False).encode(), np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, **arrays)
@@ -301,7 +287,8 @@ def begin(given: argparse.Namespace) -> tuple[list[Example], Vocabulary, Network
         saved = load_arrays(PLANNER)[2]["chinese"]
         chinese = {word: chinese.get(word, np.zeros(SIZE, np.float32)) for word in saved}
     vocabulary = Vocabulary.of(tokenizer, chinese)
-    rows = torch.cat([torch.randn(len(MARKERS), SIZE) * 0.03, torch.tensor(np.stack(list(chinese.values())))])
+    markers = torch.randn(len(sequences.MARKERS), SIZE) * 0.03
+    rows = torch.cat([markers, torch.tensor(np.stack([*chinese.values()]))])
     rows[0] = 0
     network = Network(folder, rows)
     if given.start:
@@ -379,10 +366,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=240_000)
     parser.add_argument("--minutes", type=float, default=170, help="the training ends then, if not earlier")
     parser.add_argument("--start", action="store_true", help="go on from the weights of the repository")
-    only = "with --start: how the names of weights begin that are learned further"
-    parser.add_argument("--only", nargs="*", help=only)
-    keep = "with --start: share of the weights before that stays"
-    parser.add_argument("--keep", type=float, default=0.0, help=keep)
+    parser.add_argument("--only", nargs="*", help="with --start: beginnings of the names of weights to learn")
+    parser.add_argument("--keep", type=float, default=0.0, help="with --start: share of the weights before")
     given = parser.parse_args()
     with TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(work, (given, f"file://{folder}/meeting"), PROCESSES)
