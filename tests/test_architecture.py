@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -27,7 +28,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 
-def _modules() -> dict[str, Path]:
+@cache
+def modules() -> dict[str, Path]:
     """Every module of the package and its file; links are not followed."""
     found = {}
     for folder, package in (("jarvis_agent", "jarvis_agent"), ("tools", "jarvis_agent.tools")):
@@ -39,42 +41,46 @@ def _modules() -> dict[str, Path]:
     return found
 
 
-MODULES = _modules()
-TREES = {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in MODULES.items()}
+@cache
+def trees() -> dict[str, ast.Module]:
+    """What each module says."""
+    return {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in modules().items()}
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
     """Our modules that a module imports anywhere: at its top, in a function, for its types."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in MODULES)
+            yield from (alias.name for alias in node.names if alias.name in modules())
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                if inner in MODULES:
+                if inner in modules():
                     yield inner
-                elif node.module in MODULES:
+                elif node.module in modules():
                     yield node.module
 
 
-# The root package re-exports lazily, so it is neither a layer nor a part of a cycle.
-GRAPH = {
-    name: set(_imports(tree)) - {name, "jarvis_agent"}
-    for name, tree in TREES.items()
-    if name != "jarvis_agent"
-}
+@cache
+def graph() -> dict[str, set[str]]:
+    """What each module imports. The root package exports lazily: it is no layer and no part of a cycle."""
+    return {
+        name: set(_imports(tree)) - {name, "jarvis_agent"}
+        for name, tree in trees().items()
+        if name != "jarvis_agent"
+    }
 
 
 def _cycles() -> list[list[str]]:
-    graph, found = {name: set(needed) for name, needed in GRAPH.items()}, []
+    left, found = {name: set(needed) for name, needed in graph().items()}, []
     while True:
         try:
-            TopologicalSorter(graph).prepare()
+            TopologicalSorter(left).prepare()
         except CycleError as error:
             loop = error.args[1]
             found.append(loop)
-            graph[loop[1]].discard(loop[0])
-            graph[loop[0]].discard(loop[1])
+            left[loop[1]].discard(loop[0])
+            left[loop[0]].discard(loop[1])
         else:
             return found
 
@@ -91,7 +97,7 @@ def test_the_package_has_a_folder_for_each_layer_and_no_loose_module() -> None:
 def test_no_module_imports_from_a_higher_layer() -> None:
     upward = {
         (name, needed)
-        for name, imported in GRAPH.items()
+        for name, imported in graph().items()
         if name != "jarvis_agent.__main__"
         for needed in imported
         if _layer(needed) > _layer(name)
@@ -101,9 +107,9 @@ def test_no_module_imports_from_a_higher_layer() -> None:
 
 def test_planning_with_a_language_model_imports_no_offline_planner() -> None:
     offline = "jarvis_agent.planning.offline"
-    outside = [name for name in GRAPH if name.startswith("jarvis_agent.planning") and offline not in name]
+    outside = [name for name in graph() if name.startswith("jarvis_agent.planning") and offline not in name]
     assert outside
-    assert not [(name, each) for name in outside for each in GRAPH[name] if each.startswith(offline)]
+    assert not [(name, each) for name in outside for each in graph()[name] if each.startswith(offline)]
 
 
 def test_imports_make_no_cycle() -> None:
@@ -113,7 +119,7 @@ def test_imports_make_no_cycle() -> None:
 def test_no_public_class_name_is_used_twice() -> None:
     names = Counter(
         node.name
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
