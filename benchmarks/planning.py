@@ -35,7 +35,7 @@ from typer import Option
 from jarvis_agent import JarvisAgent, Run
 from jarvis_agent.core.errors import JarvisError, describe_error
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.messages import phrases
+from jarvis_agent.core.phrases import phrases
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Usage

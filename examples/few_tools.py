@@ -7,7 +7,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 
 from jarvis_agent import hf_tools
-from jarvis_agent.llm.budget import count_tokens
+from jarvis_agent.llm.tokens import count_tokens
 from jarvis_agent.testing import ScriptedLLM
 from jarvis_agent.tools import hf_tools_middleware
 

@@ -15,7 +15,7 @@ from doc_blocks import blocks_of
 
 from jarvis_agent import JarvisAgent, OfflinePlanner, Plan, Settings
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.messages import CHINESE, ENGLISH
+from jarvis_agent.core.phrases import CHINESE, ENGLISH
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.detect import kind_by_name
 

@@ -49,8 +49,8 @@ from jarvis_agent.core.errors import (
     describe_error,
     log_error,
 )
-from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.notes import AnyNote, ModelT, Note, as_public, limit_of
+from jarvis_agent.core.phrases import phrases
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult

@@ -32,10 +32,10 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.chat_model import local_model, model_name, openai_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.replies import read_json
+from jarvis_agent.llm.tokens import count_tokens
 from jarvis_agent.llm.usage import STAGE_KEY
 
 if TYPE_CHECKING:

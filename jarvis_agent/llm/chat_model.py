@@ -33,7 +33,7 @@ from jarvis_agent.core.environment import check_proxies, direct_clients, key_of,
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.budget import LOCAL_WINDOW
+from jarvis_agent.llm.tokens import LOCAL_WINDOW
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -36,7 +36,6 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
-from jarvis_agent.llm.budget import DEFAULT_WINDOW
 from jarvis_agent.llm.chat_model import (
     MAX_TOKENS,
     SCHEMA,
@@ -50,6 +49,7 @@ from jarvis_agent.llm.chat_model import (
 )
 from jarvis_agent.llm.errors import RejectedRequestError, UnavailableModelError, describe_model, explain
 from jarvis_agent.llm.replies import ThinkingFilter, read_json
+from jarvis_agent.llm.tokens import DEFAULT_WINDOW
 from jarvis_agent.llm.usage import STAGE_KEY, UsageMeter
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from jarvis_agent.core.environment import direct_clients
 from jarvis_agent.core.errors import ExpertError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.forks import fork_safe, keep_forever, renew_in_child
 from jarvis_agent.core.text import replace_surrogates_in
-from jarvis_agent.llm.budget import LOCAL_WINDOW
+from jarvis_agent.llm.tokens import LOCAL_WINDOW
 
 IDLE_S = 600
 """Seconds after its last reply when the memory of a model is freed. Its next reply loads it again."""

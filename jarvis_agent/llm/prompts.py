@@ -36,7 +36,7 @@ from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
-from jarvis_agent.llm.budget import clip, count_tokens, prompt_budget, to_json_line
+from jarvis_agent.llm.tokens import clip, count_tokens, prompt_budget, to_json_line
 from jarvis_agent.llm.usage import STAGE_KEY
 
 _VARIABLES = {

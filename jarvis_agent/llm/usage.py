@@ -20,7 +20,7 @@ from jarvis_agent.core.errors import BudgetError
 from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Budget
 from jarvis_agent.core.types import Usage
-from jarvis_agent.llm.budget import count_tokens
+from jarvis_agent.llm.tokens import count_tokens
 
 STAGE_KEY = "jarvis_stage"
 """Name of the stage in the metadata of runs, and in the `additional_kwargs` of prompt messages."""

@@ -16,8 +16,8 @@ from jarvis_agent.core.file_mentions import split_names
 from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.llm.budget import clip, clip_rows, count_tokens, prompt_budget, to_json_line, truncate_json
 from jarvis_agent.llm.prompts import fill, format_chat_history, uses
+from jarvis_agent.llm.tokens import clip, clip_rows, count_tokens, prompt_budget, to_json_line, truncate_json
 from jarvis_agent.llm.usage import STAGE_KEY
 from jarvis_agent.planning.examples import Example
 from jarvis_agent.planning.inputs import PlanRequest, name_of

@@ -29,17 +29,17 @@ from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.errors import ForbiddenError, InputError, JarvisError, LLMError, describe_error
 from jarvis_agent.core.file_mentions import split_names
-from jarvis_agent.core.messages import Phrases, phrases
 from jarvis_agent.core.notes import Note, template_of
+from jarvis_agent.core.phrases import Phrases, phrases
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import TASKS, canonical
 from jarvis_agent.core.text import brief_text, map_texts
 from jarvis_agent.core.types import Resource, TaskResult
-from jarvis_agent.llm.budget import clip, clip_data, clip_rows, to_json_line, truncate_json
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, format_chat_history, load_prompts, uses
+from jarvis_agent.llm.tokens import clip, clip_data, clip_rows, to_json_line, truncate_json
 from jarvis_agent.media.documents import load_text
 from jarvis_agent.planning.chain import read_further_tasks
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of

@@ -1,6 +1,6 @@
 """A report on a run, written without a language model: one sentence for each result.
 
-Its template depends on the form of the output, else on the task, else on the kind of file (core/messages.py).
+Its template depends on the form of the output, else on the task, else on the kind of file (core/phrases.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.outputs.validators import plural
 from jarvis_agent.backends.starter.images import imagenet_classes
-from jarvis_agent.core.messages import CHINESE, Phrases, phrases
 from jarvis_agent.core.notes import Note, template_of
+from jarvis_agent.core.phrases import CHINESE, Phrases, phrases
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA

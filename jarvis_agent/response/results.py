@@ -10,7 +10,7 @@ from typing import Any
 from jarvis_agent.core.references import ref, refs_in, substitute_results
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.llm.budget import clip, count_tokens, truncate_json
+from jarvis_agent.llm.tokens import clip, count_tokens, truncate_json
 
 _NOTE_TOKENS = 200
 """Tokens of an error, and of all notes of a task."""

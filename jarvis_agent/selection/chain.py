@@ -24,10 +24,10 @@ from jarvis_agent.core.sync import AsyncRunnable
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Frozen, Task
-from jarvis_agent.llm.budget import clip, clip_rows, to_json_line, truncate_json
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
 from jarvis_agent.llm.replies import read_json
+from jarvis_agent.llm.tokens import clip, clip_rows, to_json_line, truncate_json
 from jarvis_agent.selection.ranking import datasets_of, is_subject
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Budget
 from jarvis_agent.core.types import Usage
-from jarvis_agent.llm.budget import count_tokens
+from jarvis_agent.llm.tokens import count_tokens
 from jarvis_agent.selection.store import Outcome, SelectionStore
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 

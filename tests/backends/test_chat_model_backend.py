@@ -21,8 +21,8 @@ from jarvis_agent.core.errors import LLMError, UnsupportedError, policy_for
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.llm import chat_model
-from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.client import LLMClient
+from jarvis_agent.llm.tokens import count_tokens
 from jarvis_agent.testing import ScriptedLLM
 
 SETTINGS = Settings(offline=False, task_timeout=25)

@@ -17,10 +17,10 @@ from langchain_core.prompts import ChatPromptTemplate
 from jarvis_agent.core.errors import BudgetError, LLMError
 from jarvis_agent.core.settings import Budget, Settings
 from jarvis_agent.core.types import Usage
-from jarvis_agent.llm.budget import DEFAULT_WINDOW, count_tokens
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.replies import ThinkingFilter
+from jarvis_agent.llm.tokens import DEFAULT_WINDOW, count_tokens
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.testing import ScriptedLLM
 

@@ -17,8 +17,8 @@ from jarvis_agent.core.context import ChatTurn, messages_of, turns_of
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
-from jarvis_agent.llm.budget import DEFAULT_WINDOW, clip, clip_rows, count_tokens, truncate_json
 from jarvis_agent.llm.prompts import STAGES, fill, format_chat_history, load_prompts
+from jarvis_agent.llm.tokens import DEFAULT_WINDOW, clip, clip_rows, count_tokens, truncate_json
 from jarvis_agent.planning.examples import load_examples
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.messages import plan_variables

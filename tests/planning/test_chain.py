@@ -24,7 +24,7 @@ from jarvis_agent.core.errors import ConfigError, InputError, LLMError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task, TaskResult
-from jarvis_agent.llm.budget import count_tokens
+from jarvis_agent.llm.tokens import count_tokens
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.chain import PlanOutputParser, read_further_tasks
 from jarvis_agent.planning.inputs import PlanRequest

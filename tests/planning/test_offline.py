@@ -29,8 +29,8 @@ from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.messages import CHINESE
 from jarvis_agent.core.notes import template_of
+from jarvis_agent.core.phrases import CHINESE
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task

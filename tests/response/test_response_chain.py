@@ -11,8 +11,8 @@ from langchain_core.runnables import Runnable
 
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.messages import CHINESE, ENGLISH
 from jarvis_agent.core.notes import Note
+from jarvis_agent.core.phrases import CHINESE, ENGLISH
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult

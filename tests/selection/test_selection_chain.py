@@ -12,7 +12,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from jarvis_agent import Settings, selection_chain
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.types import Candidate, Task
-from jarvis_agent.llm.budget import DEFAULT_WINDOW, count_tokens
+from jarvis_agent.llm.tokens import DEFAULT_WINDOW, count_tokens
 from jarvis_agent.selection.chain import ModelChoice, ModelChoiceParser, resolve_choice
 from jarvis_agent.testing import ScriptedLLM
 

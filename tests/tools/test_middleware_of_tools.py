@@ -15,7 +15,7 @@ from small_agents import CAPTION, EXPERTS, call_of
 from jarvis_agent import hf_tools
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.evaluation.requests import read_requests
-from jarvis_agent.llm.budget import count_tokens
+from jarvis_agent.llm.tokens import count_tokens
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 from jarvis_agent.tools.middleware import OFFERED, SEARCH, HFToolsMiddleware, hf_tools_middleware
 

@@ -31,7 +31,7 @@ from rich.text import Text
 
 from jarvis_agent.backends.jobs import activities
 from jarvis_agent.core.errors import ConfigError, JarvisError
-from jarvis_agent.core.messages import phrases
+from jarvis_agent.core.phrases import phrases
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean

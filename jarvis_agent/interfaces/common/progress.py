@@ -22,7 +22,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from jarvis_agent.backends.jobs import Activity
-from jarvis_agent.core.messages import ENGLISH, Phrases
+from jarvis_agent.core.phrases import ENGLISH, Phrases
 from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run

@@ -26,7 +26,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.messages import phrases
+from jarvis_agent.core.phrases import phrases
 from jarvis_agent.core.settings import Policy, ServerSettings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.interfaces.common.access import ApiKey, add_host_checks

@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 
 from jarvis_agent.core.display import to_html
 from jarvis_agent.core.errors import JarvisError, public_message
-from jarvis_agent.core.messages import phrases
+from jarvis_agent.core.phrases import phrases
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.interfaces.common.progress import STYLES, TaskProgress, shorten
 from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor, models_of

@@ -7,8 +7,8 @@ import string
 from dataclasses import asdict
 from pathlib import Path
 
-from jarvis_agent.core.messages import CHINESE, ENGLISH, phrases
 from jarvis_agent.core.notes import Note, limit_of
+from jarvis_agent.core.phrases import CHINESE, ENGLISH, phrases
 from jarvis_agent.core.tasks.registry import TASKS
 
 UNTRANSLATED = {"", "{reason}", "{reasons}"}
