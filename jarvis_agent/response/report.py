@@ -237,7 +237,12 @@ def _files(result: TaskResult, forms: Mapping[str, str], words: Phrases) -> str:
     if len(lines) == 1:
         if (spec := TASKS.get(result.task.task)) is not None and spec.category == "media":
             others = {name: value for name, value in result.task.args.items() if name not in MEDIA}
-            edits = [f"{name} {value}" for name, value in others.items() if not refs_in(value)]
+            switches = {arg.name for arg in spec.inputs if arg.type == "boolean"}
+            edits = [
+                name if name in switches and value == 1 else f"{name} {value}"
+                for name, value in others.items()
+                if not refs_in(value)
+            ]
             lines[0] += f" ({words.comma.join(edits)})" if edits else ""
         return words.file.format(noun=_noun(result.task.task, words), path=lines[0], **forms)
     if (more := len(lines) - _MAX_FILES) > 0:

@@ -117,7 +117,7 @@ def test_several_results_say_what_they_are_about() -> None:
         result("translation", {}, "x\ny", number=3, text=LONG, tgt_lang="fr"),
         result("object-detection", boxes("cat"), "1 object: 1 cat", number=4),
         result("crop-image", {}, None, "/o/2.png", number=6, image="a.jpg", box="<resource>-4"),
-        result("edit-image", {}, None, "/o/3.jpg", number=7, image="a.jpg", brightness=70, flip="vertical"),
+        result("edit-image", {}, None, "/o/3.jpg", number=7, image="a.jpg", greyscale=1, flip="vertical"),
         result("visual-document-retrieval", [], "p.png (0.9)", number=5, text="x", image=["p.png", "q.png"]),
     ]
     assert said(results).split("\n\n")[0].splitlines() == [
@@ -129,7 +129,7 @@ def test_several_results_say_what_they_are_about() -> None:
         "  y",
         "- In a.jpg I found 1 cat.",
         "- Here is the cropped picture made from a.jpg: /o/2.png",
-        "- Here is the edited picture made from a.jpg: /o/3.jpg (brightness 70, flip vertical)",
+        "- Here is the edited picture made from a.jpg: /o/3.jpg (greyscale, flip vertical)",
         "- The ranking of p.png, q.png, best first: p.png (0.9)",
     ]
 
