@@ -17,7 +17,7 @@ from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from langchain_core.messages import HumanMessage
 
@@ -37,9 +37,6 @@ from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.replies import read_json
 from jarvis_agent.llm.tokens import count_tokens
 from jarvis_agent.llm.usage import STAGE_KEY
-
-if TYPE_CHECKING:
-    pass
 
 STAGE = "expert"
 """The stage of these calls in `Run.usage`."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert, options_of, text_of
 from jarvis_agent.backends.devices import pick_dtype, place, seeded, weight_bytes
-from jarvis_agent.backends.hub.model_card import read_json, strings
+from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.hub.snapshot import DIFFUSERS, marker_folder, model_folder
 from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.backends.local import FileBackend
@@ -107,13 +107,15 @@ def class_name(folder: Path) -> str:
 
 def choose_pipeline(pipelines: Sequence[DiffusionSpec], name: str) -> DiffusionSpec | None:
     """Return the first pipeline that fits a model of the class `name`, of a family that it can load."""
-    from diffusers.pipelines import auto_pipeline
-
     for pipeline in pipelines:
         if re.fullmatch(pipeline.classes, name):
             mapping = None if pipeline.part else AUTO_PIPELINES.get(pipeline.loads)
-            families = mapping and getattr(auto_pipeline, mapping)
-            if not families or auto_pipeline._get_task_class(families, name, throw_error_if_not_exist=False):
+            if mapping is None:
+                return pipeline
+            from diffusers.pipelines import auto_pipeline
+
+            families = getattr(auto_pipeline, mapping)
+            if auto_pipeline._get_task_class(families, name, throw_error_if_not_exist=False):
                 return pipeline
     return None
 
@@ -121,7 +123,10 @@ def choose_pipeline(pipelines: Sequence[DiffusionSpec], name: str) -> DiffusionS
 def base_model(candidate: Candidate, folder: Path, settings: Settings) -> Candidate:
     """Return the base model of a part: from its metadata or card, else by its text width."""
     by_width = BASE_MODELS.get(read_json(folder / "config.json").get("cross_attention_dim", 768))
-    named = next(filter(None, strings(candidate.metadata.get("base_model"))), by_width)
+    named = candidate.metadata.get("base_model")
+    if isinstance(named, list | tuple):
+        named = next(iter(named), None)
+    named = str(named or by_width or "")
     if not named:
         raise UnsupportedError(
             f"{candidate.id} is part of a model; say of which: "

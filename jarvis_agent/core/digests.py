@@ -37,11 +37,11 @@ def _digest(path: Path, *version: int) -> str:
     On Windows it may set both, so that nothing is kept there.
     """
     is_kept = version[0] >= LARGE and os.name != "nt"
-    name = hashlib.sha256(b"%a of %b" % (version, os.fsencode(path))).hexdigest()
+    name, state = hashlib.sha256(os.fsencode(path)).hexdigest(), " ".join(map(str, version))
     with suppress(OSError, RuntimeError, ValueError):
         kept = (user_cache() / "digests" / name).read_text("ascii") if is_kept else ""
-        if re.fullmatch("[0-9a-f]{64}", kept):
-            return kept
+        if match := re.fullmatch(f"{state} ([0-9a-f]{{64}})", kept):
+            return match[1]
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     with suppress(OSError, RuntimeError):
@@ -49,6 +49,6 @@ def _digest(path: Path, *version: int) -> str:
             store = user_cache() / "digests" / name
             store.parent.mkdir(parents=True, exist_ok=True)
             draft = store.with_suffix(f".{os.getpid()}")
-            draft.write_text(digest, "ascii")
+            draft.write_text(f"{state} {digest}", "ascii")
             draft.replace(store)
     return digest

@@ -31,14 +31,14 @@ def forbid_network() -> Iterator[None]:
         patch.object(socket.socket, "connect", _guarded(socket.socket.connect, _address)),
         patch.object(socket.socket, "connect_ex", _guarded(socket.socket.connect_ex, _address)),
         patch.object(socket.socket, "sendto", _guarded(socket.socket.sendto, _address)),
-        patch.object(socket, "getaddrinfo", _guarded(socket.getaddrinfo, lambda host, *_: host)),
+        patch.object(socket, "getaddrinfo", _guarded(socket.getaddrinfo, lambda host, *_, **__: host)),
     ):
         yield
 
 
 def _guarded(function: Callable[..., Any], host_of: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        if not _is_here(host := host_of(*args)):
+        if not _is_here(host := host_of(*args, **kwargs)):
             raise NetworkForbiddenError(f"this test may not use the network: {host}")
         return function(*args, **kwargs)
 

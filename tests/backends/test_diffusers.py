@@ -116,7 +116,7 @@ def test_masks_must_fit_the_model(bench: Bench) -> None:
 
 def test_a_part_is_put_into_its_base_model(bench: Bench) -> None:
     base = str(bench.built("stable_diffusion"))
-    controlled = {**options(), "base_model": base}
+    controlled = {**options(), "base_model": Path(base)}
     call = bench.call("canny-text-to-image", "control_part", controlled, image="photo", text=PROMPT)
     assert type(bench.load(call).pipe).__name__ == "StableDiffusionControlNetPipeline"
     assert bench.load(call)(call).size == (64, 48)

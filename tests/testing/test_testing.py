@@ -79,7 +79,7 @@ class TestForbidNetwork:
         calls: list[Callable[[], Any]] = [
             lambda: socket.create_connection(("192.0.2.1", 80), timeout=0.1),
             lambda: socket.create_connection(("huggingface.co", 443), timeout=0.1),
-            lambda: socket.getaddrinfo("huggingface.co", 443),
+            lambda: socket.getaddrinfo(host="huggingface.co", port=443),
             lambda: with_socket(lambda given: given.sendto(b"x", ("192.0.2.1", 53))),
             lambda: with_socket(lambda given: given.connect_ex(("192.0.2.1", 80))),
             lambda: httpx.get("http://192.0.2.1/"),
@@ -96,6 +96,7 @@ class TestForbidNetwork:
             for host in ("127.0.0.1", "localhost"):
                 address = hub.url.replace("127.0.0.1", host)
                 assert httpx.get(f"{address}/api/models").status_code == 200
+                assert socket.getaddrinfo(host=host, port=80)
 
     def test_afterwards_everything_is_as_before(self) -> None:
         before = socket.socket.connect, socket.getaddrinfo
