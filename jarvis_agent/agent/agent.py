@@ -9,7 +9,7 @@ chain = prompt | agent | str                    # str(run) is the answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -278,13 +278,17 @@ class JarvisAgent(AsyncRunnable[Any, Run]):
         """As `invoke`."""
         return await self._acall_with_config(self._ainvoke, input, config, **kwargs)
 
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Run]:  # noqa: A002
+        """Chunks whose sum is the Run: the plan, results as tasks end, the answer's tokens, the usage."""
+        return super().stream(input, config, **kwargs)
+
     async def astream(
         self,
         input: Any,  # noqa: A002
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[Run, None]:
-        """Chunks whose sum is the Run: the plan, results as tasks end, the answer's tokens, the usage."""
+        """As `stream`."""
 
         async def single() -> AsyncIterator[Any]:
             yield input

@@ -149,14 +149,14 @@ class AsyncRunnable(Runnable[In, Out]):
     ) -> AsyncGenerator[Out, None]:
         """The output in chunks. Close it (`aclosing`) unless it is read to the end."""
 
-    def join(self, chunks: list[Any]) -> Out:
+    def _join(self, chunks: list[Any]) -> Out:
         """The whole output: the sum of its chunks."""
         whole: Out = reduce(add, chunks)
         return whole
 
     async def ainvoke(self, input: In, config: RunnableConfig | None = None, **kwargs: Any) -> Out:  # noqa: A002
         """The whole output."""
-        return self.join([chunk async for chunk in self.astream(input, config, **kwargs)])
+        return self._join([chunk async for chunk in self.astream(input, config, **kwargs)])
 
     def invoke(self, input: In, config: RunnableConfig | None = None, **kwargs: Any) -> Out:  # noqa: A002
         """The whole output."""

@@ -154,7 +154,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                 log.info("retrying without %s: %s", option, error)
                 del extras[option]
 
-    def join(self, chunks: list[AIMessage]) -> AIMessage:
+    def _join(self, chunks: list[AIMessage]) -> AIMessage:
         """The message whose chunks these are."""
         first, *others = cast("list[AIMessageChunk]", chunks)
         return cast("AIMessage", message_chunk_to_message(add_ai_message_chunks(first, *others)))
