@@ -67,7 +67,7 @@ def identified(file: Path | BinaryIO, name: str = "the image") -> Iterator[Image
     name = file.name if isinstance(file, Path) else name
     Image.init()
     unread = _UNREAD if name.lower().endswith(".tga") else _UNREAD | {"TGA"}  # it has no signature
-    formats = [one for one in Image.OPEN if one not in unread]
+    formats = [form for form in Image.OPEN if form not in unread]
     heic = is_heic(file)
     if heic:
         with suppress(ImportError):

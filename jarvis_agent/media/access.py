@@ -105,8 +105,8 @@ class AccessPolicy:
         arrives as "my-memo-1.flac".
         """
         names = ((name, end) for name in self._granted for end in _ends_of(name))
-        shown = ((end, self._granted[name]) for name, end in names if "/" in name or has_ending(end))
-        return NameIndex(shown, loose=True)
+        pairs = ((end, self._granted[name]) for name, end in names if "/" in name or has_ending(end))
+        return NameIndex(pairs, loose=True)
 
     def find(self, value: str) -> Resource | None:
         """The file allowed under this name; a shortened or quoted name counts too, as models write them.
@@ -162,8 +162,8 @@ class AccessPolicy:
         is_deep = pattern.startswith("**/")
         inside = place.path.rglob("*") if is_deep else self._list(place.path)
         below = ((each.relative_to(place.path), each) for each in inside)
-        shown = (pair for pair in below if not any(part[0] == "." for part in pair[0].parts))
-        names = (name.as_posix() for name, each in islice(shown, _MOST_LISTED) if each.is_file())
+        visible = (pair for pair in below if not any(part[0] == "." for part in pair[0].parts))
+        names = (name.as_posix() for name, each in islice(visible, _MOST_LISTED) if each.is_file())
         translated = translate(fold(pattern.replace("**/", "*")))  # which escapes braces
         fitting = re.compile(re.sub(r"\\\{(.+?)\\\}", _any_of, translated))
         return sorted(folder + each for each in names if fitting.match(fold(each)))

@@ -102,8 +102,8 @@ def probe_audio(path: Path) -> AudioFacts:
         with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
             import soundfile
 
-            known = soundfile.info(path)
-            return AudioFacts(round(float(known.duration), 3), known.samplerate, known.channels)
+            info = soundfile.info(path)
+            return AudioFacts(round(float(info.duration), 3), info.samplerate, info.channels)
         raise
 
 
@@ -122,8 +122,8 @@ def decode_audio(path: Path) -> tuple[NDArray[np.float32], int, list[str]]:
         with suppress(ImportError, OSError, RuntimeError, TypeError):  # the errors of soundfile
             import soundfile
 
-            known = soundfile.info(path)
-            _check_samples(path, known.frames * known.channels)
+            info = soundfile.info(path)
+            _check_samples(path, info.frames * info.channels)
             samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
         if samples is None:
             raise

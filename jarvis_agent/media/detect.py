@@ -152,8 +152,8 @@ def detect_media_type(path: Path, name: str = "") -> tuple[Modality, str]:
 def detect_suffix(content: bytes, mime: str | None = None) -> str:
     """The file suffix for some content, such as ".wav", else that of `mime`, else ""."""
     with suppress(InputError):
-        found = detect_content(BytesIO(content), Path("content"))[1]
-        mime = mime if mime and found == "text/plain" else found
+        detected = detect_content(BytesIO(content), Path("content"))[1]
+        mime = mime if mime and detected == "text/plain" else detected
     return SUFFIXES.get(mime or "") or mimetypes.guess_extension(mime or "") or ""
 
 
@@ -239,7 +239,7 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
         with open_container(file) as container:
             name = container.format.name.split(",")[0]
             pictures = container.streams.video
-            is_cover = (one.disposition & one.disposition.attached_pic for one in pictures)
+            is_cover = (stream.disposition & stream.disposition.attached_pic for stream in pictures)
             kind: Modality = "audio" if all(is_cover) else "video"
             # A picture that is damaged, or too large to be identified, must not count as a video.
             is_picture = name.endswith("_pipe") or head.startswith(b"ftypavi", 4)
@@ -249,7 +249,7 @@ def _of_recording(head: bytes, file: BinaryIO, path: Path) -> tuple[Modality, st
                 for packet in islice(container.demux(), 3):
                     packet.decode()
     except MissingExtraError:
-        return known if (known := _by_name(path.name))[0] in ("audio", "video") else None
+        return named if (named := _by_name(path.name))[0] in ("audio", "video") else None
     except Exception:  # PyAV raises errors of many types for other files.
         logger.debug("%s is no recording", path, exc_info=True)
         return None

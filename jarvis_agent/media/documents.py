@@ -273,7 +273,7 @@ def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
     """The spoken lines of SubRip or WebVTT, without numbers, times and marks."""
     (text,) = _plain(path, notes)
     blocks = "\n".join(text.splitlines()).split("\n\n")
-    cues = [one for one in blocks if "-->" in one or not re.match("WEBVTT|STYLE|REGION|NOTE", one)]
+    cues = [cue for cue in blocks if "-->" in cue or not re.match("WEBVTT|STYLE|REGION|NOTE", cue)]
     yield _lines(html.unescape(_CUE.sub("", "\n\n".join(cues))))
 
 

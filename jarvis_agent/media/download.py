@@ -131,8 +131,8 @@ async def _request(url: httpx.URL, settings: Settings, proxy: str | None) -> dic
 
 def _proxy_of(url: httpx.URL) -> str | None:
     """The proxy that the environment sets for a URL."""
-    known = getproxies()
-    proxy = known.get(url.scheme) or known.get("all")
+    proxies = getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
     return proxy_url(proxy) if proxy and not proxy_bypass(url.host) else None
 
 

@@ -88,9 +88,9 @@ class ResourceStore:
         count = len(request.files) + len(request.blocks)
         if count > MAX_FILES:
             raise InputError(f"the request has {count} files, more than {MAX_FILES}; split it")
-        known = {(turn.request, turn.answer) for turn in turns}
-        given = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known]
-        opened = [await self._open_turn(turn) for turn in (*given, *turns)]
+        kept = {(turn.request, turn.answer) for turn in turns}
+        earlier = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in kept]
+        opened = [await self._open_turn(turn) for turn in (*earlier, *turns)]
         notes = list[str]()
         given_files = partial(self._grant_all, self.grant, notes)
         files = [*chain.from_iterable(await gather_limited(given_files, request.files))]
@@ -113,8 +113,8 @@ class ResourceStore:
             return turn
         attached = [await self.grant_earlier_block(block) for block in turn.blocks]
         names = await asyncio.to_thread(self._results_in, turn.answer)
-        made = [await self.grant_mention(name) for name in names]
-        files = (*filter(None, attached), *(file for file in made if file.path is not None))
+        results = [await self.grant_mention(name) for name in names]
+        files = (*filter(None, attached), *(file for file in results if file.path is not None))
         return replace(turn, resources=files, blocks=())
 
     def _results_in(self, answer: str) -> list[str]:
@@ -255,7 +255,7 @@ class ResourceStore:
             resource = Resource(kind="image", path=pages, mime="image/tiff", name=resource.name)
         if resource.kind not in split_kind(kind) and kind in MEDIA - {"file"}:
             kinds = (resource.kind, kind)
-            own, needed = (f"{'an' if one[0] in 'aeiou' else 'a'} {one} file" for one in kinds)
+            own, needed = (f"{'an' if noun[0] in 'aeiou' else 'a'} {noun} file" for noun in kinds)
             raise InputError(f"{resource.file_name or value} is {own}, and {needed} is needed")
         if kind != "file":
             await asyncio.to_thread(limits.check_limits, resource)

@@ -220,7 +220,7 @@ def _sheet(path: Path, notes: list[str]) -> Iterator[Row]:
 def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) -> tuple[Row, list[Row]]:
     """The names of the columns, and the rows; notes say what was assumed and left out."""
     widths = Counter(map(len, lines[:_SAMPLE]))
-    width = min(max(widths, key=lambda one: (widths[one], one)), max(map(_length, lines[:_SAMPLE])))
+    width = min(max(widths, key=lambda number: (widths[number], number)), max(map(_length, lines[:_SAMPLE])))
     at = _find_header(lines, apart, width)
     header, below = [cell.strip() for cell in lines[at]], lines[at + 1 : at + 1 + _SAMPLE]
     forms, start = _forms(below), at + 1
@@ -242,8 +242,8 @@ def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) 
     end = _find_footer(rows, apart, delimiter)
     left_out += rows[end:]
     if left_out:
-        shown = [brief_text(", ".join(filter(None, row)), 60) for row in left_out]
-        notes.append(Note("left out of the table: {lines}", lines=[*shown[:3], *["…"][: len(shown) - 3]]))
+        texts = [brief_text(", ".join(filter(None, row)), 60) for row in left_out]
+        notes.append(Note("left out of the table: {lines}", lines=[*texts[:3], *["…"][: len(texts) - 3]]))
     return header, rows[:end]
 
 

@@ -64,8 +64,8 @@ def _load_av() -> Any:
 def open_container(file: Path | BinaryIO) -> Iterator[Any]:
     """Open a recording; PyAV's own errors pass. Formats that name other files or addresses are refused."""
     av = _load_av()
-    known = ",".join(sorted(av.formats_available - _UNREAD))
-    with av.open(file, options={"format_whitelist": known}, metadata_errors="replace") as container:
+    formats = ",".join(sorted(av.formats_available - _UNREAD))
+    with av.open(file, options={"format_whitelist": formats}, metadata_errors="replace") as container:
         yield container
 
 
@@ -184,7 +184,7 @@ def to_mp4(source: Path, target: Path, sound: Path | None = None) -> None:
         pictures = file.streams.video[0]
         if is_mp4(file):
             video = output.add_stream_from_template(pictures)
-            packets: Iterator[Any] = (one for one in file.demux(pictures) if one.dts is not None)
+            packets: Iterator[Any] = (packet for packet in file.demux(pictures) if packet.dts is not None)
         else:
             rate = pictures.average_rate or pictures.guessed_rate or Fraction(25)
             frames = map(_upright, decoded(file, "video"))

@@ -52,12 +52,12 @@ def _forms(path: str, sheet: str) -> dict[str, str]:
             ElementTree.fromstring(book.read(f"xl/{part}"))  # noqa: S314
             for part in ("styles.xml", "workbook.xml", "_rels/workbook.xml.rels")
         )
-        codes = {one.get("numFmtId"): one.get("formatCode") for one in styles.iterfind("{*}numFmts/*")}
-        used = (codes.get(one.get("numFmtId")) or "" for one in styles.iterfind("{*}cellXfs/*"))
+        codes = {row.get("numFmtId"): row.get("formatCode") for row in styles.iterfind("{*}numFmts/*")}
+        used = (codes.get(row.get("numFmtId")) or "" for row in styles.iterfind("{*}cellXfs/*"))
         coded = {str(number): code for number, code in enumerate(used) if _CODE.fullmatch(code)}
-        found = next(one for one in names.iterfind("{*}sheets/*") if one.get("name") == sheet)
-        link = next(value for name, value in found.items() if name.endswith("}id"))
-        target = next(one.get("Target", "") for one in links if one.get("Id") == link)
+        described = next(row for row in names.iterfind("{*}sheets/*") if row.get("name") == sheet)
+        link = next(value for name, value in described.items() if name.endswith("}id"))
+        target = next(row.get("Target", "") for row in links if row.get("Id") == link)
         cells = _CELL.findall(book.read(posixpath.join("/xl", target)[1:]).decode()) if coded else ()
         return {cell: re.sub(r'[\\"]', "", coded[style]) for cell, style in cells if style in coded}
     return {}
@@ -78,7 +78,7 @@ def main(path: str) -> None:
         book = load_workbook(path)
         described = [sheet for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
         described.sort(key=lambda sheet: sheet.visible != SheetVisibleEnum.Visible)
-        sheets = [sheet for one in described if (sheet := book.get_sheet_by_name(one.name)).height]
+        sheets = [sheet for entry in described if (sheet := book.get_sheet_by_name(entry.name)).height]
     except PasswordError:
         writer.writerow(["it is protected by a password; save it without one"])
     except CalamineError as error:
