@@ -227,18 +227,22 @@ def with_content_blocks(tool: BaseTool) -> BaseTool:
 
     These are PIL images and bytes, alone or in a list. A list of texts becomes JSON, and None an empty text.
     """
-    func: Any = getattr(tool, "func", None)
-    coroutine: Any = getattr(tool, "coroutine", None)
+    functions: dict[str, Any] = {}
+    if (func := getattr(tool, "func", None)) is not None:
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return _as_content(func(*args, **kwargs))
+        @wraps(func)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return _as_content(func(*args, **kwargs))
 
-    async def arun(*args: Any, **kwargs: Any) -> Any:
-        # LangChain awaits it in a task of its own.
-        return _as_content(await contain_exit(tool.name, coroutine, *args, **kwargs))
+        functions["func"] = run
+    if (coroutine := getattr(tool, "coroutine", None)) is not None:
 
-    pairs = {"func": (func, run), "coroutine": (coroutine, arun)}
-    functions = {name: wraps(own)(new) for name, (own, new) in pairs.items() if own is not None}
+        @wraps(coroutine)
+        async def arun(*args: Any, **kwargs: Any) -> Any:
+            # LangChain awaits it in a task of its own.
+            return _as_content(await contain_exit(tool.name, coroutine, *args, **kwargs))
+
+        functions["coroutine"] = arun
     return tool.model_copy(update=functions) if functions else tool
 
 

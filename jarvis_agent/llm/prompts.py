@@ -95,17 +95,18 @@ def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Pro
 def make_template(stage: str, text: str) -> ChatPromptTemplate:
     """The template of a prompt file's text (see the module)."""
     system, *human = re.split(r"^---[ \t]*\n", text, maxsplit=1, flags=re.MULTILINE)
-    kinds = {SystemMessagePromptTemplate: system, HumanMessagePromptTemplate: "".join(human) or "{{{input}}}"}
+    request, kwargs = "".join(human) or "{{{input}}}", {STAGE_KEY: stage}
     messages: list[Any] = [
-        kind(
-            prompt=PromptTemplate.from_template(part.strip(), template_format="mustache"),
-            additional_kwargs={STAGE_KEY: stage},
-        )
-        for kind, part in kinds.items()
+        SystemMessagePromptTemplate(prompt=_mustache(system), additional_kwargs=kwargs),
+        HumanMessagePromptTemplate(prompt=_mustache(request), additional_kwargs=kwargs),
     ]
     if stage == "plan":
         messages.insert(1, MessagesPlaceholder("examples", optional=True))
     return ChatPromptTemplate(messages)
+
+
+def _mustache(text: str) -> PromptTemplate:
+    return PromptTemplate.from_template(text.strip(), template_format="mustache")
 
 
 def uses(template: BasePromptTemplate[Any], *variables: str) -> bool:
