@@ -154,7 +154,7 @@ def named(*tasks: str) -> Callable[[PlannedTask], bool]:
 
 
 class Approved(Frozen):
-    """A plan that may run, after so many questions; `answers` are the texts of tasks that a person did."""
+    """A plan that may run, after `asked` questions; `answers` are the texts of tasks that a person did."""
 
     plan: Plan
     answers: dict[int, str] = Field(default_factory=dict)

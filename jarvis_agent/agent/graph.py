@@ -193,7 +193,7 @@ class _Node:
                 await asyncio.to_thread(self.stages.with_options, options),
                 quiet,
                 turns=tuple(turns),
-                requests=sum(isinstance(message, HumanMessage) for message in state.get("messages") or ()),
+                asked=sum(isinstance(message, HumanMessage) for message in state.get("messages") or ()),
                 steps=steps_of_node(config),
                 ask=self._ask if self.approve else None,
                 policy=self.approve,

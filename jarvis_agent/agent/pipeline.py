@@ -82,7 +82,7 @@ _STRUCTURED = TypeAdapter(tuple[Any, list[str]])
 class RunPipeline:
     """The run of one request.
 
-    `turns` are earlier turns of the chat; `requests` is `RunContext.asked`. `steps` stores the results of
+    `turns` are earlier turns of the chat; `asked` is that of the RunContext. `steps` stores the results of
     steps. `ask` shows the plan and returns the decision on it, if the `policy` wants one. `remember` gets the
     run as a chat turn when it has ended. `language` is that of the answer, if not the request's.
     """
@@ -91,7 +91,7 @@ class RunPipeline:
     config: RunnableConfig | None = None
     _: KW_ONLY
     turns: Sequence[ChatTurn] = ()
-    requests: int = 1
+    asked: int = 1
     steps: CheckpointedSteps = field(default_factory=CheckpointedSteps)
     ask: Ask | None = None
     policy: ApprovalPolicy = True
@@ -228,7 +228,7 @@ class RunPipeline:
             request=request.text,
             files=tuple(files),
             turns=tuple(turns),
-            asked=self.requests,
+            asked=self.asked,
             specs={name: runner.spec for name, runner in self._runners.items()},
             config=self._config,
             restricted=not self._settings.allow_request_paths,

@@ -108,7 +108,10 @@ PROMPTS: dict[str, str] = {
 
 
 def user_message(inputs: Mapping[str, Any], text: str | None = None) -> HumanMessage:
-    """A message with `text` (default: the argument) and the images and recordings of the inputs."""
+    """A message with `text` (default: the argument of that name) and the images and recordings of the inputs.
+
+    Raises BadInputError: a file is too large; UnsupportedError: no message can contain a file of its kind.
+    """
     prompt = str(inputs.get("text") or "") if text is None else text
     files = [value for value in inputs.values() if isinstance(value, Resource) and value.kind in _FILES]
     content: Any = [{"type": "text", "text": prompt}, *map(_content_block, files)] if files else prompt

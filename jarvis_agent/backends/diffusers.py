@@ -336,7 +336,11 @@ def step_monitor(call: Call) -> type[Any]:
 
 
 def call_pipeline(loaded: LoadedPipeline, call: Call, *, pipe: Any = None, **inputs: Any) -> Any:
-    """Return the output of `pipe` (default: the loaded one) for those of the inputs that it takes."""
+    """Return the output of `pipe` (default: the loaded one) for those of the inputs that it takes.
+
+    Raises ExpertError: the safety checker flagged the result, or the call was cancelled; UnsupportedError:
+    the pipeline has no such option, or needs a package that is not installed.
+    """
     import torch
 
     pipe = loaded.pipe if pipe is None else pipe

@@ -141,7 +141,10 @@ class FileBackend(LocalBackend):
         return refusal(candidate, self.settings)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Load the candidate; any error of a library is an UnsupportedError, any other a JarvisError."""
+        """Load the candidate. Raises UnsupportedError for an error of a library, else JarvisError.
+
+        An error that says that memory ran out is raised as it is: the pool frees memory.
+        """
         if missing := self.lacking(candidate):
             raise missing
         try:

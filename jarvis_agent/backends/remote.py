@@ -102,7 +102,11 @@ class ExpertServer:
     may_be_absent: bool = False
 
     async def run(self, call: Call) -> Result:
-        """Run a call, and cancel it with its caller. Raises AbsentError, or as the server says."""
+        """Run a call, and cancel it with its caller.
+
+        Raises AbsentError; TransientError: the server was lost, or silent for too long; JarvisError: the call
+        failed there, or was refused.
+        """
         model, seconds = call.candidate, reply_timeout(call.settings)
         name = f"{model.id}@{model.revision}" if model.revision else model.id
         url = f"{self.address}/models/{quote(name)}/pipeline/{call.spec.name}"

@@ -271,8 +271,10 @@ def _find_order(table: Table) -> tuple[str | None, list[int]]:
         for is_day_first in (False, True) if "." not in texts[0] else (True, False):
             with suppress(ValueError, OverflowError), warnings.catch_warnings(action="ignore"):
                 dates.append(pandas.to_datetime(pandas.Series(texts), dayfirst=is_day_first, utc=True))
-        if dates := [row for row in dates if not row.hasnans]:
-            ordered = (row for row in dates if row.is_monotonic_increasing or row.is_monotonic_decreasing)
+        if dates := [column for column in dates if not column.hasnans]:
+            ordered = (
+                column for column in dates if column.is_monotonic_increasing or column.is_monotonic_decreasing
+            )
             days = next(ordered, dates[0]).tolist()
             is_newest_first = days[0] > days[-1]
             return name, sorted(range(len(days))[:: -1 if is_newest_first else 1], key=days.__getitem__)

@@ -142,8 +142,9 @@ class Figure(Frozen):
 class EvaluationReport(Frozen):
     """One row of an evaluation's table.
 
-    Of the `requests`, so many are `unanswered`: they have no plan or an empty one. For so many the planner
-    `failed`, most often for that `reason`. `seconds` are the median and 95th percentile for a request.
+    `unanswered` is how many of the `requests` have no plan or an empty one. `failed` is for how many the
+    planner failed, and `reason` why it did most often. `seconds` are the median and 95th percentile of a
+    request.
     """
 
     name: str
@@ -193,6 +194,6 @@ def report_on(
         failed=errors.total(),
         reason=next((error for error, _ in errors.most_common(1)), None),
         figures=[figure(label, [part(item) for item in items]) for label, part in ratios.items()],
-        seconds=tuple(round(second, 4) for second in percentiles),
+        seconds=tuple(round(percentile, 4) for percentile in percentiles),
         usage=sum((prediction.usage for prediction in predictions), Usage()),
     )

@@ -52,7 +52,11 @@ class Turn(Frozen):
 
 
 class OwnRequest(Frozen):
-    """A request and its plan, with the arguments that matter. None of its files exists; ids never change."""
+    """A request and its plan, with the arguments that matter; `alternatives` are further correct plans.
+
+    `id` and `half` never change. `files` are those that it names and those that come with it; none exists.
+    `turns` are earlier ones of the chat, oldest first.
+    """
 
     id: str
     half: Half = "dev"

@@ -167,8 +167,10 @@ def score_folder(bench: Bench, predictions: Mapping[str, Prediction], name: str)
     scored = {record: predictions[record] for record in bench.gold if record in predictions}
 
     def report(label: str, members: dict[str, Prediction], asked: Iterable[Prediction]) -> EvaluationReport:
-        scores = [score(bench.gold[record], row.plan, bench.makes) for record, row in members.items()]
-        empty = sum(not row.plan for row in members.values())
+        scores = [
+            score(bench.gold[record], prediction.plan, bench.makes) for record, prediction in members.items()
+        ]
+        empty = sum(not prediction.plan for prediction in members.values())
         return report_on(label, scores, FIGURES, [*asked], unanswered=empty)
 
     reports = [report(name, scored, predictions.values())]

@@ -78,7 +78,10 @@ class ThinkingFilter:
 
 
 class JsonPart(NamedTuple):
-    """An object or a list in a text, and the keys that lead to it. An incomplete one was cut off."""
+    """An object or a list in a text; an incomplete one was cut off.
+
+    `path`: the keys that lead to it, outermost first, without the indices of lists.
+    """
 
     value: dict[str, Any] | list[Any]
     path: tuple[str, ...] = ()

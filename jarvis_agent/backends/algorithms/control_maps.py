@@ -152,7 +152,10 @@ def _scaled(near: Any) -> Any:
 
 
 def pose_map(people: Iterable[Mapping[str, Any]], size: Size) -> Image:
-    """OpenPose's stick figures on black, in RGB, from COCO's `keypoints` {x, y, score} in pixels."""
+    """OpenPose's stick figures on black, in RGB, from COCO's `keypoints` {x, y, score} in pixels.
+
+    The first 17 of each person are COCO's joints. Raises UnsupportedError: a person has fewer.
+    """
     from PIL import Image, ImageDraw
 
     drawing = Image.new("RGB", size)

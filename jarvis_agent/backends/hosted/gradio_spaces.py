@@ -201,9 +201,13 @@ async def _predict(
 def _result(returned: Any, endpoint: Mapping[str, Any], call: Call) -> Any:
     """The first value of the task's kind, else the first that is not empty; a note shows the others."""
     values: list[Any] = list(returned) if isinstance(returned, tuple) else [returned]
-    values = [v.get("value") if isinstance(v, Mapping) and "__type__" in v else v for v in values]
+    values = [
+        item.get("value") if isinstance(item, Mapping) and "__type__" in item else item for item in values
+    ]
     labels = [item.get("label") for item in endpoint.get("returns") or () if isinstance(item, Mapping)]
-    named = list(zip_longest(labels, values)) if len(labels) == len(values) else [("", v) for v in values]
+    named = (
+        list(zip_longest(labels, values)) if len(labels) == len(values) else [("", item) for item in values]
+    )
     named = [(label, item) for label, item in named if item is not None and item not in ("", [])]
     if not named:
         raise UnsupportedError("the Space returned nothing")

@@ -56,7 +56,8 @@ def adapt(spec: TaskSpec, raw: Any, call: Call) -> Result:
     """Convert a model's raw output into JSON, and resources in the order of `spec.outputs`. Writes files.
 
     A Result, as an expert server sends it, stays as it is. UnsupportedError: the output has another form, or
-    NaN for scores. InputError: a file could not be written.
+    NaN for scores. InputError: a file could not be written. MissingExtraError: what writes such files
+    (videos, 3D models) is not installed.
     """
     if isinstance(raw, Result):
         return raw

@@ -131,11 +131,11 @@ def depth(raw: Any, call: Call) -> Adapted:
     brightness = 1 - share if known.get("metric") else share
     mapped = cv2.applyColorMap((brightness * 255).round().astype(np.uint8), cv2.COLORMAP_INFERNO)
     colours = Images.fromarray(cv2.cvtColor(mapped, cv2.COLOR_BGR2RGB))
-    picture = save_image(colours, call, "depth in colour, near is bright")
+    coloured = save_image(colours, call, "depth in colour, near is bright")
     exact = save_image(Images.fromarray((share * 65_535).round().astype(np.uint16)), call, "depth in 16 bits")
     output = {
-        "path": str(picture.path),
-        "image": str(picture.path),
+        "path": str(coloured.path),
+        "image": str(coloured.path),
         "depth": str(exact.path),
         "width": colours.width,
         "height": colours.height,
@@ -143,7 +143,7 @@ def depth(raw: Any, call: Call) -> Adapted:
         "max": round(high, 6),
     }
     summary = f"a depth map of {colours.width} × {colours.height} pixels, near is bright"
-    return Adapted(output, summary, (picture, exact))
+    return Adapted(output, summary, (coloured, exact))
 
 
 def _depth_values(depth: Any) -> NDArray[np.float64]:
@@ -414,10 +414,10 @@ def objects(raw: Any, call: Call) -> Adapted:
     captions = [f"{row['label']} {row['score']:.2f}" for row in rows]
     boxes = [tuple(row["box"].values()) for row in rows]
     drawn = draw_boxes(call.inputs["image"].to_pil(), list(zip(labels, captions, boxes, strict=True)))
-    picture = save_image(drawn, call, "objects found")
+    marked = save_image(drawn, call, "objects found")
     counts = ", ".join(quantity(amount, label) for label, amount in Counter(labels).most_common())
     summary = f"{quantity(len(rows), 'object')}: {counts}" if rows else "no objects"
-    return Adapted(rows, summary, (picture,))
+    return Adapted(rows, summary, (marked,))
 
 
 def segments(raw: Any, call: Call) -> Adapted:
@@ -445,13 +445,13 @@ def _save_masks(
         (row.get("label") or str(number), row.get("label", ""), row["mask"])
         for number, row in enumerate(rows, 1)
     ]
-    picture = save_image(draw_masks(call.inputs["image"].to_pil(), masks), call, name)
+    marked = save_image(draw_masks(call.inputs["image"].to_pil(), masks), call, name)
     files = [
         save_image(mask, call, f"mask of {label}" if label else f"mask {number}")
         for number, label, mask in masks
     ]
     saved = [{**row, "mask": str(file.path)} for row, file in zip(rows, files, strict=True)]
-    return saved, (picture, *files)
+    return saved, (marked, *files)
 
 
 def people(raw: Any, call: Call) -> Adapted:
@@ -466,7 +466,7 @@ def people(raw: Any, call: Call) -> Adapted:
             raise UnexpectedError(f"edges between the {len(joints)} keypoints")
         points = [(joint["x"], joint["y"]) if joint["score"] >= MIN_JOINT_SCORE else None for joint in joints]
         skeletons.append((points, bones))
-    picture = save_image(draw_skeletons(call.inputs["image"].to_pil(), skeletons), call, "people found")
+    marked = save_image(draw_skeletons(call.inputs["image"].to_pil(), skeletons), call, "people found")
     seen = [sum(joint is not None for joint in joints) for joints, _ in skeletons]
     counts = ", ".join(f"{quantity(count, 'joint')} seen" for count in seen)
-    return Adapted(rows, f"{quantity(len(rows), 'person')}: {counts}" if rows else "no people", (picture,))
+    return Adapted(rows, f"{quantity(len(rows), 'person')}: {counts}" if rows else "no people", (marked,))

@@ -41,7 +41,10 @@ _LOAD_LOCK = fork_safe(threading.Lock())
 
 
 def load_embedder(settings: Settings) -> StarterEmbeddings:
-    """The embeddings, loaded once in a process. MissingExtraError: their weights are not here."""
+    """The embeddings, loaded once in a process. `settings` decide whether their weights may be downloaded.
+
+    Raises MissingExtraError: the weights are not here; ConfigError: they have a wrong checksum.
+    """
     try:
         directory = fetch_weights(STARTERS[MINILM], settings).parent
         with _LOAD_LOCK:

@@ -34,7 +34,12 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model on its device, the parts that prepare its inputs, and what PipelineSpec names beside them."""
+    """A model on its device, and what prepares its inputs.
+
+    `parts` are its tokenizer, image processor and others, as named by the PipelineSpec; `extras` are the
+    result of `PipelineSpec.prepare`; `pipe` is the transformers pipeline, if the PipelineSpec names one;
+    `options` are generation options from the candidate's metadata.
+    """
 
     id: str
     model: Any
