@@ -27,9 +27,10 @@ from jarvis_agent.interfaces.server import run_server, runs
 def make_agent(folder: Path, seconds: float, beat: float) -> JarvisAgent:
     """The agent of one process, which looks at the runs of others every `beat` seconds."""
     runs.BEAT_S = beat
+    planner: Any = FakeStage(random_plan)
     return JarvisAgent(
         tools=[worker(folder / "log", folder / "gate", seconds)],
-        planner=FakeStage(random_plan),
+        planner=planner,
         settings=Settings(output_dir=folder / "out", offline=True),
     )
 
