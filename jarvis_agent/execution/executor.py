@@ -169,6 +169,7 @@ class Executor:
         """Start a task: its model is selected at once, and it runs when its dependencies have ended.
 
         One that was added before is left alone. `answer` is the result, a text, of a task that does not run.
+        Raises RuntimeError: called in another thread than the event loop's.
         """
         if task.id in self._states:
             return

@@ -52,6 +52,7 @@ _SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "n
 
 _CUE = re.compile(r"(?m)^(?:.*\n)?.*-->.*$|<[^<>\n]*>|\{\\[^{}\n]*\}")
 """What is not spoken of subtitles: numbers with the times in the next line, and marks."""
+_NO_CUE = re.compile(r"\s*(STYLE|REGION|NOTE)\b")
 
 _DPI = 150  # dots per inch of rendered pages; a page of A4 has two million pixels
 _PDFIUM = fork_safe(threading.Lock())  # PDFium does one thing at a time in a process
@@ -273,8 +274,11 @@ def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
     """The spoken lines of SubRip or WebVTT, without numbers, times and marks."""
     (text,) = _plain(path, notes)
     blocks = "\n".join(text.splitlines()).split("\n\n")
-    cues = [cue for cue in blocks if "-->" in cue or not re.match("WEBVTT|STYLE|REGION|NOTE", cue)]
-    yield _lines(html.unescape(_CUE.sub("", "\n\n".join(cues))))
+    if blocks[0].startswith("WEBVTT"):
+        first, *others = blocks
+        cues = (block for block in others if "-->" in block or not _NO_CUE.match(block))
+        blocks = [first.partition("\n")[2] if "-->" in first else "", *cues]
+    yield _lines(html.unescape(_CUE.sub("", "\n\n".join(blocks))))
 
 
 def _html(path: Path, notes: list[str]) -> Iterator[str]:

@@ -348,10 +348,9 @@ class PendingTask:
         """Whether its output can be used in an argument of this kind. Tools without outputs make any."""
         if self.draft is None:
             return False
-        makes, outputs = self.draft.spec.makes, self.draft.spec.outputs
-        return (
-            not outputs or kind == "any" or any(map(makes, (*MEDIA, "text") if kind == "file" else (kind,)))
-        )
+        if kind == "any" or not self.draft.spec.outputs:
+            return True
+        return any(map(self.draft.spec.makes, (*MEDIA, "text") if kind == "file" else (kind,)))
 
     def target(self, label: int, kind: str) -> PendingTask | None:
         """The task that an id means in an argument of this kind.

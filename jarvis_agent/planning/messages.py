@@ -95,7 +95,10 @@ def repair_variables(
 
 
 def task_variables(specs: Mapping[str, TaskSpec], window: int, *, brief: bool = False) -> dict[str, str]:
-    """The list of task types, and their names. A list that is longer than a third of the prompt is brief."""
+    """The list of task types, and their names, for a context window in tokens.
+
+    A list that is longer than a third of the prompt is brief, without descriptions, as with `brief`.
+    """
     lines = task_lines(specs.values(), brief=brief)
     if count_tokens(lines) > prompt_budget(window) // _LIST_SHARE:
         lines = task_lines(specs.values(), brief=True)

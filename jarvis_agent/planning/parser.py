@@ -5,8 +5,9 @@
     tasks += parser.finish()
     parser.errors                                                          # what only the planner can repair
 
-The result is a valid plan for any text, and an emitted task is never altered. Ids that the planner wrote are
-kept. A task without an id, or with a taken one, gets a new id from 100 up: the text may still use 3 or 4.
+The result is a valid plan for any text, however it is divided, and an emitted task is never altered. Ids
+that the planner wrote are kept. A task without an id, or with a taken one, gets a new id from 100 up: the
+text may still use 3 or 4.
 """
 
 from __future__ import annotations

@@ -22,7 +22,10 @@ _MAX_DEPS = 8
 def plan_schema(
     specs: Mapping[str, TaskSpec], *, has_purpose: bool = False, has_preference: bool = False
 ) -> dict[str, Any]:
-    """The JSON schema of a plan of these tasks, after a preference. Without tasks, of the empty plan."""
+    """The JSON schema of a plan of these tasks; without tasks, of the empty plan.
+
+    A task may have a purpose, and a preference for models may precede the tasks, if the prompt asks for them.
+    """
     if not specs:
         return _object({"tasks": {"type": "array", "items": {"type": "null"}, "maxItems": 0}})
     args = {arg.name: _value(arg, specs) for spec in specs.values() for arg in spec.inputs}

@@ -2,7 +2,8 @@
 
 A path-like word is buffered until it is complete. If it is exactly the name of a made file, its path is put
 in its place. A path below the output directory that is none of the known files is marked as missing. All else
-passes unchanged, and so does everything in code (between backticks), and a word longer than any path.
+passes unchanged, and so does everything in code (between backticks), and a word longer than any path. How the
+text is divided into pieces makes no difference.
 """
 
 from __future__ import annotations

@@ -202,6 +202,7 @@ async def test_clients_of_the_served_graph_see_urls_and_their_uploads_once(
     assert isinstance(app, FastAPI), "aegra takes no other application"
     with TestClient(app) as client:
         assert client.get(url).content == made.read_bytes()
+        assert client.head(url).headers["content-type"] == "image/png"
         assert client.get(f"/outputs/{made.parent.name}/..").status_code == 404
     again = plan(("canny-control", [], {"image": str(made)}))
     llm._script = Script({"plan": again, "respond": "Again."})

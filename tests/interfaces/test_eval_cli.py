@@ -85,6 +85,9 @@ def test_failures_are_counted_and_all_failures_exit_1(folder: Path, monkeypatch:
     done = called(*words, model="scripted")
     assert done.exit_code == 1
     assert "failed at every request: it is down" in done.stderr
+    (folder / "data.json").rename(folder / "user_requests.json")  # requests without gold plans
+    scripted(monkeypatch, plan=[LLMError("it is down")] * 2)
+    assert called(*words, model="scripted").exit_code == 1
     assert "most frequent error: it is down" in done.stdout
 
 

@@ -293,6 +293,8 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         "a.txt": (SUBTITLES.replace("\n", "\r\n"), SPOKEN),
         "c.md": ("Hi<br>there, ~~old~~ new[^1].\n\n[^1]: A note.\n", "Hi\nthere, old new[^1].\n1: A note."),
         "a.vtt": ("WEBVTT\n\n00:01.000 --> 00:02.500\n<v Ann>Hi\n", "Hi"),
+        "c.vtt": ("WEBVTT\n1\n00:01.000 --> 00:02.500\nHi\n\nNOTEBOOKS\n", "Hi\nNOTEBOOKS"),
+        "d.srt": ("1\n00:00:01,000 --> 00:00:02,500\nHi\n\nSTYLE matters\n", "Hi\nSTYLE matters"),
         "b.vtt": (f"WEBVTT\nKind: captions\n\nSTYLE\n::cue {{}}\n\nNOTE a\nb\n\n{SUBTITLES}", SPOKEN),
         "a.fb2": ('<?xml version="1.0"?><FictionBook><p>Hi</p><binary>iVBO</binary></FictionBook>', "Hi"),
     }

@@ -44,6 +44,7 @@ def taskbench(folder: Folder, model: Model = None, limit: Limit = None, as_json:
     bench = read_folder(folder)
     name, predictions = _plan_all(model, bench.inputs(limit))
     _print_table("TaskBench", score_folder(bench, predictions, name), [], as_json)
+    _exit_if_all_failed(predictions)
 
 
 @eval_app.command()
@@ -67,6 +68,7 @@ def plans(
             "The offline planner has learned the half dev: `--half test` scores unseen requests.", err=True
         )
     _print_table(f"plans of {name}, half {half}", reports, wrong, as_json)
+    _exit_if_all_failed(predictions)
 
 
 def _plan_all(model: str | None, requests: Mapping[str, dict[str, Any]]) -> tuple[str, dict[str, Prediction]]:
@@ -134,8 +136,14 @@ def _print_table(
                 values = failure.get(label) or []
                 for value in [values] if isinstance(values, str) else values:
                     console.print(Text(f"  {label:<9} {clean(str(value))}"))
-    if first.failed == first.requests > 0:
-        typer.echo(f"the planner failed at every request: {clean(str(first.reason))}", err=True)
+
+
+def _exit_if_all_failed(predictions: Mapping[str, Prediction]) -> None:
+    errors = [prediction.error for prediction in predictions.values() if prediction.error is not None]
+    if predictions and len(errors) == len(predictions):
+        from jarvis_agent.core.text import clean
+
+        typer.echo(f"the planner failed at every request: {clean(errors[0])}", err=True)
         raise typer.Exit(1)
 
 

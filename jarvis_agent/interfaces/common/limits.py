@@ -120,36 +120,34 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
-            return
+            return None
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         is_upload = path in ("/files", "/v1/audio/transcriptions")
         limit = self._upload if is_upload else self._json
+
+        async def refuse(problem: str) -> None:
+            await JSONResponse({"detail": problem, **openai_error(413, problem)}, 413)(scope, receive, send)
+
         length, body = Headers(scope=scope).get("content-length", ""), bytearray()
         if length.isdecimal() and int(length) > limit:
-            problem = f"the body has {int(length):,} bytes, more than {limit:,}"
-        elif is_upload:
-            await RequestBodyLimitMiddleware(self._app, limit)(scope, receive, send)
-            return
-        else:
-            try:
-                async for chunk in Request(scope, receive).stream():
-                    body += chunk
-                    if len(body) > limit:
-                        break
-            except ClientDisconnect:
-                return
-            is_larger = len(body) > limit
-            problem = f"the body has more than {limit:,} bytes" if is_larger else json_excess(bytes(body))
-        if problem:
-            refusal = JSONResponse({"detail": problem, **openai_error(413, problem)}, 413)
-            await refusal(scope, receive, send)
-            return
+            return await refuse(f"the body has {int(length):,} bytes, more than {limit:,}")
+        if is_upload:
+            return await RequestBodyLimitMiddleware(self._app, limit)(scope, receive, send)
+        try:
+            async for chunk in Request(scope, receive).stream():
+                body += chunk
+                if len(body) > limit:
+                    return await refuse(f"the body has more than {limit:,} bytes")
+        except ClientDisconnect:
+            return None
         messages: list[Message] = [{"type": "http.request", "body": bytes(body)}]
+        if problem := json_excess(messages[0]["body"]):
+            return await refuse(problem)
 
         async def replay() -> Message:
             return messages.pop() if messages else await receive()
 
-        await self._app(scope, replay, send)
+        return await self._app(scope, replay, send)
 
 
 def json_excess(body: bytes) -> str:

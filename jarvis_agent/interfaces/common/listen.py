@@ -30,7 +30,7 @@ def check_extra(what: str, extra: str, *packages: str) -> None:
 
 
 def check_address(host: str, settings: ServerSettings, *, insecure: bool) -> str | None:
-    """Why any client may use a server at this address, or None. ConfigError: that is so, not `insecure`."""
+    """Why any client may use a server at this address, or None. ConfigError: any may, and not `insecure`."""
     if _is_loopback(host) or settings.api_keys:
         return None
     why = f"{host} can be reached from other machines, and there is no API key"
@@ -61,7 +61,7 @@ def listen(
     make = partial(make_app, settings.model_copy(update={"allowed_hosts": hosts}))
     # httptools would keep a header without end in memory, before any key is checked.
     options |= {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s, "http": "h11"}
-    app: Any = make() if workers == 1 else partial(_make_in_worker, make)
+    app: Any = partial(_make_in_worker, make) if workers > 1 else make()
     # Starting, or loading a model, may take a while, in which a worker gives no sign of life.
     options |= {"workers": workers, "factory": workers > 1, "timeout_worker_healthcheck": 60}
     import uvicorn.supervisors
@@ -79,10 +79,10 @@ def listen(
         logging.getLogger("uvicorn.error").warning("%s: any client may use this server", warning)
     # SIGTERM, which uvicorn raises again at its end, is to leave blocks that remove files and keys.
     with handling(signal.SIGTERM, lambda *_: sys.exit()):
-        if workers == 1:
-            uvicorn.Server(config).run()
-        else:
+        if workers > 1:
             Workers(config, sockets=[config.bind_socket()]).run()
+        else:
+            uvicorn.Server(config).run()
 
 
 def _make_in_worker(make_app: Callable[[], ASGIApp]) -> ASGIApp:

@@ -177,11 +177,9 @@ def _respond(raw: Any, call: Call, folder: Path | None, top_k: int | None) -> Re
         result = adapt(call.spec, raw, call)
     except errors.InputError as error:  # no file of the request is at fault: none can be written
         raise errors.ExpertError(error.note) from error
-    return (
-        hub_api.write_result(result, call, folder)
-        if folder
-        else hub_api.write_response(call.spec, result, top_k)
-    )
+    if folder:
+        return hub_api.write_result(result, call, folder)
+    return hub_api.write_response(call.spec, result, top_k)
 
 
 def make_app(runner: ExpertRunner, server: ServerSettings, idle_s: float | None = None) -> FastAPI:

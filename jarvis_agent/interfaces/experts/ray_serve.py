@@ -50,7 +50,7 @@ class SizeClass(Frozen):
     """A deployment for models of a size.
 
     A replica has memory of at least twice the weights of one of its models. Models that use torch go where
-    there are GPUs, of which a replica may have a share.
+    there are GPUs, of which a replica may have a share. From `min_replicas` to `max_replicas` run at once.
     """
 
     memory_gb: float
@@ -142,10 +142,9 @@ def choose_size(sizes: Sequence[SizeClass], model: Candidate, *, on_gpu: bool) -
 
 def explain_error(error: Exception) -> errors.ExpertError:
     """An error of Ray as one of ours. What a lost replica or node causes is transient."""
-    lines = errors.describe_error(error).strip().splitlines() or [
-        ""
-    ]  # below the traceback of another process
-    what = re.sub(r"\x1b\[\d+m", "", lines[-1]).strip()
+    # The message stands below the traceback of another process.
+    *_, last = ["", *errors.describe_error(error).strip().splitlines()]
+    what = re.sub(r"\x1b\[\d+m", "", last).strip()
     if isinstance(error, RayTaskError):
         return errors.ExpertError(f"the cluster failed: {what}")
     if isinstance(error, ray.exceptions.OutOfMemoryError):

@@ -169,8 +169,9 @@ class Database:
 
 @asynccontextmanager
 async def open_database(address: str | None, directory: Path, retention: float) -> AsyncIterator[Database]:
-    """Open the database and make its tables. ConfigError: it cannot be opened.
+    """Open the database and make its tables.
 
+    ConfigError: it cannot be opened. MissingExtraError: PostgreSQL needs the extra "postgres".
     `address` is a URL of PostgreSQL or the path of a file; None: FILE in `directory`, which is made then.
     """
     place = address or str(directory / FILE)

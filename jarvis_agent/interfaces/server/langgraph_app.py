@@ -25,7 +25,7 @@ approving = build_graph(_agent.stages, approve=True, files_url="/outputs")
 app = FastAPI()
 
 
-@app.get("/outputs/{run}/{name}", include_in_schema=False)
+@app.api_route("/outputs/{run}/{name}", methods=["GET", "HEAD"], include_in_schema=False)
 async def output(run: str, name: str) -> FileResponse:
     """A file of a run."""
     return await output_response(_directory, run, name)

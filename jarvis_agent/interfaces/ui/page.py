@@ -345,7 +345,8 @@ class Page:
         visitor = fields[self._visitor]
         if visitor is None or visitor.running is not None:
             return gr.skip()
-        visitor.repeat(*chosen.index, chosen.value, *(fields[choice] for choice in self._choices))
+        number, task = chosen.index
+        visitor.repeat(number, task, chosen.value, *(fields[choice] for choice in self._choices))
         return visitor, _box(busy=True), *self._draw(visitor, request)
 
     def _rate(self, visitor: Visitor | None, liked: gr.LikeData) -> None:

@@ -100,7 +100,7 @@ class StoredTurn(Frozen, from_attributes=True):
             self.files,
             agent,
             progress,
-            trouble=errors.JarvisError(self.trouble) if self.trouble else None,
+            trouble=None if self.trouble is None else errors.JarvisError(self.trouble),
             is_stopped=not self.is_answered and self.trouble is None,
             memory=self.memory,
         )
@@ -210,7 +210,7 @@ class Visitor:
         return turn
 
     def rate(self, message: int, good: bool) -> None:
-        """Rate what models made in the turn with this message. InputError: nothing, or ratings are off."""
+        """Rate the models of the turn with this message. InputError: it has none, or ratings are off."""
         turn = self.turns[self._number_of(message)]
         turn.run.rate(good=good, owner=self.directory.name.split("-")[0])
 

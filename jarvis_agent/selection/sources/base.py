@@ -93,7 +93,10 @@ async def list_candidates(
 
 
 async def ask_source(source: ModelSource, work: Coroutine[Any, Any, T], settings: Settings) -> T:
-    """Await the answer of a source for at most half of `settings.llm_timeout`, then raise DeadlineError."""
+    """Await the answer of a source for at most half of `settings.llm_timeout`, then raise DeadlineError.
+
+    What would end the process or its task, such as SystemExit, becomes an ExpertError.
+    """
     seconds = settings.llm_timeout / 2
     try:
         return await run_with_timeout(seconds, work, f"the source {source.name}")

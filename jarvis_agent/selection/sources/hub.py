@@ -55,7 +55,10 @@ class HubSource:
         self._api = HubApi(settings, **options)
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        """Return the most downloaded models of a task; [] offline. Raises TransientError or ConfigError."""
+        """Return the most downloaded models with a task's pipeline tag, or its own listing; [] offline.
+
+        Raises TransientError or ConfigError.
+        """
         return await self._list(spec, limit) if self.estimate(spec) else []
 
     async def search(self, spec: TaskSpec, task: Task, limit: int) -> list[Candidate]:
