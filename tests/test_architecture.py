@@ -112,6 +112,11 @@ def test_planning_with_a_language_model_imports_no_offline_planner() -> None:
     assert not [(name, each) for name in outside for each in graph()[name] if each.startswith(offline)]
 
 
+def test_only_the_planner_looks_for_files_in_a_request() -> None:
+    after = [name for name in graph() if name.split(".")[1] in ("backends", "selection", "execution")]
+    assert not [name for name in after if "jarvis_agent.core.file_mentions" in graph()[name]]
+
+
 def test_imports_make_no_cycle() -> None:
     assert _cycles() == []
 
