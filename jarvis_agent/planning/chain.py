@@ -128,7 +128,7 @@ def _text(chunk: str | BaseMessage) -> str:
     return chunk if isinstance(chunk, str) else str(chunk.text)
 
 
-MAX_TASKS = 32
+STOP_AFTER = 32
 """Number of tasks after which a model is stopped; for many files, four per file. Some never end a plan."""
 MAX_COPIES = 4
 """Number of equal tasks after which a model is stopped."""
@@ -194,7 +194,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         request = PlanRequest.of(input, self.specs)
         chain, values = await run_cpu_bound(self._compose, request, await self.client.window())
         chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
-        most, copies = max(MAX_TASKS, 4 * len(request.files)), Counter[str]()
+        most, copies = max(STOP_AFTER, 4 * len(request.files)), Counter[str]()
         async with aclosing(chunks):
             async for chunk in chunks:
                 for place, task in enumerate(chunk.tasks):
@@ -240,7 +240,7 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
 def read_further_tasks(
     reply: str, request: PlanRequest, plan: Plan, results: Sequence[TaskResult], settings: Settings
 ) -> Plan:
-    """The tasks that a language model adds to a plan after it has seen the results; at most MAX_TASKS.
+    """The tasks that a language model adds to a plan after it has seen the results; at most STOP_AFTER.
 
     They may refer to finished tasks, and name files of the request, of its chat and of the results. A task
     that was run or is written already, or needs one that failed, is left out. Ids in use are replaced.
@@ -267,4 +267,4 @@ def read_further_tasks(
         else:
             calls.add(call)
             new.append(task)
-    return Plan(tasks=new[:MAX_TASKS], notes=parser.notes, removed=parser.removed)
+    return Plan(tasks=new[:STOP_AFTER], notes=parser.notes, removed=parser.removed)

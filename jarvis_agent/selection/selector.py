@@ -1,7 +1,8 @@
 """The model selector, the paper's second stage: filters and ranks candidates and lets the LLM choose.
 
-The ranking decides if there is neither a chain nor an LLM, if `settings.selection` is "rank", or if the chain
-fails or names a model that is not in the list. A pin fixes the model of a task: an id of the Hub with an
+What decides, in this order: a pin; for a text, the user's own language model; a single candidate; for a plan
+with a preference, the ranking; the chain. The ranking decides also if there is neither a chain nor an LLM, if
+the LLM is small, if `settings.selection` is "rank", or if the chain fails. A pin is an id of the Hub with an
 optional revision, a local path, or a Gradio Space ("space:org/name", "space:http://127.0.0.1:7860").
 """
 
