@@ -70,7 +70,7 @@ def _voices(samples: NDArray[np.float32], notes: list[str]) -> list[NDArray[np.f
     """
     offsets = samples.mean(axis=0, dtype=float)  # what is constant is not heard; float32 would not do
     covariance = samples.T @ samples / len(samples) - offsets[:, None] * offsets
-    energies = covariance.diagonal()
+    energies = covariance.diagonal().clip(0)
     if energies.max() < _SILENT or covariance.mean() >= _KEPT_ENERGY * energies.max():
         return [samples.mean(axis=1)]
     first, second = energies.argsort()[::-1][:2]
