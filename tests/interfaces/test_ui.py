@@ -133,7 +133,7 @@ def test_an_example_is_run_and_its_answer_gets_a_thumb(selection_file: Path, sta
     examples = tab.chat.locator(".examples button")
     expect(examples).to_have_text([re.compile("What animal"), re.compile("Read this out")])  # as can run here
     tab.chat.get_by_role("button", name="What animal is in this picture").click()
-    expect(tab.pictures).to_have_count(1)
+    expect(tab.chat).to_contain_text(ANSWER)  # before, nothing is there to be rated
     tab.wait_until_idle()
     tab.chat.get_by_role("button", name="dislike").last.click()
     store = SelectionStore(selection_file)
