@@ -219,6 +219,7 @@ def test_a_chat_goes_on_after_the_page_is_loaded_again(stage: Stage, tab: Tab) -
     tab.reload()
     tab.page.locator("#run-plan").click()
     expect(tab.task(0)).to_contain_text("done")
+    expect(tab.chat.get_by_text(ANSWER)).to_have_count(2)  # a run at work would draw its chat again
     tab.wait_until_idle()
     tab.open_menu()
     tab.page.get_by_role("button", name="New chat").click()
