@@ -33,7 +33,7 @@ _ARGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-WAIT_MS = 30_000
+WAIT_MS = 60_000
 """The longest wait for anything, which a loaded machine may need."""
 
 

@@ -67,6 +67,8 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+# Events of a visitor that overlap in Gradio's queue can lose a result. Only changes of states need it.
+_DIRECT = _QUIET | {"queue": False}
 
 
 def page_options(agent: JarvisAgent) -> dict[str, Any]:
@@ -217,8 +219,8 @@ class Page:
         ]
         runs.append(self._decision.change(self._run, [self._visitor, self._decision], **run))
         for event in runs:
-            event.then(self._end, [self._visitor], [self._box, self._chats, self._stored, *drawn], **_QUIET)
-        self._chat.like(self._rate, [self._visitor], **_QUIET)
+            event.then(self._end, [self._visitor], [self._box, self._chats, self._stored, *drawn], **_DIRECT)
+        self._chat.like(self._rate, [self._visitor], **_DIRECT)
         self._box.stop(None, cancels=runs, api_visibility="private")
         keys = [self._key, self._name]
         outputs = [self._visitor, *keys, self._head, self._box, self._chats, self._stored, *drawn]
@@ -226,17 +228,17 @@ class Page:
         self._new.click(self._open, [self._key], cancels=runs, **start)
         self._chats.input(self._open, [self._key, self._chats], cancels=runs, **start)
         self._delete.click(self._forget, keys, cancels=runs, **start)
-        saved = self._save.click(self._export, [self._visitor], [self._saved], **_QUIET)
+        saved = self._save.click(self._export, [self._visitor], [self._saved], **_DIRECT)
         saved.then(None, js="() => setTimeout(() => document.querySelector('#saved').click(), 100)", **_QUIET)
         self.blocks.load(None, None, [self._theme], js=_READ_THEME, **_QUIET)
         components = self.blocks.blocks.values()
         self._labelled = [part for part in components if _labels_of(part, views.texts_for("en"))]
-        self.blocks.load(self._translate, None, self._labelled, **_QUIET)
+        self.blocks.load(self._translate, None, self._labelled, **_DIRECT)
         self.blocks.load(self._open, keys, js=_READ_KEYS, **start)
         self._name.change(None, keys, js=_KEEP_KEYS, **_QUIET)
         self._theme.input(None, [self._theme], js="theme => jarvisTheme(theme)", **_QUIET)
         self._language.input(None, [self._language], js=_KEEP_LANGUAGE, **_QUIET)
-        self._camera.input(self._add_picture, [self._camera, self._box], [self._camera, self._box], **_QUIET)
+        self._camera.input(self._add_picture, [self._camera, self._box], [self._camera, self._box], **_DIRECT)
 
     def _translate(self, request: gr.Request) -> dict[Any, Any]:
         """The labels in the language that the visitor chose. Gradio has those in the browser's language."""
