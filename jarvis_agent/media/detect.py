@@ -28,10 +28,10 @@ from jarvis_agent.media.video import open_container
 logger = logging.getLogger(__name__)
 
 PDF, HTML, EPUB, RTF = "application/pdf", "text/html", "application/epub+zip", "application/rtf"
-SRT, MARKDOWN = "application/x-subrip", "text/markdown"
+SRT, MARKDOWN, EMAIL = "application/x-subrip", "text/markdown", "message/rfc822"
 _OFFICE, _OPEN = "application/vnd.openxmlformats-officedocument", "application/vnd.oasis.opendocument"
 DOCX, PPTX = f"{_OFFICE}.wordprocessingml.document", f"{_OFFICE}.presentationml.presentation"
-ODT, ODP = f"{_OPEN}.text", f"{_OPEN}.presentation"
+ODT, ODP, FODT = f"{_OPEN}.text", f"{_OPEN}.presentation", f"{_OPEN}.text-flat-xml"
 XLSX, ODS, XLS = f"{_OFFICE}.spreadsheetml.sheet", f"{_OPEN}.spreadsheet", "application/vnd.ms-excel"
 XLSB = f"{XLS}.sheet.binary.macroenabled.12"
 WORKBOOKS = frozenset({XLSX, XLSB, XLS, ODS})
@@ -52,8 +52,10 @@ _TEXTS = {
     ".tsv": "text/tab-separated-values",
     ".json": "application/json",
     **dict.fromkeys((".markdown", ".md"), MARKDOWN),
-    **dict.fromkeys((".vtt", ".srt"), SRT),
-    **dict.fromkeys((".fb2", ".htm", ".xhtml", ".html"), HTML),
+    **dict.fromkeys((".ass", ".lrc", ".sbv", ".ssa", ".sub", ".vtt", ".srt"), SRT),
+    **dict.fromkeys((".dfxp", ".fb2", ".htm", ".sami", ".smi", ".ttml", ".xhtml", ".html"), HTML),
+    **dict.fromkeys((".mht", ".mhtml", ".eml"), EMAIL),
+    ".fodt": FODT,
     **{f".{name}": f"model/{name}" for name in ("obj", "stl")},
     ".svg": "image/svg+xml",
 }
@@ -118,7 +120,7 @@ _HTML_START = re.compile(r"\s*(?>(<\?xml[^>]*>|<!--.*?-->)\s*)*+<(!doctype\s+htm
 _SRT_START = re.compile(r"\s*(WEBVTT\b(?=[^>]*-->)|[0-9]+\s+[0-9:]+[,.][0-9]{3} --> [0-9:]+[,.][0-9]{3}\s)")
 _KINDS: Mapping[str, Modality] = {
     **{kind: kind for kind in ("image", "audio", "video", "text")},
-    **dict.fromkeys((PDF, DOCX, PPTX, ODT, ODP, EPUB, RTF, SRT), "text"),
+    **dict.fromkeys((PDF, DOCX, PPTX, ODT, ODP, FODT, EPUB, RTF, SRT, EMAIL), "text"),
     **dict.fromkeys((*WORKBOOKS, "text/csv", "text/tab-separated-values"), "table"),
     "application/json": "data",
     "model": "3d",

@@ -8,6 +8,7 @@ to `MAX_MARKUP` bytes, whatever sizes the archive states.
 
 from __future__ import annotations
 
+import email.policy
 import html
 import io
 import posixpath
@@ -48,10 +49,14 @@ _PART = re.compile(rf"word/({_ORDER})([0-9]*)\.xml|ppt/slides/slide([0-9]+)\.xml
 """The parts of Office files that hold text."""
 
 _HIDDEN = {"delText", "instrText", "moveFrom", "Fallback", "tracked-changes", "annotation", "note-citation"}
+_HIDDEN |= {"meta", "settings", "automatic-styles", "styles", "master-styles", "binary-data"}
 _SPACES = {"s": " ", "tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "noBreakHyphen": "-"}
 
-_CUE = re.compile(r"(?m)^(?:.*\n)?.*-->.*$|<[^<>\n]*>|\{\\[^{}\n]*\}")
-"""What is not spoken of subtitles: numbers with the times in the next line, and marks."""
+_CUE = re.compile(
+    r"(?m)^(?:.*\n)?.*-->.*$|^[0-9:.]+,[0-9:.]+$|^(?:\[[0-9:.]+\])+|^\[[A-Za-z#]+(?::.*)?\]$"
+    r"|^Dialogue:(?:[^,\n]*,){9}|<[^<>\n]*>|\{[^{}\n]*\\p[1-9][^{}\n]*\}[^{\n]*|\{[\\0-9yY][^{}\n]*\}"
+)
+"""What is not spoken of subtitles: numbers, times, titles, fields, marks and drawings."""
 _NO_CUE = re.compile(r"\s*(STYLE|REGION|NOTE)\b")
 
 _DPI = 150  # dots per inch of rendered pages; a page of A4 has two million pixels
@@ -225,10 +230,19 @@ def _office(path: Path, notes: list[str]) -> Iterator[str]:
         parts = [*filter(None, map(_PART.fullmatch, archive.namelist()))]
         parts.sort(key=lambda part: (_ORDER.find(part[1] or ""), int(part[2] or part[3] or 0)))
         for _, content in _unpacked(path, archive, [part[0] for part in parts]):
-            pieces: list[str] = []
-            # Expat limits how far entities expand, and reads no external ones.
-            _collect(ElementTree.fromstring(content), pieces)  # noqa: S314
-            yield _lines("".join(pieces))
+            yield _text_of_xml(content)
+
+
+def _flat(path: Path, notes: list[str]) -> Iterator[str]:
+    """The text of OpenDocument in one XML file."""
+    yield _text_of_xml(_markup(path, "XML"))
+
+
+def _text_of_xml(content: bytes) -> str:
+    pieces: list[str] = []
+    # Expat limits how far entities expand, and reads no external ones.
+    _collect(ElementTree.fromstring(content), pieces)  # noqa: S314
+    return _lines("".join(pieces))
 
 
 def _lines(text: str) -> str:
@@ -271,8 +285,12 @@ def _markdown(path: Path, notes: list[str]) -> Iterator[str]:
 
 
 def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
-    """The spoken lines of SubRip or WebVTT, without numbers, times and marks."""
+    """The spoken lines of subtitles, without numbers, times and marks."""
     (text,) = _plain(path, notes)
+    if "[Events]" in text:  # SubStation Alpha, whose fields end with the text
+        text = "\n".join(line for line in text.splitlines() if line.startswith("Dialogue:"))
+    text = re.sub(r"\\[Nn]|\[br\]", "\n", text)
+    text = re.sub(r"(?m)^\{[0-9]+\}.*", lambda line: line[0].replace("|", "\n"), text)  # MicroDVD
     blocks = "\n".join(text.splitlines()).split("\n\n")
     if blocks[0].startswith("WEBVTT"):
         first, *others = blocks
@@ -283,6 +301,17 @@ def _subtitles(path: Path, notes: list[str]) -> Iterator[str]:
 
 def _html(path: Path, notes: list[str]) -> Iterator[str]:
     yield _lines(_text_of(_markup(path, "HTML")))
+
+
+def _email(path: Path, notes: list[str]) -> Iterator[str]:
+    """The subject and the body of an e-mail or a stored web page; attached files are named."""
+    message = email.message_from_bytes(_markup(path, "an e-mail"), policy=email.policy.default)
+    yield str(message["subject"] or "")
+    body = message.get_body(("plain", "html"))
+    content = "" if body is None else body.get_content()
+    yield _lines(_text_of(content)) if body and body.get_content_subtype() == "html" else content
+    names = ", ".join(filter(None, (part.get_filename() for part in message.iter_attachments())))
+    notes += [Note("attached files were left out: {names}", names=names)] if names else []
 
 
 def _markup(path: Path, name: str) -> bytes:
@@ -377,6 +406,8 @@ _LOADERS: Mapping[str, tuple[str, Callable[[Path, list[str]], Any]]] = {
     detect.DOCX: ("a Word document", _office),
     detect.PPTX: ("a PowerPoint file", _office),
     **dict.fromkeys((detect.ODT, detect.ODP), ("an OpenDocument file", _office)),
+    detect.FODT: ("an OpenDocument file", _flat),
+    detect.EMAIL: ("an e-mail", _email),
     detect.RTF: ("a rich text file", _rtf),
     detect.HTML: ("an HTML page", _html),
     detect.EPUB: ("an e-book", _epub),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 import zipfile
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,16 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
         "c.vtt": ("WEBVTT\n1\n00:01.000 --> 00:02.500\nHi\n\nNOTEBOOKS\n", "Hi\nNOTEBOOKS"),
         "d.srt": ("1\n00:00:01,000 --> 00:00:02,500\nHi\n\nSTYLE matters\n", "Hi\nSTYLE matters"),
         "b.vtt": (f"WEBVTT\nKind: captions\n\nSTYLE\n::cue {{}}\n\nNOTE a\nb\n\n{SUBTITLES}", SPOKEN),
+        "a.ass": (SUB_STATION, "Hello, there\nGeneral"),
+        "a.lrc": ("[ti:Song]\n[00:12.00]One\n[00:20.00][00:40.00]Two\n", "One\nTwo"),
+        "a.sbv": ("0:00:01.000,0:00:02.500\nOne\n\n0:00:03.000,0:00:04.500\n2\n", "One\n2"),
+        "a.sub": ("{0}{25}One|two|three\n{50}{75}{y:i}Four\n", "One\ntwo\nthree\nFour"),
+        "a.smi": (
+            "<SAMI><STYLE>P {}</STYLE><SYNC Start=1><P>One<br>two\n<SYNC Start=2><P>Three",
+            "One\ntwo\nThree",
+        ),
+        "a.ttml": ('<?xml version="1.0"?><tt><p begin="00:00:01.000">One<br/>two</p></tt>', "One\ntwo"),
+        "a.fodt": ("<d><meta><a>Writer</a></meta><body><h>Title</h><p>Hi</p></body></d>", "Title\nHi"),
         "a.fb2": ('<?xml version="1.0"?><FictionBook><p>Hi</p><binary>iVBO</binary></FictionBook>', "Hi"),
     }
     for name, (content, text) in cases.items():
@@ -306,7 +317,32 @@ def test_markup_and_time_codes_are_no_text(tmp_path: Path) -> None:
     assert detect_media_type(tmp_path / "a.ps")[0] == "file", "its source is not spoken"
 
 
+def test_the_text_of_a_message_is_its_subject_and_its_body(tmp_path: Path) -> None:
+    message = EmailMessage()
+    message["Subject"] = "Café on Friday"
+    message.set_content("Let us meet at the café.")
+    message.add_alternative("<p>Let us meet</p>", subtype="html")
+    message.add_attachment(b"%PDF-", maintype="application", subtype="pdf", filename="menu.pdf")
+    (tmp_path / "a.eml").write_bytes(bytes(message))
+    text, notes = load_text(tmp_path / "a.eml")
+    assert text == "Café on Friday\nLet us meet at the café."
+    assert notes == ["attached files were left out: menu.pdf"]
+
+    page = EmailMessage()
+    page["Subject"] = "A page"
+    page.set_content("<style>p {}</style><p>Hello</p>", subtype="html")
+    page.add_related(b"\x89PNG", maintype="image", subtype="png", cid="<a>")
+    (tmp_path / "a.mhtml").write_bytes(bytes(page))
+    assert load_text(tmp_path / "a.mhtml") == ("A page\nHello", [])
+
+
 SPOKEN = "Hello there.\nGeneral Kenobi."
+SUB_STATION = (
+    "[Script Info]\nTitle: x\n\n[Events]\nFormat: Layer, Start, End, Style, Name, L, R, V, Effect, Text\n"
+    "Comment: 0,0:00:00.00,0:00:01.00,Default,,0,0,0,,Unspoken\n"
+    "Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\i1}Hello{\\i0}, there\\NGeneral\n"
+    "Dialogue: 0,0:00:03.00,0:00:04.00,Default,,0,0,0,,{\\an7\\p1}m 0 0 l 9 0{\\p0}\n"
+)
 SUBTITLES = (
     "1\n00:00:01,000 --> 00:00:02,500\nHello there.\n\n"
     "2\n00:00:03,000 --> 00:00:04,000\n<i>General</i> Kenobi.\n"
