@@ -35,7 +35,7 @@ _PORTABLE = ("image/png", "image/jpeg", "image/webp")
 
 _JPEG_END = b"\xff\xd9"
 
-_PHOTOMETRIC = 262  # the TIFF tag that is 0 if 0 is white
+_PHOTOMETRIC, _COLOUR_MAP = 262, 320  # tags of TIFF; the first is 0 if 0 is white
 _ORIENTATION = 0x0112  # the EXIF tag that says how a picture is to be turned; many servers ignore it
 
 _MOST_DECODED = 30_000_000  # pixels of a picture that has to be decoded to be identified
@@ -172,6 +172,9 @@ def open_image(path: Path, frame: int | None = None) -> tuple[Image, list[str]]:
             if image.width * image.height > (Image.MAX_IMAGE_PIXELS or 0):  # Pillow checks the first one only
                 raise ValueError(f"frame {frame + 1} has {image.width} x {image.height} pixels")
         decoded = _decoded(image, path, notes)
+        colours = getattr(decoded, "tag_v2", {}).get(_COLOUR_MAP) if decoded.mode == "P" else None
+        if colours and max(colours) < 256:  # some scanners write 8 of the 16 bits
+            decoded.putpalette(bytes(colours), "RGB;L")
         upright = ImageOps.exif_transpose(decoded)
         if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
             grey = _to_eight_bits(upright, notes)

@@ -190,6 +190,19 @@ def test_deep_pictures_may_be_negatives(tmp_path: Path) -> None:
     assert np.asarray(open_image(path)[0])[..., 0].tolist() == [[255, 0]]
 
 
+def test_a_palette_of_tiff_may_have_8_bits(tmp_path: Path) -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([10, 20, 30, 200, 100, 50] + 254 * [0, 0, 0])
+    image.putdata([0, 1])
+    image.save(tmp_path / "a.tif")
+    with Image.open(tmp_path / "a.tif") as written:
+        colours = np.array(written.tag_v2[320], "<u2")  # type: ignore[attr-defined]
+    content = (tmp_path / "a.tif").read_bytes()
+    for name, stored in (("a", colours), ("b", colours // 256)):
+        (tmp_path / f"{name}.tif").write_bytes(content.replace(colours.tobytes(), stored.tobytes()))
+        assert np.array(open_image(tmp_path / f"{name}.tif")[0]).tolist() == [[[10, 20, 30], [200, 100, 50]]]
+
+
 def test_pictures_that_pillow_does_not_read_are_read_by_ffmpeg(tmp_path: Path) -> None:
     """A BMP file with 4 bits a colour; and a DDS file of one block (DXT2) with two transparent rows."""
     header = struct.pack("<IiiHHIIiiII3I", 40, 2, 1, 1, 16, 3, 4, 0, 0, 0, 0, 0xF00, 0xF0, 0xF)
