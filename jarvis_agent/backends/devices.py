@@ -35,7 +35,7 @@ _SEED_LOCK = fork_safe(threading.Lock())
 
 @contextmanager
 def choosing(choose: Chooser) -> Iterator[None]:
-    """Within the block, `place` in this thread asks `choose` for the GPU."""
+    """Within the block, `choose_device` in this thread asks `choose` for the GPU."""
     token = _chooser.set(choose)
     try:
         yield
@@ -43,7 +43,7 @@ def choosing(choose: Chooser) -> Iterator[None]:
         _chooser.reset(token)
 
 
-def place(settings: Settings, size: int | None = None) -> Any:
+def choose_device(settings: Settings, size: int | None = None) -> Any:
     """The device for a model of `size` bytes (None: unknown); of several GPUs the one with the most room.
 
     A model larger than every GPU's limit is placed on the CPU, unless the settings name a device. Raises

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert, options_of, text_of
-from jarvis_agent.backends.devices import pick_dtype, place, seeded, weight_bytes
+from jarvis_agent.backends.devices import choose_device, pick_dtype, seeded, weight_bytes
 from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.hub.snapshot import DIFFUSERS, marker_folder, model_folder
 from jarvis_agent.backends.jobs import is_cancelled
@@ -471,7 +471,7 @@ class DiffusersBackend(FileBackend):
         pipeline = choose_pipeline(PIPELINES[spec.name], name)
         if pipeline is None:
             raise UnsupportedError(f"{candidate.id} is a {name}, which cannot do {spec.name}")
-        folder, device = model_folder(candidate, settings, DIFFUSERS), place(settings)
+        folder, device = model_folder(candidate, settings, DIFFUSERS), choose_device(settings)
         options = {
             "dtype": pick_dtype("float32" if pipeline.exact else settings.dtype, device),
             "use_safetensors": None if settings.allow_pickle else True,

@@ -25,7 +25,7 @@ MAX_BATCH_TEXT = 2_000
 MAX_BATCH_FILE = 5_000_000
 """Bytes of a file of a call in a batch."""
 
-Outcome = tuple[Any, JarvisError | None]
+JobResult = tuple[Any, JarvisError | None]
 """The result of a job, or the error that it failed with."""
 
 Notify = Callable[[Literal["loading", "loaded"]], None]
@@ -138,7 +138,7 @@ def running(jobs: Sequence[Job | Reservation]) -> Iterator[None]:
         _current.reset(token)
 
 
-def run_jobs(expert: Any, jobs: Sequence[Job], retry: Callable[[Callable[[], Any]], Any]) -> list[Outcome]:
+def run_jobs(expert: Any, jobs: Sequence[Job], retry: Callable[[Callable[[], Any]], Any]) -> list[JobResult]:
     """The outcome of each job. A batch that fails is logged, and its jobs are run one by one."""
     if len(jobs) > 1:
         calls = [job.call for job in jobs]
@@ -152,7 +152,7 @@ def run_jobs(expert: Any, jobs: Sequence[Job], retry: Callable[[Callable[[], Any
             logger.warning("a batch of %d calls of %s is run one by one: %s", len(calls), model, why)
         else:
             return [(result, None) for result in results]
-    outcomes: list[Outcome] = []
+    outcomes: list[JobResult] = []
     for job in jobs:
         if job.cancelled:  # while its model was loaded
             outcomes.append((None, closed_error("not run")))

@@ -26,8 +26,8 @@ from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import bytes_by_device, choosing, free_caches, is_out_of_memory
 from jarvis_agent.backends.jobs import (
     Job,
+    JobResult,
     Notify,
-    Outcome,
     Reservation,
     as_expert_error,
     closed_error,
@@ -227,7 +227,7 @@ class ModelPool:
     - `batch(calls) -> list[raw]`: computes several calls at once, in their order. Small calls that wait in
       its queue are computed together, `MAX_BATCH` at most. If a batch raises, its calls run one by one.
 
-    A load that calls `devices.place` gets the GPU with the most room, where idle models make way. A limit is
+    A load that calls `devices.choose_device` gets the GPU with the most room, where idle models make way. A limit is
     exceeded by at most one model.
     """
 
@@ -410,7 +410,7 @@ class ModelPool:
     def _run_next(self, entry: ModelEntry, first: Job) -> None:
         """Run a job in a worker thread, in one batch with queued ones if possible."""
         jobs = [first] if first.start() else []
-        outcomes: list[Outcome] = []
+        outcomes: list[JobResult] = []
         failure: JarvisError | None = None
         try:
             if jobs:

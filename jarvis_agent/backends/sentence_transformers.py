@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, scores_output, sentences_of, text_of
-from jarvis_agent.backends.devices import pick_dtype, place
+from jarvis_agent.backends.devices import choose_device, pick_dtype
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import SENTENCE_TRANSFORMERS, model_folder
 from jarvis_agent.backends.local import FileBackend
@@ -97,7 +97,7 @@ class SentenceTransformersBackend(FileBackend):
             raise UnsupportedError(
                 f"{candidate.id} is a {kind}; only embedding models and cross-encoders are supported"
             )
-        device = place(settings)
+        device = choose_device(settings)
         with LOADING:
             model = getattr(sentence_transformers, kind)(
                 str(folder),

@@ -18,7 +18,7 @@ from typing import Any
 from langchain_core.utils.iter import batch_iterate
 
 from jarvis_agent.backends.base import Call, Expert, whole_number
-from jarvis_agent.backends.devices import pick_dtype, place, seeded
+from jarvis_agent.backends.devices import choose_device, pick_dtype, seeded
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import SKOPS, model_folder
 from jarvis_agent.backends.jobs import closed_error, is_cancelled
@@ -220,7 +220,7 @@ class ChronosBackend(FileBackend):
         from chronos import BaseChronosPipeline
 
         silence_library()
-        folder, device = model_folder(candidate, settings), place(settings)
+        folder, device = model_folder(candidate, settings), choose_device(settings)
         with LOADING:
             pipeline = BaseChronosPipeline.from_pretrained(
                 str(folder),

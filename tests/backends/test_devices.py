@@ -14,7 +14,7 @@ import pytest
 from libraries import needs
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.devices import computes_in_half, gpu_limits, pick_dtype, place
+from jarvis_agent.backends.devices import choose_device, computes_in_half, gpu_limits, pick_dtype
 from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.backends.pool import ModelPool, measure
 from jarvis_agent.core.errors import ExpertError
@@ -49,7 +49,7 @@ class OnDevice:
         self.device = ""
 
     def load(self) -> OnDevice:
-        self.device = str(place(self.settings, self.nbytes))
+        self.device = str(choose_device(self.settings, self.nbytes))
         return self
 
     def __call__(self, call: Call) -> str:
@@ -188,7 +188,7 @@ async def test_a_failed_load_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
 def test_limits_placement_and_dtype_follow_the_settings() -> None:
     assert gpu_limits(Settings()) == {"cuda:0": 800, "cuda:1": 800}
     assert gpu_limits(Settings(memory_budget=5)) == {"cuda:0": 5, "cuda:1": 5}
-    assert [str(place(TWO, size)) for size in (None, 100, 101)] == ["cuda:0", "cuda:0", "cpu"]
+    assert [str(choose_device(TWO, size)) for size in (None, 100, 101)] == ["cuda:0", "cuda:0", "cpu"]
     assert pick_dtype("auto", torch.device("cuda:1")) is torch.bfloat16
     assert pick_dtype("auto", torch.device("cpu")) is torch.float32
     assert computes_in_half(Settings())

@@ -205,7 +205,7 @@ def test_the_pieces_of_a_long_text_end_when_the_call_is_cancelled(bench: Bench) 
     call = bench.call("summarization", "t5", text=LONG)
     job, pieces = Job(call), list[str]()
     with running((job,)):
-        for piece in text_tasks.split_text(LONG, bench.load(call).loaded, 20):
+        for piece in text_tasks.split_by_tokens(LONG, bench.load(call).loaded, 20):
             pieces.append(piece)
             job.cancelled = len(pieces) == 2
     assert len(pieces) == 2

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.devices import pick_dtype, place, weight_bytes
+from jarvis_agent.backends.devices import choose_device, pick_dtype, weight_bytes
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.settings import Settings
@@ -175,7 +175,7 @@ def load_model(pipeline: PipelineSpec, folder: Path, candidate: Candidate, setti
         parts = {name: _load_part(name, folder, code) for name in pipeline.parts}
         model, report = pipeline.auto_class.from_pretrained(
             str(folder),
-            dtype=pick_dtype("float32" if pipeline.exact else settings.dtype, place(settings)),
+            dtype=pick_dtype("float32" if pipeline.exact else settings.dtype, choose_device(settings)),
             use_safetensors=None if settings.allow_pickle else True,
             output_loading_info=True,
             **code,
@@ -186,7 +186,7 @@ def load_model(pipeline: PipelineSpec, folder: Path, candidate: Candidate, setti
         if missing:
             lacks = f"it lacks the weights {', '.join(missing[:3])}"
             raise UnsupportedError(f"{candidate.id} is not trained for {candidate.task}: {lacks}")
-        device = place(settings, weight_bytes(model))
+        device = choose_device(settings, weight_bytes(model))
         model = model.to(device).eval()
         pipe = pipeline.pipe and transformers.pipeline(pipeline.pipe, model=model, device=device, **parts)
     tokenizer, positions = parts.get("tokenizer"), getattr(model.config, "max_position_embeddings", None)

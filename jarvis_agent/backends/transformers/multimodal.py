@@ -23,7 +23,7 @@ from jarvis_agent.backends.transformers.text import (
     decode,
     generate,
     is_chat_model,
-    split_text,
+    split_by_tokens,
     stopping,
     top_labels,
 )
@@ -242,7 +242,7 @@ def synthesize(loaded: LoadedModel, call: Call) -> dict[str, Any]:
         stages = ("semantic", "coarse")
         options["generate_kwargs"] = {f"{stage}_stopping_criteria": stopping() for stage in stages}
     with seeded(call.settings.seed):
-        pieces = split_text(text_of(call), loaded, SPEECH_TOKENS)
+        pieces = split_by_tokens(text_of(call), loaded, SPEECH_TOKENS)
         outputs = [loaded.pipe(piece, **options) for piece in pieces]
     sounds = [np.asarray(output["audio"], dtype=np.float32).reshape(-1) for output in outputs]
     return {"audio": np.concatenate(sounds), "sampling_rate": int(outputs[0]["sampling_rate"])}

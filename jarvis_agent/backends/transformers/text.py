@@ -92,7 +92,7 @@ def token_limit(loaded: LoadedModel) -> int:
     return int(min(loaded.tokenizer.model_max_length, 4096))
 
 
-def split_text(text: str, loaded: LoadedModel, limit: int) -> Iterator[str]:
+def split_by_tokens(text: str, loaded: LoadedModel, limit: int) -> Iterator[str]:
     """The parts of a text of at most `limit` tokens, until the call is cancelled."""
 
     def count(part: str) -> int:
@@ -245,7 +245,7 @@ def summarize(loaded: LoadedModel, call: Call) -> str:
     prefix = "summarize: " if loaded.model.config.model_type in T5_TYPES else ""
     length = loaded.model.generation_config.max_length or 0
     limit = length if length > 20 else NEW_TOKENS  # 20 is the default of transformers, not of the model
-    parts = split_text(text_of(call), loaded, token_limit(loaded) - 16)
+    parts = split_by_tokens(text_of(call), loaded, token_limit(loaded) - 16)
     return " ".join(rewrite(loaded, prefix + part, max_new_tokens=limit) for part in parts)
 
 
@@ -278,7 +278,7 @@ def translate(loaded: LoadedModel, call: Call) -> str:
     lines = (
         " ".join(
             rewrite(loaded, prefix + part, max_new_tokens=2 * NEW_TOKENS, **options)
-            for part in split_text(line, loaded, limit)
+            for part in split_by_tokens(line, loaded, limit)
         )
         for line in text.splitlines()
     )
