@@ -227,8 +227,8 @@ class ModelPool:
     - `batch(calls) -> list[raw]`: computes several calls at once, in their order. Small calls that wait in
       its queue are computed together, `MAX_BATCH` at most. If a batch raises, its calls run one by one.
 
-    A load that calls `devices.choose_device` gets the GPU with the most room, where idle models make way. A limit is
-    exceeded by at most one model.
+    A load that calls `choose_device` gets the GPU with the most room, where idle models make way. A limit
+    is exceeded by at most one model.
     """
 
     def __init__(self, limit_bytes: int, workers: int = 8) -> None:

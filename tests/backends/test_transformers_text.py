@@ -15,13 +15,13 @@ from model_bench import Bench, roughly, surest_at_the_end
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import Job, activities, running
 from jarvis_agent.backends.outputs.adapters import adapt
-from jarvis_agent.backends.transformers import multimodal
+from jarvis_agent.backends.transformers import loading, multimodal
 from jarvis_agent.backends.transformers import text as text_tasks
 from jarvis_agent.backends.transformers.backend import TransformersBackend
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 
 np = pytest.importorskip("numpy")
-needs("torch")
+torch = pytest.importorskip("torch")
 needs("pandas")
 
 pytestmark = pytest.mark.slow
@@ -209,6 +209,15 @@ def test_the_pieces_of_a_long_text_end_when_the_call_is_cancelled(bench: Bench) 
             pieces.append(piece)
             job.cancelled = len(pieces) == 2
     assert len(pieces) == 2
+
+
+def test_a_model_too_large_for_the_gpu_has_the_numbers_of_the_cpu(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = [torch.bfloat16, torch.float32]  # of the GPU that was expected, and of the CPU
+    monkeypatch.setattr(loading, "pick_dtype", lambda wanted, device: chosen.pop(0))
+    model = bench.load(bench.call("summarization", "t5", text=TEXT)).loaded.model
+    assert {weights.dtype for weights in model.parameters()} == {torch.float32}
 
 
 def test_the_beginning_of_a_long_recording_is_classified(

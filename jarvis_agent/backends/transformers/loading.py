@@ -171,11 +171,12 @@ def load_model(pipeline: PipelineSpec, folder: Path, candidate: Candidate, setti
     code = {"trust_remote_code": settings.trust_remote_code}
     # `prepare` may download, so it runs before the lock is taken.
     extras = pipeline.prepare(candidate, settings) if pipeline.prepare else {}
+    wanted = "float32" if pipeline.exact else settings.dtype
     with LOADING:
         parts = {name: _load_part(name, folder, code) for name in pipeline.parts}
         model, report = pipeline.auto_class.from_pretrained(
             str(folder),
-            dtype=pick_dtype("float32" if pipeline.exact else settings.dtype, choose_device(settings)),
+            dtype=pick_dtype(wanted, choose_device(settings)),
             use_safetensors=None if settings.allow_pickle else True,
             output_loading_info=True,
             **code,
@@ -187,6 +188,8 @@ def load_model(pipeline: PipelineSpec, folder: Path, candidate: Candidate, setti
             lacks = f"it lacks the weights {', '.join(missing[:3])}"
             raise UnsupportedError(f"{candidate.id} is not trained for {candidate.task}: {lacks}")
         device = choose_device(settings, weight_bytes(model))
+        if (dtype := pick_dtype(wanted, device)) != model.dtype:  # it is too large for the GPU
+            model = model.to(dtype)
         model = model.to(device).eval()
         pipe = pipeline.pipe and transformers.pipeline(pipeline.pipe, model=model, device=device, **parts)
     tokenizer, positions = parts.get("tokenizer"), getattr(model.config, "max_position_embeddings", None)
