@@ -215,6 +215,8 @@ def _sheet(path: Path, notes: list[str]) -> Iterator[Row]:
     if int(sheet[1]) > 1:
         first = "the sheet {name} was read, the first of {number}"
         notes.append(Note(first, name=sheet[0], number=int(sheet[1])))
+    if number := int(sheet[2]):
+        notes.append(Note("formulas without a stored value, which are empty: {number:,}", number=number))
 
 
 def _split(lines: list[Row], apart: set[int], delimiter: str, notes: list[str]) -> tuple[Row, list[Row]]:

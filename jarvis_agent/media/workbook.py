@@ -26,6 +26,9 @@ _CODE = re.compile(r'(?=.*0.*0)(?:0|\\.|"[^"]*"|[ ()/-])+')
 _CELL = re.compile(r'<(?:\w+:)?c (?=[^>]*\br="([A-Z]+[0-9]+)")(?=[^>]*\bs="([0-9]+)")(?![^>]*\bt="[^n])')
 """A cell of a number: its place and the number of its style."""
 
+_NO_VALUE = re.compile(r"(?:</(?:\w+:)?f>|<(?:\w+:)?f(?: [^>]*)?/>)(?:<(?:\w+:)?v ?/>|<v></v>)?</(?:\w+:)?c>")
+"""The end of a cell with a formula whose value is not stored, as programs write it that compute nothing."""
+
 _COLUMNS = ["".join(name) for count in (1, 2, 3) for name in product(ascii_uppercase, repeat=count)]
 
 
@@ -43,8 +46,12 @@ def _text(cell: Any, form: str | None) -> str:
     return str(cell).upper() if isinstance(cell, bool) else str(cell)
 
 
-def _forms(path: str, sheet: str) -> dict[str, str]:
-    """Formats of numbers with leading zeros in an XLSX file, by cell ("B7"); the library ignores them."""
+def _read_markup(path: str, sheet: str) -> tuple[dict[str, str], int]:
+    """What the library ignores of an XLSX file.
+
+    Returns:
+        Formats of numbers with leading zeros by cell ("B7"), and how many formulas have no value.
+    """
     with suppress(KeyError, StopIteration, ValueError, zipfile.BadZipFile, ElementTree.ParseError):
         book = zipfile.ZipFile(path)
         styles, names, links = (
@@ -58,9 +65,11 @@ def _forms(path: str, sheet: str) -> dict[str, str]:
         described = next(row for row in names.iterfind("{*}sheets/*") if row.get("name") == sheet)
         link = next(value for name, value in described.items() if name.endswith("}id"))
         target = next(row.get("Target", "") for row in links if row.get("Id") == link)
-        cells = _CELL.findall(book.read(posixpath.join("/xl", target)[1:]).decode()) if coded else ()
-        return {cell: re.sub(r'[\\"]', "", coded[style]) for cell, style in cells if style in coded}
-    return {}
+        markup = book.read(posixpath.join("/xl", target)[1:]).decode()
+        cells = _CELL.findall(markup) if coded else ()
+        forms = {cell: re.sub(r'[\\"]', "", coded[style]) for cell, style in cells if style in coded}
+        return forms, len(_NO_VALUE.findall(markup))
+    return {}, 0
 
 
 def main(path: str) -> None:
@@ -84,9 +93,10 @@ def main(path: str) -> None:
     except CalamineError as error:
         writer.writerow([f"it is damaged ({error})"])
     else:
+        name = sheets[0].name if sheets else ""
+        forms, without_value = _read_markup(path, name)
         # Should the process end, the first cell is the reason.
-        writer.writerow(["it is damaged, or too large", sheets[0].name if sheets else "", len(sheets)])
-        forms = _forms(path, sheets[0].name) if sheets else {}
+        writer.writerow(["it is damaged, or too large", name, len(sheets), without_value])
         columns = _COLUMNS[(sheets[0].start or (0, 0))[1] :] if sheets else []
         for number, row in enumerate(sheets[0].iter_rows() if sheets else (), 1):
             texts = [_text(cell, forms.get(f"{name}{number}")) for name, cell in zip(columns, row)]  # noqa: B905
