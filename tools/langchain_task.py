@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from jarvis_agent.backends.jobs import Notify
-from jarvis_agent.core.concurrency import contain_exit, start_daemon_thread
+from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.context import RunContext, messages_of
 from jarvis_agent.core.errors import BadInputError, ExpertError, InputError
@@ -239,8 +239,7 @@ def with_content_blocks(tool: BaseTool) -> BaseTool:
 
         @wraps(coroutine)
         async def arun(*args: Any, **kwargs: Any) -> Any:
-            # LangChain awaits it in a task of its own.
-            return _as_content(await contain_exit(tool.name, coroutine, *args, **kwargs))
+            return _as_content(await coroutine(*args, **kwargs))
 
         functions["coroutine"] = arun
     return tool.model_copy(update=functions) if functions else tool

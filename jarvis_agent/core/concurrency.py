@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
-from jarvis_agent.core.errors import ExpertError, describe_error, log_error
+from jarvis_agent.core.errors import ExpertError, log_error
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -50,12 +50,12 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     """Await a coroutine for at most `seconds`; it is cancelled on timeout and when the caller is cancelled.
 
     `name` is used in messages. Raises StageTimeoutError: the limit was reached; ExpertError: the work was
-    cancelled from within, or raised a BaseException that is no Exception. Exception: an error of the work.
+    cancelled from within; or an error of the work.
     """
     if seconds <= 0:
         work.close()
         raise StageTimeoutError
-    running = asyncio.create_task(contain_exit(name, lambda: work), name=name)
+    running = asyncio.create_task(work, name=name)
     in_time: set[asyncio.Task[T]] = set()
     try:
         in_time, _ = await asyncio.wait([running], timeout=seconds)
@@ -65,25 +65,7 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
         raise StageTimeoutError
     if running.cancelled():
         raise ExpertError(f"{name} was cancelled from within")
-    error = running.exception()
-    if error is not None and not isinstance(error, Exception):
-        raise _ended_with(error, name) from error
     return running.result()
-
-
-async def contain_exit(name: str, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-    """Await `work(…)`. Its SystemExit, with which a task ends the event loop, becomes ExpertError.
-
-    In asyncio tasks that the work itself creates, SystemExit ends the loop, as everywhere in asyncio.
-    """
-    try:
-        return await work(*args, **kwargs)
-    except SystemExit as error:
-        raise _ended_with(error, name) from error
-
-
-def _ended_with(error: BaseException, name: str) -> ExpertError:
-    return ExpertError(f"{name} ended with {describe_error(error)}")
 
 
 async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:

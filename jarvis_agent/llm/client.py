@@ -186,7 +186,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                         outcome.reason = "length"
                         break
                     await asyncio.sleep(0)  # others run, also if the stream never waits
-        except (Exception, SystemExit) as error:  # A SystemExit in a task would end the event loop.
+        except Exception as error:
             if type(error).__name__ != "LengthFinishReasonError":
                 if text:
                     yield AIMessageChunk(content=text)

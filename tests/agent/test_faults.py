@@ -54,8 +54,6 @@ async def fail(fault: str) -> Any:
         await asyncio.Event().wait()
     if fault == "cancel":
         raise asyncio.CancelledError
-    if fault == "exit":
-        raise SystemExit(3)
     if fault == "exception":
         raise ValueError("a fault")
     return object()
@@ -123,7 +121,7 @@ def unnamed_files(run: Run, tmp_path: Path) -> set[Path]:
     return {path for path in (tmp_path / "out").rglob("*") if path.is_file()} - named
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, "exit"])
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(
     ("place", "method"),
     [

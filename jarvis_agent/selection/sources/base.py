@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from jarvis_agent.core.concurrency import StageTimeoutError, contain_exit, run_with_timeout
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import DeadlineError
 from jarvis_agent.core.notes import limit_of
 from jarvis_agent.core.settings import Settings
@@ -74,9 +74,9 @@ async def list_candidates(
     """
 
     async def ask_for(of: TaskSpec) -> list[Candidate]:
-        calls = [contain_exit(source.name, source.candidates, of, limit)]
+        calls = [source.candidates(of, limit)]
         if task and isinstance(source, SearchableSource):
-            calls.append(contain_exit(source.name, source.search, of, task, limit))
+            calls.append(source.search(of, task, limit))
         return [candidate for listed in await asyncio.gather(*calls) for candidate in listed]
 
     async def ask() -> list[Candidate]:
@@ -93,10 +93,7 @@ async def list_candidates(
 
 
 async def ask_source(source: ModelSource, work: Coroutine[Any, Any, T], settings: Settings) -> T:
-    """Await the answer of a source for at most half of `settings.llm_timeout`, then raise DeadlineError.
-
-    What would end the process or its task, such as SystemExit, becomes an ExpertError.
-    """
+    """Await the answer of a source for at most half of `settings.llm_timeout`, then raise DeadlineError."""
     seconds = settings.llm_timeout / 2
     try:
         return await run_with_timeout(seconds, work, f"the source {source.name}")
