@@ -462,6 +462,8 @@ class RunPipeline:
                 call = structure.ainvoke(inputs, self._config)
                 return await run_with_timeout(self._limit(2)[0], call, "the structured answer"), []
             except Exception as error:
+                if not isinstance(error, JarvisError):
+                    log_error(logger, "the structured answer failed", error)
                 return None, [f"there is no structured answer: {describe_error(error)}"]
 
         return await self.steps.run_once("structure", write, _STRUCTURED)
