@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from served import Served
 
     from jarvis_agent.backends.pool import ModelPool
+    from jarvis_agent.testing import HubDouble
 
 _HF_HOME = tempfile.TemporaryDirectory(prefix="jarvis-hf-home-")
 _FOREIGN = ("JARVIS_", "OPENAI_", "HF_", "HUGGINGFACE_", "HUGGING_FACE_", "LANGSMITH_", "LANGCHAIN_")
@@ -195,6 +196,20 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def hub(hub_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
+    """A Hub with no models, empty caches, and an inference client that knows no models."""
+    from huggingface_hub.inference._providers import _common
+    from huggingface_hub.utils import _cache_assets
+
+    from jarvis_agent.testing import HubDouble
+
+    monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
+    monkeypatch.setattr(_cache_assets, "HF_ASSETS_CACHE", str(tmp_path / "assets"))
+    with HubDouble() as double, double.redirected():
+        yield double
+
+
+@pytest.fixture
 def pool() -> Iterator[ModelPool]:
     """A pool for tiny models."""
     from jarvis_agent.backends.pool import ModelPool
@@ -209,8 +224,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server for the tests of a module."""
     from served import agent_of, serving
 
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path_factory.mktemp("served") / "outputs", script), script) as running:
+    with serving(agent_of(tmp_path_factory.mktemp("served") / "outputs")) as running:
         yield running
 
 

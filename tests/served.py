@@ -7,9 +7,10 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -45,15 +46,41 @@ def plan_for(*names: str) -> str:
     return json.dumps(tasks)
 
 
+@cache
+def routes() -> list[tuple[str, str]]:
+    """The method and the path of each route of a server."""
+    paths = create_app(agent_of(Path("unused"))).openapi()["paths"]
+    return [(method, path) for path, methods in paths.items() for method in methods]
+
+
+def body_of(path: str, file: str | None = None, attached: Sequence[str] = ()) -> dict[str, Any]:
+    """A request to a route that starts a run or calls a task, perhaps about a file."""
+    text = f"What is in {file}?" if file else "Hello"
+    asked: dict[str, Any] = {"input": text, "files": list(attached)}
+    if path == "/runs":
+        return asked
+    if path.startswith("/tools"):
+        asked = {"image": file or "none.jpg"}
+    if path.startswith(("/agent", "/tools")):
+        return {"input": asked, "inputs": [asked]}
+    parts: list[Any] = [{"type": "image_url", "image_url": {"url": name}} for name in attached]
+    messages = [{"role": "user", "content": [{"type": "text", "text": text}, *parts]}]
+    return {"model": "jarvis", "messages": messages, "input": text, "prompt": text}
+
+
 @dataclass
 class Served:
-    """A running application and its parts; its language model plans `script["plan"]`."""
+    """A running application of an agent of `agent_of`, and its parts."""
 
     client: TestClient
     llm: ScriptedLLM
     backend: FakeBackend
     outputs: Path
-    script: dict[str, Any]
+    agent: JarvisAgent
+
+    @property
+    def script(self) -> dict[str, Any]:
+        return script_of(self.agent)
 
     @property
     def runs(self) -> Path:
@@ -124,32 +151,37 @@ async def async_remote(app: Any) -> AsyncIterator[RemoteRunnable]:
 
 
 def agent_of(
-    output_dir: Path, script: dict[str, Any], results: dict[str, Any] | None = None, **limits: Any
+    output_dir: Path, results: dict[str, Any] | None = None, plan: str = "[]", **limits: Any
 ) -> JarvisAgent:
-    """An agent with a fake expert for each of `results`; its language model plans `script["plan"]`."""
+    """An agent with a fake expert for each of `results`."""
     results = results or {
         "image-to-text": [{"generated_text": "a tabby cat"}],
         "canny-control": Image.new("L", (8, 8)),
     }
     return JarvisAgent(
-        model=ScriptedLLM(
-            {"plan": lambda messages: script["plan"], "respond": ANSWER, "chat": "Good morning."}
-        ),
+        model=ScriptedLLM({"plan": plan, "respond": ANSWER, "chat": "Good morning."}),
         sources=[FakeSource([fake_candidate(task) for task in results])],
         backends=[FakeBackend(results)],
         settings=Settings(**{"output_dir": output_dir, "max_file_bytes": 100_000} | limits),
     )
 
 
+def script_of(agent: JarvisAgent) -> dict[str, Any]:
+    """The replies of its language model by stage, which may be changed."""
+    assert isinstance(agent.model, ScriptedLLM)
+    replies: dict[str, Any] = agent.model.replies
+    return replies
+
+
 @contextmanager
-def serving(agent: JarvisAgent, script: dict[str, Any], **settings: Any) -> Iterator[Served]:
-    """A running application of an agent that `agent_of` made with the same script."""
+def serving(agent: JarvisAgent, **settings: Any) -> Iterator[Served]:
+    """A running application of an agent that `agent_of` made."""
     server = ServerSettings(**{"runs_per_minute": 10_000} | settings)
     with TestClient(create_app(agent, server), base_url=BASE, raise_server_exceptions=False) as client:
         backend = agent.stages.registry.backends["fake"]
         assert isinstance(agent.model, ScriptedLLM)
         assert isinstance(backend, FakeBackend)
-        yield Served(client, agent.model, backend, agent.settings.output_dir, script)
+        yield Served(client, agent.model, backend, agent.settings.output_dir, agent)
 
 
 @contextmanager
@@ -175,14 +207,18 @@ def listening(app: Any, log_level: str = "error", grace: int | None = None, **op
 class Live:
     """A server on a port of this machine, its parts, and OpenAI's client of it."""
 
-    def __init__(self, url: str, agent: JarvisAgent, script: dict[str, Any]) -> None:
-        self.url, self.agent, self.script = url, agent, script
+    def __init__(self, url: str, agent: JarvisAgent) -> None:
+        self.url, self.agent = url, agent
         self.client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
 
     @property
     def llm(self) -> ScriptedLLM:
         assert isinstance(self.agent.model, ScriptedLLM)
         return self.agent.model
+
+    @property
+    def script(self) -> dict[str, Any]:
+        return script_of(self.agent)
 
     @property
     def backend(self) -> FakeBackend:
@@ -200,11 +236,11 @@ class Live:
 
 
 @contextmanager
-def live_server(agent: JarvisAgent, script: dict[str, Any] | None = None, **settings: Any) -> Iterator[Live]:
-    """A running server of an agent, with the script of its language model."""
+def live_server(agent: JarvisAgent, **settings: Any) -> Iterator[Live]:
+    """A running server of an agent that `agent_of` made."""
     server = ServerSettings(**{"runs_per_minute": 10_000} | settings)
     with listening(create_app(agent, server)) as url:
-        yield Live(url, agent, script or {})
+        yield Live(url, agent)
 
 
 def endless_expert() -> tuple[Callable[[Call], Awaitable[Any]], threading.Event, threading.Event]:

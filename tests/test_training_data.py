@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import notation
 import pytest
@@ -60,18 +61,41 @@ def test_a_record_has_files_references_lists_and_what_is_left_out(tmp_path: Path
     ]
 
 
-def test_a_result_goes_to_the_argument_that_takes_its_main_output(tmp_path: Path) -> None:
-    (record,) = read(
-        tmp_path,
-        "> mark the dog in a.jpg, tell me what breed it is, cut it out, how large is that?\n"
-        "zero-shot-object-detection a.jpg | dog\nvisual-question-answering #0 | what breed it is\n"
-        "crop-image a.jpg | #0\nmedia-info #2\n",
-    )
-    assert [task.args for task in record.plans[0][1:]] == [
-        {"image": "<resource>-0", "text": "what breed it is"},
-        {"image": "a.jpg", "box": "<resource>-0"},
-        {"file": "<resource>-2"},
-    ]
+@pytest.mark.parametrize(
+    ("text", "args"),
+    [
+        (
+            "> mark the dog in a.jpg, tell me what breed it is, cut it out, how large is that?\n"
+            "zero-shot-object-detection a.jpg | dog\nvisual-question-answering #0 | what breed it is\n"
+            "crop-image a.jpg | #0\nmedia-info #2\n",
+            [
+                {"image": "a.jpg", "labels": ["dog"]},
+                {"image": "<resource>-0", "text": "what breed it is"},
+                {"image": "a.jpg", "box": "<resource>-0"},
+                {"file": "<resource>-2"},
+            ],
+        ),
+        (
+            "> keep the left half of a.jpg, mirrored and without colour; b.wav as a small file\n"
+            "crop-image a.jpg | left half\nedit-image #0 | greyscale=1 | flip=horizontal\n"
+            "extract-audio b.wav | mp3\n",
+            [
+                {"image": "a.jpg", "box": "left half"},
+                {"image": "<resource>-0", "greyscale": 1, "flip": "horizontal"},
+                {"video": "b.wav", "format": "mp3"},
+            ],
+        ),
+        (
+            "> type a.wav and b.wav\nautomatic-speech-recognition a.wav\nautomatic-speech-recognition b.wav\n"
+            "= Call me.\n= The key is lost.\n\n"
+            ">> answer the second, but be kind\ntext-generation answer … kind ^1#1\n",
+            [{"text": "answer kind The key is lost."}],
+        ),
+    ],
+    ids=["results", "parts and edits", "an answer of an earlier turn"],
+)
+def test_words_and_results_become_arguments(tmp_path: Path, text: str, args: list[dict[str, Any]]) -> None:
+    assert [task.args for task in read(tmp_path, text)[-1].plans[0]] == args
 
 
 def test_a_follow_up_takes_files_and_answers_of_earlier_turns(tmp_path: Path) -> None:
@@ -91,20 +115,6 @@ def test_a_follow_up_takes_files_and_answers_of_earlier_turns(tmp_path: Path) ->
     ]
 
 
-def test_a_part_is_named_and_an_edit_has_its_own_words(tmp_path: Path) -> None:
-    (record,) = read(
-        tmp_path,
-        "> keep the left half of a.jpg, mirrored and without colour; b.wav as a small file\n"
-        "crop-image a.jpg | left half\nedit-image #0 | greyscale=1 | flip=horizontal\n"
-        "extract-audio b.wav | mp3\n",
-    )
-    assert [task.args for task in record.plans[0]] == [
-        {"image": "a.jpg", "box": "left half"},
-        {"image": "<resource>-0", "greyscale": 1, "flip": "horizontal"},
-        {"video": "b.wav", "format": "mp3"},
-    ]
-
-
 def test_interchangeable_task_types_and_a_missing_source_language_are_right(tmp_path: Path) -> None:
     (record,) = read(
         tmp_path,
@@ -118,16 +128,6 @@ def test_interchangeable_task_types_and_a_missing_source_language_are_right(tmp_
     assert judge(asked, [question, translation]).exact
     assert judge(asked, [other, shorter]).exact
     assert not judge(asked, [question.model_copy(update={"task": "image-to-text"}), translation]).exact
-
-
-def test_a_follow_up_takes_one_of_several_answers_into_a_text_of_pieces(tmp_path: Path) -> None:
-    *_, record = read(
-        tmp_path,
-        "> type a.wav and b.wav\nautomatic-speech-recognition a.wav\nautomatic-speech-recognition b.wav\n"
-        "= Call me.\n= The key is lost.\n\n"
-        ">> answer the second, but be kind\ntext-generation answer … kind ^1#1\n",
-    )
-    assert record.plans[0][0].args == {"text": "answer kind The key is lost."}
 
 
 def test_a_text_of_an_earlier_turn_needs_its_answer(tmp_path: Path) -> None:

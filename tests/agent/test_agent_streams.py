@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
+from local_models import ScriptedLocal
+from served import endless_expert
 from small_agents import CAPTION, DESCRIBE_ALOUD, EXPERTS, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Run, Settings, TaskSpec
+from jarvis_agent import JarvisAgent, Run, TaskSpec
 from jarvis_agent.backends.base import Expert
-from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.core.sync import run_sync
-from jarvis_agent.core.types import Candidate
 from jarvis_agent.execution.run import Event
 from jarvis_agent.testing import FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
@@ -156,53 +155,38 @@ async def test_a_task_runs_while_the_language_model_still_writes_the_plan() -> N
 # Early exits. Cancellation at every stage is tested in tests/core/test_cancellation.py.
 
 
-class Hanging:
-    """An expert that hangs until it is cancelled."""
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-        self.stopped = asyncio.Event()
-
-    async def __call__(self, call: Any) -> None:
-        self.begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.stopped.set()
-
-
 async def test_leaving_a_stream_stops_the_run() -> None:
     before = asyncio.all_tasks()
     for method, options in (("astream", {}), ("aevents", {}), ("astream_events", {"version": "v2"})):
-        expert = Hanging()
-        agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": expert})
+        never, entered, stopped = endless_expert()
+        agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": never})
         async with agent:
             async with aclosing(getattr(agent, method)(REQUEST, **options)) as items:
                 await anext(items)
-                await expert.begun.wait()
-            assert expert.stopped.is_set(), method
+                assert await asyncio.to_thread(entered.wait, 60)
+            assert stopped.is_set(), method
             assert asyncio.all_tasks() == before, method
 
 
 def test_leaving_a_sync_stream_stops_the_run() -> None:
-    expert = Hanging()
-    agent, _, backend = small_agent(DESCRIBE_ALOUD, {"image-to-text": expert})
+    never, entered, stopped = endless_expert()
+    agent, _, backend = small_agent(DESCRIBE_ALOUD, {"image-to-text": never})
     with agent:
         chunks = agent.stream(REQUEST)
         assert next(chunks).plan.tasks
-        run_sync(expert.begun.wait)
+        assert entered.wait(60)
         chunks.close()  # type: ignore[attr-defined]
-        assert expert.stopped.is_set()
+        assert stopped.is_set()
         assert backend.running == 0
 
 
 async def test_a_cancelled_run_keeps_the_files_of_its_finished_tasks(tmp_path: Path) -> None:
-    expert = Hanging()
+    never, entered, _ = endless_expert()
     two = plan(("text-to-speech", [], {"text": "hello"}), ("image-to-text", [0], {"image": "a.jpg"}))
-    agent, _, _ = small_agent(two, {"image-to-text": expert})
+    agent, _, _ = small_agent(two, {"image-to-text": never})
     async with agent:
         running = asyncio.create_task(agent.ainvoke(REQUEST))
-        await expert.begun.wait()
+        assert await asyncio.to_thread(entered.wait, 60)
         running.cancel()
         await asyncio.wait([running])
     assert len(await asyncio.to_thread(lambda: [*tmp_path.glob("outputs/*/*.wav")])) == 1
@@ -212,19 +196,13 @@ async def test_a_model_is_loaded_while_its_task_waits() -> None:
     """The first task ends only when the second one's model is loaded; a hosted backend loads nothing."""
     loaded = threading.Event()
 
-    class Local(LocalBackend):
-        name = "fake"
+    def load(spec: TaskSpec) -> Expert:
+        if spec.name == "text-to-speech":
+            loaded.set()
+            return lambda call: EXPERTS[call.spec.name]
+        return lambda call: CAPTION if loaded.wait(20) else None
 
-        def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-            return None
-
-        def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-            if spec.name == "text-to-speech":
-                loaded.set()
-                return lambda call: EXPERTS[call.spec.name]
-            return lambda call: CAPTION if loaded.wait(20) else None
-
-    backend = Local(Settings(), ModelPool(100))
+    backend = ScriptedLocal(load, ModelPool(100))
     source = FakeSource(fake_candidate(task, size=1) for task in ("image-to-text", "text-to-speech"))
     agent, _, _ = small_agent(DESCRIBE_ALOUD, sources=[source], backends=[backend])
     events = []

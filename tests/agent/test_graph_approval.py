@@ -23,7 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 from pydantic import TypeAdapter
-from small_agents import EXPERTS, Judge, plan, small_agent
+from small_agents import EXPERTS, Judge, call_of, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task, hf_tools
 from jarvis_agent.agent.approval import downloads_over, hosted, named, writes
@@ -335,16 +335,18 @@ def test_a_policy_says_which_tasks_need_approval() -> None:
         assert [result.error for result in run.results] == [None] * 3
 
 
+def translator(*replies: Any, **options: Any) -> tuple[Any, FakeBackend]:
+    """LangChain's agent with a tool of the Hub, and the backend of the tool."""
+    backend, models = FakeBackend(EXPERTS), FakeSource([fake_candidate("translation")])
+    tools = hf_tools(tasks=["translation"], sources=[models], backends=[backend])
+    return create_agent(ScriptedLLM([*replies, "Done."]), tools, **options), backend
+
+
 @pytest.mark.usefixtures("home")
 def test_the_middleware_of_langchain_asks_about_tools_of_the_hub() -> None:
-    call = {"name": "translation", "args": {"text": "hello", "tgt_lang": "fr"}, "id": "1"}
-    llm = ScriptedLLM([AIMessage("", tool_calls=[call]), "Done."])
-    backend = FakeBackend(EXPERTS)
-    tools = hf_tools(
-        tasks=["translation"], sources=[FakeSource([fake_candidate("translation")])], backends=[backend]
-    )
-    middleware = HumanInTheLoopMiddleware(interrupt_on={"translation": True})
-    agent = create_agent(llm, tools, middleware=[middleware], checkpointer=InMemorySaver())
+    middleware = [HumanInTheLoopMiddleware(interrupt_on={"translation": True})]
+    call = call_of("translation", text="hello", tgt_lang="fr")
+    agent, backend = translator(call, middleware=middleware, checkpointer=InMemorySaver())
     (interrupt,) = agent.invoke({"messages": "Translate hello"}, THREAD)["__interrupt__"]
     (action,) = interrupt.value["action_requests"]
     assert (action["name"], backend.calls) == ("translation", [])
@@ -358,12 +360,8 @@ def test_the_middleware_of_langchain_asks_about_tools_of_the_hub() -> None:
 @pytest.mark.usefixtures("home")
 def test_a_limit_of_langchain_stops_tools_of_the_hub() -> None:
     call = {"name": "translation", "args": {"text": "hello", "tgt_lang": "fr"}}
-    llm = ScriptedLLM([*(AIMessage("", tool_calls=[{**call, "id": str(i)}]) for i in (1, 2)), "Done."])
-    backend = FakeBackend(EXPERTS)
-    tools = hf_tools(
-        tasks=["translation"], sources=[FakeSource([fake_candidate("translation")])], backends=[backend]
-    )
-    agent = create_agent(llm, tools, middleware=[ToolCallLimitMiddleware(run_limit=1)])
+    calls = [AIMessage("", tool_calls=[{**call, "id": str(i)}]) for i in (1, 2)]
+    agent, backend = translator(*calls, middleware=[ToolCallLimitMiddleware(run_limit=1)])
     state = agent.invoke({"messages": "Translate hello twice"})
     assert len(backend.calls) == 1
     assert [one.status for one in state["messages"] if one.type == "tool"] == ["success", "error"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ from model_bench import Bench
 from result_bench import Adapting, a_photo, adapting_in
 
 from jarvis_agent.core.types import Resource
-from jarvis_agent.testing import HubDouble
 
 
 @pytest.fixture
@@ -36,18 +35,6 @@ def _quick_collections() -> None:
     """Exempt the objects of imported libraries from garbage collections, which each unloaded model causes."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture
-def hub(hub_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
-    """A Hub with no models, empty caches, and an inference client that knows no models."""
-    from huggingface_hub.inference._providers import _common
-    from huggingface_hub.utils import _cache_assets
-
-    monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
-    monkeypatch.setattr(_cache_assets, "HF_ASSETS_CACHE", str(tmp_path / "assets"))
-    with HubDouble() as double, double.redirected():
-        yield double
 
 
 @pytest.fixture(scope="module")

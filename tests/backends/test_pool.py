@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_models import ScriptedLocal
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled
-from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import MAX_BATCH, MAX_PREFETCHES, ModelPool
 from jarvis_agent.core.errors import BadInputError, ExpertError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.limits import TASK_LIMITS
 
@@ -367,17 +366,7 @@ async def test_close_stops_a_running_batch(pool: ModelPool) -> None:
 
 async def test_no_model_is_loaded_for_an_input_that_exceeds_a_limit(pool: ModelPool) -> None:
     model = Model()
-
-    class Local(LocalBackend):
-        name = "scripted"
-
-        def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-            return None
-
-        def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Model:
-            return model.load()
-
-    backend, limit = Local(Settings(), pool), TASK_LIMITS["text-generation"]["characters"]
+    backend, limit = ScriptedLocal(lambda _: model.load(), pool), TASK_LIMITS["text-generation"]["characters"]
     with pytest.raises(UnsupportedError, match=f"at most {limit:,} characters"):
         await backend.run(call_of(text="a" * (limit + 1)))
     assert (model.loads, list(pool.loaded)) == (0, [])

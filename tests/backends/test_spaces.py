@@ -14,6 +14,7 @@ import pytest
 from doubles.gradio_space import SpaceDouble
 from libraries import needs
 from PIL import Image
+from waiting import until
 
 from jarvis_agent import Settings
 from jarvis_agent.backends.base import Backend, Call
@@ -386,10 +387,7 @@ async def test_a_space_that_does_not_answer_is_cancelled(space: SpaceDouble, tmp
     backend = SpacesBackend(SETTINGS.model_copy(update={"task_timeout": 1.0}))
     with pytest.raises(TransientError, match="did not answer within"):
         await backend.run(hello(space.url, tmp_path))
-    for _ in range(1000):
-        if space.cancelled:
-            break
-        await asyncio.sleep(0.005)
+    await until(lambda: space.cancelled)
     assert space.cancelled == ["event-0"]
 
 

@@ -198,8 +198,7 @@ async def test_secrets_in_the_error_of_a_provider_are_masked(monkeypatch: pytest
 
 
 def test_a_server_answers_an_error_without_secrets(tmp_path: Path) -> None:
-    script: dict[str, Any] = {"plan": "[]"}
-    with serving(agent_of(tmp_path, script), script) as served:
+    with serving(agent_of(tmp_path)) as served:
         body = {"input": {"input": "Describe it", "files": [SIGNED]}}
         answers = [served.client.post(f"/agent/{method}", json=body) for method in ("invoke", "stream")]
     assert [answer.status_code for answer in answers] == [422, 200]

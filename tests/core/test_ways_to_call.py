@@ -160,7 +160,7 @@ def server() -> Subject:
     from jarvis_agent.core.settings import ServerSettings
     from jarvis_agent.interfaces.server import create_app
 
-    app = create_app(agent_of(Path("outputs"), {"plan": "[]"}), ServerSettings(runs_per_minute=10_000))
+    app = create_app(agent_of(Path("outputs")), ServerSettings(runs_per_minute=10_000))
     asked = {"input": {"input": "Good morning"}}
 
     def call() -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from clock import Clock, LoopTime
+from local_models import ScriptedLocal
 
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
@@ -277,15 +277,6 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
         except JarvisError:
             refused.set()
 
-    class Local(LocalBackend):
-        name = "scripted"
-
-        def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-            return None
-
-        def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Any:
-            return write_late
-
     cleanup = AttemptFiles.cleanup
 
     def cleaned(files: AttemptFiles) -> None:
@@ -295,8 +286,9 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
 
     monkeypatch.setattr(AttemptFiles, "cleanup", cleaned)
     pool = ModelPool(10**9)
-    backend = Local(Settings(), pool) if place == "model" else Scripted(Clock(), a="ok")
-    late = chain([model("a")], backend, new_path=RunDirectory(Settings(), tmp_path).new_path)
+    backend = ScriptedLocal(lambda _: write_late, pool) if place == "model" else Scripted(Clock(), a="ok")
+    new_path = RunDirectory(Settings(), tmp_path).new_path
+    late = chain([model("a", backend=backend.name)], backend, new_path=new_path)
     if place == "adapter":
         monkeypatch.setattr(fallback, "adapt", lambda spec, raw, call: write_late(call))
     assert tried(await late.run()) == "a"

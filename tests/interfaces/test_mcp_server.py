@@ -32,7 +32,7 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from PIL import Image
-from served import ANSWER, CAT, agent_of, endless_expert, listening, plan_for
+from served import ANSWER, CAT, agent_of, endless_expert, listening, plan_for, script_of
 from waiting import until
 
 from jarvis_agent import JarvisAgent, Settings
@@ -69,7 +69,7 @@ async def never(call):
     finally:
         Path("stopped").touch()
 
-run_stdio(agent_of(Path("out"), {{"plan": "[]"}}, {{"image-to-text": noisy, "canny-control": never}}))
+run_stdio(agent_of(Path("out"), {{"image-to-text": noisy, "canny-control": never}}))
 """
 
 
@@ -189,8 +189,7 @@ async def test_stdout_carries_the_protocol_alone_and_a_cancelled_call_ends(tmp_p
 @both_eras
 async def test_over_http_a_client_reads_what_it_made_and_nothing_else(tmp_path: Path, era: str) -> None:
     """The other client has another key, or only another session."""
-    script = {"plan": "[]"}
-    agent = agent_of(tmp_path / "out", script, allowed_dirs=(tmp_path,), max_file_bytes=1_000_000)
+    agent = agent_of(tmp_path / "out", allowed_dirs=(tmp_path,), max_file_bytes=1_000_000)
     secret = tmp_path / "secret.jpg"
     shutil.copy(CAT, secret)
     keys = ("one", "two") if era == "auto" else ("", "")
@@ -206,7 +205,7 @@ async def test_over_http_a_client_reads_what_it_made_and_nothing_else(tmp_path: 
         assert (await client.read_resource(made.uri)).contents
         told = await client.call_tool("image-to-text", {"image": f" {made.uri}".replace("jarvis://", "")})
         assert texts(told) == "a tabby cat"
-        script["plan"] = plan_for(Path(made.uri).name)
+        script_of(agent)["plan"] = plan_for(Path(made.uri).name)
         asked = await client.call_tool("jarvis", {"request": "What is it?", "files": [made.uri]})
         assert texts(asked).startswith(ANSWER)
         assert isinstance(agent.model, ScriptedLLM)
@@ -238,7 +237,7 @@ async def test_over_http_a_client_reads_what_it_made_and_nothing_else(tmp_path: 
 async def test_over_http_two_connections_of_a_key_share_files_if_the_client_opens_no_session(
     tmp_path: Path, era: str
 ) -> None:
-    agent = agent_of(tmp_path / "out", {"plan": "[]"}, max_file_bytes=1_000_000)
+    agent = agent_of(tmp_path / "out", max_file_bytes=1_000_000)
     async with serving(agent, "one", "two") as url:
         async with connected(url, "one", era) as client:
             await client.call_tool("canny-control", {"image": DATA})
@@ -259,7 +258,7 @@ async def test_over_http_the_files_of_a_key_are_deleted_run_by_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jarvis_agent.interfaces.common.uploads_and_outputs.SWEEP_S", 0.01)
-    agent = agent_of(tmp_path / "out", {"plan": "[]"}, max_file_bytes=1_000_000)
+    agent = agent_of(tmp_path / "out", max_file_bytes=1_000_000)
     async with serving(agent) as url, connected(url) as client:
         await client.call_tool("canny-control", {"image": DATA})
         (old,) = (tmp_path / "out" / "mcp" / "local").iterdir()
@@ -276,7 +275,7 @@ async def test_over_http_the_files_of_a_key_are_deleted_run_by_run(
 async def test_sound_is_an_embedded_resource_and_large_or_other_files_are_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_of(tmp_path, {}) as agent:
+    async with agent_of(tmp_path) as agent:
         session = Session(agent.copy(settings={"output_dir": tmp_path / "out"}), PublicNames({}))
         (tmp_path / "out" / "run").mkdir(parents=True)
         kinds = [
@@ -352,9 +351,8 @@ async def test_a_tool_that_tells_of_no_events_is_called_once(tmp_path: Path) -> 
 @both_eras
 async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path, era: str) -> None:
     never, entered, stopped = endless_expert()
-    script = {"plan": "[]"}
-    agent = agent_of(tmp_path, script, {"image-to-text": never}, max_file_bytes=1_000_000)
-    script["plan"] = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file>"}}]'
+    plan = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file>"}}]'
+    agent = agent_of(tmp_path, {"image-to-text": never}, plan, max_file_bytes=1_000_000)
     async with serving(agent) as url, connected(url, era=era) as client:
         asked = {"request": "Describe the picture.", "files": [DATA]}
         await cancel_next(client, entered.is_set, "jarvis", asked)
@@ -366,7 +364,7 @@ async def test_leaving_over_http_ends_the_runs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, era: str
 ) -> None:
     never, entered, stopped = endless_expert()
-    agent = agent_of(tmp_path, {}, {"image-to-text": never}, max_file_bytes=1_000_000)
+    agent = agent_of(tmp_path, {"image-to-text": never}, max_file_bytes=1_000_000)
     async with serving(agent) as url:
         async with connected(url, era=era) as client:
             call = asyncio.ensure_future(client.call_tool("image-to-text", {"image": DATA}))
@@ -378,7 +376,7 @@ async def test_leaving_over_http_ends_the_runs(
 
 @both_eras
 async def test_over_http_a_key_has_limits_of_runs(tmp_path: Path, era: str) -> None:
-    agent = agent_of(tmp_path, {"plan": "[]"}, max_file_bytes=1_000_000)
+    agent = agent_of(tmp_path, max_file_bytes=1_000_000)
     async with (
         serving(agent, "one", "two", runs_per_minute=1) as url,
         connected(url, "one", era) as client,
@@ -393,7 +391,7 @@ async def test_over_http_a_key_has_a_limit_of_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jarvis_agent.interfaces.mcp.server.MAX_SESSIONS", 1)
-    async with serving(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url:
+    async with serving(agent_of(tmp_path), "one", "two") as url:
         async with connected(url, "one", "legacy"), connected(url, "two", "legacy") as other:
             with pytest.RaisesGroup(pytest.RaisesExc(MCPError, match="Too many"), flatten_subgroups=True):
                 async with connected(url, "one", "legacy"):
@@ -417,7 +415,7 @@ async def test_over_http_an_api_key_is_needed_and_owns_its_sessions(tmp_path: Pa
     }
     accept = {"Accept": "application/json, text/event-stream"}
     async with (
-        serving(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url,
+        serving(agent_of(tmp_path), "one", "two") as url,
         httpx2.AsyncClient(headers=accept) as http,
     ):
 
@@ -440,7 +438,7 @@ async def test_over_http_an_api_key_is_needed_and_owns_its_sessions(tmp_path: Pa
 
 
 async def test_other_hosts_pages_and_large_bodies_are_refused(tmp_path: Path) -> None:
-    async with serving(agent_of(tmp_path, {"plan": "[]"})) as url, httpx2.AsyncClient() as client:
+    async with serving(agent_of(tmp_path)) as url, httpx2.AsyncClient() as client:
         headers = {"Accept": "application/json, text/event-stream"}
         statuses = [
             (await client.post(url, json={}, headers=headers | more)).status_code
@@ -455,7 +453,7 @@ async def test_other_hosts_pages_and_large_bodies_are_refused(tmp_path: Path) ->
 async def test_clients_of_fastmcp_and_langchain_call_the_tools(tmp_path: Path, era: Any) -> None:
     sound = {"audio": [0.0] * 800, "sampling_rate": 8000}
     experts = {"canny-control": Image.new("L", (8, 8)), "text-to-speech": sound}
-    agent = agent_of(tmp_path, {"plan": "[]"}, experts, max_file_bytes=1_000_000)
+    agent = agent_of(tmp_path, experts, max_file_bytes=1_000_000)
     steps: list[str] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -492,7 +490,7 @@ async def test_tools_say_what_they_do_and_give(tmp_path: Path, is_open: bool) ->
         return "rain"
 
     limits: dict[str, Any] = {} if is_open else {"offline": True, "policy": "local-only"}
-    agent = agent_of(tmp_path, {"plan": "[]"}, max_file_bytes=1_000_000, **limits)
+    agent = agent_of(tmp_path, max_file_bytes=1_000_000, **limits)
     async with serving(agent) as url, connected(url) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         task = tools["canny-control"]
@@ -522,7 +520,7 @@ def test_a_server_started_in_the_root_directory_does_not_read_the_whole_disk(
 
 def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with agent_of(tmp_path, {}) as agent:
+    with agent_of(tmp_path) as agent:
         for run in (run_stdio, run_http):
             with pytest.raises(MissingExtraError, match=r"\[mcp\]"):
                 run(agent)

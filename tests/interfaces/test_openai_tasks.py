@@ -64,7 +64,7 @@ def transcribed(live: Live, content: bytes, **options: Any) -> Any:
 
 
 def live_with(output_dir: Path, results: dict[str, Any], **server: Any) -> AbstractContextManager[Live]:
-    return live_server(agent_of(output_dir, {"plan": "[]"}, results, max_file_bytes=1_000_000), **server)
+    return live_server(agent_of(output_dir, results, max_file_bytes=1_000_000), **server)
 
 
 @pytest.fixture(scope="module")

@@ -10,20 +10,14 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from served import ANSWER, CAT, Served, agent_of, plan_for, serving
+from served import ANSWER, CAT, Served, body_of, plan_for, routes, serving
 from waiting import wait_until
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.errors import BadInputError, ExpertError
 from jarvis_agent.interfaces.common.uploads_and_outputs import PublicNames
-from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
-ROUTES = [
-    (method, path)
-    for path, methods in create_app(agent_of(Path("unused"), {})).openapi()["paths"].items()
-    for method in methods
-]
 PLACE = str(Path(sys.prefix, "labels.txt"))
 FAILURES = {
     "of a library": RuntimeError(f"{PLACE} is not what was expected at 10.1.2.3"),
@@ -42,34 +36,17 @@ def fails(error: Exception) -> Callable[..., Any]:
     return expert
 
 
-def agent_with(folder: Path, script: dict[str, Any], error: Exception) -> JarvisAgent:
+def agent_with(folder: Path, error: Exception) -> JarvisAgent:
     """An agent whose first model fails, with weights in a private folder and at a private address."""
     (weights := folder / "weights" / "captioner").mkdir(parents=True)
     places = {"path": weights, "metadata": {"base_url": "http://10.1.2.3/v1"}}
     tasks = ("image-to-text", "canny-control")
     return JarvisAgent(
-        ScriptedLLM({"plan": lambda _: script["plan"], "respond": ANSWER, "chat": "Good morning."}),
+        ScriptedLLM({"plan": "[]", "respond": ANSWER, "chat": "Good morning."}),
         sources=[FakeSource([fake_candidate(task, **places) for task in tasks])],
         backends=[FakeBackend({"canny-control": Image.new("L", (8, 8)), "image-to-text": fails(error)})],
         settings=Settings(output_dir=folder / "out", allowed_dirs=(folder,), max_file_bytes=100_000),
     )
-
-
-def bodies(path: str, file: str) -> dict[str, Any]:
-    """A request to a route about a file."""
-    text, image = f"What is in {file}?", {"image": file}
-    if path == "/runs":
-        return {"input": text, "files": [file]}
-    if path.startswith(("/agent", "/tools")):
-        asked = image if path.startswith("/tools") else {"input": text, "files": [file]}
-        return {"input": asked, "inputs": [asked]}
-    parts = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": file}}]
-    return {
-        "model": "jarvis",
-        "messages": [{"role": "user", "content": parts}],
-        "input": text,
-        "prompt": text,
-    }
 
 
 def finished_run(served: Served, body: dict[str, Any]) -> str:
@@ -81,8 +58,8 @@ def finished_run(served: Served, body: dict[str, Any]) -> str:
 
 def responses(served: Served, files: list[str]) -> Iterator[tuple[str, str]]:
     """What each route says of these files."""
-    run = finished_run(served, bodies("/runs", files[0]))
-    for method, path in ROUTES:
+    run = finished_run(served, body_of("/runs", files[0], files[:1]))
+    for method, path in routes():
         for task in ("canny-control", "image-to-text") if "{task}" in path else ("",):
             url = path.replace("{task}", task).replace("{id}", run).replace("{run}", run)
             if method == "get":
@@ -90,16 +67,15 @@ def responses(served: Served, files: list[str]) -> Iterator[tuple[str, str]]:
                 continue
             for file in files:
                 served.script["plan"] = plan_for(file)
-                yield path, served.client.request(method, url, json=bodies(path, file)).text
+                yield path, served.client.request(method, url, json=body_of(path, file, [file])).text
             sent = {"file": ("cat.jpg", CAT.read_bytes())}
             yield path, served.client.request(method, url, files=sent, data={"model": "jarvis"}).text
 
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_no_response_of_any_route_holds_what_is_private(tmp_path: Path, failure: str) -> None:
-    script: dict[str, Any] = {"plan": "[]"}
     (picture := tmp_path / "cat.jpg").write_bytes(CAT.read_bytes())
-    with serving(agent_with(tmp_path, script, FAILURES[failure]), script) as served:
+    with serving(agent_with(tmp_path, FAILURES[failure])) as served:
         damaged = served.upload(CAT.read_bytes()[:1500]).json()["name"]
         uploads = [served.upload().json()["name"], damaged]
         made = served.client.post(

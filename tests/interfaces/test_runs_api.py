@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from served import ANSWER, BASE, CAT, Served, agent_of, endless_expert, plan_for, serving
+from served import ANSWER, BASE, CAT, Served, agent_of, endless_expert, plan_for, script_of, serving
 from starlette.testclient import TestClient
 from waiting import wait_until
 
@@ -56,8 +56,7 @@ def endless(tmp_path: Path) -> Iterator[tuple[Served, Any, Any]]:
     """A server whose expert never ends, and the events that it was entered and stopped."""
     never, entered, stopped = endless_expert()
     experts = {"image-to-text": never, "canny-control": never}
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path, script, experts), script, max_concurrent_runs=2) as served:
+    with serving(agent_of(tmp_path, experts), max_concurrent_runs=2) as served:
         yield served, entered, stopped
 
 
@@ -87,15 +86,15 @@ def test_a_run_is_started_followed_and_fetched(served: Served) -> None:
 
 def test_below_a_prefix_the_server_stands_beside_another_with_runs_of_its_own(tmp_path: Path) -> None:
     """As `http.app` of langgraph.json: the routes of the platform come after those of the application."""
-    script, key = {"plan": "[]"}, "k-0123456789abcdef"
-    app = create_app(agent_of(tmp_path, script), ServerSettings(api_keys=[key]), prefix="/jarvis")
+    key, agent = "k-0123456789abcdef", agent_of(tmp_path)
+    app = create_app(agent, ServerSettings(api_keys=[key]), prefix="/jarvis")
     app.add_api_route("/runs", lambda: "the platform's", methods=["GET", "POST"])
     with TestClient(app, headers={"Authorization": f"Bearer {key}"}) as client:
         for answer in (client.get("/runs"), client.post("/runs", json=REQUEST)):
             assert answer.json() == "the platform's"
         client.base_url = client.base_url.join("/jarvis/")
         file = client.post("files", files={"file": ("cat.jpg", CAT.read_bytes())}).json()["name"]
-        script["plan"] = plan_for(file)
+        script_of(agent)["plan"] = plan_for(file)
         started = client.post("runs", json=REQUEST | {"files": [file]}).json()
         _, _, info = events_of(client.get(f"runs/{started['id']}/events"))[-1]
         made = Run.model_validate(info["run"]).results[1].resources[0].path
@@ -239,26 +238,9 @@ def test_bad_requests_are_answered_with_422(served: Served) -> None:
     assert served.get("/runs").json() == listed
 
 
-def test_a_run_belongs_to_its_owner(tmp_path: Path) -> None:
-    script = {"plan": plan_for("cat.jpg")}
-    with serving(agent_of(tmp_path, script), script, api_keys=("key-of-ada", "key-of-bob")) as served:
-        ada, bob = ({"Authorization": f"Bearer key-of-{name}"} for name in ("ada", "bob"))
-        run = served.client.post("/runs", json=REQUEST | {"thread": "one"}, headers=ada).json()
-        theirs = served.client.post("/runs", json=REQUEST | {"thread": "one"}, headers=bob)
-        assert theirs.status_code == 202, "their thread of this name is another one"
-        listed = {
-            name: served.client.get("/runs", headers=own).json() for name, own in (("ada", ada), ("bob", bob))
-        }
-        assert [[info["id"] for info in infos] for infos in listed.values()] == [
-            [run["id"]],
-            [theirs.json()["id"]],
-        ]
-
-
 def test_runs_are_rated_for_their_owners_and_count_together(tmp_path: Path, selection_file: Path) -> None:
-    script = {"plan": "[]"}
-    agent = agent_of(tmp_path, script)
-    with serving(agent, script, api_keys=("key-of-ada", "key-of-bob")) as served:
+    agent = agent_of(tmp_path)
+    with serving(agent, api_keys=("key-of-ada", "key-of-bob")) as served:
 
         def rate(run: str, name: str = "ada", **body: Any) -> tuple[int, str]:
             own = {"Authorization": f"Bearer key-of-{name}"}
@@ -269,7 +251,7 @@ def test_runs_are_rated_for_their_owners_and_count_together(tmp_path: Path, sele
         for name in ("ada", "bob"):
             own = {"Authorization": f"Bearer key-of-{name}"}
             file = served.client.post("/files", files={"file": ("cat.jpg", CAT.read_bytes())}, headers=own)
-            script["plan"] = plan_for(file.json()["name"])
+            served.script["plan"] = plan_for(file.json()["name"])
             body = REQUEST | {"files": [file.json()["name"]]}
             runs[name] = served.client.post("/runs", json=body, headers=own).json()["id"]
             served.client.get(f"/runs/{runs[name]}/events", headers=own)
@@ -304,28 +286,30 @@ def test_a_run_that_is_not_done_is_not_rated(endless: Any) -> None:
 
 
 @pytest.fixture
-def interrupted(tmp_path: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """A run whose server has stopped when its first task had ended: its row, the script, and its file."""
+def interrupted(tmp_path: Path) -> dict[str, Any]:
+    """A run whose server has stopped when its first task had ended: its row."""
     never, entered, _ = endless_expert()
-    script = {"plan": "[]"}
     experts = {"image-to-text": "a cat", "canny-control": never}
-    with serving(agent_of(tmp_path, script, experts), script) as served:
+    with serving(agent_of(tmp_path, experts)) as served:
         name = served.uploaded_cat()
         describe, draw = json.loads(plan_for(name))
-        script["plan"] = json.dumps([describe, draw | {"dep": [0]}])
+        served.script["plan"] = json.dumps([describe, draw | {"dep": [0]}])
         run = start(served.client, files=[name], thread="one")
         assert entered.wait(120)
-    return run, script, name
+    return run
 
 
 def test_a_run_of_a_server_that_stopped_goes_on_by_itself_where_it_was(
     tmp_path: Path, interrupted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "BEAT_S", 0.05)
-    run, script, _ = interrupted
-    with serving(agent_of(tmp_path, script), script) as served:
-        assert served.get(f"/runs/{run['id']}").json()["status"] in ("interrupted", "queued", "running")
-        info = ended(served.client, run)
+    with serving(agent_of(tmp_path)) as served:
+        assert served.get(f"/runs/{interrupted['id']}").json()["status"] in (
+            "interrupted",
+            "queued",
+            "running",
+        )
+        info = ended(served.client, interrupted)
         assert Run.model_validate(info["run"]).ok
         assert info["resumptions"] == 1
         assert [call.spec.name for call in served.backend.calls] == ["canny-control"], "captioning had ended"
@@ -337,14 +321,13 @@ def test_a_run_that_does_not_go_on_by_itself_any_more_waits_to_be_resumed(
 ) -> None:
     monkeypatch.setattr(runs, "BEAT_S", 0.05)
     monkeypatch.setattr(runs, "MAX_RESUMPTIONS", 0)
-    run, script, _ = interrupted
-    with serving(agent_of(tmp_path, script), script) as served:
-        assert ended(served.client, run)["status"] == "interrupted"
+    with serving(agent_of(tmp_path)) as served:
+        assert ended(served.client, interrupted)["status"] == "interrupted"
         wait_until(lambda: not asyncio.run(at_work(tmp_path)))
         busy = served.client.post("/runs", json=REQUEST | {"thread": "one"})
         assert (busy.status_code, "is not over" in busy.text) == (409, True)
-        assert served.client.post(f"/runs/{run['id']}/resume").status_code == 202
-        info = ended(served.client, run)
+        assert served.client.post(f"/runs/{interrupted['id']}/resume").status_code == 202
+        info = ended(served.client, interrupted)
         assert (info["status"], info["resumptions"]) == ("done", 0)
         assert served.client.post("/runs", json=REQUEST | {"thread": "one"}).status_code == 202
 
@@ -358,16 +341,15 @@ def test_a_run_that_ends_its_process_is_begun_three_times_at_most(
     tmp_path: Path, interrupted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "BEAT_S", 0.05)
-    run, script, _ = interrupted
-    begun = []
+    run, begun = interrupted, []
     while run["resumptions"] < runs.MAX_RESUMPTIONS:
         never, entered, _ = endless_expert()
-        with serving(agent_of(tmp_path, script, {"canny-control": never}), script) as served:
+        with serving(agent_of(tmp_path, {"canny-control": never})) as served:
             assert entered.wait(120)
             run = served.get(f"/runs/{run['id']}").json()
             begun.append(run["resumptions"])
     assert begun == [1, 2]
-    with serving(agent_of(tmp_path, script), script) as served:
+    with serving(agent_of(tmp_path)) as served:
         assert ended(served.client, run)["status"] == "interrupted"
         assert served.backend.calls == []
 
@@ -376,19 +358,18 @@ def test_a_run_that_ends_its_process_is_begun_three_times_at_most(
 def test_a_run_without_a_process_is_cancelled(
     tmp_path: Path, interrupted: Any, monkeypatch: pytest.MonkeyPatch, wished: str
 ) -> None:
-    run, script, _ = interrupted
 
     async def wish() -> None:
         async with open_database(None, tmp_path, retention=60) as opened:
-            await RunRecords(opened).begin("local", RunInfo.model_validate(run), cancel=True)
+            await RunRecords(opened).begin("local", RunInfo.model_validate(interrupted), cancel=True)
 
     if wished == "before its process ended":
         monkeypatch.setattr(runs, "BEAT_S", 0.05)
         asyncio.run(wish())
-    with serving(agent_of(tmp_path, script), script) as served:
+    with serving(agent_of(tmp_path)) as served:
         if wished == "afterwards":
-            assert served.client.post(f"/runs/{run['id']}/cancel").json()["status"] == "cancelled"
-        assert ended(served.client, run)["status"] == "cancelled"
+            assert served.client.post(f"/runs/{interrupted['id']}/cancel").json()["status"] == "cancelled"
+        assert ended(served.client, interrupted)["status"] == "cancelled"
         assert served.backend.calls == []
         assert asyncio.run(at_work(tmp_path)) == {}
 

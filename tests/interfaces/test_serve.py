@@ -147,13 +147,13 @@ def test_a_thread_has_a_memory_that_others_cannot_read(served: Served) -> None:
 
 
 def test_clients_cannot_continue_the_chats_of_the_agents_owner(tmp_path: Path) -> None:
-    script = {"plan": plan_for(str(CAT))}
-    agent = agent_of(tmp_path, script)
+    plan = plan_for(str(CAT))
+    agent = agent_of(tmp_path, plan=plan)
     assert agent.invoke(f"What is in {CAT}?", {"configurable": {"thread_id": "one"}}).ok
-    with serving(agent, script) as served:
+    with serving(agent) as served:
         run = Run.model_validate(served.remote("one").invoke("And in the picture above?"))
     assert run.results == []
-    with agent_of(tmp_path, script) as agent:
+    with agent_of(tmp_path, plan=plan) as agent:
         create_app(agent)
         assert agent.invoke(f"What is in {CAT}?").ok, "serving an agent leaves it as it was"
 
@@ -191,7 +191,7 @@ def test_a_run_that_takes_too_long_is_answered_with_504(
 ) -> None:
     monkeypatch.setattr(PipelineStages, "runners", lambda _: asyncio.sleep(60))
     with (
-        serving(agent_of(tmp_path, {}, budget={"seconds": 0.05}), {}) as served,
+        serving(agent_of(tmp_path, budget={"seconds": 0.05})) as served,
         pytest.raises(HTTPError, match=r"within 0\.05 s; try again") as caught,
     ):
         call(served.remote(), "What animal is this?")
@@ -244,8 +244,7 @@ def test_the_application_describes_itself_and_leads_to_the_playground(served: Se
 
 
 def test_shutting_the_server_down_closes_the_agent(tmp_path: Path) -> None:
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path, script), script) as served:
+    with serving(agent_of(tmp_path)) as served:
         served.remote().invoke("Good morning!")
         assert not served.backend.closed
     assert served.backend.closed
@@ -271,7 +270,7 @@ def test_on_loopback_other_hosts_and_their_pages_are_refused(
     """On other addresses the server needs an API key, or logs that it has none."""
     apps: list[Any] = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda server: apps.append(server.config.app))
-    make_agent = partial(agent_of, tmp_path, {"plan": "[]"})
+    make_agent = partial(agent_of, tmp_path)
     with pytest.raises(ConfigError, match=r"JARVIS_API_KEYS, or .* --insecure"):
         run_server(make_agent, host="0.0.0.0")
     for host in ("127.0.0.1", "127.0.0.2", "0.0.0.0", "::1"):

@@ -99,11 +99,7 @@ def test_a_worker_that_is_killed_leaves_its_runs_to_the_others(tmp_path: Path, p
 def two_servers(tmp_path: Path, url: str, experts: Any = None) -> Iterator[list[Served]]:
     """Two servers with one database and one directory of files."""
     with ExitStack() as servers:
-        script = {"plan": "[]"}
-        yield [
-            servers.enter_context(serving(agent_of(tmp_path, script, experts), script, checkpoints=url))
-            for _ in range(2)
-        ]
+        yield [servers.enter_context(serving(agent_of(tmp_path, experts), checkpoints=url)) for _ in range(2)]
 
 
 def test_any_server_answers_for_a_run_and_a_thread(tmp_path: Path, postgres: str) -> None:
@@ -139,9 +135,8 @@ def test_a_database_that_goes_away_is_answered_with_503_until_it_is_back(
     monkeypatch.setattr(runs, "BEAT_S", 0.2)
     monkeypatch.setattr(runs, "MAX_RESUMPTIONS", 0)
     never, entered, _ = endless_expert()
-    script = {"plan": "[]"}
-    agent = agent_of(tmp_path, script, {"image-to-text": "a cat", "canny-control": never})
-    with serving(agent, script, checkpoints=postgres) as served:
+    agent = agent_of(tmp_path, {"image-to-text": "a cat", "canny-control": never})
+    with serving(agent, checkpoints=postgres) as served:
         run = start(served.client, files=[served.uploaded_cat()])
         assert entered.wait(120)
         postgres_server.stop()
@@ -156,7 +151,7 @@ def test_a_database_that_goes_away_is_answered_with_503_until_it_is_back(
                 assert "the database of this server does not answer" in answer.json()["detail"]
                 assert answer.headers["retry-after"]
             assert served.get("/healthz").json()["parts"] == {"files": "ok", "database": "failing"}
-            script["plan"] = "[]"
+            served.script["plan"] = "[]"
             assert served.client.post("/agent/invoke", json={"input": "Hello"}).status_code == 200
         finally:
             postgres_server.start()
@@ -169,9 +164,8 @@ def test_a_database_that_goes_away_is_answered_with_503_until_it_is_back(
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_database_whose_file_is_deleted_is_not_used_any_more(tmp_path: Path, replaced: bool) -> None:
     never, entered, _ = endless_expert()
-    script = {"plan": "[]"}
-    agent = agent_of(tmp_path, script, {"image-to-text": "a cat", "canny-control": never})
-    with serving(agent, script) as served:
+    agent = agent_of(tmp_path, {"image-to-text": "a cat", "canny-control": never})
+    with serving(agent) as served:
         run = start(served.client, files=[served.uploaded_cat()])
         assert entered.wait(120)
         file = tmp_path / database.FILE
@@ -190,7 +184,7 @@ def test_a_database_whose_file_is_deleted_is_not_used_any_more(tmp_path: Path, r
             assert "retry-after" not in answer.headers
         health = served.get("/healthz")
         assert (health.status_code, health.json()["parts"]["database"]) == (503, "failing")
-        script["plan"] = "[]"
+        served.script["plan"] = "[]"
         assert served.client.post("/agent/invoke", json={"input": "Hello"}).status_code == 200
 
 
@@ -240,15 +234,14 @@ def test_threads_and_runs_expire_with_the_files(
     tmp_path: Path, url: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "SWEEP_S", 0.1)
-    script = {"plan": "[]"}
-    agent = agent_of(tmp_path, script, budget={"seconds": 6})
+    agent = agent_of(tmp_path, budget={"seconds": 6})
     thread: Any = {"configurable": {"thread_id": "local/one", "checkpoint_ns": ""}}
 
     async def is_stored() -> bool:
         async with open_database(url, tmp_path, 60) as opened, opened.threads.open("local/one") as saver:
             return await saver.aget_tuple(thread) is not None
 
-    with serving(agent, script, checkpoints=url, retention=6) as served:
+    with serving(agent, checkpoints=url, retention=6) as served:
         run = ended(served.client, start(served.client, input="Good morning!", thread="one"))
         assert asyncio.run(is_stored())
         wait_until(lambda: served.get(f"/runs/{run['id']}").status_code == 404)
@@ -315,10 +308,9 @@ def test_a_file_of_sqlite_that_was_locked_for_long_is_used_again(
         await asyncio.to_thread(go.wait, 120)
         return "a cat"
 
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path, script, {"image-to-text": describe}), script) as served:
+    with serving(agent_of(tmp_path, {"image-to-text": describe})) as served:
         name = served.uploaded_cat()
-        script["plan"] = json.dumps(json.loads(plan_for(name))[:1])
+        served.script["plan"] = json.dumps(json.loads(plan_for(name))[:1])
         run = start(served.client, files=[name])
         assert entered.wait(120)
         with ExitStack() as blocked:

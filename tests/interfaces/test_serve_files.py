@@ -76,8 +76,7 @@ def test_an_upload_that_cannot_be_used_is_refused(
 def test_json_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_JSON_BYTES", 1_000)
     monkeypatch.setattr(limits, "FORM_BYTES", 0)
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path, script), script) as served:
+    with serving(agent_of(tmp_path)) as served:
         answer = served.client.post("/agent/invoke", content=b" " * 1_001)
         assert (answer.status_code, "more than 1,000" in answer.text) == (413, True)
         assert served.upload().status_code == 201
@@ -89,7 +88,7 @@ def said(text: str) -> dict[str, Any]:
 
 def test_a_request_may_not_have_very_much_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jarvis_agent.core.request.MAX_TEXT_BYTES", 1_000)
-    script, long = {"plan": "[]"}, "é" * 501
+    long = "é" * 501
     earlier = {"input": "Hello", "chat_history": [{"role": "user", "content": long}]}
     bodies: list[tuple[str, dict[str, Any]]] = [
         ("/agent/invoke", {"input": long}),
@@ -99,7 +98,7 @@ def test_a_request_may_not_have_very_much_text(tmp_path: Path, monkeypatch: pyte
         ("/v1/chat/completions", {"model": "jarvis", **said(long)}),
         ("/v1/chat/completions", {"model": "jarvis", "stream": True, **said(long)}),
     ]
-    with serving(agent_of(tmp_path, script), script) as served:
+    with serving(agent_of(tmp_path)) as served:
         for path, body in bodies:
             for headers in ({}, {"X-Thread-Id": "one"}):
                 answer = served.client.post(path, json=body, headers=headers)
@@ -173,8 +172,7 @@ def test_an_upload_to_a_full_disk_is_reported_and_leaves_nothing(
 
 def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "uploads").touch()
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path, script), script) as served:
+    with serving(agent_of(tmp_path)) as served:
         answer = served.upload()
     assert answer.status_code == 507
     assert "could not be stored" in answer.json()["detail"]
@@ -348,8 +346,7 @@ def test_an_upload_that_expires_while_uploads_are_counted_is_left_out(
 def test_a_server_deletes_expired_uploads_and_runs_and_nothing_else(tmp_path: Path) -> None:
     mine, run = stored(tmp_path / "mine", 0), stored(tmp_path / "served" / "revoked" / "theirs", 0)
     upload = stored(tmp_path / "uploads" / "local" / ("0" * 32), 0)
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path, script), script, retention=1e-9):
+    with serving(agent_of(tmp_path), retention=1e-9):
         wait_until(lambda: not run.exists() and not upload.exists())
     assert mine.exists()
 
@@ -357,8 +354,7 @@ def test_a_server_deletes_expired_uploads_and_runs_and_nothing_else(tmp_path: Pa
 def test_files_in_a_request_are_stored_with_its_run(tmp_path: Path) -> None:
     cat = base64.b64encode(CAT.read_bytes()).decode()
     body = {"input": {"input": "What is this?", "files": [f"data:image/jpeg;base64,{cat}"]}}
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path, script), script) as served:
+    with serving(agent_of(tmp_path)) as served:
         assert served.client.post("/agent/invoke", json=body).status_code == 200
         (sent,) = [path for path in tmp_path.rglob("*") if path.is_file() and "sqlite" not in path.name]
         assert sent.read_bytes() == CAT.read_bytes()

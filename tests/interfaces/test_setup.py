@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,11 +74,10 @@ def install() -> Installer:
 
 
 @pytest.fixture
-def hub(hub_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
-    """A Hub, an empty cache, and a user without configuration."""
+def hub(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubDouble:
+    """A Hub, and a user without configuration."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    with HubDouble() as double, double.redirected():
-        yield double
+    return hub
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from browser import CHROMIUM, Tab, browser_tab, chromium, serving_page
 from PIL import Image
 from playwright.sync_api import Browser, expect
-from served import ANSWER, CAT, agent_of, plan_for
+from served import ANSWER, CAT, agent_of, plan_for, script_of
 from small_agents import Row, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
@@ -49,7 +49,7 @@ if CHROMIUM is None:
 
 @dataclass
 class Stage:
-    """A page whose language model plans `script["plan"]`, and whose expert for images waits for `go`."""
+    """A page with the replies of its language model by stage; its expert for images waits for `go`."""
 
     url: str
     browser: Browser
@@ -62,7 +62,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    outputs, script = tmp_path_factory.mktemp("ui") / "outputs", {"plan": "[]"}
+    outputs = tmp_path_factory.mktemp("ui") / "outputs"
     go, stopped = threading.Event(), threading.Event()
 
     async def describe(call: Call) -> Any:
@@ -82,10 +82,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "tabular-regression": {"predictions": [150]},
         "text-to-3d": {"vertices": [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], "faces": FACES},
     }
-    agent = agent_of(outputs, script, results)
+    agent = agent_of(outputs, results)
     with serving_page([agent]) as url, chromium() as browser:
         calls = agent.stages.registry.backends["fake"].calls  # type: ignore[attr-defined]
-        yield Stage(url, browser, outputs, script, calls, go, stopped)
+        yield Stage(url, browser, outputs, script_of(agent), calls, go, stopped)
 
 
 @pytest.fixture

@@ -33,13 +33,13 @@ KEY = "k" * 32
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[JarvisAgent]:
-    with agent_of(tmp_path, {"plan": "[]"}) as agent:
+    with agent_of(tmp_path) as agent:
         yield agent
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with agent_of(tmp_path_factory.mktemp("page"), {"plan": "[]"}) as agent:
+    with agent_of(tmp_path_factory.mktemp("page")) as agent:
         yield ui_page.Page([agent], ServerSettings())
 
 
@@ -179,7 +179,7 @@ def test_a_request_after_the_end_of_its_session_starts_a_chat(page: Any) -> None
 def test_the_example_that_was_drawn_is_asked_whatever_can_run_by_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent = agent_of(tmp_path, {"plan": "[]"}, {"automatic-speech-recognition": {"text": "Hello"}})
+    agent = agent_of(tmp_path, {"automatic-speech-recognition": {"text": "Hello"}})
     page = ui_page.Page([agent], ServerSettings())
     (shown,) = [part for part in page._open(login(), None) if getattr(part, "examples", None)]
     monkeypatch.setattr(page, "_examples", dict)

@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from local_models import ScriptedLocal
 from markdown_it import MarkdownIt
 from PIL import Image
+from served import endless_expert
 from small_agents import DESCRIBE, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import Generation, listed
-from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import CLONE, InputError, install_command
 from jarvis_agent.core.settings import Policy
-from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.common.locks import hold
 from jarvis_agent.interfaces.common.progress import RunProgress
 from jarvis_agent.interfaces.ui.views import TEXTS, escape, texts_for
@@ -276,61 +275,38 @@ async def test_a_turn_runs_once_when_two_tabs_run_it(home: Path) -> None:
 
 
 async def test_a_run_stops_when_its_chat_goes_on_in_another_session(home: Path) -> None:
-    entered, stopped = asyncio.Event(), asyncio.Event()
-
-    async def describe(call: Call) -> Any:
-        entered.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    agent, _, _ = small_agent(experts={"image-to-text": describe}, settings={"output_dir": home / "outputs"})
+    never, entered, stopped = endless_expert()
+    agent, _, _ = small_agent(experts={"image-to-text": never}, settings={"output_dir": home / "outputs"})
     visitor = Visitor([agent], home / "outputs")
     turn = visitor.ask("What is this?", [home / "a.jpg"])
     async with asyncio.timeout(120):
         async for _ in visitor.run():  # each second, if nothing happens
             if entered.is_set():
                 visitor.resume()
-        await stopped.wait()
+        assert await asyncio.to_thread(stopped.wait, 60)
     assert turn.is_stopped
     assert not turn.is_answered
 
 
-class Writer(LocalBackend):
-    """A local model that is writing a text until `go` is set."""
+async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path) -> None:
+    entered, go = threading.Event(), threading.Event()
 
-    name, local = "fake", True
-
-    def __init__(self, settings: Settings, pool: ModelPool) -> None:
-        super().__init__(settings, pool)
-        self.entered, self.go = threading.Event(), threading.Event()
-
-    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> None:
-        return None
-
-    def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        return self.write
-
-    def write(self, call: Call) -> str:
+    def write(call: Call) -> str:
         with listed(Generation("org/writer", 9)):
-            self.entered.set()
-            assert self.go.wait(120)
+            entered.set()
+            assert go.wait(120)
         return "a cat"
 
-
-async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path) -> None:
+    backend = ScriptedLocal(lambda _: write, ModelPool(10**9))
     agent = JarvisAgent(
         ScriptedLLM({"plan": DESCRIBE, "respond": "A cat."}),
         sources=[FakeSource([fake_candidate("image-to-text")])],
-        backends=[Writer],
+        backends=[backend],
         settings=Settings(output_dir=home / "outputs"),
     )
-    writer = agent.stages.registry.backends["fake"]
-    assert isinstance(writer, Writer)
     ada, bob = (Visitor([agent], home / "outputs" / name) for name in ("ada", "bob"))
     first = asyncio.create_task(ask(ada, "What is in a.jpg?", [home / "a.jpg"]))
-    assert await asyncio.to_thread(writer.entered.wait, 120)
+    assert await asyncio.to_thread(entered.wait, 120)
     waiting = bob.ask("What is in a.jpg?", [home / "a.jpg"])
     async for _ in bob.run():
         if any(row.state == "running" for row in waiting.progress.tasks.values()):
@@ -338,11 +314,12 @@ async def test_what_a_model_writes_is_shown_to_its_own_visitor_alone(home: Path)
                 "org/writer: 0 of at most 9 tokens written"
             ]
             assert waiting.progress.activities == []
-            writer.go.set()
-    assert writer.go.is_set()
+            go.set()
+    assert go.is_set()
     turn = await first
     assert turn.progress.activities == []
     await agent.aclose()
+    await backend.pool.close()
 
 
 async def test_files_with_one_name_are_kept_apart_and_the_same_file_is_kept_once(home: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from doubles.openai_server import DROP, GARBAGE, HANG, REFUSE, Failure, OpenAIDouble
+from doubles.openai_server import DROP, GARBAGE, HANG, REFUSE, Failure, OpenAIDouble, ToolUse
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessageChunk
@@ -208,6 +208,7 @@ class TestWithServer:
 
     async def test_each_failure_says_what_happened_and_what_to_do(self) -> None:
         failures = [
+            (Failure(400), "does not take this request"),
             (Failure(401, "no such key"), "refused the key.*no such key.*JARVIS_API_KEY"),
             (Failure(403), "does not allow this"),
             (Failure(404, "no such model"), "was not found there.*JARVIS_MODEL"),
@@ -217,6 +218,7 @@ class TestWithServer:
             ((GARBAGE,), "cannot be read"),
             (("some", REFUSE), "refused"),
             ("", "returned an empty reply"),
+            ((ToolUse("rm", {"path": "/"}),), "returned an empty reply"),
             (("some", HANG), "silent for too long"),
         ]
         for reply, message in failures:

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import sys
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +19,7 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 from langchain_tests.unit_tests.chat_models import TEST_PYDANTIC_MODELS
 from small_llm import INSTALL, WEIGHTS
+from waiting import wait_until
 
 from jarvis_agent import JarvisAgent, Plan, Task
 from jarvis_agent.backends.chat_model import ChatModelBackend
@@ -273,10 +273,7 @@ def test_the_memory_of_an_idle_model_is_freed(monkeypatch: pytest.MonkeyPatch) -
         headers = {"Authorization": f"Bearer {model.llama.key}"}
         return bool(httpx.get(f"{address}/props", headers=headers).json()["is_sleeping"])
 
-    deadline = time.monotonic() + 60
-    while not sleeps() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert sleeps()
+    wait_until(sleeps)
     assert model.llama.nbytes == 0
 
 

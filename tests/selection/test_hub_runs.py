@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub.inference._providers import _common
 from libraries import needs
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task, hf_tools
@@ -35,12 +34,10 @@ def classifier(built: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture
-def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
-    """A Hub with an empty cache of models; retries do not wait."""
+def hub(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> HubDouble:
+    """A Hub whose retries do not wait."""
     monkeypatch.setattr(fallback, "_pause", lambda state: 0.0)
-    monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
-    with HubDouble() as double, double.redirected():
-        yield double
+    return hub
 
 
 def use(tmp_path: Path, **given: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,21 +27,20 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def hub() -> Iterator[HubDouble]:
-    with HubDouble() as double, double.redirected():
-        double.add_model(
-            "facebook/detr",
-            pipeline_tag="object-detection",
-            downloads=1000,
-            likes=50,
-            library_name="transformers",
-            tags=["vision", "license:apache-2.0"],
-            card={"datasets": ["coco"], "language": "en"},
-            safetensors={"parameters": {"F32": 100, "F16": 10}, "total": 110},
-            providers={"hf-inference": {}, "fal-ai": {"providerId": "fal/detr", "status": "staging"}},
-            files={"README.md": CARD},
-        )
-        yield double
+def hub(hub: HubDouble) -> HubDouble:
+    hub.add_model(
+        "facebook/detr",
+        pipeline_tag="object-detection",
+        downloads=1000,
+        likes=50,
+        library_name="transformers",
+        tags=["vision", "license:apache-2.0"],
+        card={"datasets": ["coco"], "language": "en"},
+        safetensors={"parameters": {"F32": 100, "F16": 10}, "total": 110},
+        providers={"hf-inference": {}, "fal-ai": {"providerId": "fal/detr", "status": "staging"}},
+        files={"README.md": CARD},
+    )
+    return hub
 
 
 @pytest.fixture

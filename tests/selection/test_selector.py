@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -357,15 +356,9 @@ def test_a_pinned_revision_is_local_only_if_it_is_downloaded() -> None:
     assert Pin("a/b", "v3").at_revision(registered) is registered
 
 
-@pytest.fixture
-def hub() -> Iterator[HubDouble]:
-    with HubDouble() as double, double.redirected():
-        double.add_model("org/served", pipeline_tag=DETECTION, downloads=9, providers={"hf-inference": {}})
-        double.add_model("org/alone", pipeline_tag=DETECTION, downloads=99)
-        yield double
-
-
 async def test_models_of_the_hub_are_ranked_with_the_users_own(hub: HubDouble) -> None:
+    hub.add_model("org/served", pipeline_tag=DETECTION, downloads=9, providers={"hf-inference": {}})
+    hub.add_model("org/alone", pipeline_tag=DETECTION, downloads=99)
     own = RegisteredSource({"id": "mine", "task": DETECTION, "downloads": 10})
     mixed = await select(selector([own, HubSource(Settings(offline=False))]), request="What is in z.jpg?")
     assert [candidate.id for candidate in mixed.candidates] == ["org/alone", "mine", "org/served"]

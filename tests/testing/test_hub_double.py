@@ -1,7 +1,6 @@
 """HubDouble, used through huggingface_hub's own clients."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -12,12 +11,6 @@ from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError, 
 from jarvis_agent.testing import HubDouble
 
 FILES = {"README.md": "---\nlicense: mit\n---\n# DETR\n", "unet/config.json": "{}"}
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
-    with HubDouble() as double, double.redirected():
-        yield double
 
 
 @pytest.fixture
