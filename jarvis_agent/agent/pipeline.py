@@ -57,7 +57,6 @@ from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.checkpointed_steps import DECISION, PROPOSAL, CheckpointedSteps
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.llm.client import remember_unavailable_models
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
@@ -152,7 +151,6 @@ class RunPipeline:
         and runs it when its inputs are available. When all have ended, the responder answers, or asks for
         further tasks.
         """
-        remember_unavailable_models()
         await self._start(request)
         try:
             context = await self._open(request)

@@ -15,7 +15,6 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from uuid import uuid4
@@ -47,7 +46,7 @@ from jarvis_agent.llm.chat_model import (
     supports_schema,
     transport_options,
 )
-from jarvis_agent.llm.errors import RejectedRequestError, UnavailableModelError, describe_model, explain
+from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
 from jarvis_agent.llm.replies import ThinkingFilter, read_json
 from jarvis_agent.llm.tokens import DEFAULT_WINDOW
 from jarvis_agent.llm.usage import STAGE_KEY, UsageMeter
@@ -65,15 +64,6 @@ MAX_REPLY_CHARS = 1_000_000
 """Maximum length of a reply, thinking included."""
 
 _REFUSAL_REASONS = {"content_filter", "refusal", "safety", "prohibited_content", "blocklist"}
-
-
-_unavailable: ContextVar[dict[LLMClient, str]] = ContextVar("unavailable")
-"""Why clients cannot be used in the rest of this run."""
-
-
-def remember_unavailable_models() -> None:
-    """In this context, a client whose model turns out to be unavailable fails at once from then on."""
-    _unavailable.set({})
 
 
 class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
@@ -130,9 +120,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         options = length_options(self.model, await self.window())
         options |= schema_options(self.model, stage, schema)
         extras = {name: value for name, value in options.items() if name not in self._rejected}
-        begun, unavailable = False, _unavailable.get({})
-        if self in unavailable:
-            raise UnavailableModelError(unavailable[self])
+        begun = False
         while True:
             try:
                 async with aclosing(self._reply(input, config, {**extras, **kwargs}, schema)) as chunks:
@@ -141,10 +129,6 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                         self._rejected |= options.keys() - extras.keys()
                         yield chunk
                 return
-            except UnavailableModelError as error:
-                if not begun:
-                    unavailable[self] = error.note
-                raise
             except LLMError as error:
                 is_length = bool(re.search("max_(?:completion_)?tokens|context length", str(error).lower()))
                 option = MAX_TOKENS if is_length else SCHEMA

@@ -24,30 +24,25 @@ class RejectedRequestError(LLMError):
     """The server rejects the request as it is (400 or 422). One without options may be accepted."""
 
 
-class UnavailableModelError(LLMError):
-    """The server cannot be reached, or refuses the key or the model, and will do so again."""
-
-
 class Advice(NamedTuple):
     """What happened, what to do, and the exception classes and HTTP statuses of the condition.
 
-    One that `lasts` will be the same later in the run. `{seconds}` stands for `llm_timeout`.
+    `{seconds}` stands for `llm_timeout`.
     """
 
     what: str
     do: str
     when: tuple[str | int, ...]
-    lasts: bool = False
 
 
 ADVICE = (
     Advice("{llm} refused the key", "set {key} to a key that it accepts",
-           ("ModelAuthenticationError", 401), lasts=True),
+           ("ModelAuthenticationError", 401)),
     Advice("{llm} does not allow this", "check the permissions of {key}, and your plan with the provider",
-           ("ModelPermissionDeniedError", 402, 403), lasts=True),
+           ("ModelPermissionDeniedError", 402, 403)),
     Advice("{llm} was not found there", "set JARVIS_MODEL to a model that the server lists under /models; "
            'JARVIS_BASE_URL includes the path, such as "http://localhost:8000/v1"',
-           ("ModelNotFoundError", 404), lasts=True),
+           ("ModelNotFoundError", 404)),
     Advice("the request is too long for {llm}", "shorten the request, or use a model with a longer context",
            ("ContextOverflowError", "exceed_context_size_error", 413)),
     Advice("{llm} has had too many requests", "wait a while, or check your quota with the provider",
@@ -63,7 +58,7 @@ ADVICE = (
            ("UnicodeDecodeError", "JSONDecodeError", "APIResponseValidationError")),
     Advice("{llm} could not be reached, or dropped the connection",
            "check the network; if you set JARVIS_BASE_URL, check that address and that the server runs",
-           ("ModelConnectionError", "APIConnectionError", "ConnectionError", "TransportError"), lasts=True),
+           ("ModelConnectionError", "APIConnectionError", "ConnectionError", "TransportError")),
     Advice("{llm} failed on its side", "try again later, or use another model",
            ("ModelAPIError", *range(500, 600))),
 )  # fmt: skip
@@ -82,8 +77,7 @@ def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
         if isinstance(field, SecretStr):
             register_secret(field.get_secret_value())
     detail = _KEY_LIKE.sub("(key)", redact(" ".join(str(error).split())))[:300]
-    rejected = RejectedRequestError if 400 in advice.when else LLMError
-    kind = UnavailableModelError if advice.lasts else rejected
+    kind = RejectedRequestError if 400 in advice.when else LLMError
     return kind(advice.what, detail=detail.rstrip("."), advice=advice.do.format_map(words), **words)
 
 

@@ -33,7 +33,6 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LLMClient
-from jarvis_agent.llm.errors import UnavailableModelError
 from jarvis_agent.selection.advice import advice, no_candidate_error, source_key
 from jarvis_agent.selection.chain import (
     ModelChoice,
@@ -198,8 +197,9 @@ class ModelSelector:
             why = _explain_failure(error)
             reason = Note("{choice}; {failure}", choice=by_rank, failure=why)
             selection = _selection(top[0], shortlist, reason, "rank", query)
-            is_own = isinstance(self._chain, SelectionChain)
-            note = Note("" if is_own else "{reason}; the ranking chose", reason=why)
+            if isinstance(self._chain, SelectionChain):
+                return selection
+            note = Note("{reason}; the ranking chose", reason=why)
             return selection.model_copy(update={"note": note})
         chosen = next(candidate for candidate in top if candidate.id == choice.id)
         by: ChosenBy = "llm" if isinstance(self._chain, SelectionChain) else "selector"
@@ -298,8 +298,6 @@ def _explain_failure(error: Exception) -> str:
         return str(error)
     if isinstance(error, TimeoutError):
         return Note("the selector did not choose in time", advice=limit_of("JARVIS_LLM_TIMEOUT"))
-    if isinstance(error, UnavailableModelError):
-        return Note("the language model is unavailable")  # why is said where the answer is written
     if not isinstance(error, JarvisError):
         log_error(logger, "the choice of a model failed", error)
     return Note("the selector could not choose: {reason}", reason=describe_error(error))

@@ -86,18 +86,12 @@ def test_an_invalid_plan_is_repaired_once_and_then_answered_by_chat() -> None:
         assert Run.model_validate_json(run.model_dump_json()) == run
 
 
-def test_a_run_does_not_ask_again_a_server_that_will_refuse_again() -> None:
-    for error, asked in (
-        (ConnectionRefusedError("gone"), ["plan"]),
-        (RuntimeError("gone"), ["plan", "select", "respond"]),
-    ):
-        agent, llm, _ = small_agent(error, select=error, respond=error, models=["a", "b"])
-        with agent:
-            runs = [agent.invoke("Describe a.jpg") for _ in range(2)]
-        assert llm.stages() == 2 * asked, "the next run asks again"
-        assert CAPTION in runs[0].answer
-        if len(asked) == 1:
-            assert runs[0].answer.count("gone") == 1, "the message is said once"
-    with OpenAIDouble(Failure(401, "no such key")) as double, served(double) as agent:
-        assert "no such key" in agent.invoke("Describe a.jpg").answer
-    assert len(double.requests) == 1
+def test_an_error_of_each_stage_is_said_once() -> None:
+    error = ConnectionRefusedError("gone")
+    agent, llm, _ = small_agent(error, select=error, respond=error, models=["a", "b"])
+    with agent:
+        run = agent.invoke("Describe a.jpg")
+    assert llm.stages() == ["plan", "select", "respond"]
+    assert CAPTION in run.answer
+    assert run.answer.count("gone") == 1
+    assert "Note:" not in run.answer, "the choice of a model is made by rank"
