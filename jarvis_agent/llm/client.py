@@ -123,7 +123,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         begun = False
         while True:
             try:
-                async with aclosing(self._reply(input, config, {**extras, **kwargs}, schema)) as chunks:
+                async with aclosing(self._reply(input, config, {**extras, **kwargs})) as chunks:
                     async for chunk in chunks:
                         begun = True
                         self._rejected |= options.keys() - extras.keys()
@@ -144,27 +144,18 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         return cast("AIMessage", message_chunk_to_message(add_ai_message_chunks(first, *others)))
 
     async def _reply(
-        self,
-        messages: LanguageModelInput,
-        config: RunnableConfig,
-        kwargs: Mapping[str, Any],
-        schema: Mapping[str, Any] | None,
+        self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]
     ) -> AsyncGenerator[AIMessageChunk, None]:
-        """One call of the model: its chunks without thinking, its failures as LLMErrors.
-
-        With a schema, chunks are joined up to the next closing bracket, since no JSON value ends before it.
-        """
-        thinking, repetition, outcome, text = ThinkingFilter(), RepetitionFilter(), _Outcome(), ""
+        """One call of the model: its chunks without thinking, its failures as LLMErrors."""
+        thinking, repetition, outcome = ThinkingFilter(), RepetitionFilter(), _Outcome()
         try:
             async with aclosing(self._chunks(messages, config, kwargs)) as chunks:
                 async for chunk in chunks:
                     outcome.add(chunk)
-                    piece = thinking.feed(repetition.feed(str(chunk.text)))
-                    outcome.has_text = outcome.has_text or bool(piece.strip())
-                    text += piece
-                    if text and (schema is None or "}" in piece or "]" in piece):
+                    text = thinking.feed(repetition.feed(str(chunk.text)))
+                    outcome.has_text = outcome.has_text or bool(text.strip())
+                    if text:
                         yield AIMessageChunk(content=text)
-                        text = ""
                     if repetition.found:
                         log.info("the reply repeated itself and was stopped")
                         outcome.reason = "length"
@@ -172,14 +163,12 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                     await asyncio.sleep(0)  # others run, also if the stream never waits
         except Exception as error:
             if type(error).__name__ != "LengthFinishReasonError":
-                if text:
-                    yield AIMessageChunk(content=text)
                 if isinstance(error, LLMError):
                     raise
                 raise explain(error, self.model, self.settings) from redacted_cause(error)
             log.info("the reply was cut off: %s", describe_error(error))
             outcome.reason = "length"
-        text += thinking.finish()
+        text = thinking.finish()
         outcome.has_text = outcome.has_text or bool(text.strip())
         outcome.check(self.model)
         metadata = {"finish_reason": outcome.reason} if outcome.reason else {}

@@ -118,12 +118,6 @@ class TestReplies:
         assert await text_of(LLMClient(_Ready(replies=""), Settings()))
         assert beside.done()
 
-    async def test_json_is_passed_on_up_to_each_closing_bracket(self) -> None:
-        reply = ("<think>[1]</think>", '[{"a"', ': "x', '"}', ', {"b": ', "[1, 2]}]", " in short")
-        client = LLMClient(ScriptedLLM([reply], chunk=0), Settings())
-        chunks = [str(chunk.text) async for chunk in client.astream(ASK, schema=SCHEMA)]
-        assert chunks == ['[{"a": "x"}', ', {"b": [1, 2]}]', " in short"]
-
     async def test_json_before_a_failure_is_delivered(self) -> None:
         reply = ('[{"a": 1}', ', {"b"', ConnectionError("gone"))
         stream = LLMClient(ScriptedLLM([reply], chunk=0), Settings()).astream(ASK, schema=SCHEMA)
