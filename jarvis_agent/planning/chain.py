@@ -218,10 +218,8 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
     def _compose(self, request: PlanRequest, window: int) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
         prompts = self.prompts
-        written = repr(prompts.plan)
-        fields = {name: f'"{name}"' in written for name in ("purpose", "preference")}
-        schema = plan_schema(request.specs, **{f"has_{name}": is_asked for name, is_asked in fields.items()})
-        as_object = '"tasks"' in written or self.client.supports_schema
+        schema = plan_schema(request.specs)
+        as_object = '"tasks"' in repr(prompts.plan) or self.client.supports_schema
         examples = self.examples
         if isinstance(examples, BaseExampleSelector):
             examples = tuple(map(Example.of, examples.select_examples({"input": request.text})))

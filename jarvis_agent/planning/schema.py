@@ -19,12 +19,10 @@ _MAX_DEPS = 8
 """In an unlimited list, small models write -1 until their tokens are used up."""
 
 
-def plan_schema(
-    specs: Mapping[str, TaskSpec], *, has_purpose: bool = False, has_preference: bool = False
-) -> dict[str, Any]:
+def plan_schema(specs: Mapping[str, TaskSpec]) -> dict[str, Any]:
     """The JSON schema of a plan of these tasks; without tasks, of the empty plan.
 
-    A task may have a purpose, and a preference for models may precede the tasks, if the prompt asks for them.
+    A task may have a purpose, and a preference for models may precede the tasks.
     """
     if not specs:
         return _object({"tasks": {"type": "array", "items": {"type": "null"}, "maxItems": 0}})
@@ -36,11 +34,9 @@ def plan_schema(
         "dep": {"type": "array", "items": _INTEGER, "maxItems": _MAX_DEPS},
         "args": {"type": "object", "properties": args, "additionalProperties": is_open},
     }
-    purpose = {"purpose": _TEXT} if has_purpose else {}
-    preference = {"preference": _TEXT} if has_preference else {}
-    item = {**_object(task), "properties": {**task, **purpose}}
+    item = {**_object(task), "properties": {**task, "purpose": _TEXT}}
     plan = _object({"tasks": {"type": "array", "items": item}})
-    return {**plan, "properties": {**preference, **plan["properties"]}, "$defs": {"data": _DATA}}
+    return {**plan, "properties": {"preference": _TEXT, **plan["properties"]}, "$defs": {"data": _DATA}}
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
