@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -39,14 +40,7 @@ _LOOSE = re.compile(
     re.IGNORECASE,
 )
 # What prompts call a reference, copied as it stands: <resource>  <resource-dep_id>  <resource>-task_id
-_NAMELESS = re.compile(
-    r"<(?:resource|generated)(?:[-_](?:dep|task)_?id)?>(?:-<?(?:dep|task)_?id>?)?", re.IGNORECASE
-)
-_IN_WORDS = re.compile(
-    r"(?:the )?(?:output|result|text|image|audio|video|answer|caption)s? (?:of|from) "
-    r"(?:task|node)[ _#-]{0,2}([0-9]{1,9})",
-    re.IGNORECASE,
-)
+_NAMELESS = re.compile(r"<(?:resource|generated)\b[^0-9\s]*", re.IGNORECASE)
 _BETWEEN = re.compile(r"[,;&+]|\band\b", re.IGNORECASE)
 
 
@@ -95,12 +89,7 @@ def substitute_results(value: Any, lookup: Callable[[int, int], Any]) -> Any:
 
 def normalise_references(value: Any) -> Any:
     """`value` with the spellings of language models ("<GENERATED>-0", "<resource-0>") as `<resource>-N`."""
-
-    def change(text: str) -> str:
-        described = _IN_WORDS.fullmatch(text.strip(" .{}<>"))
-        return ref(int(described[1])) if described else _LOOSE.sub(_normalised, text)
-
-    return map_texts(value, change)
+    return map_texts(value, partial(_LOOSE.sub, _normalised))
 
 
 def is_nameless(text: str) -> bool:
