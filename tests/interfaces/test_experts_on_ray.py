@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import yaml
+from doc_blocks import blocks_of
 from expert_servers import command_backend, command_call, environment, free_port, said, with_retries
 from postgres import INSTALLED
 from small_agents import picture
@@ -153,14 +153,24 @@ async def test_a_lost_node_costs_no_call(cluster: Any, backend: RemoteBackend, t
     assert "lost the replica" in str([one for one in attempts if len(one) > 1])
 
 
-def test_the_configuration_has_the_classes_that_fit_a_node(cluster: Any) -> None:
+@pytest.mark.parametrize(("comment", "classes"), [("# args", [2, 4]), ("args", [8])])
+def test_the_documented_file_has_the_named_classes_or_those_that_fit_a_node(
+    cluster: Any, port: int, comment: str, classes: list[float]
+) -> None:
+    from ray import serve
     from ray.serve.schema import ServeDeploySchema
 
-    command = [sys.executable, "-m", "jarvis_agent", "experts", "--print-config"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    (served,) = ServeDeploySchema.model_validate(yaml.safe_load(shown)).applications
-    assert served.import_path == "jarvis_agent.interfaces.experts:cluster"
-    assert [size["memory_gb"] for size in served.args["sizes"]] == [2, 4]
+    (block,) = (block for block in blocks_of(ROOT / "docs" / "scaling.md") if block.lang == "yaml")
+    written = yaml.safe_load(block.code.replace("# args", comment))
+    (served,) = ServeDeploySchema.model_validate(written).applications
+    module, _, name = served.import_path.partition(":")
+    serve.run(
+        getattr(import_module(module), name)(served.args), name="documented", route_prefix="/documented"
+    )
+    headers = {"Authorization": f"Bearer {KEY}"}
+    shown = httpx.get(f"http://127.0.0.1:{port}/documented/models", headers=headers).json()
+    assert [one["memory_gb"] for one in shown["classes"]] == classes
+    serve.delete("documented")
 
 
 @pytest.mark.skipif(INSTALLED is None, reason="PostgreSQL is not installed")

@@ -339,21 +339,12 @@ def experts(
         float | None, typer.Option(min=1, metavar="S", help="End after S seconds without a call.")
     ] = None,
     announce: Annotated[bool, typer.Option("--announce", hidden=True)] = False,
-    print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print it for Ray Serve and the cluster of this machine.")
-    ] = False,
 ) -> None:
     """Serve local models to agents, which then need not load them."""
     from jarvis_agent.backends.remote import stop_background
     from jarvis_agent.interfaces.experts import IDLE_S, run_experts, start_background
 
-    if print_config:
-        import yaml
-
-        from jarvis_agent.interfaces.experts.ray_serve import config
-
-        typer.echo(yaml.safe_dump(config(), sort_keys=False))
-    elif stop:
+    if stop:
         if not stop_background():
             raise JarvisError("no expert server runs in the background")
     elif background:

@@ -188,16 +188,3 @@ def cluster(args: Mapping[str, Any]) -> serve.Application:
         ray_actor_options={"num_cpus": 0},
     )(serve.ingress()(ExpertIngress))
     return ingress.bind(sizes, *deployments)
-
-
-def config() -> dict[str, Any]:
-    """The configuration for `serve deploy`, with the classes for the nodes of the cluster of this machine."""
-    ray.init("auto", log_to_driver=False)
-    application = {
-        "name": "experts",
-        "route_prefix": "/",
-        "import_path": "jarvis_agent.interfaces.experts:cluster",
-        "args": {"sizes": [size.model_dump() for size in sizes_for_nodes()]},
-    }
-    http = {"host": "0.0.0.0", "port": 8765}  # noqa: S104 (clients need a key)
-    return {"proxy_location": "EveryNode", "http_options": http, "applications": [application]}
