@@ -11,21 +11,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median, quantiles
-from typing import Any, Literal, TypeVar
+from typing import TypeVar
 
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.types import Frozen, Task, Usage
 from jarvis_agent.evaluation.predict import Prediction
-
-Metric = Literal["node", "edge", "type", "value"]
-"""Tools; links; tools with the kind of each argument; the same with the arguments' values."""
-
-_EXTENSIONS = {
-    "image": ("jpg", "png", "jpeg", "gif", "bmp", "tiff", "svg", "ico"),
-    "audio": ("mp3", "wav", "wma", "ogg", "aac", "flac", "aiff", "au"),
-    "video": ("mp4", "avi", "mov", "flv", "wmv", "mkv", "webm", "m4v", "mpg", "mpeg"),
-}
-"""TaskBench takes the kind of an argument from the first of these found anywhere in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,86 +32,41 @@ class Counts:
         facts = self.predicted + self.gold
         return 2 * self.both / facts if facts else 1.0
 
+    @property
+    def equal(self) -> bool:
+        """Whether both plans have the same facts."""
+        return self.both == self.predicted == self.gold
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One request: counts by metric, similarity of the tool sequences (0 to 1), equality of the graphs."""
+    """One request: its tools and links in both plans, and whether these are equal."""
 
-    counts: Mapping[Metric, Counts]
-    similarity: float
+    nodes: Counts
+    edges: Counts
     exact: bool
 
 
-def score(gold: Sequence[Task], predicted: Sequence[Task], makes: Mapping[str, str]) -> Score:
-    """Compare a predicted plan with the gold one.
-
-    Args:
-        makes: the known tools, with the kind of their first output ("none" without one).
-    """
-    expected, produced = _facts(gold, makes), _facts(predicted, makes)
-    return Score(
-        counts={metric: _counts(produced[metric], expected[metric]) for metric in expected},
-        similarity=similarity([task.task for task in predicted], [task.task for task in gold]),
-        exact=all(Counter(expected[metric]) == Counter(produced[metric]) for metric in ("node", "edge")),
-    )
+def score(gold: Sequence[Task], predicted: Sequence[Task]) -> Score:
+    """Compare a predicted plan with the gold one."""
+    nodes = _counts([task.task for task in predicted], [task.task for task in gold])
+    edges = _counts(_links(predicted), _links(gold))
+    return Score(nodes, edges, exact=nodes.equal and edges.equal)
 
 
-def _facts(tasks: Sequence[Task], makes: Mapping[str, str]) -> dict[Metric, list[Hashable]]:
-    """What a plan says, by metric. A link from no task, or from the task itself, stays as it is written."""
+def _links(tasks: Sequence[Task]) -> Iterator[tuple[str, str]]:
+    """The tools that each argument joins. A reference to no task, or to the task itself, stays as written."""
     names = {task.id: task.task for task in tasks}
-    links, arguments = list[Hashable](), list[tuple[str, str, str]]()
     for task in tasks:
-        for value in _values([*task.args.values()]):
-            sources = refs_in(value)
-            for number in sources:
-                name = names.get(number)
-                links.append((ref(number) if name is None or number == task.id else name, task.task))
-                source = ("text", ref(number)) if name is None else (makes.get(name, "other"), name)
-                arguments.append((task.task, *source))
-            if not sources:
-                arguments.append((task.task, _kind_of(str(value)), str(value)))
-    return {
-        "node": [task.task for task in tasks],
-        "edge": links,
-        "type": [argument[:2] for argument in arguments],
-        "value": [*arguments],
-    }
-
-
-def _values(value: Any) -> Iterator[Any]:
-    """A value, or those of nested lists one by one."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _values(item)
-    elif value is not None:
-        yield value
-
-
-def _kind_of(value: str) -> str:
-    kinds = (kind for kind, endings in _EXTENSIONS.items() if any(f".{end}" in value for end in endings))
-    return next(kinds, "text")
+        sources = {**names, task.id: ref(task.id)}
+        for value in task.args.values():
+            for number in refs_in(value):
+                yield sources.get(number, ref(number)), task.task
 
 
 def _counts(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> Counts:
     produced, right = Counter(predicted), Counter(gold)
     return Counts((produced & right).total(), produced.total(), right.total())
-
-
-def similarity(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return twice the longest common subsequence over both lengths; 1 for two empty sequences.
-
-    One minus this is the normalised edit distance by insertions and deletions (Levenshtein's `ratio`).
-    """
-    if not first and not second:
-        return 1.0
-    row = [0] * (len(second) + 1)
-    for item in first:
-        diagonal = 0
-        for place, candidate in enumerate(second, 1):
-            above = row[place]
-            row[place] = diagonal + 1 if item == candidate else max(above, row[place - 1])
-            diagonal = above
-    return 2 * row[-1] / (len(first) + len(second))
 
 
 T = TypeVar("T")

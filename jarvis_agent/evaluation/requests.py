@@ -2,8 +2,8 @@
 
 A planner may be improved on the half "dev". The half "test" is only scored.
 
-Figures are those of the paper (Shen et al., "HuggingGPT", 2023) after "exact plan", which also compares
-arguments (see `same_plan`).
+"Exact plan" compares tasks, links and arguments (see `same_plan`); F1 the tasks, as in the paper (Shen et
+al., "HuggingGPT", 2023); graph F1 the tasks and links together.
 
 Arguments that the gold plan leaves out are free. The others are compared by kind:
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any, Literal, Self, get_args
@@ -39,8 +39,6 @@ from jarvis_agent.evaluation.report import EvaluationReport, Ratios, Score, f1, 
 
 Half = Literal["dev", "test"]
 Kind = Literal["single", "sequential", "graph", "empty"]
-
-_MAKES = {spec.name: spec.outputs[0] for spec in TASKS.values()}
 
 
 class Turn(Frozen):
@@ -147,23 +145,16 @@ def _plan_text(tasks: Sequence[Task]) -> str:
 
 def judge(request: OwnRequest, tasks: Sequence[Task], error: str | None = None) -> Judged:
     """Compare a plan with the correct ones. With an `error` there is no plan, and nothing is right."""
-    compared = [(same_plan(plan, tasks), score(plan, tasks, _MAKES)) for plan in request.plans]
-    exact, best = max(compared, key=lambda pair: (pair[0], pair[1].exact, pair[1].counts["node"].f1))
-    if error is not None:
-        exact, best = False, replace(best, exact=False, similarity=0.0)
-    return Judged(request, tuple(tasks), exact, best, error)
+    compared = [(same_plan(plan, tasks), score(plan, tasks)) for plan in request.plans]
+    exact, best = max(compared, key=lambda pair: (pair[0], pair[1].exact, pair[1].nodes.f1))
+    return Judged(request, tuple(tasks), exact and error is None, best, error)
 
 
 FIGURES: Ratios[Judged] = {
     "exact plan": lambda judged: (float(judged.exact), 1.0),
-    "accuracy": lambda judged: (float(judged.graph.exact), 1.0),
-    "precision": lambda judged: (judged.graph.counts["node"].both, judged.graph.counts["node"].predicted),
-    "recall": lambda judged: (judged.graph.counts["node"].both, judged.graph.counts["node"].gold),
-    "F1": lambda judged: f1(judged.graph.counts["node"]),
-    "edit distance": lambda judged: (1.0 - judged.graph.similarity, 1.0),
-    "graph F1": lambda judged: f1(judged.graph.counts["node"], judged.graph.counts["edge"]),
+    "F1": lambda judged: f1(judged.graph.nodes),
+    "graph F1": lambda judged: f1(judged.graph.nodes, judged.graph.edges),
 }
-"""Accuracy: tasks and links are right, whatever the arguments. Graph F1: tasks and links together."""
 
 _LANGUAGES = {"en": "English", "zh": "Chinese"}
 _GROUPS = ("all", *get_args(Kind), *_LANGUAGES.values())

@@ -31,11 +31,8 @@ _NODE = re.compile(r"<node-(\d{1,9})>")
 _KINDS: Mapping[str, Modality] = {"text": "text", "image": "image", "audio": "audio", "video": "video"}
 
 FIGURES: Ratios[Score] = {
-    "node F1": lambda scored: f1(scored.counts["node"]),
-    "edge F1": lambda scored: f1(scored.counts["edge"]),
-    "argument type F1": lambda scored: f1(scored.counts["type"]),
-    "argument value F1": lambda scored: f1(scored.counts["value"]),
-    "edit distance": lambda scored: (1.0 - scored.similarity, 1.0),
+    "node F1": lambda scored: f1(scored.nodes),
+    "edge F1": lambda scored: f1(scored.edges),
     "exact graph": lambda scored: (float(scored.exact), 1.0),
 }
 
@@ -55,13 +52,9 @@ class _ToolFile(Frozen):
 
 @dataclass(frozen=True)
 class Bench:
-    """A folder: tools, then requests, their gold plans and TYPES by id.
-
-    `makes` has the kind of each tool's first output ("none" without one).
-    """
+    """A folder: tools, then requests, their gold plans and TYPES by id."""
 
     specs: Mapping[str, TaskSpec]
-    makes: Mapping[str, str]
     requests: Mapping[str, str]
     gold: Mapping[str, Sequence[Task]]
     types: Mapping[str, str]
@@ -97,7 +90,6 @@ def read_folder(folder: Path) -> Bench:
         raise InputError(f"{folder / GOLD}: {error}") from error
     return Bench(
         specs={tool.id: spec_of(tool) for tool in tools},
-        makes={tool.id: next(iter(tool.makes), "none") for tool in tools},
         requests={
             str(row["id"]): str(row.get("user_request") or row.get("instruction") or "") for row in rows
         },
@@ -167,9 +159,7 @@ def score_folder(bench: Bench, predictions: Mapping[str, Prediction], name: str)
     scored = {record: predictions[record] for record in bench.gold if record in predictions}
 
     def report(label: str, members: dict[str, Prediction], asked: Iterable[Prediction]) -> EvaluationReport:
-        scores = [
-            score(bench.gold[record], prediction.plan, bench.makes) for record, prediction in members.items()
-        ]
+        scores = [score(bench.gold[record], prediction.plan) for record, prediction in members.items()]
         empty = sum(not prediction.plan for prediction in members.values())
         return report_on(label, scores, FIGURES, [*asked], unanswered=empty)
 

@@ -35,7 +35,6 @@ def folder(tmp_path: Path) -> Path:
 def test_a_folder_gives_tools_requests_and_gold_plans(folder: Path) -> None:
     """Tools get the Hub's argument names where their kinds are the Hub's."""
     bench = read_folder(folder)
-    assert bench.makes == {**dict.fromkeys(bench.specs, "text"), "Image Editing": "image", "Compare": "none"}
     assert bench.requests["1"] == "Translate 'word 1'"
     assert bench.types == {str(n): "single" for n in range(3)}
     assert bench.gold["1"] == [Task(task="Translation", id=0, args={"0": "word 1"})]
@@ -61,7 +60,6 @@ def test_kinds_that_are_no_resource_are_texts_and_capitals_do_not_matter(folder:
     assert takes["Image Downloader"] == [("url", "text")]
     assert takes["Image Stitcher"] == [("image", "image"), ("image2", "image")]
     assert [spec.outputs for spec in bench.specs.values()] == [("text",), ("image",), ("image",)]
-    assert bench.makes["Image Downloader"] == "Image"  # as TaskBench's script calls it
 
 
 def test_folders_are_read_in_every_form_and_without_gold_plans(folder: Path) -> None:
