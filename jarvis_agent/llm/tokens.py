@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 DEFAULT_WINDOW = 32_768
@@ -41,23 +41,18 @@ def clip(text: str, limit: int) -> str:
     return text
 
 
-def clip_rows(make: Callable[[int], Sequence[Any]], limit: int) -> str:
+def clip_rows(rows: Sequence[Any], limit: int) -> str:
     """Rows of plain data in `limit` tokens, one line of JSON each. All rows are cut before one is dropped.
 
-    `make` returns the rows, each of about the given number of tokens where it can be cut.
+    The first entries of lists and the beginning of texts are kept, with a note on what was cut. Names of
+    files and ids of models are too short to be cut.
     """
     text = ""
-    for budget in (4800, 1200, 600, 300, 100, 40, 10):
-        text = "\n".join(map(to_json_line, make(budget)))
+    for tokens, items in ((4800, 50), (1200, 20), (300, 8), (100, 3), (40, 1)):
+        text = "\n".join(to_json_line(_cut(row, tokens, items)) for row in rows)
         if count_tokens(text) <= limit:
             return text
     return clip(text, limit)
-
-
-def clip_data(value: Any, limit: int) -> str:
-    """Plain data as one line of JSON."""
-    whole = to_json_line(value)
-    return whole if count_tokens(whole) <= limit else to_json_line(truncate_json(value, limit))
 
 
 def to_json_line(value: Any) -> str:
@@ -65,29 +60,16 @@ def to_json_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str).replace("</", "<\\/")
 
 
-def truncate_json(value: Any, budget: int = 1200) -> Any:
-    """Plain data cut to about `budget` tokens of JSON: the first entries of lists, the beginning of texts."""
-    for entries, share, items in product((50, 10, 3), (2, 4, 8, 32), (20, 8, 3, 1)):
-        short = _cut(value, items, max(10, budget // share), entries)
-        if count_tokens(json.dumps(short, ensure_ascii=False, default=str)) <= budget:
-            return short
-    return _cut(value, 1, 10, 3, depth=3)
-
-
-def _cut(value: Any, items: int, text: int, entries: int, depth: int = 8) -> Any:
-    """Lists cut to `items`, texts to `text` tokens, mappings to `entries`."""
+def _cut(value: Any, tokens: int, items: int) -> Any:
+    """Texts cut to so many tokens, lists to so many items, and mappings to more, as their keys say more."""
     if isinstance(value, str):
-        return clip(value, text)
+        return clip(value, tokens)
     if isinstance(value, Mapping):
-        if not depth:
-            return f"… ({len(value)} entries)"
-        pairs = list(value.items())
-        kept = {str(key): _cut(entry, items, text, entries, depth - 1) for key, entry in pairs[:entries]}
-        return kept if len(pairs) <= entries else kept | {"…": f"{len(pairs) - entries} more"}
+        rest = len(value) - 20 * items
+        kept = {str(key): _cut(entry, tokens, items) for key, entry in islice(value.items(), 20 * items)}
+        return kept if rest <= 0 else kept | {"…": f"{rest} more"}
     if isinstance(value, list | tuple):
-        if not depth:
-            return f"… ({len(value)} items)"
         rest = len(value) - items
-        shown = [_cut(entry, items, text, entries, depth - 1) for entry in value[:items]]
+        shown = [_cut(entry, tokens, items) for entry in value[:items]]
         return shown if rest <= 0 else [*shown, f"… {rest} more"]
     return round(value, 4) if isinstance(value, float) else value

@@ -17,7 +17,7 @@ from jarvis_agent.core.notes import Note
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.llm.prompts import fill, format_chat_history, uses
-from jarvis_agent.llm.tokens import clip, clip_rows, count_tokens, prompt_budget, to_json_line, truncate_json
+from jarvis_agent.llm.tokens import clip, clip_rows, count_tokens, prompt_budget, to_json_line
 from jarvis_agent.llm.usage import STAGE_KEY
 from jarvis_agent.planning.examples import Example
 from jarvis_agent.planning.inputs import PlanRequest, name_of
@@ -78,18 +78,11 @@ def repair_variables(
 ) -> dict[str, Any]:
     """The variables of the repair prompt: the request, its valid tasks, and the broken ones with errors."""
     part = window // _PART_SHARE
-
-    def broken(budget: int) -> list[dict[str, Any]]:
-        return [{"written": truncate_json(e.raw, budget), "error": e.error} for e in errors]
-
-    def valid(budget: int) -> list[Any]:
-        return [truncate_json(task.model_dump(), budget) for task in tasks]
-
     texts = {
-        "broken_tasks": clip_rows(broken, part),
+        "broken_tasks": clip_rows([{"written": e.raw, "error": e.error} for e in errors], part),
         "input": request.text,
         "files": list_files(request.files),
-        "valid_tasks": clip_rows(valid, part),
+        "valid_tasks": clip_rows([task.model_dump() for task in tasks], part),
     }
     return fill(template, texts, window, **task_variables(request.specs, window))
 

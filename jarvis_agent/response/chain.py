@@ -39,7 +39,7 @@ from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.llm.chat_model import is_small
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, format_chat_history, load_prompts, uses
-from jarvis_agent.llm.tokens import clip, clip_data, clip_rows, to_json_line, truncate_json
+from jarvis_agent.llm.tokens import clip_rows, to_json_line
 from jarvis_agent.media.documents import load_text
 from jarvis_agent.planning.chain import read_further_tasks
 from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of
@@ -203,21 +203,16 @@ def response_texts(inputs: Mapping[str, Any], request: PlanRequest, window: int)
         # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
         return map_texts(value, lambda text: names.get(text, text), keys=True)
 
-    tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
     language = f"\n\n(Answer in {inputs['language']}.)" if inputs.get("language") else ""
     read, part = _texts_read(request.files, results), window // _PART_SHARE
     counted = named(totals(results))
-
-    def texts(budget: int) -> list[dict[str, str]]:
-        return [{name: clip(text, budget)} for name, text in read.items()]
-
     return {
-        "predictions": clip_rows(lambda budget: named(predictions(results, budget)), 2 * part),
+        "predictions": clip_rows(named(predictions(results)), 2 * part),
         "input": inputs["input"] + language,
-        "texts": clip_rows(texts, 2 * part),
-        "totals": clip_data(counted, part) if counted else "",
-        "model_assignment": clip_data(model_assignment(results), part),
-        "tasks": clip_data(tasks, part),
+        "texts": clip_rows([{name: text} for name, text in read.items()], 2 * part),
+        "totals": clip_rows([counted], part) if counted else "",
+        "model_assignment": clip_rows([model_assignment(results)], part),
+        "tasks": clip_rows([[task.model_dump() for task in plan.tasks]], part),
         "notes": "\n".join(f"- {to_json_line(note)}" for note in plan.notes),
         "files": list_files(request.files),
         "chat_log": format_chat_history(request.turns, part),

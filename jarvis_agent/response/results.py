@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from jarvis_agent.core.references import ref, refs_in, substitute_results
 from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.llm.tokens import clip, count_tokens, truncate_json
+from jarvis_agent.llm.tokens import clip
 
-_NOTE_TOKENS = 200
-"""Tokens of an error, and of all notes of a task."""
+_ARG_TOKENS, _NOTE_TOKENS = 100, 200
+"""Tokens of a text among the arguments, and of an error or note."""
 _MAX_BOXES = 5
 """Of more objects, the boxes are not shown: the totals have the counts."""
 
 
-def predictions(results: Sequence[TaskResult], budget: int = 1200) -> list[dict[str, Any]]:
-    """What each task produced; empty fields are left out. `budget` is tokens for each output."""
+def predictions(results: Sequence[TaskResult]) -> list[dict[str, Any]]:
+    """What each task produced; empty fields are left out."""
     files = {result.task.id: list(map(str, result.paths())) for result in results}
     rows = []
     for result in results:
@@ -29,14 +31,14 @@ def predictions(results: Sequence[TaskResult], budget: int = 1200) -> list[dict[
         row = {
             "id": result.task.id,
             "task": result.task.task,
-            "args": truncate_json(_with_files(result.task.args, files), min(100, budget)),
+            "args": map_texts(_with_files(result.task.args, files), partial(clip, limit=_ARG_TOKENS)),
             "model": result.model,
             "status": result.status,
-            "text": "" if is_in_output else truncate_json(text, budget),
-            "files": _files(result, budget),
-            "output": truncate_json(_with_short_boxes(result.output), budget),
-            "error": clip(result.error or "", min(_NOTE_TOKENS, budget)),
-            "notes": truncate_json(result.all_notes, min(_NOTE_TOKENS, budget)),
+            "text": "" if is_in_output else text,
+            "files": files[result.task.id],
+            "output": _with_short_boxes(result.output),
+            "error": clip(result.error or "", _NOTE_TOKENS),
+            "notes": [clip(note, _NOTE_TOKENS) for note in result.all_notes],
         }
         rows.append({name: value for name, value in row.items() if value not in (None, [], "")})
     return rows
@@ -73,16 +75,6 @@ def _with_files(args: Any, files: Mapping[int, list[str]]) -> Any:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _files(result: TaskResult, budget: int) -> list[str]:
-    """The first paths that fit, uncut."""
-    paths = [str(path) for path in result.paths()]
-    for place in range(len(paths)):
-        budget -= count_tokens(paths[place])
-        if budget < 0 and place:
-            return [*paths[:place], f"… {len(paths) - place} more"]
-    return paths
 
 
 def file_names(results: Iterable[TaskResult]) -> dict[str, str]:

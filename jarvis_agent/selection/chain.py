@@ -27,14 +27,14 @@ from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.llm.client import LanguageModel, LLMClient, open_client
 from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
 from jarvis_agent.llm.replies import read_json
-from jarvis_agent.llm.tokens import clip, clip_rows, to_json_line, truncate_json
+from jarvis_agent.llm.tokens import clip, clip_rows
 from jarvis_agent.selection.ranking import datasets_of, is_subject
 
 if TYPE_CHECKING:
     from langchain_core.decisions import BaseDecisionModel
 
 _MAX_REASON_CHARS, _MAX_NAME_CHARS = 400, 80
-_DESCRIPTION_TOKENS, _ARGS_TOKENS = 100, 150
+_DESCRIPTION_TOKENS, _TASK_TOKENS = 100, 250
 LEAST_CONFIDENCE = 0.5
 """Confidence of a decision model below which the ranking decides."""
 _LIST_SHARE = 3
@@ -124,10 +124,9 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
         window = await self.client.window()
         spec = find_task(inputs.task.task)
         task, candidates = inputs.task, inputs.candidates
-        asked = {**task.model_dump(), "args": truncate_json(task.args, _ARGS_TOKENS)}
         texts = {
-            "candidate_models": clip_rows(lambda limit: _rows(candidates, limit), window // _LIST_SHARE),
-            "task": to_json_line(asked),
+            "candidate_models": clip_rows(_rows(candidates), window // _LIST_SHARE),
+            "task": clip_rows([task.model_dump()], _TASK_TOKENS),
             "input": str(inputs.input or ""),
         }
         values = fill(self.template, texts, window, task_description=spec.description if spec else "")
@@ -154,9 +153,9 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
         return (self.template | model | parser).with_config(run_name="select")
 
 
-def _rows(candidates: Sequence[Candidate], limit: int) -> list[dict[str, Any]]:
+def _rows(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
     """The candidates as the LLM sees them, without the metadata in which they are equal."""
-    rows = [describe_candidate(candidate, limit) for candidate in candidates]
+    rows = [describe_candidate(candidate) for candidate in candidates]
     first, *others = (row["metadata"] for row in rows)
     equal = {name for name in first if others and all(other.get(name) == first[name] for other in others)}
     for row in rows:
@@ -164,8 +163,8 @@ def _rows(candidates: Sequence[Candidate], limit: int) -> list[dict[str, Any]]:
     return rows
 
 
-def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -> dict[str, Any]:
-    """Return a candidate as the paper shows it to the LLM; the description has at most `limit` tokens."""
+def describe_candidate(candidate: Candidate) -> dict[str, Any]:
+    """Return a candidate as the paper shows it to the LLM, with the beginning of its description."""
     facts = {
         "downloads": candidate.downloads,
         "likes": candidate.likes,
@@ -184,7 +183,7 @@ def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -
     return {
         "model_id": candidate.id,
         "metadata": {name: value for name, value in facts.items() if value},
-        "description": clip(candidate.description, min(limit, _DESCRIPTION_TOKENS)),
+        "description": clip(candidate.description, _DESCRIPTION_TOKENS),
     }
 
 

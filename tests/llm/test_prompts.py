@@ -18,7 +18,7 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.prompts import STAGES, fill, format_chat_history, load_prompts
-from jarvis_agent.llm.tokens import DEFAULT_WINDOW, clip, clip_rows, count_tokens, truncate_json
+from jarvis_agent.llm.tokens import DEFAULT_WINDOW, clip, clip_rows, count_tokens
 from jarvis_agent.planning.examples import load_examples
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.messages import plan_variables
@@ -166,7 +166,7 @@ class TestBudget:
                 assert count_tokens(text) <= 4096
                 assert request[:15] in messages[-1].text
             texts = {
-                "predictions": clip_rows(lambda share: [truncate_json({"id": 7, "text": LONG}, share)], 512),
+                "predictions": clip_rows([{"id": 7, "text": LONG}], 512),
                 "input": "Translate this: " + LONG,
                 "chat_log": format_chat_history(CHAT, 512),
             }
@@ -188,9 +188,9 @@ class TestBudget:
         assert {text: count_tokens(text) for text in counts} == counts
         assert clip("one two three", 2) == "one two … (5 more characters)"
         assert clip("one two", 2) == "one two"
-        rows = clip_rows(lambda share: [clip(LONG, share), clip(LONG, share)], 800)
+        rows = clip_rows([LONG, LONG], 800)
         assert [count_tokens(row) > 290 for row in rows.splitlines()] == [True, True]
-        assert count_tokens(clip_rows(lambda share: [share] * 1000, 100).partition(" …")[0]) == 100
+        assert count_tokens(clip_rows([10] * 1000, 100).partition(" …")[0]) == 100
 
 
 class TestChatHistory:
