@@ -70,7 +70,7 @@ class Sleeper:
     async def select(self, task: Task, context: RunContext) -> Selection | None:
         return None
 
-    def prepare(self, *_: object) -> None:
+    def preload(self, *_: object) -> None:
         """There is nothing to load."""
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:

@@ -26,7 +26,6 @@ from langchain_core.tools.base import get_all_basemodel_annotations
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.context import RunContext, messages_of
@@ -62,7 +61,7 @@ class LangChainTask:
         """None: a tool has no choice of models."""
         return None
 
-    def prepare(self, selection: Selection, settings: Settings, depth: int, notify: Notify) -> None:
+    def preload(self, selection: Selection, settings: Settings) -> None:
         """Do nothing: a tool has no model to load."""
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:

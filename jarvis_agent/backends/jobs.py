@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import is_out_of_memory
@@ -27,9 +27,6 @@ MAX_BATCH_FILE = 5_000_000
 
 JobResult = tuple[Any, JarvisError | None]
 """The result of a job, or the error that it failed with."""
-
-Notify = Callable[[Literal["loading", "loaded"]], None]
-"""Told when the load of a reserved model begins and ends. Called in any thread; must not block."""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,14 +45,27 @@ activities: ContextVar[list[Activity]] = ContextVar("jarvis_activities", default
 """The downloads and texts of the current run that are under way. What shows a run sets a list before it."""
 
 
+@dataclass(eq=False, slots=True, kw_only=True)
+class Work:
+    """What a worker thread does: a job, or the load of a model before its first job.
+
+    `cancelled`: nobody waits for the result any more. `activities` are those of the run that it is for.
+    """
+
+    cancelled: bool = False
+    activities: list[Activity] = field(default_factory=activities.get)
+
+    def cancel(self) -> None:
+        """Let the work stop as soon as it asks `is_cancelled`."""
+        self.cancelled = True
+
+
 @dataclass(eq=False, slots=True)
-class Job:
-    """A queued or running call. `cancelled`: its caller no longer waits for the result."""
+class Job(Work):
+    """A queued or running call."""
 
     call: Call
     done: Future[Any] = field(default_factory=Future)
-    cancelled: bool = False
-    activities: list[Activity] = field(default_factory=activities.get)
 
     def start(self) -> bool:
         """Mark the job as running; False if it was cancelled before."""
@@ -70,17 +80,7 @@ class Job:
             self.done.set_exception(error)
 
 
-@dataclass(eq=False, slots=True)
-class Reservation:
-    """A task that will call a model, after `depth` others. `cancelled`: the load for it has to stop."""
-
-    depth: int
-    notify: Notify
-    cancelled: bool = False
-    activities: list[Activity] = field(default_factory=activities.get)
-
-
-_current: ContextVar[Sequence[Job | Reservation]] = ContextVar("jarvis_pool_jobs", default=())
+_current: ContextVar[Sequence[Work]] = ContextVar("jarvis_pool_jobs", default=())
 
 
 def is_cancelled() -> bool:
@@ -129,7 +129,7 @@ def listed(activity: Activity) -> Iterator[None]:
 
 
 @contextmanager
-def running(jobs: Sequence[Job | Reservation]) -> Iterator[None]:
+def running(jobs: Sequence[Work]) -> Iterator[None]:
     """Within the block, `is_cancelled` speaks of these jobs."""
     token = _current.set(jobs)
     try:

@@ -7,6 +7,7 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import is_out_of_memory
 from jarvis_agent.backends.hub.snapshot import refusal
-from jarvis_agent.backends.jobs import Activity, Notify, listed
+from jarvis_agent.backends.jobs import Activity, listed
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import JarvisError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.forks import fork_safe
@@ -75,21 +76,17 @@ class LocalBackend(ABC):
         """Run the model, loaded once for each folder, device, dtype and trust level, in a worker thread."""
         spec, candidate, settings = call.spec, call.candidate, call.settings
         await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
-
-        def load() -> Expert:
-            with listed(Activity(candidate.id)):
-                return self.load(spec, candidate, settings)
-
+        load = partial(self._load_listed, spec, candidate, settings)
         return await self.pool.run(self.pool_key(spec, candidate, settings), load, call)
 
-    def prepare(
-        self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify
-    ) -> Callable[[], None]:
-        """Load the model before its call; see `ModelPool.reserve`."""
-        key = self.pool_key(spec, candidate, settings)
-        return self.pool.reserve(
-            key, lambda: self.load(spec, candidate, settings), candidate.size, depth, notify
-        )
+    def preload(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Callable[[], None]:
+        """Load the model before its call if memory is free; see `ModelPool.preload`."""
+        load = partial(self._load_listed, spec, candidate, settings)
+        return self.pool.preload(self.pool_key(spec, candidate, settings), load, candidate.size)
+
+    def _load_listed(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        with listed(Activity(candidate.id)):
+            return self.load(spec, candidate, settings)
 
     def pool_key(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> tuple[str, ...]:
         """What tells loaded models apart."""

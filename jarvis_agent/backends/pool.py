@@ -1,8 +1,8 @@
 """The pool of local models: loads each once, runs it in worker threads, evicts the least recently used.
 
 Each model has a queue. Its first call loads it while the others wait in the queue; no worker thread waits for
-another. Calls that wait together are computed in one batch if the model can. A reserved model is loaded as
-soon as memory allows, before its first call. One lock guards the state, for several event loops.
+another. Calls that wait together are computed in one batch if the model can. A model may be loaded before its
+first call, if memory is free for it. One lock guards the state, for several event loops.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from math import inf
 from queue import SimpleQueue
-from sys import maxsize
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from jarvis_agent.backends.base import Call, Expert
@@ -27,8 +25,7 @@ from jarvis_agent.backends.devices import bytes_by_device, choosing, free_caches
 from jarvis_agent.backends.jobs import (
     Job,
     JobResult,
-    Notify,
-    Reservation,
+    Work,
     as_expert_error,
     closed_error,
     fail_jobs,
@@ -49,20 +46,19 @@ Bytes = Mapping[str, int]
 
 @dataclass(eq=False, slots=True)
 class ModelEntry:
-    """A model of the pool: its queue of jobs, its reservations, and the expert once it is loaded.
+    """A model of the pool: its queue of jobs, and the expert once it is loaded.
 
-    `running` are the jobs of the worker that uses or loads it, or the reservation for which it is loaded.
+    `running` is what the worker that uses or loads it does: its jobs, or the load before the first one.
     `placed` are its bytes by device; while it is being loaded, the bytes reserved for it on a GPU.
     """
 
     key: Key
     load: Callable[[], Expert]
     size: int | None
-    jobs: deque[Any] = field(default_factory=deque)
+    jobs: deque[Job] = field(default_factory=deque)
     expert: Expert | None = None
     placed: Bytes = field(default_factory=dict)
-    running: list[Any] = field(default_factory=list)
-    reserved: list[Reservation] = field(default_factory=list)
+    running: list[Work] = field(default_factory=list)
 
     @property
     def idle(self) -> bool:
@@ -70,21 +66,14 @@ class ModelEntry:
         return self.expert is not None and not self.running and not self.jobs
 
     @property
-    def prefetching(self) -> bool:
-        """Whether a worker is loading it for a reservation."""
-        return any(isinstance(job, Reservation) for job in self.running)
+    def preloading(self) -> bool:
+        """Whether a worker is loading it before its first call."""
+        return any(not isinstance(work, Job) for work in self.running)
 
     @property
-    def wanted(self) -> bool:
-        """Whether it has a reservation, or a caller waits for it."""
-        return bool(self.reserved) or any(not job.cancelled for job in self.jobs)
-
-    @property
-    def needed(self) -> float:
-        """When it is needed: -1 is now, then by the depth of its reservations; infinity if it has none."""
-        if self.jobs or (self.running and not self.prefetching):
-            return -1
-        return min((reservation.depth for reservation in self.reserved), default=inf)
+    def waiting(self) -> bool:
+        """Whether its calls wait for memory."""
+        return bool(self.jobs) and not self.running
 
 
 class ModelTable:
@@ -111,25 +100,22 @@ class ModelTable:
         return total(entry.placed for entry in self.entries.values())
 
     def can_load(self, entry: ModelEntry) -> bool:
-        """Whether a model may be loaded now; idle models that are needed later are evicted to make room.
+        """Whether a model may be loaded now; idle models are evicted to make room.
 
         A model is loaded beside others only if it is known to fit. Otherwise it waits until no other is being
-        loaded, so that a limit is exceeded by at most one model. One that is only reserved must fit.
+        loaded, so that a limit is exceeded by at most one model.
         """
-        size = entry.size
-        loading = [other for other in self.entries.values() if other.expert is None and other.running]
-        expected = sum(other.size or 0 for other in loading)
-        wanted = {RAM: expected + (size or 0)}
-        if entry.needed >= 0 and (not size or self._over(total([self._kept(entry.needed), wanted]))):
-            return False
-        self.make_room(wanted)
-        used = self.used()
-        if self._over(used):
-            return False
-        if not loading:
-            return True
+        loading = self._loading()
+        self.make_room({RAM: sum(model.size or 0 for model in (entry, *loading))})
+        return not self._over(self.used()) and (not loading or self.has_room(entry.size))
+
+    def has_room(self, size: int | None) -> bool:
+        """Whether a model is known to fit beside all that is loaded or being loaded."""
+        loading = self._loading()
         if size is None or any(other.size is None for other in loading):
             return False
+        used = self.used()
+        expected = sum(other.size or 0 for other in loading)
         unplaced = sum(other.size or 0 for other in loading if not other.placed)
         gpus = [device for device in self.limits if device != RAM]
         fits_a_gpu = not gpus or any(self._fits(gpu, used, unplaced + size) for gpu in gpus)
@@ -138,13 +124,14 @@ class ModelTable:
     def choose_gpu(self, entry: ModelEntry, limits: Bytes, size: int | None) -> str | None:
         """Reserve the GPU with the most room for `size` bytes (None: unknown); idle models make way.
 
-        Returns None if the model is larger than every limit, or is only reserved and has no room yet.
+        Returns None if the model is larger than every limit, or would be loaded early and has no room yet.
         """
         self.limits.update(limits)
         entry.placed = {}
-        kept = self._kept(entry.needed)
-        able = [gpu for gpu in limits if self._fits(gpu, kept if entry.needed >= 0 else {}, size or 0)]
-        for taken in (self.used(), self._kept(maxsize), kept):  # rather evict what no task needs
+        used = self.used()
+        kept = total(other.placed for other in self.entries.values() if not other.idle)
+        able = [gpu for gpu in limits if self._fits(gpu, used if entry.preloading else {}, size or 0)]
+        for taken in (used, kept):
             if fits := [gpu for gpu in able if self._fits(gpu, taken, size or 0)]:
                 break
         chosen = max(fits or able, key=lambda gpu: self.limits[gpu] - taken.get(gpu, 0), default=None)
@@ -154,8 +141,8 @@ class ModelTable:
         return chosen
 
     def make_room(self, wanted: Bytes, keep: ModelEntry | None = None) -> None:
-        """Evict idle models until `wanted` bytes fit: those needed last, and least recently used, first."""
-        for entry in sorted(self.entries.values(), key=lambda entry: -entry.needed):
+        """Evict idle models until `wanted` bytes fit: those least recently used first."""
+        for entry in list(self.entries.values()):
             crowded = self._over(total([self.used(), wanted]))
             if not crowded:
                 return
@@ -163,23 +150,19 @@ class ModelTable:
                 self.evict(entry)
 
     def evict_idle(self) -> None:
-        """Evict every idle model, and give up every reservation."""
+        """Evict every idle model."""
         for entry in list(self.entries.values()):
-            entry.reserved.clear()
             if entry.idle:
                 self.evict(entry)
 
     def evict(self, entry: ModelEntry) -> None:
-        """Unload a model. It stays in the table as long as it is reserved."""
+        """Unload a model."""
         self.evicted.append(entry.expert)
         entry.expert, entry.placed = None, {}
-        if not entry.reserved:
-            del self.entries[entry.key]
+        del self.entries[entry.key]
 
-    def _kept(self, needed: float) -> dict[str, int]:
-        """Bytes by device of the models that do not make way for one that is needed then."""
-        entries = self.entries.values()
-        return total(entry.placed for entry in entries if not (entry.idle and entry.needed > needed))
+    def _loading(self) -> list[ModelEntry]:
+        return [entry for entry in self.entries.values() if entry.expert is None and entry.running]
 
     def _over(self, used: Bytes) -> list[str]:
         """The devices whose limit is exceeded."""
@@ -210,9 +193,6 @@ logger = logging.getLogger(__name__)
 
 MAX_BATCH = 8
 """Calls of one model that are computed as one batch at most."""
-
-MAX_PREFETCHES = 4
-"""Models that are loaded at once before they are called."""
 
 T = TypeVar("T")
 
@@ -274,43 +254,31 @@ class ModelPool:
         with self._lock:
             entry = self._models.entry(key, load, call.candidate.size)
             entry.jobs.append(job)
-            if entry.reserved:  # the call takes its place
-                entry.reserved.remove(min(entry.reserved, key=lambda reservation: reservation.depth))
             self._schedule()
         try:
             return await asyncio.wrap_future(job.done)
         except asyncio.CancelledError:
-            job.cancelled = True
+            job.cancel()
             if not job.done.cancel():
                 job.done.add_done_callback(lambda _: call.cleanup())
             with self._lock:
                 self._schedule()
             raise
 
-    def reserve(
-        self, key: Key, load: Callable[[], Expert], size: int | None, depth: int, notify: Notify
-    ) -> Callable[[], None]:
-        """Load a model before it is called, as soon as it fits; returns the function that gives it up.
+    def preload(self, key: Key, load: Callable[[], Expert], size: int | None) -> Callable[[], None]:
+        """Load a model before its first call if it fits into free memory now; returns what stops the load.
 
-        `depth` is the number of tasks that run before the call; models with less of it are loaded first, and
-        evicted last. A call of the model takes the place of a reservation, precedes all reserved models, and
-        reports the error of a load that failed. A model of unknown `size` is not loaded.
+        A call that waits for memory stops it too. If the load fails, the first call tries again.
         """
-        reservation = Reservation(depth, notify)
+        loading = Work()
         with self._lock:
-            entry = self._models.entry(key, load, size)
-            entry.reserved.append(reservation)
-            if entry.prefetching:
-                notify("loading")
-            self._schedule()
-
-        def release() -> None:
-            with self._lock:
-                if reservation in entry.reserved:
-                    entry.reserved.remove(reservation)
-                    self._schedule()
-
-        return release
+            entries = self._models.entries
+            # Calls come first: they find free threads, and none waits for the memory.
+            busy = sum(bool(entry.running) for entry in entries.values())
+            is_quiet = busy < self.workers // 2 and not any(entry.waiting for entry in entries.values())
+            if key not in entries and is_quiet and self._models.has_room(size):
+                self._submit(self._models.entry(key, load, size), loading, self._load_early)
+        return loading.cancel
 
     async def close(self) -> None:
         """Reject queued calls, cancel running ones, free models and threads; the pool can be used again.
@@ -323,7 +291,6 @@ class ModelPool:
             queued = [job for entry in entries for job in entry.jobs]
             for entry in entries:
                 entry.jobs.clear()
-                entry.reserved.clear()
             self._cancel_running()
             threads, self._threads = self._threads, None
         fail_jobs(queued, closed_error("not run"))
@@ -341,8 +308,8 @@ class ModelPool:
 
     def _cancel_running(self) -> None:
         for entry in self._models.entries.values():
-            for job in entry.running:
-                job.cancelled = True
+            for work in entry.running:
+                work.cancel()
 
     def _stop_at_exit(self) -> None:
         """Stop the workers before the interpreter unloads the libraries that they use."""
@@ -351,61 +318,45 @@ class ModelPool:
             self._threads.stop(2 * limits.CANCEL_GRACE_S)
 
     def _schedule(self) -> None:
-        """Submit every job, and then every load of a reserved model, that may run now. The lock is held."""
+        """Submit every job that may run now. The lock is held."""
         entries = list(self._models.entries.values())
         for entry in entries:
             while entry.jobs and (entry.jobs[0].cancelled or self._may_start(entry)):
                 job = entry.jobs.popleft()
                 if not job.cancelled:
                     self._submit(entry, job, self._run_next)
-            if entry.expert is None and not (entry.jobs or entry.running or entry.reserved):
+            if entry.expert is None and not (entry.jobs or entry.running):
                 self._models.entries.pop(entry.key, None)
-        prefetches = [entry for entry in entries if entry.prefetching]
-        is_short = any(entry.jobs and not entry.running for entry in entries)  # a call waits for memory
-        for entry in prefetches:
-            entry.running[0].cancelled = not entry.wanted or (is_short and not entry.jobs)
-        unloaded = [entry for entry in entries if entry.reserved and entry.expert is None]
-        for entry in [] if is_short else sorted(unloaded, key=lambda entry: entry.needed):
-            if len(prefetches) < MAX_PREFETCHES and self._may_start(entry):
-                prefetches.append(entry)
-                entry.reserved[0].cancelled = False
-                self._notify(entry, "loading")
-                self._submit(entry, entry.reserved[0], self._prefetch)
+        if any(entry.waiting for entry in entries):
+            for entry in entries:
+                if entry.preloading and not entry.jobs:
+                    entry.running[0].cancel()
 
     def _may_start(self, entry: ModelEntry) -> bool:
         return not entry.running and (entry.expert is not None or self._models.can_load(entry))
 
-    def _submit(self, entry: ModelEntry, first: Any, work: Callable[[ModelEntry, Any], None]) -> None:
-        entry.running = [first]
+    def _submit(self, entry: ModelEntry, work: Any, run: Callable[[ModelEntry, Any], None]) -> None:
+        entry.running = [work]
         if self._threads is None:
             self._threads = WorkerThreads(self.workers)
             atexit.register(self._stop_at_exit)
-        self._threads.submit(lambda: work(entry, first))
+        self._threads.submit(lambda: run(entry, work))
 
-    def _prefetch(self, entry: ModelEntry, reservation: Reservation) -> None:
-        """Load a reserved model in a worker thread. A failed load is left to the call."""
+    def _load_early(self, entry: ModelEntry, loading: Work) -> None:
+        """Load a model in a worker thread before its first call, which reports a load that fails."""
         try:
-            with running((reservation,)):
+            with running((loading,)):
                 self._load(entry)
         except BaseException as error:
             logger.debug("%s is not loaded before its call: %s", entry.key, describe_error(error))
         with self._lock:
             entry.running = []
-            self._notify(entry, "loaded")
             if entry.expert is None:
                 entry.placed = {}
-                if not reservation.cancelled:
-                    entry.reserved.clear()
-            elif not entry.wanted:
+            elif loading.cancelled and not entry.jobs:
                 self._models.evict(entry)
-            self._models.make_room({})
             self._schedule()
         self._free()
-
-    @staticmethod
-    def _notify(entry: ModelEntry, what: Literal["loading", "loaded"]) -> None:
-        for reservation in entry.reserved:
-            reservation.notify(what)
 
     def _run_next(self, entry: ModelEntry, first: Job) -> None:
         """Run a job in a worker thread, in one batch with queued ones if possible."""
@@ -451,19 +402,18 @@ class ModelPool:
         def choose(gpus: Bytes, size: int | None) -> str | None:
             with self._lock:
                 chosen = self._models.choose_gpu(entry, gpus, size)
-                if chosen is None and entry.needed >= 0:
+                if chosen is None and entry.preloading:
                     raise ExpertError("no GPU has room for it yet")
             self._free()
             return chosen
 
         self._free()
         with choosing(choose):
-            expert = entry.load() if entry.prefetching else self._with_room(entry.load)
+            expert = entry.load() if entry.preloading else self._with_room(entry.load)
         placed = measure(expert, entry.size, next(iter(entry.placed), RAM))
         with self._lock:
             entry.expert, entry.placed, entry.size = expert, placed, sum(placed.values())
-            if not entry.prefetching:  # else it may have to go itself
-                self._models.make_room({})
+            self._models.make_room({})
             self._schedule()
         return expert
 

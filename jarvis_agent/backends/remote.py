@@ -15,7 +15,7 @@ import os
 import platform
 import signal
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -28,7 +28,6 @@ from filelock import FileLock, Timeout
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.http_errors import reply_timeout, retry_after
-from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.backends.local import CALL_OPTIONS, FileBackend, LocalBackend
 from jarvis_agent.backends.outputs.adapters import Result
 from jarvis_agent.core.content import decode_base64
@@ -195,14 +194,6 @@ class RemoteBackend:
                     raise
                 logger.info("%s runs in this process: %s", call.candidate.id, error)
         return await self._backend.run(call)
-
-    def prepare(
-        self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify
-    ) -> Callable[[], None] | None:
-        """As LocalBackend; None: a server loads models when they are called."""
-        if self.server_for(candidate):
-            return None
-        return self._backend.prepare(spec, candidate, settings, depth, notify)
 
     async def close(self) -> None:
         await self._backend.close()

@@ -17,9 +17,8 @@ from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
 from time import perf_counter
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
-from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.core.concurrency import MAX_PARALLEL, StageTimeoutError, cancel_and_wait, run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
@@ -60,13 +59,10 @@ class TaskRunner(Protocol):
         """Choose the model, as soon as the task is known; None if the runner has no choice of models."""
         ...
 
-    def prepare(
-        self, selection: Selection, settings: Settings, depth: int, notify: Notify
-    ) -> Callable[[], None] | None:
-        """Have the selected model loaded while a task waits for its inputs; None: there is nothing to load.
+    def preload(self, selection: Selection, settings: Settings) -> Callable[[], None] | None:
+        """Load the selected model while a task waits for its inputs; None: there is nothing to load.
 
-        `depth` tasks run before it, one after the other. `notify` may be called from any thread. The executor
-        calls the returned function when the task ends.
+        The executor calls the returned function, which stops the load, when the task ends.
         """
         ...
 
@@ -84,8 +80,6 @@ class _TaskState:
     running: asyncio.Task[None] | None = None
     selection: Selection | None = None
     started: float | None = None
-    depth: int = 0
-    """How many tasks run before it, one after the other."""
     answer: str | None = None
     """What a person gave as its result."""
     attempts: list[Attempt] = field(default_factory=list)
@@ -176,8 +170,6 @@ class Executor:
         loop, variables = asyncio.get_running_loop(), self._variables.copy()
         state = _TaskState(task, self._clock, selection=selection, answer=answer)
         self._states[task.id] = state
-        depths = [self._states[i].depth for i in state.needs if i in self._states]
-        state.depth = 1 + max(depths, default=-1)
         state.running = loop.create_task(self._settle(state), name=f"task {task.id}", context=variables)
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
 
@@ -223,8 +215,8 @@ class Executor:
             text, notes = Resource(kind="text", text=answer), ["a person gave this result"]
             result = TaskResult(task=state.task, status="ok", resources=[text], output=answer, notes=notes)
             return state.finalise(result)
-        prepared = ExitStack()
-        selecting = asyncio.create_task(self._select(state, prepared))
+        loading = ExitStack()
+        selecting = asyncio.create_task(self._select(state, loading))
         try:
             needed = await self._dependencies(state)
             dead = (runs[0] for runs in needed.values() if all(run.status != "ok" for run in runs))
@@ -246,10 +238,10 @@ class Executor:
             return state.result("failed", describe_error(error))
         finally:
             selecting.cancel()
-            with prepared:
+            with loading:
                 await asyncio.gather(selecting, return_exceptions=True)
 
-    async def _select(self, state: _TaskState, prepared: ExitStack) -> None:
+    async def _select(self, state: _TaskState, loading: ExitStack) -> None:
         task, name = state.task, f"model selection for {state.task.task}"
         chosen = state.selection
         if chosen is None:
@@ -259,27 +251,10 @@ class Executor:
         state.selection = chosen
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, selection=chosen))
         if chosen is not None and not all(self._ended[i].done() for i in state.needs):
-            self._prepare(state, chosen, prepared)
-
-    def _prepare(self, state: _TaskState, chosen: Selection, prepared: ExitStack) -> None:
-        """Have the runner load the model while the task waits for its inputs, if it can."""
-        loop = asyncio.get_running_loop()
-
-        def emit(kind: Literal["loading", "loaded"]) -> None:
-            if state.started is None and not self._ended[state.task.id].done():
-                self._emit(Event(kind=kind, seconds=self._clock(), task=state.task))
-
-        def notify(kind: Literal["loading", "loaded"]) -> None:
-            with suppress(RuntimeError):  # the event loop was closed
-                loop.call_soon_threadsafe(emit, kind)
-
-        try:
-            prepare = self._runner(state.task).prepare
-            if release := prepare(chosen, self._settings, state.depth, notify):
-                prepared.callback(release)
-        except Exception as error:
-            # The task's own call loads the model again, and its attempt records what is wrong with it.
-            logger.debug("the model of task %s is not prepared: %s", state.task.id, describe_error(error))
+            # If this fails, the task's own call loads the model again, and its attempt records the error.
+            with suppress(Exception):
+                if stop := self._runner(task).preload(chosen, self._settings):
+                    loading.callback(stop)
 
     async def _dependencies(self, state: _TaskState) -> dict[int, list[TaskResult]]:
         """The results of each dependency, once all its runs have ended."""

@@ -33,7 +33,6 @@ from tenacity.wait import wait_random_exponential
 
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.backends.jobs import Notify
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.context import RunContext
@@ -99,14 +98,12 @@ class HFTaskRunner:
         """Choose the model. Raises NoCandidateError, whose message says what would help."""
         return await self.registry.selector.select(task, self.spec, context)
 
-    def prepare(
-        self, selection: Selection, settings: Settings, depth: int, notify: Notify
-    ) -> Callable[[], None] | None:
-        """Have the chosen model loaded while the task waits; returns the function that ends this."""
+    def preload(self, selection: Selection, settings: Settings) -> Callable[[], None] | None:
+        """Load the chosen model while the task waits, if memory is free; returns what stops the load."""
         chosen = selection.candidates[0] if selection.candidates else None
         backend = self.registry.backends.get((chosen and chosen.backend) or "")
-        prepare = getattr(backend, "prepare", None)
-        return prepare and prepare(self._spec_of(selection), chosen, settings, depth, notify)
+        preload = getattr(backend, "preload", None)
+        return preload and preload(self._spec_of(selection), chosen, settings)
 
     def _spec_of(self, selection: Selection) -> TaskSpec:
         """The task type that runs: a selection may name a similar one."""

@@ -195,8 +195,6 @@ class Event(Frozen):
     Kinds, and the fields that each one sets:
         task       a task was parsed                      task
         selected   its model was chosen                   task, selection (None: there was no choice)
-        loading    its model is being loaded in advance   task
-        loaded     that load has ended, well or not       task
         started    it runs                                task
         finished   it ended                               task, result
         planned    the plan is complete                   plan
@@ -207,9 +205,7 @@ class Event(Frozen):
     `seconds` is the time since the run began.
     """
 
-    kind: Literal[
-        "task", "selected", "loading", "loaded", "started", "finished", "planned", "token", "note", "done"
-    ]
+    kind: Literal["task", "selected", "started", "finished", "planned", "token", "note", "done"]
     seconds: float = 0.0
     task: Task | None = None
     selection: Selection | None = None

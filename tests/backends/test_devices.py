@@ -119,35 +119,28 @@ async def test_a_gpu_is_overfilled_by_at_most_one_model(pool: ModelPool) -> None
     assert max(most) <= 160
 
 
-async def test_a_model_is_loaded_in_advance_only_on_a_gpu_with_room(pool: ModelPool) -> None:
+async def test_a_model_is_loaded_early_only_on_a_gpu_with_room(pool: ModelPool) -> None:
+    tried = threading.Event()
+
+    class Early(OnDevice):
+        def load(self) -> OnDevice:
+            try:
+                return super().load()
+            finally:
+                tried.set()
+
     await put(pool, "idle", OnDevice(90))
-    entered, opened, ended = threading.Event(), threading.Event(), threading.Event()
-
-    def work() -> None:
-        entered.set()
-        assert opened.wait(60)
-
-    busy = OnDevice(90, work=work)
-    running = asyncio.ensure_future(put(pool, "busy", busy))
-    assert await asyncio.to_thread(entered.wait, 60)
-
-    def notify(what: str) -> None:
-        if what == "loaded":
-            ended.set()
-
-    for name, device, depth in (("first", "cuda:0", 1), ("second", "", 2)):
-        ended.clear()
-        model = OnDevice(60)
-        pool.reserve((name,), model.load, 60, depth, notify)
-        assert await asyncio.to_thread(ended.wait, 60)
-        assert (model.device, pool.used) == (device, {"cuda:0": 60, "cuda:1": 90})
-    opened.set()
-    assert await running == "cuda:1"
-    assert await put(pool, "second", model) == "cuda:1"
+    for name, size, device in (("first", 60, "cuda:1"), ("second", 60, ""), ("larger than a GPU", 101, "")):
+        tried.clear()
+        model = Early(size)
+        pool.preload((name,), model.load, 1)  # smaller than it is
+        assert await asyncio.to_thread(tried.wait, 60)
+        assert (model.device, pool.used) == (device, {"cuda:0": 90, "cuda:1": 60})
+    assert await put(pool, "second", OnDevice(60)) == "cuda:0"
 
 
-async def test_a_load_in_advance_that_is_stopped_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
-    entered, loading, opened = threading.Event(), threading.Event(), threading.Event()
+async def test_a_load_before_its_call_that_is_stopped_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
+    loading = threading.Event()
 
     class Stopped(OnDevice):
         def load(self) -> OnDevice:
@@ -157,17 +150,10 @@ async def test_a_load_in_advance_that_is_stopped_leaves_no_claim_on_a_gpu(pool: 
                 time.sleep(0.01)
             raise ExpertError("stopped")
 
-    def work() -> None:
-        entered.set()
-        assert opened.wait(60)
-
-    busy = asyncio.ensure_future(put(pool, "busy", OnDevice(80, work=work)))
-    assert await asyncio.to_thread(entered.wait, 60)
-    pool.reserve(("reserved",), Stopped(90).load, 90, 1, lambda what: None)
+    await put(pool, "idle", OnDevice(80))
+    pool.preload(("early",), Stopped(90).load, 90)
     assert await asyncio.to_thread(loading.wait, 60)
     assert await put(pool, "called", OnDevice(60)) == "cuda:1"
-    opened.set()
-    assert await busy == "cuda:0"
 
 
 async def test_a_failed_load_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
@@ -177,8 +163,7 @@ async def test_a_failed_load_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
             raise RuntimeError("damaged")
 
     broken = Broken(90)
-    for depth in (1, 2):  # one reservation outlives the call
-        pool.reserve(("broken",), broken.load, None, depth, lambda what: None)
+    pool.preload(("broken",), broken.load, 90)
     with pytest.raises(ExpertError, match="damaged"):
         await put(pool, "broken", broken)
     assert await put(pool, "a", OnDevice(90)) == "cuda:0"

@@ -17,7 +17,7 @@ from local_models import ScriptedLocal
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled
-from jarvis_agent.backends.pool import MAX_BATCH, MAX_PREFETCHES, ModelPool
+from jarvis_agent.backends.pool import MAX_BATCH, ModelPool
 from jarvis_agent.core.errors import BadInputError, ExpertError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -439,7 +439,7 @@ async def test_a_running_call_learns_that_it_was_cancelled(pool: ModelPool) -> N
     await reached(model.ended)
 
 
-# Reservations
+# Loads before the first call
 
 
 class Slow(Model):
@@ -447,10 +447,11 @@ class Slow(Model):
 
     def __init__(self, nbytes: int = 1) -> None:
         super().__init__(nbytes)
-        self.opened, self.cancelled = threading.Event(), threading.Event()
+        self.begun, self.opened, self.cancelled = threading.Event(), threading.Event(), threading.Event()
 
     def load(self) -> Model:
         super().load()
+        self.begun.set()
         while not self.opened.wait(0.01):
             if is_cancelled():
                 self.cancelled.set()
@@ -458,108 +459,66 @@ class Slow(Model):
         return self
 
 
-class Claim:
-    """A reservation of a model, and the events that it saw."""
-
-    def __init__(
-        self, pool: ModelPool, model: Model, name: str, depth: int = 1, size: int | None = None
-    ) -> None:
-        self.seen: list[str] = []
-        self.began, self.ended = threading.Event(), threading.Event()
-        self.release = pool.reserve((name,), model.load, size or model.nbytes, depth, self.notify)
-
-    def notify(self, kind: str) -> None:
-        self.seen.append(kind)
-        (self.began if kind == "loading" else self.ended).set()
+def preload(pool: ModelPool, model: Model, name: str = "a", size: int | None = None) -> Callable[[], None]:
+    return pool.preload((name,), model.load, size or model.nbytes)
 
 
-async def test_a_reserved_model_is_loaded_before_its_call(pool: ModelPool) -> None:
-    model = Model(nbytes=40)
-    claim = Claim(pool, model, "a")
-    await reached(claim.ended)
-    assert (list(pool.loaded), model.loads, claim.seen) == ([("a",)], 1, ["loading", "loaded"])
-    assert await start(pool, model.load, "a", size=40) == "a"
-    claim.release()
-    assert model.loads == 1
+async def test_a_model_is_loaded_before_its_call(pool: ModelPool) -> None:
+    slow = Slow()
+    stop = preload(pool, slow)
+    await reached(slow.begun)
+    call = start(pool, slow.load)
+    await asyncio.sleep(0)
+    slow.opened.set()
+    assert await call == "a"
+    stop()
+    preload(pool, slow)
+    assert (list(pool.loaded), slow.loads) == ([("a",)], 1)
 
 
-async def test_reserved_models_that_are_needed_first_are_loaded_first(pool: ModelPool) -> None:
-    busy = Gate()
-    busy.nbytes = 90
-    running = start(pool, busy.load, "busy", size=90)
-    await reached(busy.entered)
-    claims = {depth: Claim(pool, Model(nbytes=60), str(depth), depth) for depth in (3, 1, 2)}
-    assert [claim.seen for claim in claims.values()] == [[], [], []]
-    busy.opened.set()
-    await running
-    for depth in (1, 2, 3):
-        await reached(claims[depth].ended)
-        assert list(pool.loaded) == [(str(depth),)]  # the next one does not fit beside it
-        assert [claims[later].seen for later in range(depth + 1, 4)] == [[]] * (3 - depth)
-        claims[depth].release()
+async def test_a_model_is_loaded_early_only_into_free_memory(pool: ModelPool) -> None:
+    await start(pool, Model(nbytes=40).load, "idle", size=40)
+    slow, refused = Slow(nbytes=40), Model()
+    preload(pool, slow, "slow")
+    for name, size in (("large", 21), ("unknown", None)):
+        pool.preload((name,), refused.load, size)
+    slow.opened.set()
+    assert await start(pool, slow.load, "slow", size=40) == "slow"
+    assert (list(pool.loaded), slow.loads, refused.loads) == ([("idle",), ("slow",)], 1, 0)
 
 
-async def test_few_reserved_models_are_loaded_at_once(pool: ModelPool) -> None:
-    models = [Slow() for _ in range(MAX_PREFETCHES + 1)]
-    claims = [Claim(pool, model, str(n), n) for n, model in enumerate(models)]
-    assert [claim.seen for claim in claims] == [["loading"]] * MAX_PREFETCHES + [[]]
-    models[0].opened.set()
-    await reached(claims[-1].began)
+async def test_half_of_the_threads_are_left_for_calls(pool: ModelPool) -> None:
+    models = [Slow() for _ in range(pool.workers)]
+    for number, model in enumerate(models):
+        preload(pool, model, str(number))
+    assert await start(pool, Model().load, "now", size=1) == "now"
     for model in models:
         model.opened.set()
-    for claim in claims:
-        await reached(claim.ended)
+    await pool.close()
+    assert sum(model.loads for model in models) == pool.workers // 2
 
 
-async def test_a_reservation_evicts_only_what_is_needed_later(pool: ModelPool) -> None:
-    await start(pool, Model(nbytes=40).load, "idle", size=40)
-    soon, late = Claim(pool, Model(nbytes=40), "soon", 1), Claim(pool, Model(nbytes=40), "late", 9)
-    await reached(soon.ended)
-    await reached(late.ended)
-    assert list(pool.loaded) == [("soon",), ("late",)]
-    later = Claim(pool, Model(nbytes=40), "later", 10)
-    assert later.seen == []
-    between = Claim(pool, Model(nbytes=40), "between", 5)
-    await reached(between.ended)
-    assert list(pool.loaded) == [("soon",), ("between",)]
-
-
-async def test_a_call_gets_the_room_of_reserved_models(pool: ModelPool) -> None:
-    soon, late = Claim(pool, Model(nbytes=40), "soon", 1), Claim(pool, Model(nbytes=40), "late", 9)
-    for claim in (soon, late):
-        await reached(claim.ended)
-        claim.ended.clear()
-    seen = await start(pool, Model(nbytes=40, work=lambda call: list(pool.loaded)).load, "now", size=40)
-    assert seen == [("soon",), ("now",)]
-    await reached(late.ended)  # it is loaded again when the call has ended
-    seen = await start(pool, Model(nbytes=90, work=lambda call: list(pool.loaded)).load, "large", size=90)
-    assert seen == [("large",)]
-
-
-async def test_a_call_that_needs_room_stops_the_load_of_a_reserved_model(pool: ModelPool) -> None:
+async def test_a_call_that_needs_room_stops_a_load_that_began_before_it(pool: ModelPool) -> None:
     slow = Slow(nbytes=60)
-    claim = Claim(pool, slow, "slow")
+    preload(pool, slow, "slow")
     assert await start(pool, Model(nbytes=60).load, "now", size=60) == "now"
     assert slow.cancelled.is_set()
-    slow.opened.set()  # it is loaded again when the call has ended
-    assert await start(pool, slow.load, "slow", size=60) == "slow"
-    claim.release()
+    assert list(pool.loaded) == [("now",)]
 
 
-async def test_nothing_is_loaded_in_advance_while_a_call_waits_for_room(pool: ModelPool) -> None:
-    slow = Slow(nbytes=60)
+async def test_nothing_is_loaded_early_while_a_call_waits_for_room(pool: ModelPool) -> None:
+    slow, small = Slow(nbytes=60), Model(nbytes=30)
     calls = [start(pool, slow.load, "slow", size=60), start(pool, Model(nbytes=60).load, "now", size=60)]
     await asyncio.sleep(0)
-    claim = Claim(pool, Model(nbytes=30), "small")
-    assert claim.seen == []
+    preload(pool, small, "small")
     slow.opened.set()
     assert await asyncio.gather(*calls) == ["slow", "now"]
-    await reached(claim.ended)
+    assert small.loads == 0
 
 
-async def test_the_load_of_a_released_model_is_cancelled_or_its_model_dropped(pool: ModelPool) -> None:
-    slow, claim = (model := Slow()), Claim(pool, model, "slow")
-    claim.release()
+async def test_a_stopped_load_is_cancelled_or_its_model_dropped(pool: ModelPool) -> None:
+    slow = Slow()
+    preload(pool, slow, "slow")()
     await reached(slow.cancelled)
     entered, opened, dropped = threading.Event(), threading.Event(), threading.Event()
 
@@ -570,61 +529,30 @@ async def test_the_load_of_a_released_model_is_cancelled_or_its_model_dropped(po
         weakref.finalize(loaded, dropped.set)
         return loaded
 
-    release = pool.reserve(("a",), load, 1, 1, lambda kind: None)
+    stop = pool.preload(("a",), load, 1)
     await reached(entered)
-    release()
+    stop()
     opened.set()
     await reached(dropped)
     assert list(pool.loaded) == []
 
 
-async def test_a_released_load_goes_on_for_another_task_or_a_call(pool: ModelPool) -> None:
-    slow = Slow()
-    first, second = Claim(pool, slow, "slow"), Claim(pool, slow, "slow")
-    first.release()
-    call = start(pool, slow.load, "slow")
-    await asyncio.sleep(0)
-    second.release()
-    slow.opened.set()
-    assert await call == "slow"
-    assert slow.loads == 1
-
-
-async def test_a_cancelled_call_stops_the_load_that_it_waits_for(pool: ModelPool) -> None:
-    slow = Slow()
-    Claim(pool, slow, "slow")
-    call = start(pool, slow.load, "slow")
-    await asyncio.sleep(0)
-    call.cancel()
-    await reached(slow.cancelled)
-
-
-async def test_the_call_reports_what_a_failed_load_in_advance_did_not(
+async def test_the_call_reports_what_a_failed_load_before_it_did_not(
     pool: ModelPool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loads: list[int] = []
+    ended = [threading.Event(), threading.Event()]
+    waiting = iter(ended)
 
     def load() -> Model:
-        loads.append(1)
+        next(waiting).set()
         raise UnsupportedError("no weights")
 
-    ended = threading.Event()
-    pool.reserve(("a",), load, 1, 1, lambda kind: ended.set() if kind == "loaded" else None)
-    await reached(ended)
+    pool.preload(("a",), load, 1)
+    await reached(ended[0])
     assert not caplog.records
     with pytest.raises(UnsupportedError, match="no weights"):
         await start(pool, load)
-    assert len(loads) == 2  # the failed load is not repeated before the call
-
-
-async def test_a_model_of_unknown_or_too_large_a_size_is_not_loaded_in_advance(pool: ModelPool) -> None:
-    for size in (None, 101):
-        pool.reserve(("a", str(size)), Model().load, size, 1, pytest.fail)
-    understated = Model(nbytes=500)
-    claim = Claim(pool, understated, "b", size=50)
-    await reached(claim.ended)
-    await pool.close()
-    assert understated.loads == 1
+    assert ended[1].is_set()
 
 
 # Close
@@ -636,17 +564,16 @@ def model_threads() -> set[threading.Thread]:
 
 
 async def test_close_rejects_queued_calls_cancels_running_ones_and_ends_the_threads() -> None:
-    pool, others, model = ModelPool(limit_bytes=100), model_threads(), Endless()
-    model.nbytes = 90
+    pool, others, model, slow = ModelPool(limit_bytes=100), model_threads(), Endless(), Slow()
     running, waiting = start(pool, model.load), start(pool, model.load)
     await reached(model.entered)
-    claim = Claim(pool, Model(nbytes=90), "reserved")
+    preload(pool, slow, "slow")
     closing = asyncio.ensure_future(pool.close())
     for call, what in ((waiting, "not run"), (running, "stopped")):
         with pytest.raises(ExpertError, match=f"{what}: the pool was closed"):
             await call
     await closing
-    assert (list(pool.loaded), claim.seen) == ([], [])
+    assert (list(pool.loaded), slow.cancelled.is_set()) == ([], True)
     assert model_threads() <= others
     assert await start(pool, Model().load) == "a"  # the pool can be used again
     await pool.close()

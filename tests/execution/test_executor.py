@@ -44,9 +44,7 @@ class EchoRunner:
         await _ready(self.choose(task))
         return Selection(model="org/echo", reason="it is the only one", chosen_by="only")
 
-    def prepare(
-        self, selection: Selection, settings: Settings, depth: int, notify: Any
-    ) -> Callable[[], None] | None:
+    def preload(self, selection: Selection, settings: Settings) -> Callable[[], None] | None:
         return None
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
@@ -58,22 +56,18 @@ class EchoRunner:
 
 
 @dataclass
-class PreparingRunner(EchoRunner):
-    """Records which models it has prepared and released: the depth of their tasks."""
+class LoadingRunner(EchoRunner):
+    """Counts the loads that it has begun and stopped."""
 
-    prepared: list[int] = field(default_factory=list)
-    released: list[int] = field(default_factory=list)
-    notify: Any = None
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    begun: int = 0
+    stopped: int = 0
 
-    def prepare(
-        self, selection: Selection, settings: Settings, depth: int, notify: Any
-    ) -> Callable[[], None]:
-        self.prepared.append(depth)
-        self.notify = notify
-        notify("loading")
-        self.begun.set()
-        return lambda: self.released.append(depth)
+    def preload(self, selection: Selection, settings: Settings) -> Callable[[], None]:
+        self.begun += 1
+        return self.stop
+
+    def stop(self) -> None:
+        self.stopped += 1
 
 
 def echo(number: int, text: Any, *dep: int) -> Task:
@@ -223,10 +217,10 @@ async def test_inputs_are_bound_by_the_kind_of_argument(store: ResourceStore, tm
     assert [resource.path.name for resource in files] == ["made.txt", "own.txt"]
 
 
-async def test_models_of_waiting_tasks_are_prepared_until_the_tasks_end(
+async def test_models_of_waiting_tasks_are_loaded_early_until_the_tasks_end(
     execute: Execute, loop_time: LoopTime, subtests: pytest.Subtests
 ) -> None:
-    """The first task is not prepared, since it does not wait."""
+    """That of the first task is not, since it does not wait."""
     chain = [echo(0, "a"), echo(1, "<resource>-0", 0), echo(2, "<resource>-1", 1), echo(3, "x", 0)]
 
     async def fail() -> None:
@@ -239,34 +233,15 @@ async def test_models_of_waiting_tasks_are_prepared_until_the_tasks_end(
     }
     for outcome, work in first.items():
         with subtests.test(outcome):
-            runner = PreparingRunner(lambda call, work=work: work() if call.task.id == 0 else None)  # type: ignore[misc]
+            runner = LoadingRunner(lambda call, work=work: work() if call.task.id == 0 else None)  # type: ignore[misc]
             results = await execute(*chain, runner=runner, deadline=100)
             assert statuses(results)[1:] == [outcome] * 3
-            assert sorted(runner.prepared) == sorted(runner.released) == [1, 1, 2]
+            assert (runner.begun, runner.stopped) == (3, 3)
 
 
-async def test_loading_is_an_event_between_selection_and_start(store: ResourceStore) -> None:
-    events: list[Event] = []
-
-    async def gate(call: TaskCall) -> None:
-        if call.task.id == 0:
-            await runner.begun.wait()
-            await asyncio.to_thread(runner.notify, "loaded")
-        else:
-            runner.notify("loading")  # too late: it runs
-            await asyncio.sleep(0)
-
-    runner = PreparingRunner(gate)
-    context = RunContext(request="")
-    async with Executor({"echo": runner}, store, context, Settings(), events.append) as executor:
-        await executor.join([echo(0, "a"), echo(1, "<resource>-0", 0)])
-    own = [event.kind for event in events if event.task and event.task.id == 1]
-    assert own == ["task", "selected", "loading", "loaded", "started", "finished"]
-
-
-async def test_a_task_runs_although_its_model_cannot_be_prepared(execute: Execute) -> None:
+async def test_a_task_runs_although_its_model_cannot_be_loaded_early(execute: Execute) -> None:
     class Broken(EchoRunner):
-        def prepare(self, *args: Any) -> None:
+        def preload(self, *args: Any) -> None:
             raise ValueError("no luck")
 
     results = await execute(echo(0, "a"), echo(1, "<resource>-0", 0), runner=Broken())

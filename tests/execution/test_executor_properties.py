@@ -89,8 +89,8 @@ class ScriptedRunner:
             raise behaviour.error("it failed")
         return None
 
-    def prepare(self, *args: Any) -> None:
-        raise AssertionError("without a model there is nothing to prepare")
+    def preload(self, *args: Any) -> None:
+        raise AssertionError("without a model there is nothing to load")
 
     async def run(self, selection: Selection | None, call: TaskCall) -> Any:
         number, behaviour = call.task.id, self.behaviours[call.task.id]
@@ -242,8 +242,8 @@ class MakingRunner:
     async def select(self, task: Task, context: RunContext) -> Selection | None:
         return None
 
-    def prepare(self, *args: Any) -> None:
-        raise AssertionError("without a model there is nothing to prepare")
+    def preload(self, *args: Any) -> None:
+        raise AssertionError("without a model there is nothing to load")
 
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         number, run = origin(call.task.id)

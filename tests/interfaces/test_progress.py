@@ -70,9 +70,6 @@ def test_the_tree_shows_each_state() -> None:
     chosen = [*started, selected(SPEECH, "org/voice", "the only one")]
     assert "1 text-to-speech  after 0  waiting" in tree_after(*chosen)
     assert "org/voice: the only one" in tree_after(*chosen)
-    loading = [*chosen, Event(kind="loading", task=SPEECH)]
-    assert "after 0  loading" in tree_after(*loading)
-    assert "after 0  waiting" in tree_after(*loading, Event(kind="loaded", task=SPEECH))
     running = [*chosen, Event(kind="started", task=CAPTION)]
     assert "0 image-to-text  running" in tree_after(*running)
     ended = [*running, Event(kind="finished", task=CAPTION, result=failed(CAPTION, "it does not fit"))]

@@ -29,13 +29,12 @@ from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.report import is_unavailable
 
-State = Literal["planned", "selecting", "waiting", "loading", "running", "ok", "failed", "skipped"]
+State = Literal["planned", "selecting", "waiting", "running", "ok", "failed", "skipped"]
 
 STYLES: dict[State, tuple[str, str]] = {
     "planned": ("○", ""),
     "selecting": ("○", "cyan"),
     "waiting": ("○", "dim"),
-    "loading": ("↓", "cyan"),
     "running": ("▶", "yellow"),
     "ok": ("✓", "green"),
     "failed": ("✗", "red"),
@@ -119,10 +118,6 @@ class RunProgress:
         row.task = task
         row.selection = (event.result or event).selection or row.selection
         if event.kind == "selected" and row.state == "selecting":
-            row.state = "waiting"
-        elif event.kind == "loading" and row.state == "waiting":
-            row.state = "loading"
-        elif event.kind == "loaded" and row.state == "loading":
             row.state = "waiting"
         elif event.kind == "started":
             row.state, row.started = "running", self.clock()
@@ -224,8 +219,8 @@ def _event_text(event: Event, words: Phrases) -> str | None:
     if event.kind == "task":
         arguments = f", {_arguments(event.task)}" if event.task.args else ""
         return f"{name}: planned{_after(event.task, ' after ')}{arguments}"
-    if event.kind in ("loading", "started"):
-        return f"{name}: {'running' if event.kind == 'started' else 'loading its model'}"
+    if event.kind == "started":
+        return f"{name}: running"
     if event.kind == "selected":
         choice = _choice(None, event.selection, words) if event.selection else None
         return choice and f"{name}: chose {choice}"

@@ -28,7 +28,7 @@ from jarvis_agent.response.markdown import CODE, to_markdown
 ICONS: dict[str, str] = {state: icon for state, (icon, _) in STYLES.items()} | {"stopped": "■"}
 _HEIGHT, _ROW, _WIDTH = 78, 116, 120
 """Pixels: a box, a level with the lines below it, the least width of a box."""
-_OPEN = frozenset({"planned", "selecting", "waiting", "loading", "running"})
+_OPEN = frozenset({"planned", "selecting", "waiting", "running"})
 
 Message = dict[str, Any]
 
