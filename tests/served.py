@@ -151,7 +151,7 @@ async def async_remote(app: Any) -> AsyncIterator[RemoteRunnable]:
 
 
 def agent_of(
-    output_dir: Path, results: dict[str, Any] | None = None, plan: str = "[]", **limits: Any
+    output_dir: Path, results: dict[str, Any] | None = None, plan: Any = "[]", **limits: Any
 ) -> JarvisAgent:
     """An agent with a fake expert for each of `results`."""
     results = results or {

@@ -221,9 +221,8 @@ async def test_a_client_that_disconnects_cancels_its_run(
     cat = tmp_path / "uploads" / "local" / "cat.jpg"
     cat.parent.mkdir(parents=True)
     cat.write_bytes(CAT.read_bytes())
-    agent = agent_of(
-        tmp_path, {"plan": plan_for("cat.jpg")}, {"image-to-text": never, "canny-control": never}
-    )
+    experts = {"image-to-text": never, "canny-control": never}
+    agent = agent_of(tmp_path, experts, plan_for("cat.jpg"))
     with listening(create_app(agent)) as url:
         async with httpx.AsyncClient(base_url=url, timeout=120) as client:
             asking = asyncio.create_task(client.post(path, json=given))

@@ -113,7 +113,7 @@ from served import agent_of
 from jarvis_agent.interfaces.server import create_app
 if first := os.fork():
     os.waitpid(first, 0)
-with TestClient(create_app(agent_of(Path({out!r}), {{"plan": "[]"}}))) as client:
+with TestClient(create_app(agent_of(Path({out!r})))) as client:
     client.post("/agent/invoke", json={{"input": "Good morning!"}})
     print(client.get("/metrics").text, flush=True)
 """
