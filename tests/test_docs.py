@@ -329,7 +329,8 @@ def test_the_tables_list_all_extras_and_commands() -> None:
     assert named == set(group.commands) - {"ask"}
 
 
-LINKING = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", ROOT / "llms.txt"]
+LINKING = [*PAGES, *(ROOT / name for name in ("CONTRIBUTING.md", "examples/README.md", "llms.txt"))]
+LINKING += [ROOT / "notebooks" / "README.md", *(ROOT / "notebooks").glob("*.ipynb")]
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))

@@ -186,38 +186,14 @@ def test_imports_stay_light() -> None:
 
 
 def test_the_public_names_are_fixed_and_importable() -> None:
-    assert jarvis_agent.__all__ == [
-        "JarvisAgent",
-        "JarvisToolkit",
-        "OfflinePlanner",
-        "Plan",
-        "RegisteredSource",
-        "Request",
-        "Resource",
-        "Run",
-        "Settings",
-        "Task",
-        "TaskResult",
-        "TaskSpec",
-        "default_backends",
-        "default_sources",
-        "hf_tools",
-        "planning_chain",
-        "register_task",
-        "response_chain",
-        "selection_chain",
-    ]
-    assert jarvis_agent.tools.__all__ == [
-        "Arg",
-        "HFTaskTool",
-        "JarvisToolkit",
-        "Modality",
-        "TASKS",
-        "TaskSpec",
-        "hf_tools",
-        "hf_tools_middleware",
-        "register_task",
-    ]
+    assert " ".join(jarvis_agent.__all__) == (
+        "JarvisAgent JarvisToolkit OfflinePlanner Plan RegisteredSource Request Resource Run Settings Task "
+        "TaskResult TaskSpec default_backends default_sources hf_tools planning_chain register_task "
+        "response_chain selection_chain"
+    )
+    assert " ".join(jarvis_agent.tools.__all__) == (
+        "Arg HFTaskTool JarvisToolkit Modality TASKS TaskSpec hf_tools hf_tools_middleware register_task"
+    )
     for module in (jarvis_agent, jarvis_agent.tools):
         assert all(getattr(module, name) is not None for name in module.__all__)
 

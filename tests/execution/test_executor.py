@@ -134,23 +134,6 @@ async def test_a_model_is_selected_while_the_dependencies_run(execute: Execute) 
     assert statuses(await execute(echo(0, "a"), echo(1, "<resource>-0", 0), runner=runner)) == ["ok", "ok"]
 
 
-async def test_a_failure_skips_its_dependants_only(execute: Execute) -> None:
-    def gate(call: TaskCall) -> None:
-        if call.task.id == 0:
-            raise ValueError("no luck")
-
-    tasks = [echo(0, "a"), echo(1, "<resource>-0", 0), echo(2, "<resource>-1", 1), echo(3, "free")]
-    results = await execute(*tasks, runner=EchoRunner(gate))
-    assert statuses(results) == ["failed", "skipped", "skipped", "ok"]
-    assert [result.error for result in results] == [
-        "ValueError: no luck",
-        "it needs task 0 (echo), which failed",
-        "it needs task 1 (echo), which was skipped",
-        None,
-    ]
-    assert results[2].started == results[2].ended
-
-
 async def test_a_task_may_name_a_file_that_another_made(execute: Execute, tmp_path: Path) -> None:
     image = Resource(kind="image", path=picture(tmp_path / "made.png"))
 
@@ -167,6 +150,7 @@ async def test_plans_that_cannot_work_fail_at_once(execute: Execute) -> None:
     loop = [echo(0, "x", 1), echo(1, "x", 0), echo(2, "<resource>-1", 1), echo(3, "<resource>-3")]
     cases: list[tuple[list[Task], list[str], str]] = [
         ([echo(1, "x", 7)], ["skipped"], "it needs task 7 (unknown), which failed"),
+        ([echo(1, "x", 7), echo(2, "x", 1)], ["skipped"] * 2, "it needs task 1 (echo), which was skipped"),
         (loop, ["failed", "failed", "skipped", "failed"], "it waits for its own result"),
         ([Task(task="nonsense", id=0)], ["failed"], NO_TASK),
         ([echo(0, "words"), look], ["ok", "failed"], "task 0 (echo) produced text; its image is needed here"),

@@ -188,59 +188,47 @@ def test_one_task_is_shown_in_detail_and_output_to_a_pipe_is_not_wrapped() -> No
 EVIL = "[red]x[/red]\x1b[2J\x07"
 
 
-def task_line(name: str, category: str, how: str, where: str = "starter") -> TaskLine:
-    return TaskLine(
-        name=name,
-        category=category,
-        takes=["text", "[tgt_lang]"],
-        makes=["text"],
-        description="Do it.",
-        available=bool(where),
-        where=where,
-        how=how,
-    )
-
-
-def model_line(name: str, size: int | None = 1) -> ModelLine:
-    return ModelLine(
-        id=name, source="hub", size=size, downloads=9, license="mit", local=False, runs_on="transformers"
-    )
+def shown(table: Any, *rows: tuple[str, ...]) -> None:
+    """Each row has these words, and no text controls the terminal."""
+    lines = drawn(table).splitlines()
+    assert not [words for words in rows if not any(all(word in line for word in words) for line in lines)]
+    assert not {"\x1b", "\x07"} & set(drawn(table))
 
 
 def test_tasks_that_run_have_a_row_and_the_others_follow_by_reason() -> None:
-    lines = [
-        task_line("translation", "text", "org/mt", "cache"),
-        *(task_line(name, "vision", "no model", "") for name in ("text-to-video", "text-to-3d")),
-        task_line("fill-mask", "text", str(MissingExtraError("a model", "local")), ""),
+    usual = {"category": EVIL, "takes": ["text"], "makes": ["text"], "description": "Do it."}
+    ways = {
+        "translation": ("cache", "org/mt"),
+        "summarization": ("starter", EVIL),
+        "text-to-video": ("", "no model"),
+        "text-to-3d": ("", "no model"),
+        "fill-mask": ("", str(MissingExtraError("a model", "local"))),
+    }
+    tasks = [
+        TaskLine(name=name, available=bool(where), where=where, how=how, **usual)
+        for name, (where, how) in ways.items()
     ]
-    rows = drawn(task_table(TaskList(tasks=lines, notes=["the Hub is down"]))).splitlines()
-    assert ["translation", "cache", "org/mt"] in [row.split() for row in rows]
-    shown = "\n".join(rows)
-    for part in ("1 of 4 task types", "(no model): text-to-video, text-to-3d", '"local"', "the Hub is down"):
-        assert part in shown
+    shown(
+        task_table(TaskList(tasks=tasks, notes=["the Hub is down"])),
+        ("translation", "cache", "org/mt"),
+        ("summarization", "starter", "[red]x[/red]"),
+        ("2 of 5 task types",),
+        ("(no model): text-to-video, text-to-3d",),
+        ('"local"',),
+        ("the Hub is down",),
+    )
 
 
 def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> None:
-    first, second = model_line("org/first", 1_500_000_000), model_line("org/second", None)
-    listing = ModelList(
-        task="translation",
-        models=[first, second.model_copy(update={"experience": "12 calls, 92 % ok"})],
-        rejected={"org/third": "it is gated"},
-        notes=["the Hub did not answer"],
-    )
-    rows = drawn(model_table(listing)).splitlines()
-    for words in (
+    usual = {"source": "hub", "downloads": 9, "license": "mit", "local": False, "runs_on": "transformers"}
+    models = [
+        ModelLine(id="org/first", size=1_500_000_000, **usual),
+        ModelLine(id=EVIL, size=None, experience="12 calls, 92 % ok", **usual),
+    ]
+    shown(
+        model_table(ModelList(task=EVIL, models=models, rejected={EVIL: "it is gated"}, notes=[EVIL])),
         ("1", "org/first", "1.5 GB"),
-        ("2", "org/second", "size unknown"),
-        ("org/third", "it is gated"),
-        ("org/second: 12 calls, 92 % ok",),
-        ("the Hub did not answer",),
-    ):
-        assert any(all(word in row for word in words) for row in rows), words
-
-
-def test_tables_do_not_interpret_markup_or_control_characters() -> None:
-    models = ModelList(task=EVIL, models=[model_line(EVIL)], rejected={EVIL: EVIL}, notes=[EVIL])
-    for table in (task_table(TaskList(tasks=[task_line(EVIL, "text", EVIL)])), model_table(models)):
-        assert "[red]x[/red]" in drawn(table)
-        assert not {"\x1b", "\x07"} & set(drawn(table))
+        ("2", "[red]x[/red]", "size unknown"),
+        ("[red]x[/red]", "it is gated"),
+        ("[red]x[/red]: 12 calls, 92 % ok",),
+    )
