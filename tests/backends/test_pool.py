@@ -600,6 +600,7 @@ async def test_close_abandons_a_call_that_does_not_end(
 def test_the_process_ends_though_a_call_does_not_and_torch_is_not_imported() -> None:
     script = """
 import asyncio, sys, threading, time
+sys.path.append("backends")
 from test_pool import Model, call_of
 from jarvis_agent.backends import pool
 pool.limits.CANCEL_GRACE_S = 0.1
@@ -617,6 +618,6 @@ async def main():
 entered = threading.Event()
 asyncio.run(main())
 """
-    command, folder = [sys.executable, "-c", script], Path(__file__).parent
+    command, folder = [sys.executable, "-c", script], Path(__file__).parents[1]
     ended = subprocess.run(command, cwd=folder, timeout=60, capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr
