@@ -213,7 +213,6 @@ class Page:
                 self._box.submit(self._ask, **begin),
                 self._chat.example_select(self._ask_example, **begin),
                 self._chat.edit(self._edit, **begin),
-                self._chat.retry(self._retry, **begin),
                 self._plan.select(self._repeat, **begin),
             )
         ]
@@ -335,12 +334,14 @@ class Page:
         return self._ask({**fields, self._box: message}, request)
 
     def _edit(self, fields: dict[Any, Any], edited: gr.EditData, request: gr.Request) -> Any:
-        """Ask an earlier request in other words. The turns since then are dropped."""
-        return self._ask_again(fields, edited.index, html.unescape(str(edited.value)), request)
-
-    def _retry(self, fields: dict[Any, Any], retried: gr.RetryData, request: gr.Request) -> Any:
-        """Ask the last request again."""
-        return self._ask_again(fields, retried.index, None, request)
+        """Ask an earlier request again, perhaps in other words. The turns since then are dropped."""
+        visitor = fields[self._visitor]
+        if visitor is None or visitor.running is not None or not visitor.turns:
+            return gr.skip()
+        message: Any = edited.index
+        files = visitor.rewind(int(message)).files
+        box = {"text": html.unescape(str(edited.value)), "files": files}
+        return self._ask({**fields, self._box: box}, request)
 
     def _repeat(self, fields: dict[Any, Any], chosen: gr.SelectData, request: gr.Request) -> Any:
         """Run a task again with the model that was chosen for it in the plan."""
@@ -357,14 +358,6 @@ class Page:
         if visitor is not None and visitor.turns and isinstance(liked.liked, bool):
             with suppress(InputError):
                 visitor.rate(int(message), liked.liked)
-
-    def _ask_again(self, fields: dict[Any, Any], message: Any, text: str | None, request: gr.Request) -> Any:
-        visitor = fields[self._visitor]
-        if visitor is None or visitor.running is not None or not visitor.turns:
-            return gr.skip()
-        turn = visitor.rewind(int(message))
-        box = {"text": turn.request if text is None else text, "files": turn.files}
-        return self._ask({**fields, self._box: box}, request)
 
     async def _run(
         self, visitor: Visitor, request: gr.Request, decision: dict[str, Any] | None = None
