@@ -43,7 +43,6 @@ from jarvis_agent.llm.chat_model import (
     resolve_model,
     schema_options,
     served_window,
-    supports_schema,
     transport_options,
 )
 from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
@@ -92,11 +91,6 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
             window = self.settings.context_window or profile.get("max_input_tokens")
             self._window = window or await served_window(self.model) or DEFAULT_WINDOW
         return self._window
-
-    @property
-    def supports_schema(self) -> bool:
-        """Whether a schema is sent to the model, as far as known before its first reply."""
-        return SCHEMA not in self._rejected and supports_schema(self.model)
 
     def for_stage(
         self, stage: str, *, schema: Mapping[str, Any] | None = None

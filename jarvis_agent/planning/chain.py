@@ -219,11 +219,10 @@ class PlanningChain(AsyncRunnable[str | PlanInput, Plan]):
         """The chain for one request, and the variables of its prompt."""
         prompts = self.prompts
         schema = plan_schema(request.specs)
-        as_object = '"tasks"' in repr(prompts.plan) or self.client.supports_schema
         examples = self.examples
         if isinstance(examples, BaseExampleSelector):
             examples = tuple(map(Example.of, examples.select_examples({"input": request.text})))
-        values = plan_variables(prompts.plan, request, examples, window=window, as_object=as_object)
+        values = plan_variables(prompts.plan, request, examples, window=window)
 
         def defects(broken: Mapping[str, Any]) -> dict[str, Any]:
             return repair_variables(prompts.repair, request, broken["tasks"], broken["errors"], window)

@@ -56,10 +56,9 @@ class Example(BaseModel):
         """The files that the request names."""
         return tuple(Resource(kind=kind_by_name(name), name=name) for name in mentions(self.input))
 
-    def to_json(self, *, as_object: bool = False) -> str:
-        """The plan as the planner would write it: a list, or `{"tasks": […]}` as a JSON schema requires."""
-        plan = [task.model_dump() for task in self.plan]
-        return json.dumps({"tasks": plan} if as_object else plan, ensure_ascii=False)
+    def to_json(self) -> str:
+        """The plan as a list of its tasks."""
+        return json.dumps([task.model_dump() for task in self.plan], ensure_ascii=False)
 
 
 Examples = tuple[Example, ...] | BaseExampleSelector

@@ -42,12 +42,10 @@ def plan_variables(
     examples: Sequence[Example],
     *,
     window: int,
-    as_object: bool = False,
 ) -> dict[str, Any]:
     """The variables of a planning prompt for a context window in tokens.
 
-    Examples of tasks that are not available are left out, then the first ones that do not fit. With
-    `as_object`, they show plans as `{"tasks": […]}`, the form that a JSON schema requires.
+    Examples of tasks that are not available are left out, then the first ones that do not fit.
     """
     names, left = TaskNames(request.specs), prompt_budget(window) // _EXAMPLES_SHARE
     fitting: list[Example] = []
@@ -63,9 +61,7 @@ def plan_variables(
         "chat_history": messages_of(request.turns),
     }
     if uses(template, "examples") and not uses(template, "demonstrations"):
-        values["examples"] = [
-            message for each in fitting for message in _as_messages(template, each, values, as_object)
-        ]
+        values["examples"] = [message for each in fitting for message in _as_messages(template, each, values)]
     return fill(template, _request_variables(template, request, window), window, **values)
 
 
@@ -170,12 +166,12 @@ def _as_text(example: Example) -> str:
 
 
 def _as_messages(
-    template: BasePromptTemplate[Any], example: Example, values: Mapping[str, Any], as_object: bool
+    template: BasePromptTemplate[Any], example: Example, values: Mapping[str, Any]
 ) -> list[BaseMessage]:
-    """An example as the human message of the same template, and the plan as the reply."""
+    """An example as the human message of the same template, and the plan as a JSON schema requires it."""
     request = PlanRequest(example.input, example.files, example.chat)
     variables = fill(template, _request_variables(template, request, _UNLIMITED), _UNLIMITED, **values)
     messages = template.format_prompt(**variables).to_messages()
     human = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.input))
-    plan = example.to_json(as_object=as_object)
+    plan = f'{{"tasks": {example.to_json()}}}'
     return [human, AIMessage(plan, additional_kwargs={STAGE_KEY: "plan"})]

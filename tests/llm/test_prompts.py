@@ -131,7 +131,7 @@ class TestPlanPrompt:
         messages = plan_prompt(PlanRequest("x", specs=specs))
         assert [message.type for message in messages[:3]] == ["system", "human", "ai"]
         plan = [{"task": "object-detection", "id": 0, "dep": [-1], "args": {"image": "e1.jpg"}}]
-        assert json.loads(messages[2].text) == plan
+        assert json.loads(messages[2].text) == {"tasks": plan}
         assert '- image: "e1.jpg"' in messages[1].text
         assert "HED" not in str(messages)
 
