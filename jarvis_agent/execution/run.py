@@ -12,7 +12,6 @@ from pydantic import Field
 
 from jarvis_agent.core.context import MADE
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.notes import AnyNote
 from jarvis_agent.core.references import ref, substitute_results
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Frozen, Resource, Selection, Task, TaskResult, Usage
@@ -199,19 +198,18 @@ class Event(Frozen):
         finished   it ended                               task, result
         planned    the plan is complete                   plan
         token      a piece of the answer                  text
-        note       something the user should know         text
         done       the run has ended                      run
 
     `seconds` is the time since the run began.
     """
 
-    kind: Literal["task", "selected", "started", "finished", "planned", "token", "note", "done"]
+    kind: Literal["task", "selected", "started", "finished", "planned", "token", "done"]
     seconds: float = 0.0
     task: Task | None = None
     selection: Selection | None = None
     result: TaskResult | None = None
     plan: Plan | None = None
-    text: AnyNote = ""
+    text: str = ""
     run: Run | None = None
 
 

@@ -142,15 +142,12 @@ def test_each_event_is_one_line(tmp_path: Path) -> None:
     assert lines[-1] == "1 text-to-speech: ok in 0.5 s by org/model"
 
 
-def test_lines_report_failures_skips_notes_and_tasks_without_arguments() -> None:
+def test_lines_report_failures_skips_and_tasks_without_arguments() -> None:
     failure = Event(kind="finished", task=CAPTION, result=failed(CAPTION, "no memory\nleft"))
     assert str(format_event(failure)).endswith("0 image-to-text: failed in 0.5 s: no memory left")
     skip = TaskResult(task=SPEECH, status="skipped", error="task 0 failed")
     skipped = format_event(Event(kind="finished", task=SPEECH, result=skip))
     assert str(skipped).endswith("1 text-to-speech: skipped, task 0 failed")
-    assert str(format_event(Event(kind="note", text="the\x1b[1m Hub is off"))).endswith(
-        "note: the Hub is off"
-    )
     assert format_event(Event(kind="token", text="hello")) is None
     assert str(format_event(Event(kind="task", task=Task(task="record", id=0)))).endswith("0 record: planned")
 

@@ -103,12 +103,10 @@ class RunProgress:
     def update(self, event: Event) -> None:
         """Apply the next event."""
         self.done = event.run or self.done
-        if event.kind == "note":
-            self.notes.append(event.text)
-        elif event.kind == "token":
+        if event.kind == "token":
             self.answer += event.text
         elif event.kind == "planned" and event.plan is not None:
-            self.notes = list(dict.fromkeys([*self.notes, *event.plan.notes]))
+            self.notes = event.plan.notes
             self.is_planned = True
         elif event.task is not None:
             self._update_task(event, event.task)
@@ -208,8 +206,6 @@ def format_event(event: Event, words: Phrases = ENGLISH) -> str | None:
 
 
 def _event_text(event: Event, words: Phrases) -> str | None:
-    if event.kind == "note":
-        return f"note: {shorten(words.translated(event.text), 300)}"
     if event.kind == "planned" and event.plan is not None:
         notes = "".join(f"; {shorten(words.translated(note), 300)}" for note in event.plan.notes)
         return f"plan complete, tasks: {len(event.plan.tasks)}{notes}"
