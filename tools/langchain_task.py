@@ -29,13 +29,13 @@ from pydantic_core import to_jsonable_python
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.context import RunContext, messages_of
-from jarvis_agent.core.errors import BadInputError, ExpertError, InputError
+from jarvis_agent.core.errors import BadInputError, ExpertError, InputError, words_of
 from jarvis_agent.core.images import is_pil_image, png_of
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
-from jarvis_agent.core.text import brief_text, map_texts
+from jarvis_agent.core.text import map_texts
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
@@ -79,7 +79,7 @@ class LangChainTask:
         except ValidationError as error:
             if error.title != self.tool.get_input_schema().__name__:  # raised by the tool itself
                 raise
-            raise BadInputError(_invalid_arguments(error)) from error
+            raise BadInputError(f"invalid arguments: {words_of(error)}") from error
         if not isinstance(reply, ToolMessage):
             reply = ToolMessage(content=str(reply), tool_call_id=str(call.task.id))
         blocks: list[Any] = [*reply.content_blocks, *media_blocks(reply.artifact)]
@@ -165,21 +165,6 @@ def _parts(annotation: Any) -> Iterator[Any]:
 def _is(part: Any, marker: type) -> bool:
     """Whether a part of an annotation is a marker: the class or an instance."""
     return part is marker or isinstance(part, marker)
-
-
-def _invalid_arguments(error: ValidationError) -> str:
-    """The first three in one line, "argument n: must be a valid integer, not 'four'"."""
-    problems: dict[str, str] = {}
-    for detail in error.errors(include_url=False):
-        path = detail["loc"]
-        place = ".".join(str(part) for part in path if part == path[0] or isinstance(part, int))
-        problem = detail["msg"].split(", unable to")[0].replace("Input should", "must")
-        if detail["type"] == "missing":
-            problem = "is missing"
-        else:
-            problem += f", not {brief_text(redact(repr(detail['input'])), 60)}"
-        problems.setdefault(place, f"argument {place}: {problem}")
-    return "; ".join(list(problems.values())[:3])
 
 
 async def _resources(blocks: Sequence[Mapping[str, Any]], call: TaskCall) -> list[Resource]:

@@ -71,17 +71,17 @@ async def test_the_address_of_a_model_decides_its_backend() -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    ({**DETR, "descripton": "x"}, 'field "descripton": Extra inputs are not permitted; the fields are id, '),
-    ({"task": DETECTION}, 'field "id": Field required'),
-    ({"id": "a"}, 'field "task": Field required'),
-    ({**DETR, "size": -1}, 'field "size": Input should be greater than or equal to 0'),
-    ({**DETR, "url": "file:///etc"}, 'field "url"'),
-    ({**DETR, "base_url": "localhost:8000"}, 'field "base_url"'),
+    ({**DETR, "descripton": "x"}, "descripton: Extra inputs are not permitted"),
+    ({"task": DETECTION}, "id: Field required"),
+    ({"id": "a"}, "task: Field required"),
+    ({**DETR, "size": -1}, "size: Input should be greater than or equal to 0"),
+    ({**DETR, "url": "file:///etc"}, "url: "),
+    ({**DETR, "base_url": "localhost:8000"}, "base_url: "),
     ({**DETR, "task": "object-detektion"}, "there is no task 'object-detektion'; close to it: object-detec"),
     ({**DETR, "task": "qqqq"}, "`jarvis tasks` lists them all"),
     ({**DETR, "path": "/no/such/place"}, "path /no/such/place does not exist"),
     ("my-org/my-detr", "is not a description"),
-    ({**DETR, "api_key_env": "sk-secret"}, 'field "api_key_env"'),
+    ({**DETR, "api_key_env": "sk-secret"}, "api_key_env: "),
 ]
 
 

@@ -97,13 +97,16 @@ def double(text: int) -> int:
     return 2 * text
 
 
+NO_INTEGER = "Input should be a valid integer, unable to parse string as an integer"
+
+
 def test_a_tool_exception_and_an_invalid_argument_are_reported_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = run_of(tmp_path, photograph, double)
     assert [result.error for result in run.results] == [
         "there is no film",
-        "argument text: must be a valid integer, not 'read'",
+        f"invalid arguments: text: {NO_INTEGER}",
     ]
     assert run.answer.count("there is no film") == 1
     assert "Traceback" not in caplog.text
@@ -111,8 +114,8 @@ def test_a_tool_exception_and_an_invalid_argument_are_reported_without_a_traceba
 
 def test_an_invalid_argument_is_reported_in_one_line(tmp_path: Path) -> None:
     calls: list[tuple[dict[str, Any], str]] = [
-        ({"numbers": ["four", 1], "mode": "sum"}, "argument numbers.0: must be a valid integer, not 'four'"),
-        ({"numbers": [1], "mode": "max"}, "argument mode: must be 'sum' or 'mean', not 'max'"),
+        ({"numbers": ["four", 1], "mode": "sum"}, f"invalid arguments: numbers.0: {NO_INTEGER}"),
+        ({"numbers": [1], "mode": "max"}, "invalid arguments: mode: Input should be 'sum' or 'mean'"),
         ({"numbers": [1], "mode": "mean"}, "ValidationError: text: Field required"),
     ]
     llm = ScriptedLLM({"plan": plan(*(("add", [], args) for args, _ in calls)), "respond": "Done."})

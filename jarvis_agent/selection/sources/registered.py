@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError
 
 from jarvis_agent.backends.hub import model_card
-from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.errors import ConfigError, words_of
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -144,21 +144,13 @@ def _parse(model: Any, number: int) -> list[Candidate]:
         names = [*([described.task] if described.task else []), *described.tasks]
         tasks = dict.fromkeys(known_task(name).name for name in names)
     except ValidationError as error:
-        raise ConfigError(f"{label}: {'; '.join(_explain(e) for e in error.errors())}") from error
+        raise ConfigError(f"{label}: {words_of(error)}") from error
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from error
     if not tasks:
-        raise ConfigError(f'{label}: field "task": Field required')
+        raise ConfigError(f"{label}: task: Field required")
     path = described.path.expanduser() if described.path else None
     if path is not None and not path.exists():
         raise ConfigError(f"{label}: path {path} does not exist; give the model's file or directory")
     described = described.model_copy(update={"path": path})
     return [described.candidate(task) for task in tasks]
-
-
-def _explain(error: Any) -> str:
-    """Return pydantic's message with its field. The value is left out: it may be a key."""
-    field = ".".join(str(part) for part in error["loc"])
-    unknown = error["type"] == "extra_forbidden"
-    fields = f"; the fields are {', '.join(Registration.model_fields)}" if unknown else ""
-    return f'field "{field}": {error["msg"]}{fields}'
