@@ -45,7 +45,6 @@ os.environ.update(
     HF_HUB_OFFLINE="1",
     XDG_CONFIG_HOME=os.devnull,  # the machine's user may have installed a model
     XDG_RUNTIME_DIR=os.devnull,  # and may have an expert server in the background
-    XDG_STATE_HOME=os.devnull,  # nobody is told twice, so that no test depends on the one before
     HF_HUB_DISABLE_TELEMETRY="1",
     HF_HUB_DISABLE_XET="1",
     TOKENIZERS_PARALLELISM="false",
@@ -84,6 +83,14 @@ def _short_graces() -> None:
     from jarvis_agent.core.concurrency import limits
 
     limits.CANCEL_GRACE_S = 1.0
+
+
+@pytest.fixture(autouse=True)
+def _no_hint() -> None:
+    """No answer says how to configure a language model, so that no test depends on the one before."""
+    from jarvis_agent.response.chain import hint_was_shown
+
+    hint_was_shown.set()
 
 
 @pytest.fixture(autouse=True, scope="session")

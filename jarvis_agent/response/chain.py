@@ -11,11 +11,10 @@ request depends on the results, or a task failed. The first characters decide. T
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from threading import Event
 from typing import Any, Required, cast
 
 from langchain_core.messages import BaseMessage
@@ -58,6 +57,9 @@ _TEXT_KINDS = ("text", "table", "file")
 """Kinds of files whose content is a text."""
 _TASKS = ('{"tasks":[', '[{"task":', '[{"id":')
 """How further tasks begin, without white space."""
+
+hint_was_shown = Event()
+"""Whether this process has said how to configure a language model."""
 
 
 def response_chain(
@@ -234,7 +236,7 @@ def template_responder(
 ) -> Runnable[dict[str, Any], str]:
     """A Runnable like `response_chain` without an LLM: a report in fixed words.
 
-    With `model_missing`, it says once to each user how to configure a language model. `advice`, on what would
+    With `model_missing`, it says once a process how to configure a language model. `advice`, on what would
     make more models available, is shown if a task has none.
     """
 
@@ -247,8 +249,10 @@ def template_responder(
                 # A client of a server can neither install anything nor set a model up.
                 lacks_model = is_own and NO_MODEL in map(template_of, _plan(inputs).notes)
                 is_chat = not _plan(inputs).tasks and asks_nothing(_plan(inputs))
-                is_hinted = is_own and model_missing and (is_chat or _is_first_hint())
-                hint = words.set_up if is_hinted else ""
+                hint = ""
+                if is_own and model_missing and (is_chat or not hint_was_shown.is_set()):
+                    hint = words.set_up
+                    hint_was_shown.set()
                 yield from _report(inputs, hint, advice if lacks_model else ())
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:
@@ -257,20 +261,6 @@ def template_responder(
                 yield piece
 
     return RunnableGenerator(write, awrite, name="respond")
-
-
-def _is_first_hint() -> bool:
-    """Whether this user was never told how to configure a language model; from now on they were.
-
-    False also where that cannot be remembered: `jarvis doctor` says it too.
-    """
-    try:
-        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "jarvis_agent"
-        state.mkdir(parents=True, exist_ok=True)
-        (state / "told-how-to-set-up-a-model").touch(exist_ok=False)
-    except (OSError, RuntimeError):  # `Path.home` raises RuntimeError
-        return False
-    return True
 
 
 def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> Iterator[str]:

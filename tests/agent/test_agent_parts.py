@@ -28,6 +28,7 @@ from jarvis_agent import JarvisAgent, Plan, Settings, TaskSpec, register_task
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg
+from jarvis_agent.response.chain import hint_was_shown
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -224,10 +225,8 @@ def test_other_settings_of_an_agent_are_checked() -> None:
             agent.copy(settings=changes)
 
 
-def test_with_a_custom_planner_no_language_model_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_with_a_custom_planner_no_language_model_is_needed() -> None:
+    hint_was_shown.clear()
     backend = FakeBackend(EXPERTS)
     source = FakeSource([fake_candidate("image-to-text"), fake_candidate("text-to-speech")])
     with JarvisAgent(planner=fixed_plan(), sources=[source], backends=[backend]) as agent:
