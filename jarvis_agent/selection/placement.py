@@ -46,22 +46,26 @@ class Placement:
 def place(
     candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend], settings: Settings
 ) -> Placement | str:
-    """Return where the policy and the backends allow a candidate to run, or why nothing may run it."""
+    """Return where the policy and the backends allow a candidate to run, or why nothing may run it.
+
+    The reason is that of the backend that comes nearest to running it; of several, the policy's first.
+    """
     allowed = [backend for backend in backends if candidate.backend in (None, backend.name)]
     local_first = not settings.policy.startswith("hosted")
     allowed.sort(key=lambda backend: runs_here(backend, candidate) is not local_first)
     unsupported = {backend.name: unsupported_reason(backend, spec, candidate) for backend in allowed}
-    able = [backend for backend in allowed if unsupported[backend.name] is None]
-    forbidden = {backend.name: _forbidden(backend, candidate, spec, settings) for backend in able}
-    usable = [backend for backend in able if forbidden[backend.name] is None]
+    reasons = {
+        backend.name: unsupported[backend.name] or _forbidden(backend, candidate, spec, settings)
+        for backend in allowed
+    }
+    usable = [backend for backend in allowed if reasons[backend.name] is None]
     if not usable:
-        # Where only the settings exclude a side, the reasons of its other backends would distract.
-        sides = {runs_here(backend, candidate) for backend in able}
-        relevant = [each for each in allowed if each in able or runs_here(each, candidate) not in sides]
-        capable = [backend for backend in relevant if _can_do(backend, spec)] or relevant
-        return _rejection(
-            candidate, {each.name: forbidden.get(each.name) or unsupported[each.name] for each in capable}
-        )
+
+        def relevance(backend: Backend) -> tuple[bool, bool]:
+            return unsupported[backend.name] is not None, not _can_do(backend, spec)
+
+        first = min(allowed, key=relevance, default=None)
+        return (first and reasons[first.name]) or f"the backend {candidate.backend!r} is not installed"
     here = runs_here(usable[0], candidate)
     other = next((backend for backend in usable if runs_here(backend, candidate) is not here), None)
     return Placement(
@@ -70,21 +74,6 @@ def place(
         here=here,
         reason=_reason(usable[0], candidate, spec, settings) if spec.needs_model else "",
     )
-
-
-def _rejection(candidate: Candidate, reasons: Mapping[str, str | None]) -> str:
-    """Return the reasons of the backends as one text; equal ones once."""
-    if not reasons:
-        return f"the backend {candidate.backend!r} is not installed"
-    names: dict[str | None, list[str]] = {}
-    for name, reason in reasons.items():
-        names.setdefault(reason, []).append(name)
-    if len(names) == 1:
-        return next(iter(names)) or ""
-    by_backend = [
-        Note("{name}: {reason}", name=", ".join(those), reason=reason) for reason, those in names.items()
-    ]
-    return Note("{reasons}", reasons=by_backend)
 
 
 def unsupported_reason(backend: Backend, spec: TaskSpec, candidate: Candidate) -> str | None:
