@@ -328,21 +328,14 @@ def _selection(
 
 
 def _reason_of_rank(shortlist: Shortlist) -> Note:
-    top, factors = shortlist.candidates, shortlist.placements[0].factors
-    first, count = top[0], len(top)
-    others = [sum(each.factors.values()) - each.factors["purpose"] for each in shortlist.placements]
-    if factors["purpose"] > 0 and max(others) > others[0]:
-        return Note("of {number} candidates it fits the purpose best", number=count)
-    if OWN_MODEL in first.traits:
-        return Note("of {number} candidates it is your language model", number=count)
-    if first.local and not all(candidate.local for candidate in top):
-        return Note("of {number} candidates it is on this machine already", number=count)
-    if 0 < first.downloads == max(candidate.downloads for candidate in top):
-        most = "of {number} candidates it has the most downloads ({downloads:,})"
-        return Note(most, number=count, downloads=first.downloads)
-    if factors["general"]:
-        return Note("of {number} candidates it is one for all subjects", number=count)
-    return Note("it is the first of {number} candidates", number=count)
+    first, second = (placement.factors for placement in shortlist.placements[:2])
+    leads = {name: points - second[name] for name, points in first.items()}
+    factor, count = max(leads, key=leads.__getitem__), len(shortlist.placements)
+    if leads[factor] <= 0:
+        return Note("it is the first of {number} candidates", number=count)
+    return Note(
+        "it is the first of {number} candidates (largest lead: {factor})", number=count, factor=factor
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ async def test_the_order_for_a_purpose_is_explained_on_one_screen() -> None:
     assert asked.models[0].factors.keys() == WEIGHTS.keys()
     lines = drawn(model_table(asked)).splitlines()
     assert len(lines) < 24
-    assert "org/legal-contracts: of 8 candidates it fits the purpose best." in lines
+    assert "org/legal-contracts: it is the first of 8 candidates (largest lead: purpose)." in lines
 
 
 @pytest.mark.parametrize("count", [0, 9])

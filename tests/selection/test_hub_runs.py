@@ -100,7 +100,7 @@ def test_a_specialist_is_found_downloaded_and_run(
     (result,) = run.results
     assert (result.model, result.status) == (specialist, "ok"), result.error
     assert result.selection is not None
-    assert "fits the purpose best" in result.selection.reason
+    assert "largest lead: purpose" in result.selection.reason
     assert plain.model == general[0]
     assert specialist not in {one.id for one in plain.candidates}
 

@@ -95,9 +95,9 @@ async def test_without_a_valid_choice_the_ranking_decides_and_says_why() -> None
     local = model("h", local=True)
     cases: list[tuple[list[Candidate], dict[str, Any], str, str, str]] = [
         (THREE[:1], {"llm": unasked}, "org/a", "only", "the only model"),
-        (THREE, {"llm": unasked, "selection": "rank"}, "org/c", "rank", "most downloads (500)"),
-        (THREE, {}, "org/c", "rank", "of 3 candidates it has the most downloads (500)"),
-        ([*THREE, local], {}, "h", "rank", "of 4 candidates it is on this machine already"),
+        (THREE, {"llm": unasked, "selection": "rank"}, "org/c", "rank", "largest lead: popularity"),
+        (THREE, {}, "org/c", "rank", "it is the first of 3 candidates (largest lead: popularity)"),
+        ([*THREE, local], {}, "h", "rank", "it is the first of 4 candidates (largest lead: machine)"),
         (THREE, {"llm": says('{"id": "made/up"}')}, "org/c", "rank", "'made/up', which is not in the list"),
         (THREE, {"llm": says("I cannot decide.")}, "org/c", "rank", "not in the list"),
         (THREE, {"llm": says(LLMError("no answer"))}, "org/c", "rank", "the selector could not choose: "),
