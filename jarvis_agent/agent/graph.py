@@ -1,10 +1,9 @@
 """The agent as a LangGraph graph: `agent.graph`, with `messages` in its state.
 
 The graph has one node, which runs the pipeline: between nodes, LangGraph waits until each has ended, and no
-task could run while the plan is still written. `get_graph(xray=True)` draws what is inside. With a
-checkpointer, of its own or of a larger graph, every step of the pipeline is stored: the plan, the decision on
-it, each task's result, the answer. A killed run resumes with `invoke(None, thread)` and repeats only steps
-without a stored result.
+task could run while the plan is still written. With a checkpointer, of its own or of a larger graph, every
+step of the pipeline is stored: the plan, the decision on it, each task's result, the answer. A killed run
+resumes with `invoke(None, thread)` and repeats only steps without a stored result.
 
 `stream_mode="messages"` streams the answer, checked, and nothing else that a language model writes; "custom"
 streams each event of the run as JSON.
@@ -23,7 +22,6 @@ from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from mimetypes import guess_type
 from pathlib import PurePosixPath
 from typing import Annotated, Any, cast
@@ -33,7 +31,6 @@ from weakref import WeakValueDictionary
 from langchain_core.messages import AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
-from langchain_core.runnables.graph import Graph
 from langgraph.channels import EphemeralValue
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.config import get_stream_writer
@@ -106,27 +103,6 @@ class GraphState(GraphInput, GraphOutput, total=False):
 
 class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose sync methods run its async nodes in the event loop for sync calls."""
-
-    def __init__(self, *, drawn: Sequence[str], **parts: Any) -> None:
-        """Make it of the parts of a compiled graph, and of the names of the stages inside its node."""
-        super().__init__(**parts)
-        self.drawn = drawn
-
-    def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
-        """The graph to draw; with `xray`, the stages that its node runs."""
-        if not xray:
-            return super().get_graph(config)
-        graph = Graph()
-        names = [START, *self.drawn, END]
-        nodes = [graph.add_node(None, name) for name in names]
-        for source, target in pairwise(nodes):
-            graph.add_edge(source, target)
-        graph.add_edge(nodes[1], nodes[-2], "nothing to run", conditional=True)
-        return graph
-
-    async def aget_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
-        """As `get_graph`."""
-        return self.get_graph(config, xray=xray)
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
         """As `astream`. A synchronous checkpointer of a larger graph is called in threads."""
@@ -300,8 +276,7 @@ def build_graph(
     builder.add_edge(START, "jarvis").add_edge("jarvis", END)
     saver = threaded(checkpointer) if checkpointer is not None else None
     graph = builder.compile(checkpointer=saver, name="JarvisAgent")
-    drawn = ["plan", *(["approve"] if approve else []), "execute", "respond"]
-    return JarvisGraph(drawn=drawn, **vars(graph.copy()))
+    return JarvisGraph(**vars(graph.copy()))
 
 
 class StoredRuns:

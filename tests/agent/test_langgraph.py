@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,20 +157,11 @@ def test_an_assistant_may_have_the_pictures_in_the_answer() -> None:
     assert [block["type"] for block in state["messages"][-1].content] == ["text", "image"]
 
 
-def test_the_stages_inside_the_graph_can_be_drawn() -> None:
+def test_the_graph_can_be_drawn_inside_a_larger_one() -> None:
     agent, _, _ = small_agent()
-    configured = agent.graph.with_config(tags=["drawn"])
-    drawn = configured.get_graph(xray=True).draw_mermaid()
-    assert re.findall(r"^\t(\w+) --> (\w+);", drawn, re.MULTILINE) == [
-        ("__start__", "plan"),
-        ("plan", "execute"),
-        ("execute", "respond"),
-        ("respond", "__end__"),
-    ]
-    approving = agent.copy(approve=True).graph
-    larger = StateGraph(MessagesState).add_node("jarvis", approving).add_edge(START, "jarvis").compile()
-    assert "approve" in larger.get_graph(xray=True).draw_mermaid()
-    assert "jarvis" in agent.graph.get_graph().draw_mermaid()
+    larger = StateGraph(MessagesState).add_node("expert", agent.graph).add_edge(START, "expert").compile()
+    assert "jarvis" in larger.get_graph(xray=True).draw_mermaid()
+    assert "jarvis" in agent.graph.with_config(tags=["drawn"]).get_graph().draw_mermaid()
 
 
 def message(text: str = f"What is in {CAT}?") -> dict[str, list[BaseMessage]]:
