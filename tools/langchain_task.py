@@ -4,8 +4,7 @@ Text content is the task's text; images, audio and videos in content blocks or t
 `output` is the artifact if the tool has one, else a dict or list that it returned, else its text. Without
 text content, the output is the text too. An error keeps a dict or list as its output.
 
-A tool without a coroutine runs in a daemon thread, so that a blocked tool delays no other. A tool with too
-many blocked calls is not called again, since each costs the process a thread.
+A tool without a coroutine runs in a daemon thread, so that a blocked tool delays no other.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import base64
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import wraps
 from typing import Any, get_args, get_origin, get_type_hints
@@ -26,7 +24,7 @@ from langchain_core.tools.base import get_all_basemodel_annotations
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from jarvis_agent.core.concurrency import start_daemon_thread
+from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.content import file_block, is_data_url, read_file_data
 from jarvis_agent.core.context import RunContext, messages_of
 from jarvis_agent.core.errors import BadInputError, ExpertError, InputError, words_of
@@ -41,9 +39,6 @@ from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
 from jarvis_agent.media.run_directory import AttemptFiles, disk_errors
 
-MAX_ABANDONED_CALLS = 64
-"""Cancelled calls of a tool that still run. At this number the tool is not called."""
-
 
 class LangChainTask:
     """Runs a LangChain tool as a task of a plan."""
@@ -55,7 +50,6 @@ class LangChainTask:
         # LangChain would run a tool without a coroutine in the event loop's few threads.
         has_default_arun = type(tool)._arun is BaseTool._arun and type(tool).ainvoke is BaseTool.ainvoke
         self._is_sync = has_default_arun or getattr(tool, "coroutine", tool) is None
-        self._abandoned: set[Future[Any]] = set()
 
     async def select(self, task: Task, context: RunContext) -> Selection | None:
         """None: a tool has no choice of models."""
@@ -67,13 +61,16 @@ class LangChainTask:
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         """Call the tool; if it returns an error message, that is the task's error.
 
-        Raises what the tool does, and ExpertError: a file in its output is invalid, or too many cancelled
-        calls still run; BadInputError: an argument is invalid; InputError: a file cannot be written.
+        Raises what the tool does, and ExpertError: a file in its output is invalid; BadInputError: an
+        argument is invalid; InputError: a file cannot be written.
         """
         args = {**call.inputs, **_injected_arguments(self.tool, call)}
         tool_call = {"type": "tool_call", "id": str(call.task.id), "name": self.tool.name, "args": args}
         try:
-            reply = await self._invoke(tool_call, call.context.config)
+            if self._is_sync:
+                reply = await run_in_daemon_thread(self._runnable.invoke, tool_call, call.context.config)
+            else:
+                reply = await self._runnable.ainvoke(tool_call, call.context.config)
         except ToolException as error:
             return TaskResult(task=call.task, status="failed", error=redact(str(error)))
         except ValidationError as error:
@@ -98,22 +95,6 @@ class LangChainTask:
         if isinstance(output, dict | list):
             resources.append(Resource(kind="data", data=output))
         return TaskResult(task=call.task, status="ok", resources=resources, output=output)
-
-    async def _invoke(self, tool_call: Any, config: Any) -> Any:
-        if not self._is_sync:
-            return await self._runnable.ainvoke(tool_call, config=config)
-        if len(self._abandoned) >= MAX_ABANDONED_CALLS:
-            raise ExpertError(
-                f"{self.tool.name} is busy: {len(self._abandoned)} cancelled calls of it still run; "
-                "give the tool a timeout of its own"
-            )
-        done = start_daemon_thread(self._runnable.invoke, tool_call, config)
-        try:
-            return await asyncio.wrap_future(done)
-        except asyncio.CancelledError:
-            self._abandoned.add(done)
-            done.add_done_callback(self._abandoned.discard)
-            raise
 
 
 def _injected_arguments(tool: BaseTool, call: TaskCall) -> dict[str, Any]:

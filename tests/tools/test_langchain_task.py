@@ -11,7 +11,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from clock import LoopTime
 from langchain_core.tools import BaseTool, ToolException, tool
 from small_agents import Row, picture, plan
 
@@ -67,35 +66,6 @@ async def test_tools_that_hang_do_not_block_other_threads(
             assert await asyncio.to_thread(str, "there is a thread left")
     finally:
         release.set()
-
-
-async def test_a_tool_with_too_many_abandoned_calls_is_not_called_until_they_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
-) -> None:
-    """Each abandoned call keeps a thread."""
-    monkeypatch.setattr("jarvis_agent.tools.langchain_task.MAX_ABANDONED_CALLS", 2)
-    release, calls = threading.Event(), []
-
-    @tool
-    def stuck(text: str) -> str:
-        """Wait."""
-        calls.append(text)
-        if len(calls) == 2:
-            loop_time.skip(200)
-        release.wait()
-        return text
-
-    agent = agent_with(stuck, tmp_path, 2, task_timeout=100)
-    try:
-        await agent.ainvoke("Do it")
-        run = await agent.ainvoke("Do it")
-        assert len(calls) == 2
-        assert "still run" in (run.results[0].error or "")
-    finally:
-        release.set()
-    for thread in [thread for thread in threading.enumerate() if thread.name == "jarvis-daemon"]:
-        await asyncio.to_thread(thread.join)
-    assert (await agent.ainvoke("Do it")).ok
 
 
 async def test_a_tool_that_exits_fails_only_its_task(tmp_path: Path) -> None:
