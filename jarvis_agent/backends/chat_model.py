@@ -13,16 +13,15 @@ import csv
 import io
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from langchain_core.messages import HumanMessage
 
 from jarvis_agent.backends.base import Call, beginning, labels_of, reads_text, split_text, text_of
-from jarvis_agent.backends.jobs import Activity, Generation, add_note, is_cancelled, listed
+from jarvis_agent.backends.jobs import Activity, Generation, listed
 from jarvis_agent.backends.languages import find_language
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
@@ -58,11 +57,8 @@ MAX_FILE_BYTES = 20_000_000
 LEAST_BYTES = 1_000_000_000
 """Bytes of the smallest GGUF file that sorts texts by labels: half of that was wrong for a third of ours."""
 
-GGUF_TOKENS = 400
-"""Tokens of a reply of a GGUF file, which a processor writes in about a minute."""
-
-GGUF_OPTIONS: Mapping[str, Any] = {"max_tokens": GGUF_TOKENS, "extra_body": {"repeat_penalty": 1.1}}
-"""Without the penalty, very small models repeat themselves."""
+GGUF_OPTIONS: Mapping[str, Any] = {"max_tokens": 400, "extra_body": {"repeat_penalty": 1.1}}
+"""A processor writes a reply in about a minute. Without the penalty, very small models repeat themselves."""
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _FILES = ("image", "audio", "video", "file")
@@ -391,26 +387,3 @@ def _located(named: Sequence[Any], text: str, begin: int) -> list[dict[str, Any]
             where = {"start": begin + start, "end": begin + place}
             rows.append({"entity_group": group, "score": None, "word": word, **where})
     return rows
-
-
-class TextGenerator:
-    """The starter model that writes texts, in the GGUF file `weights`. Its raw output is the text."""
-
-    def __init__(self, weights: Path, settings: Settings) -> None:
-        """Load the model. Raises ExpertError if llama.cpp cannot."""
-        self.model = local_model(weights, settings)
-        self.model.load()
-
-    def __call__(self, call: Call) -> str:
-        progress, reason = Generation(call.candidate.id, GGUF_TOKENS), None
-        stream = cast("Any", self.model.stream(text_of(call), **GGUF_OPTIONS))
-        with listed(progress), closing(stream) as chunks:
-            for chunk in chunks:
-                if chunk.text:
-                    progress.add(chunk.text)
-                reason = chunk.response_metadata.get("finish_reason", reason)
-                if is_cancelled():
-                    break
-        if reason == "length":
-            add_note("the text was cut at the longest reply of the model")
-        return progress.text

@@ -6,17 +6,14 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from difflib import SequenceMatcher
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small_llm import INSTALL, WEIGHTS
 
 from jarvis_agent import JarvisAgent
-from jarvis_agent.backends import chat_model
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.jobs import Generation, Job, running
+from jarvis_agent.backends.jobs import Job, running
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.starter import speech
 from jarvis_agent.backends.starter.backend import STARTERS, StarterBackend, load_expert
@@ -352,24 +349,6 @@ async def test_inputs_without_content_are_refused(
     for task, inputs, message in rows:
         with subtests.test(task, inputs=str(inputs)), pytest.raises(BadInputError, match=message):
             await run(task, **inputs)
-
-
-@pytest.mark.starter
-@pytest.mark.skipif(WEIGHTS is None or find_spec("xllamacpp") is None, reason=INSTALL)
-async def test_the_small_language_model_answers_and_shows_its_text(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown: list[str] = []
-    add = Generation.add
-    monkeypatch.setattr(Generation, "add", lambda self, text: (add(self, text), shown.append(str(self))))
-    answer = await run("text-generation", text="What is the capital of France?")
-    assert "Paris" in answer
-    assert "1 of at most 400 tokens" in shown[0]
-    assert shown[-1].endswith(answer[-20:])
-    monkeypatch.setattr(chat_model, "GGUF_OPTIONS", {"max_tokens": 2})
-    async with JarvisAgent(settings=Settings(offline=True, output_dir=tmp_path)) as agent:
-        (result,) = (await agent.ainvoke("Write a poem about cats")).results
-    assert result.notes == ["the text was cut at the longest reply of the model"]
 
 
 def test_lines_are_joined_to_running_text() -> None:

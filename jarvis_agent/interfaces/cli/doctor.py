@@ -176,13 +176,11 @@ def check_planning(settings: Settings) -> Check:
 
 async def check_tasks(registry: ModelRegistry) -> Check:
     """How many task types can run here, as `jarvis tasks` lists them, and what the missing models need."""
-    absent = [row for row in STARTERS.values() if not is_installed(row)]
-    extras = install_command(",".join(sorted({row.extra for row in absent if row.extra})))
-    installs = dict.fromkeys(extras if row.extra else row.install for row in absent)
+    absent = [row.id for row in STARTERS.values() if not is_installed(row)]
     count = len(await registry.available_tasks())
     state = f"{count} of {len(TASKS)} task types can be run here (`jarvis tasks`)"
-    state += f"; missing starter models: {', '.join(row.id for row in absent)}" if absent else ""
-    return check("tasks", not absent, state, "; ".join(installs), needed=not count)
+    state += f"; missing starter models: {', '.join(absent)}" if absent else ""
+    return check("tasks", not absent, state, install_command("starter"), needed=not count)
 
 
 def check_output_directory(settings: Settings) -> Check:
