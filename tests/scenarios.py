@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import small_agents
 from PIL import Image
 
 from jarvis_agent.backends.base import Call
@@ -57,21 +58,12 @@ class Scenario:
     @property
     def written(self) -> str:
         """The plan as a language model writes it."""
-        return written(self.plan)
+        return small_agents.plan(*self.plan)
 
     @property
     def files(self) -> list[str]:
         """The files that the request names."""
         return sorted(set(re.findall(r"\w+\.jpg", self.request)))
-
-
-def written(plan: tuple[tuple[str, list[int], dict[str, Any]], ...]) -> str:
-    """A plan in the paper's format."""
-    tasks = [
-        {"task": name, "id": number, "dep": dep or [-1], "args": args}
-        for number, (name, dep, args) in enumerate(plan)
-    ]
-    return json.dumps(tasks)
 
 
 SCENARIOS: dict[str, Scenario] = {

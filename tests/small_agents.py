@@ -117,7 +117,8 @@ def block(path: str | Path, kind: str = "image", mime: str = "image/jpeg") -> di
     return {"type": kind, "base64": base64.b64encode(Path(path).read_bytes()).decode(), "mime_type": mime}
 
 
-def hub_tools(llm: ScriptedLLM, *tasks: str) -> list[Any]:
-    """Tools for these tasks, with fake experts."""
-    source = FakeSource(fake_candidate(task) for task in EXPERTS)
-    return hf_tools(llm, tasks=tasks, sources=[source], backends=[FakeBackend(EXPERTS)])
+def hub_tools(*tasks: str, experts: Any = EXPERTS, **options: Any) -> list[Any]:
+    """Tools for these tasks, with fake experts; `options` are other arguments of `hf_tools`."""
+    backends = experts if isinstance(experts, list) else [FakeBackend(experts)]
+    source = FakeSource(map(fake_candidate, tasks))
+    return hf_tools(tasks=tasks, sources=[source], backends=backends, **options)

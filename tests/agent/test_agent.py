@@ -294,7 +294,7 @@ def test_closing_closes_the_backends_also_of_its_tools_and_leaves_no_thread() ->
         assert not backend.closed
     assert backend.closed
     llm = ScriptedLLM({"plan": DESCRIBE, "respond": "Done."})
-    tools = hub_tools(llm, "image-to-text")
+    tools = hub_tools("image-to-text", model=llm)
     with JarvisAgent(llm, tools=tools) as agent:
         assert agent.invoke("Describe a.jpg").ok
     (backend,) = tools[0].registry.backends.values()

@@ -64,7 +64,7 @@ def test_tools_of_the_hub_and_custom_tools_work_in_one_plan() -> None:
         ("text-to-speech", [1, 2], {"text": "I see <resource>-1; I expect <resource>-2."}),
     )
     llm = ScriptedLLM({"plan": written, "respond": "Done."})
-    tools = [*hub_tools(llm, "image-to-text", "text-to-speech"), weather, shout]
+    tools = [*hub_tools("image-to-text", "text-to-speech", model=llm), weather, shout]
     with JarvisAgent(llm, tools=tools) as agent:
         run = agent.invoke("Describe a.jpg")
     assert [result.error for result in run.results] == [None] * 4

@@ -313,16 +313,15 @@ def test_an_output_directory_that_cannot_be_created_is_reported_before_any_work(
     assert (llm.calls, backend.calls) == ([], [])
 
 
-def test_a_file_that_need_not_be_looked_at_changes_nothing() -> None:
+def test_a_file_that_is_not_used_or_missing_costs_no_further_call() -> None:
     picture(Path("page.png"))
-    agent, llm, _ = small_agent(DESCRIBE)
-    with agent:
-        run = agent.invoke("Describe a.jpg. I also attach page.png, you need not look at it.")
-    assert (run.answer, run.plan.notes, llm.stages()) == ("A cat on a mat.", [], ["plan", "respond"])
-
-
-def test_a_missing_file_costs_no_second_call_of_the_planner() -> None:
-    agent, llm, _ = small_agent("[]")
-    with agent:
-        run = agent.invoke("Describe nothere.jpg")
-    assert (run.answer, llm.stages()) == ("Hello!", ["plan", "chat"])
+    attached = "Describe a.jpg. I also attach page.png, you need not look at it."
+    for request, written, answer, stage in (
+        (attached, DESCRIBE, "A cat on a mat.", "respond"),
+        ("Describe nothere.jpg", "[]", "Hello!", "chat"),
+    ):
+        agent, llm, _ = small_agent(written)
+        with agent:
+            run = agent.invoke(request)
+        assert (run.answer, llm.stages()) == (answer, ["plan", stage])
+        assert not (run.plan.notes and written == DESCRIBE)

@@ -57,7 +57,7 @@ def test_a_deep_agent_orders_work_on_its_files(files: dict[str, Any]) -> None:
 @pytest.mark.usefixtures("home")
 def test_a_deep_agent_calls_a_task_as_a_tool() -> None:
     deepagents = pytest.importorskip("deepagents")
-    tools = hub_tools(ScriptedLLM(DESCRIBE), "image-to-text")
+    tools = hub_tools("image-to-text", model=ScriptedLLM(DESCRIBE))
     deep = deepagents.create_deep_agent(_calling("image-to-text", image="a.jpg"), tools=tools)
     state = deep.invoke({"messages": [HumanMessage("Go")]})
     assert state["messages"][-2].text == "a cat on a mat"

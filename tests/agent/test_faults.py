@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_core.tools import BaseTool
-from small_agents import Row, plan
+from small_agents import Row, hub_tools, plan
 from stages import FakeStage
 from threads import running_threads
 
-from jarvis_agent import JarvisAgent, Run, Settings, hf_tools
+from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import DeadlineError
@@ -29,7 +29,7 @@ from jarvis_agent.execution.fallback import HFTaskRunner
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM
 
 pytestmark = pytest.mark.usefixtures("loop_time")
 REQUEST = "Say it shorter, aloud, and translate it"
@@ -82,12 +82,7 @@ def agent(
     fixed = {"output_dir": tmp_path / "out", "offline": True, "context_window": 128_000}
     settings = Settings(**(fixed | options))
     llm = ScriptedLLM({"plan": planned, "respond": "It is done.", "chat": "Hello!", "repair": "[]"})
-    experts = hf_tools(
-        tasks=RESULTS,
-        sources=[FakeSource(fake_candidate(task) for task in RESULTS)],
-        backends=[FakeBackend(results)],
-        settings=settings,
-    )
+    experts = hub_tools(*RESULTS, experts=results, settings=settings)
     return JarvisAgent(llm, [*experts, *tools], planner=planner, responder=responder, settings=settings)
 
 

@@ -23,9 +23,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 from pydantic import TypeAdapter
-from small_agents import EXPERTS, Judge, call_of, plan, small_agent
+from small_agents import EXPERTS, Judge, call_of, hub_tools, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task, hf_tools
+from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 from jarvis_agent.agent.approval import downloads_over, hosted, named, writes
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
@@ -337,8 +337,8 @@ def test_a_policy_says_which_tasks_need_approval() -> None:
 
 def translator(*replies: Any, **options: Any) -> tuple[Any, FakeBackend]:
     """LangChain's agent with a tool of the Hub, and the backend of the tool."""
-    backend, models = FakeBackend(EXPERTS), FakeSource([fake_candidate("translation")])
-    tools = hf_tools(tasks=["translation"], sources=[models], backends=[backend])
+    backend = FakeBackend(EXPERTS)
+    tools = hub_tools("translation", experts=[backend])
     return create_agent(ScriptedLLM([*replies, "Done."]), tools, **options), backend
 
 

@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from PIL import Image
-from small_agents import EXPERTS, call_of, plan, small_agent
+from small_agents import EXPERTS, call_of, hub_tools, plan, small_agent
 
 from jarvis_agent import Resource, Run, Settings, hf_tools
 from jarvis_agent.core.errors import InputError
@@ -171,13 +171,10 @@ def message(text: str = f"What is in {CAT}?") -> dict[str, list[BaseMessage]]:
 @pytest.fixture
 def tools(tmp_path: Path) -> Iterator[list[BaseTool]]:
     settings = Settings(output_dir=tmp_path, allowed_dirs=(EXAMPLES,))
-    names = ["image-to-text", "canny-control"]
-    backend = FakeBackend({"image-to-text": "a tabby cat", **DRAW})
-    made = hf_tools(
-        tasks=names, settings=settings, sources=[FakeSource(map(fake_candidate, names))], backends=[backend]
-    )
+    experts = {"image-to-text": "a tabby cat", **DRAW}
+    made = hub_tools(*experts, experts=experts, settings=settings)
     yield made
-    made[0].close()  # type: ignore[attr-defined]
+    made[0].close()
 
 
 def tool_message(state: dict[str, Any]) -> ToolMessage:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
-from scenarios import EXPERTS, SCENARIOS, Of, Scenario, graph, make_experts, make_files, written
+from scenarios import EXPERTS, SCENARIOS, Of, Scenario, graph, make_experts, make_files
+from small_agents import plan as plan_text
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings
 from jarvis_agent.backends.base import Call
@@ -59,7 +60,7 @@ def play(
 
 def expected_graph(scenario: Scenario, plan: str) -> list[str]:
     intended = scenario.plan if plan == scenario.written or scenario.graph is None else scenario.graph
-    return graph(Plan.parse(written(intended)))
+    return graph(Plan.parse(plan_text(*intended)))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ TURNS = (
 
 
 def one_task(task: str, **args: str) -> str:
-    return written(((task, [], args),))
+    return plan_text((task, [], args))
 
 
 CANNY = one_task("canny-control", image="example.jpg")

@@ -8,11 +8,11 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from PIL import Image
-from small_agents import plan, small_agent
+from small_agents import hub_tools, plan, small_agent
 
-from jarvis_agent import Run, hf_tools
+from jarvis_agent import Run
 from jarvis_agent.backends.base import Call
-from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.testing import ScriptedLLM
 
 DRAW, CAT = "text-to-image", {"text": "a cat"}
 THREE, ONE = plan(*[(DRAW, [], CAT)] * 3), plan((DRAW, [], CAT))
@@ -81,9 +81,7 @@ def test_a_tool_that_is_called_again_in_a_chat_draws_another_picture(
 ) -> None:
     calls = [ToolCall(name=DRAW, args=CAT, id=one) for one in ids]
     llm = ScriptedLLM([AIMessage("", tool_calls=calls[:2]), AIMessage("", tool_calls=calls[2:]), "Done."])
-    tools = hf_tools(
-        tasks=[DRAW], sources=[FakeSource([fake_candidate(DRAW)])], backends=[FakeBackend({DRAW: paint})]
-    )
+    tools = hub_tools(DRAW, experts={DRAW: paint})
     messages = create_agent(llm, tools).invoke({"messages": [("user", "Draw three cats")]})["messages"]
     made = [one.artifact["attempts"][0]["seed"] for one in messages if isinstance(one, ToolMessage)]
     assert made == [0, 1, 2]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from time import thread_time
 from typing import Any
 
 import pytest
+from cost import best_time
 from langchain_core.messages import AIMessage, HumanMessage
 
 from jarvis_agent.core.content import message_text
@@ -90,12 +90,7 @@ def test_file_names_and_urls_in_a_text_are_found() -> None:
 def test_the_cost_of_a_long_text_grows_as_its_length(unit: str) -> None:
     def cost(length: int) -> float:
         text = "http://a" + unit * (length // len(unit))
-        best = float("inf")
-        for _ in range(3):
-            started = thread_time()
-            mentions(text)
-            best = min(best, thread_time() - started)
-        return best
+        return best_time(lambda: mentions(text))
 
     assert cost(64_000) <= 24 * cost(8_000) + 0.02
 

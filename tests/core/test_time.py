@@ -15,9 +15,9 @@ import pytest
 from clock import LoopTime
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import ToolException
-from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
+from small_agents import CAPTION, DESCRIBE, block, hub_tools, picture, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Settings, hf_tools
+from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -99,13 +99,7 @@ async def test_the_rank_decides_without_a_choice_in_time() -> None:
 
 
 def captioner(expert: Any, settings: Settings | None = None) -> Any:
-    (tool,) = hf_tools(
-        tasks=["image-to-text"],
-        sources=[FakeSource([fake_candidate("image-to-text")])],
-        backends=[FakeBackend({"image-to-text": expert})],
-        settings=settings,
-    )
-    return tool
+    return hub_tools("image-to-text", experts={"image-to-text": expert}, settings=settings)[0]
 
 
 async def test_a_tool_called_alone_has_the_time_limit_of_a_task() -> None:

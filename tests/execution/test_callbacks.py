@@ -11,6 +11,7 @@ import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.tools import tool
 from langchain_core.tracers.context import collect_runs
+from served import endless_expert
 from small_agents import CAPTION, DESCRIBE_ALOUD, plan, small_agent
 
 from jarvis_agent.backends.base import Call
@@ -154,16 +155,11 @@ async def test_another_langchain_tool_is_reported_once() -> None:
 
 
 async def test_a_cancelled_task_is_reported_as_an_error() -> None:
-    started = asyncio.Event()
-
-    async def forever(call: Any) -> Any:
-        started.set()
-        await asyncio.Event().wait()
-
+    never, entered, _ = endless_expert()
     handler = Handler()
-    agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": forever})
+    agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": never})
     running = asyncio.create_task(agent.ainvoke(REQUEST, {"callbacks": [handler]}))
-    await started.wait()
+    assert await asyncio.to_thread(entered.wait, 60)
     running.cancel()
     await asyncio.wait([running])
     assert running.cancelled()

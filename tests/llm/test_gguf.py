@@ -66,18 +66,12 @@ HEADER = b"GGUF" + struct.pack("<IQQ", 3, 1, 1)
         gguf((1,) * 9),
     ],
 )
-def test_a_broken_header_leaves_the_name(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "model-0.5b.gguf"
-    file.write_bytes(content)
-    assert parameters_of(file) == 0
-    assert is_small(file)
-
-
-def test_a_part_of_a_model_leaves_the_name(tmp_path: Path) -> None:
-    file = tmp_path / "model-3b-00001-of-00003.gguf"
-    file.write_bytes(gguf((8, 8)))
-    assert parameters_of(file) == 0
-    assert not is_small(file)
+def test_a_broken_header_and_a_part_of_a_model_leave_the_name(tmp_path: Path, content: bytes) -> None:
+    small, part = tmp_path / "model-0.5b.gguf", tmp_path / "model-3b-00001-of-00003.gguf"
+    small.write_bytes(content)
+    part.write_bytes(gguf((8, 8)))
+    assert (parameters_of(small), parameters_of(part)) == (0, 0)
+    assert (is_small(small), is_small(part)) == (True, False)
 
 
 @pytest.mark.skipif(WEIGHTS is None, reason=INSTALL)

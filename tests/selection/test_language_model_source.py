@@ -156,33 +156,17 @@ def by_default() -> list[Any]:
     return default_backends()
 
 
-def test_a_selector_of_the_user_is_asked(tmp_path: Path) -> None:
-    llm = scripted()
+def test_a_selector_of_the_user_or_a_failure_gives_the_task_to_another_model(tmp_path: Path) -> None:
     other = Candidate(id="org/other", task="summarization", backend="fake", local=True)
-    by = agent(
-        llm,
-        tmp_path,
-        sources=[LanguageModelSource(llm), FakeSource([other])],
-        backends=[FakeBackend({"org/other": "By another."}), *by_default()],
-        selector=lambda given: "org/other",
-    )
-    with by:
-        assert selection_of(by.invoke("Sum it up")).model == "org/other"
-
-
-def test_after_a_failure_another_model_does_it_and_the_result_says_so(tmp_path: Path) -> None:
-    llm = scripted(expert=LLMError("no"))
-    other = Candidate(id="org/other", task="summarization", backend="fake", local=True)
-    by = agent(
-        llm,
-        tmp_path,
-        sources=[LanguageModelSource(llm), FakeSource([other])],
-        backends=[FakeBackend({"org/other": "By another."}), *by_default()],
-    )
-    with by:
-        (result,) = by.invoke("Sum it up").results
-    assert result.model == "org/other"
-    assert result.notes == ["org/other did this, since scripted failed"]
+    for llm, options, notes in (
+        (scripted(), {"selector": lambda given: "org/other"}, []),
+        (scripted(expert=LLMError("no")), {}, ["org/other did this, since scripted failed"]),
+    ):
+        sources = [LanguageModelSource(llm), FakeSource([other])]
+        backends = [FakeBackend({"org/other": "By another."}), *by_default()]
+        with agent(llm, tmp_path, sources=sources, backends=backends, **options) as by:
+            (result,) = by.invoke("Sum it up").results
+        assert (result.model, result.notes) == ("org/other", notes)
 
 
 def test_tools_have_the_language_model_too(tmp_path: Path) -> None:

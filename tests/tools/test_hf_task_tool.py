@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langchain_core.tracers.schemas import Run
 from langgraph.checkpoint.memory import InMemorySaver
-from small_agents import CAPTION, DESCRIBE, EXPERTS, call_of, picture, small_agent
+from small_agents import CAPTION, DESCRIBE, EXPERTS, call_of, hub_tools, picture, small_agent
 
 from jarvis_agent import (
     JarvisAgent,
@@ -162,13 +162,8 @@ def test_a_durable_agent_is_a_tool_unless_it_asks() -> None:
 
 def tools_of(output_dir: Path, **settings: Any) -> dict[str, BaseTool]:
     """A set of tools by name."""
-    made = hf_tools(
-        tasks=["text-to-speech", "automatic-speech-recognition", "image-to-text", "translation"],
-        sources=[FakeSource(fake_candidate(task) for task in EXPERTS)],
-        backends=[FakeBackend(EXPERTS)],
-        settings={"output_dir": output_dir, **settings},
-    )
-    return {tool.name: tool for tool in made}
+    tasks = ("text-to-speech", "automatic-speech-recognition", "image-to-text", "translation")
+    return {tool.name: tool for tool in hub_tools(*tasks, settings={"output_dir": output_dir, **settings})}
 
 
 def test_a_tool_reads_what_a_tool_of_its_set_produced(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ToolRetryMiddleware
 from langchain_core.decisions import ChoiceAnswer
 from langchain_core.messages import ToolMessage
-from small_agents import CAPTION, EXPERTS, Judge, call_of
+from small_agents import CAPTION, Judge, call_of, hub_tools
 
-from jarvis_agent import hf_tools
 from jarvis_agent.core.errors import TransientError
-from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.testing import ScriptedLLM
 
 LOOK = call_of("image-to-text", image="a.jpg")
 LARGE = ChoiceAnswer(
     type="choice", choice="large", probabilities={"small": 0.1, "large": 0.9}, confidence=0.9
 )
-
-
-def tools_of(results: Any) -> list[Any]:
-    source = FakeSource(map(fake_candidate, EXPERTS))
-    return list(hf_tools(tasks=["image-to-text"], sources=[source], backends=[FakeBackend(results)]))
 
 
 @pytest.mark.usefixtures("home")
@@ -38,7 +30,8 @@ def test_a_router_chooses_the_model_that_calls_the_tools() -> None:
     }
     judge = Judge(model="judge", answer=lambda *_: LARGE)
     router = ModelRouterMiddleware(choices=choices, instructions="Choose.", classifier=judge)
-    state = create_agent(small, tools_of(EXPERTS), middleware=[router]).invoke({"messages": "Look at a.jpg"})
+    tools = hub_tools("image-to-text")
+    state = create_agent(small, tools, middleware=[router]).invoke({"messages": "Look at a.jpg"})
     assert [message.content for message in state["messages"][-2:]] == [CAPTION, "large"]
     assert not small.calls
 
@@ -51,7 +44,8 @@ def test_a_retry_of_a_tool_succeeds_or_tells_the_model() -> None:
         ({"image-to-text": TransientError("no route")}, "error"),
     ):
         llm = ScriptedLLM([LOOK, "done"])
-        state = create_agent(llm, tools_of(results), middleware=[retry]).invoke({"messages": "Look at a.jpg"})
+        tools = hub_tools("image-to-text", experts=results)
+        state = create_agent(llm, tools, middleware=[retry]).invoke({"messages": "Look at a.jpg"})
         (message,) = [one for one in state["messages"] if isinstance(one, ToolMessage)]
         assert message.status == status
         assert state["messages"][-1].content == "done"

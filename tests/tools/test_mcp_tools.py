@@ -35,7 +35,7 @@ async def test_tools_of_an_mcp_server_and_experts_read_each_others_results(
         ("count_words", [], {"text": ["a", "list"]}),
     )
     llm = ScriptedLLM({"plan": written, "respond": "Done."})
-    experts = hub_tools(llm, "image-to-text", "automatic-speech-recognition")
+    experts = hub_tools("image-to-text", "automatic-speech-recognition", model=llm)
     server = {"command": sys.executable, "args": [str(EXAMPLES / "mcp_server.py")]}
     async with MCPAdapter({"mcpServers": {"studio": server}}) as adapter:
         studio = await adapter.list_tools()

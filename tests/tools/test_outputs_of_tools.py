@@ -97,7 +97,7 @@ DRAW_AND_DESCRIBE = plan(("draw", [], {"text": "a cat"}), ("image-to-text", [0],
 
 def draw_and_describe(draw: BaseTool) -> Run:
     llm = ScriptedLLM({"plan": DRAW_AND_DESCRIBE, "respond": "Done."})
-    with JarvisAgent(llm, tools=[draw, *hub_tools(llm, "image-to-text")]) as agent:
+    with JarvisAgent(llm, tools=[draw, *hub_tools("image-to-text", model=llm)]) as agent:
         return agent.invoke("Draw a cat and describe it")
 
 

@@ -14,7 +14,7 @@ from jarvis_agent.testing import ScriptedLLM
 @pytest.mark.usefixtures("home")
 def test_smolagents_takes_and_calls_the_tools() -> None:
     smolagents = pytest.importorskip("smolagents")
-    tools = hub_tools(ScriptedLLM("[]"), "image-to-text", "translation")
+    tools = hub_tools("image-to-text", "translation", model=ScriptedLLM("[]"))
     named: list[Any] = [tool.model_copy(update={"name": tool.name.replace("-", "_")}) for tool in tools]
     look, translate = map(smolagents.Tool.from_langchain, named)
     agent = smolagents.CodeAgent(tools=[look, translate], model=smolagents.Model())

@@ -11,14 +11,13 @@ from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
-from small_agents import EXPERTS, call_of
+from small_agents import EXPERTS, call_of, hub_tools
 
-from jarvis_agent import hf_tools
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub.snapshot import Download
 from jarvis_agent.backends.jobs import listed
 from jarvis_agent.media.audio import write_audio
-from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.testing import ScriptedLLM
 from jarvis_agent.tools import hf_task_tool
 from jarvis_agent.tools.hf_task_tool import EVENT
 
@@ -34,13 +33,8 @@ def outputs(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_tools(
     outputs: Path, experts: dict[str, Any] = EXPERTS, files: str = "", **settings: Any
 ) -> list[BaseTool]:
-    return hf_tools(
-        tasks=[SPEAK, HEAR],
-        sources=[FakeSource(map(fake_candidate, (SPEAK, HEAR)))],
-        backends=[FakeBackend(experts)],
-        settings={"output_dir": outputs, **settings},
-        files=files or (),
-    )
+    settings["output_dir"] = outputs
+    return hub_tools(SPEAK, HEAR, experts=experts, settings=settings, files=files or ())
 
 
 class Chat:
@@ -64,25 +58,19 @@ class Chat:
         return str(self.ask(thread, SPEAK, text="hello").artifact["resources"][0]["path"])
 
 
-def test_files_belong_to_the_thread_in_which_they_were_made(outputs: Path) -> None:
-    chat = Chat(make_tools(outputs), InMemorySaver())
-    mine = chat.speak("mine")
-    assert chat.ask("mine", HEAR, audio=mine).content == "hello there"
-    refused = chat.ask("yours", HEAR, audio=mine)
-    assert (refused.status, "may not read" in refused.text) == ("error", True)
-    assert "may not read" in chat.tools[1].invoke({"audio": mine})
-
-
-def test_results_in_the_working_directory_belong_to_their_thread_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_files_belong_to_the_thread_in_which_they_were_made(
+    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with the default of `output_dir`."""
+    """Also in the working directory, as with the default of `output_dir`."""
     monkeypatch.chdir(tmp_path)
-    chat = Chat(make_tools(Path("outputs")), InMemorySaver())
-    mine = chat.speak("mine")
+    for folder in (outputs, Path("outputs")):
+        chat = Chat(make_tools(folder), InMemorySaver())
+        mine = chat.speak("mine")
+        assert chat.ask("mine", HEAR, audio=mine).content == "hello there"
+        refused = chat.ask("yours", HEAR, audio=mine)
+        assert (refused.status, "may not read" in refused.text) == ("error", True)
+        assert "may not read" in chat.tools[1].invoke({"audio": mine})
     assert Path(mine).resolve().is_relative_to(tmp_path)
-    assert chat.ask("mine", HEAR, audio=mine).content == "hello there"
-    assert "may not read" in chat.ask("yours", HEAR, audio=mine).text
     (tmp_path / "a.wav").write_bytes(Path(mine).read_bytes())
     assert chat.ask("yours", HEAR, audio="a.wav").content == "hello there"
 

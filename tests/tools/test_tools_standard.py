@@ -15,11 +15,11 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
 from PIL import Image
+from small_agents import hub_tools
 
 from jarvis_agent import Settings, TaskSpec, hf_tools
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import split_kind
-from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 from jarvis_agent.testing.hub import HubRequest, Reply, ReplyServer
 from jarvis_agent.tools.hf_task_tool import HFTaskTool, args_schema_of
 
@@ -94,16 +94,11 @@ class TestToolsAtWork(ToolsIntegrationTests):
     @pytest.fixture(autouse=True, params=list(EXPERTS))
     def _of_task(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
         self.task = request.param
-        made: Any
-        (made,) = hf_tools(
-            tasks=[self.task],
-            sources=[FakeSource([fake_candidate(self.task)])],
-            backends=[FakeBackend({self.task: EXPERTS[self.task].raw})],
-            settings=Settings(output_dir=tmp_path, allowed_dirs=(EXAMPLES,)),
-        )
-        self.made = made
+        experts = {self.task: EXPERTS[self.task].raw}
+        settings = Settings(output_dir=tmp_path, allowed_dirs=(EXAMPLES,))
+        (self.made,) = hub_tools(self.task, experts=experts, settings=settings)
         yield
-        made.close()
+        self.made.close()
 
     @property
     def tool_constructor(self) -> BaseTool:
