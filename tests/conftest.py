@@ -143,10 +143,10 @@ def _no_network() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _closed_circuits() -> Iterator[None]:
     """Close the circuit breaker after each test."""
-    from jarvis_agent.backends import circuit_breaker as breaker
+    from jarvis_agent.backends import circuit_breaker
 
     yield
-    breaker.shared.reset()
+    circuit_breaker.failures.clear()
 
 
 @pytest.fixture(autouse=True)

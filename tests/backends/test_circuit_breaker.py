@@ -1,4 +1,4 @@
-"""The circuit breaker: opens after repeated failures, admits one trial after a pause, closes on success."""
+"""The circuit breaker: opens after repeated failures, admits calls after a pause, closes on success."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from clock import Clock
 
-from jarvis_agent.backends.circuit_breaker import CircuitBreaker
+from jarvis_agent.backends import circuit_breaker
+from jarvis_agent.backends.circuit_breaker import watched
 from jarvis_agent.core.errors import (
     AttemptTimeoutError,
     BadInputError,
@@ -21,31 +22,28 @@ from jarvis_agent.core.errors import (
 KEY = ("hosted", "org/model")
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(circuit_breaker, "monotonic", clock)
+    return clock
 
 
-@pytest.fixture
-def breaker(clock: Clock) -> CircuitBreaker:
-    return CircuitBreaker(max_failures=3, pause=10, clock=clock)
-
-
-async def fail(breaker: CircuitBreaker, times: int = 1, error: BaseException | None = None) -> None:
+async def fail(times: int, error: BaseException | None = None, key: tuple[str, str] = KEY) -> None:
     for _ in range(times):
         with pytest.raises((JarvisError, asyncio.CancelledError)):
-            async with breaker.call(KEY):
+            async with watched(key):
                 raise error or TransientError("503")
 
 
-async def succeed(breaker: CircuitBreaker) -> None:
-    async with breaker.call(KEY):
+async def succeed(key: tuple[str, str] = KEY) -> None:
+    async with watched(key):
         pass
 
 
-async def is_open(breaker: CircuitBreaker) -> bool:
+async def is_open() -> bool:
     try:
-        async with breaker.call(KEY):
+        async with watched(KEY):
             raise UnsupportedError("not counted")
     except CircuitOpenError:
         return True
@@ -53,20 +51,18 @@ async def is_open(breaker: CircuitBreaker) -> bool:
         return False
 
 
-async def test_it_opens_after_failures_without_a_success_between(breaker: CircuitBreaker) -> None:
-    await fail(breaker, 2)
-    await succeed(breaker)
-    await fail(breaker, 2)
-    assert not await is_open(breaker)
-    async with breaker.call(("hosted", "org/other")):
-        pass
-    await fail(breaker)
-    assert await is_open(breaker)
-    async with breaker.call(("hosted", "org/other")):
-        pass
+async def test_it_opens_after_failures_without_a_success_between(clock: Clock) -> None:
+    await fail(4)
+    await succeed()
+    await fail(4)
+    clock.now += 600
+    assert not await is_open()
+    await fail(1)
+    assert await is_open()
+    await succeed(("hosted", "org/other"))
 
 
-async def test_only_temporary_failures_count(clock: Clock) -> None:
+async def test_only_temporary_failures_count() -> None:
     for error, opens in (
         (TransientError("a"), True),
         (AttemptTimeoutError("b"), True),
@@ -75,47 +71,29 @@ async def test_only_temporary_failures_count(clock: Clock) -> None:
         (BadInputError("d"), False),
         (asyncio.CancelledError(), False),
     ):
-        breaker = CircuitBreaker(max_failures=3, pause=10, clock=clock)
-        await fail(breaker, 3, error)
-        assert await is_open(breaker) == opens, error
+        circuit_breaker.failures.clear()
+        await fail(5, error)
+        assert await is_open() == opens, error
 
 
-async def test_after_the_pause_one_trial_call_decides(breaker: CircuitBreaker, clock: Clock) -> None:
-    await fail(breaker, 3)
-    clock.now += 4
-    with pytest.raises(CircuitOpenError, match=r"org/model is not called for another 6 s: it failed 3 times"):
-        await succeed(breaker)
+async def test_after_the_pause_the_next_call_decides(clock: Clock) -> None:
+    await fail(5)
+    clock.now += 24
+    with pytest.raises(CircuitOpenError, match=r"org/model is not called for another 6 s: it failed 5 times"):
+        await succeed()
     clock.now += 6
-    async with breaker.call(KEY):
-        assert await is_open(breaker)  # the others wait another pause
-    await fail(breaker, 2)
-    assert not await is_open(breaker)
-    await fail(breaker)
-    clock.now += 10
-    await fail(breaker)  # the trial fails: another pause
-    clock.now += 9
-    assert await is_open(breaker)
+    await fail(1)  # another pause
+    clock.now += 29
+    assert await is_open()
     clock.now += 1
-    assert not await is_open(breaker)
+    await succeed()
+    await fail(4)
+    assert not await is_open()
 
 
-async def test_concurrent_calls_that_fail_together_count_once(breaker: CircuitBreaker, clock: Clock) -> None:
-    calls = [breaker.call(KEY) for _ in range(10)]
-    for call in calls:
-        await call.__aenter__()
-    clock.now += 1
-    for call in calls:
-        assert not await call.__aexit__(TransientError, TransientError("503"), None)
-    await fail(breaker, 1)
-    assert not await is_open(breaker)
-    await fail(breaker, 1)
-    assert await is_open(breaker)
-
-
-async def test_the_records_are_bounded(breaker: CircuitBreaker) -> None:
-    await fail(breaker, 3)
+async def test_the_records_are_bounded() -> None:
+    await fail(5)
     for number in range(2000):
-        with pytest.raises(TransientError):
-            async with breaker.call(("hosted", f"model-{number}")):
-                raise TransientError("503")
-    await succeed(breaker)  # the oldest record was dropped
+        await fail(1, key=("hosted", f"model-{number}"))
+    assert not await is_open()  # the oldest record was dropped
+    assert len(circuit_breaker.failures) < 2000

@@ -143,7 +143,7 @@ async def test_a_provider_that_keeps_failing_is_skipped_for_every_model(
 ) -> None:
     hub.answer("/together/", status=503, body={"error": "down"})
     hub.answer("/nscale/", body=IMAGES)
-    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 2)
+    monkeypatch.setattr(circuit_breaker, "MAX_FAILURES", 2)
     for name in ("one", "two", "three"):
         model = candidate("text-to-image", "together", "nscale").model_copy(update={"id": f"org/{name}"})
         call = call_of("text-to-image", tmp_path, model, text="a cat")
