@@ -21,6 +21,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from processes import run_python
 
 import jarvis_agent
 import jarvis_agent.tools
@@ -35,13 +36,6 @@ OURS = {PROJECT["project"]["name"], WEIGHTS["project"]["name"]}
 HEAVY = {"torch", "transformers", "diffusers", "langgraph", "fastapi", "gradio", "ray", "numpy", "cv2"}
 
 needs_repository = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the files")
-
-
-def _run(code: str) -> str:
-    """What a fresh interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def _files_of_the_packages() -> set[str]:
@@ -180,7 +174,8 @@ LIGHT = {
 @pytest.mark.slow
 def test_imports_stay_light() -> None:
     tell = "print(*{name.partition('.')[0] for name in sys.modules})\n"
-    shown = _run("import sys\n" + "".join(f"{statement}\n{tell}" for statement in LIGHT)).splitlines()
+    code = "import sys\n" + "".join(f"{statement}\n{tell}" for statement in LIGHT)
+    shown = run_python(code, cwd=ROOT).splitlines()
     for (statement, unwanted), loaded in zip(LIGHT.items(), shown, strict=True):
         assert not unwanted & set(loaded.split()), statement
 
@@ -231,7 +226,7 @@ def test_the_distributions_are_reproducible_and_complete_and_run_the_demo(tmp_pa
     (sdist,) = (clone / "dist").glob("langchain_hugginggpt-*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    folders = (
+    folders = [
         "tests",
         "tools",
         "prompts",
@@ -241,7 +236,7 @@ def test_the_distributions_are_reproducible_and_complete_and_run_the_demo(tmp_pa
         "training",
         "notebooks",
         "jarvis_agent",
-    )
+    ]
     files = {path for folder in folders for path in (clone / folder).rglob("*") if path.is_file()}
     needed = {path.relative_to(clone).as_posix() for path in files if path.suffix != ".pyc"}
     assert (

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from local_models import ScriptedLocal
+from processes import run_python
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled
@@ -618,6 +617,4 @@ async def main():
 entered = threading.Event()
 asyncio.run(main())
 """
-    command, folder = [sys.executable, "-c", script], Path(__file__).parents[1]
-    ended = subprocess.run(command, cwd=folder, timeout=60, capture_output=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    run_python(script, cwd=Path(__file__).parents[1], timeout=60)

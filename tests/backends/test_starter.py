@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
+from processes import run_python
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import Job, running
@@ -127,8 +127,7 @@ def test_listing_imports_neither_models_nor_their_libraries() -> None:
                 backend.unsupported_reason(spec, candidate)
         print(*sys.modules)
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    imported = set(done.stdout.split())
+    imported = set(run_python(code).split())
     assert "jarvis_agent.backends.starter.backend" in imported
     assert not (LIBRARIES | CARRIERS) & imported
 
@@ -140,15 +139,7 @@ def test_onnxruntime_notes_and_tells_nothing_of_this_machine(tmp_path: Path) -> 
         print(JarvisAgent(model="none").invoke("How similar are 'a cat' and 'a dog'?").results[0].status)
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("XDG", "ORT"))}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment | {"HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "ok\n"
+    assert run_python(code, cwd=tmp_path, env=environment | {"HOME": str(tmp_path)}) == "ok\n"
     assert not list(tmp_path.rglob("*onnxruntime*"))
 
 

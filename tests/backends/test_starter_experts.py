@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from difflib import SequenceMatcher
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import run_python
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.base import Call
@@ -287,8 +287,7 @@ def test_speech_of_a_text_without_full_stops_needs_little_memory() -> None:
         # Unlike the peak of getrusage, this one does not include that of the process that started this one.
         print(re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1])
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 1_000_000  # as one sentence it needs nearly 2 GB
+    assert int(run_python(code)) < 1_000_000  # as one sentence it needs nearly 2 GB
 
 
 @pytest.mark.starter

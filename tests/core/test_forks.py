@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from forked import in_child, needs_fork
+from processes import run_python
 
 from jarvis_agent.core.forks import fork_safe
 from jarvis_agent.core.redaction import redact, register_secret
@@ -82,7 +81,4 @@ def test_secrets_are_registered_and_masked_in_the_child() -> None:
 
 
 def test_models_of_the_parent_do_not_delay_the_end_of_the_child() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", EXIT], timeout=40, capture_output=True, text=True, check=False
-    )
-    assert ended.stdout == "3\n", ended.stderr
+    assert run_python(EXIT, timeout=40) == "3\n"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 
 import pytest
+from processes import run_python
 
 from jarvis_agent.core.sync import iterate_sync, run_sync
 
@@ -125,8 +124,4 @@ from jarvis_agent.core.sync import run_sync
 concurrency.limits.CANCEL_GRACE_S = 0.1
 started = threading.Event()
 {SCRIPTS[name]}"""
-    ended = subprocess.run(
-        [sys.executable, "-c", script], timeout=60, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert "done" in ended.stdout
+    assert "done" in run_python(script, timeout=60)

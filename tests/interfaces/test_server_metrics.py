@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import run_python
 from prometheus_client.parser import text_string_to_metric_families
 from served import Served, plan_for
 
@@ -125,5 +124,5 @@ def test_processes_share_their_numbers(tmp_path: Path) -> None:
     shared.mkdir()
     code = _WORKERS.format(tests=str(ROOT / "tests"), out=str(tmp_path / "out"))
     env = os.environ | {"PYTHONPATH": str(ROOT), "PROMETHEUS_MULTIPROC_DIR": str(shared)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert re.findall(r'^jarvis_runs_total{status="ok"} (.*)$', done.stdout, re.MULTILINE) == ["1.0", "2.0"]
+    shown = run_python(code, env=env)
+    assert re.findall(r'^jarvis_runs_total{status="ok"} (.*)$', shown, re.MULTILINE) == ["1.0", "2.0"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import pickle
-import subprocess
-import sys
 import threading
 import tracemalloc
 from concurrent.futures import CancelledError
@@ -24,6 +22,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
+from processes import run_python
 
 from jarvis_agent.backends.starter.backend import MINILM, STARTERS, find_weights
 from jarvis_agent.core.concurrency import check_cancelled
@@ -158,8 +157,7 @@ def test_planning_loads_no_torch_and_no_client_of_a_language_model() -> None:
         heavy = {"torch", "transformers", "sentence_transformers", "onnxruntime", "openai"}
         print(*(heavy | {"numpy"}) & set(sys.modules))
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["text-to-image", "numpy"]
+    assert run_python(code).split() == ["text-to-image", "numpy"]
 
 
 def test_the_network_is_read_once_in_a_process() -> None:
