@@ -85,14 +85,6 @@ def _short_graces() -> None:
     limits.CANCEL_GRACE_S = 1.0
 
 
-@pytest.fixture(autouse=True)
-def _no_hint() -> None:
-    """No answer says how to configure a language model, so that no test depends on the one before."""
-    from jarvis_agent.response.chain import hint_was_shown
-
-    hint_was_shown.set()
-
-
 @pytest.fixture(autouse=True, scope="session")
 def _usual_ctrl_c() -> None:
     """A shell starts background jobs with SIGINT ignored, which processes that tests start would inherit."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from threading import Event
 from typing import Any, Required, cast
 
 from langchain_core.messages import BaseMessage
@@ -45,7 +44,7 @@ from jarvis_agent.planning.inputs import PlanRequest, Tools, name_of
 from jarvis_agent.planning.messages import list_files, task_variables
 from jarvis_agent.planning.plan import NO_MODEL, NOTHING_ASKED, Plan
 from jarvis_agent.response.path_checker import PathChecker
-from jarvis_agent.response.report import asks_nothing, report
+from jarvis_agent.response.report import report
 from jarvis_agent.response.results import file_names, input_files, model_assignment, predictions, totals
 
 _MAX_REASON_CHARS = 200
@@ -57,9 +56,6 @@ _TEXT_KINDS = ("text", "table", "file")
 """Kinds of files whose content is a text."""
 _TASKS = ('{"tasks":[', '[{"task":', '[{"id":')
 """How further tasks begin, without white space."""
-
-hint_was_shown = Event()
-"""Whether this process has said how to configure a language model."""
 
 
 def response_chain(
@@ -236,8 +232,8 @@ def template_responder(
 ) -> Runnable[dict[str, Any], str]:
     """A Runnable like `response_chain` without an LLM: a report in fixed words.
 
-    With `model_missing`, it says once a process how to configure a language model. `advice`, on what would
-    make more models available, is shown if a task has none.
+    With `model_missing`, an answer without tasks says how to configure a language model. `advice`, on what
+    would make more models available, is shown if a task has none.
     """
 
     def write(values: Iterator[Any]) -> Iterator[str]:
@@ -248,11 +244,8 @@ def template_responder(
                 words, is_own = phrases(inputs["input"]), not inputs.get("restricted")
                 # A client of a server can neither install anything nor set a model up.
                 lacks_model = is_own and NO_MODEL in map(template_of, _plan(inputs).notes)
-                is_chat = not _plan(inputs).tasks and asks_nothing(_plan(inputs))
-                hint = ""
-                if is_own and model_missing and (is_chat or not hint_was_shown.is_set()):
-                    hint = words.set_up
-                    hint_was_shown.set()
+                is_hinted = is_own and model_missing and not _plan(inputs).tasks
+                hint = words.set_up if is_hinted else ""
                 yield from _report(inputs, hint, advice if lacks_model else ())
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:

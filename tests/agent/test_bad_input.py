@@ -25,7 +25,6 @@ from jarvis_agent import JarvisAgent, Plan, Run, Settings, TaskSpec
 from jarvis_agent.core.errors import InputError, MissingExtraError, install_command
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.audio import write_audio
-from jarvis_agent.response.chain import hint_was_shown
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -215,7 +214,6 @@ def test_a_request_with_very_much_text_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_empty_plan_is_answered_by_the_language_model_or_with_examples() -> None:
-    hint_was_shown.clear()
     agent, llm, backend = small_agent("[]")
     with agent:
         run = agent.invoke("How are you?")

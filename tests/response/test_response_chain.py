@@ -18,7 +18,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import NO_MODEL, NOT_UNDERSTOOD, Plan
-from jarvis_agent.response.chain import hint_was_shown, response_chain, template_responder
+from jarvis_agent.response.chain import response_chain, template_responder
 from jarvis_agent.selection.advice import no_candidate_error
 from jarvis_agent.testing import ScriptedLLM
 
@@ -113,13 +113,11 @@ class TestReport:
     async def test_results_come_first_then_failures_then_what_was_repaired(self) -> None:
         assert await answer(template_responder()) == REPORT
 
-    async def test_it_says_once_how_to_configure_a_language_model(self) -> None:
-        hint_was_shown.clear()
-        report, note = without_help(await answer(template_responder(model_missing=True)))
-        assert report == REPORT
-        assert "OPENAI_API_KEY" in note
-        assert "\n" not in note
-        assert await answer(template_responder(model_missing=True)) == REPORT
+    async def test_where_nothing_was_planned_it_says_how_to_configure_a_language_model(self) -> None:
+        responder = template_responder(model_missing=True)
+        report = await answer(responder, plan=Plan(notes=["no task fits"]), results=[])
+        assert "\n" not in next(part for part in report.split("\n\n") if "OPENAI_API_KEY" in part)
+        assert await answer(responder) == REPORT
 
     async def test_it_is_in_chinese_for_a_chinese_request(self) -> None:
         text = await answer(template_responder(model_missing=True), "请读出 page.png 中的文字")
