@@ -182,8 +182,11 @@ def test_a_plan_waits_for_approval_and_may_be_edited(served: Served) -> None:
         "image-to-text",
         "canny-control",
     ]
-    for wrong in ([{"task": "unknown", "id": 0}], {"decisions": [{"type": "approve"}]}):
-        assert decide(wrong).status_code == 202
+    for wrong in (None, "perhaps", "", 1, 0.5, {"task": "image-to-text"}, ["image-to-text"], '["yes"]'):
+        assert decide(wrong).status_code == 422, wrong
+    unknown = [{"task": "unknown"}]
+    for edited in (unknown, {"plan": unknown}, json.dumps(unknown), {"decisions": [{"type": "approve"}]}):
+        assert decide(edited).status_code == 202
         assert ended(served.client, run)["plan"]["problem"]
     assert decide(info["plan"]["plan"][1:]).status_code == 202
     done = ended(served.client, run)
@@ -192,33 +195,18 @@ def test_a_plan_waits_for_approval_and_may_be_edited(served: Served) -> None:
     assert decide(True).status_code == 409
 
 
-def test_a_decision_is_one_that_the_agent_understands(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("decision", "status", "calls"),
+    [({"decisions": [{"type": "approve"}] * 2}, "done", 2), (False, "done", 0), (None, "cancelled", 0)],
+    ids=["approved", "rejected", "cancelled"],
+)
+def test_a_plan_is_run_if_it_is_approved(served: Served, decision: Any, status: str, calls: int) -> None:
     run = start(served.client, files=[served.uploaded_cat()], approve=True)
     ended(served.client, run)
-
-    def decide(decision: Any) -> int:
-        return served.client.post(f"/runs/{run['id']}/approval", json={"decision": decision}).status_code
-
-    for wrong in (None, "perhaps", "", 1, 0.5, {"task": "image-to-text"}, ["image-to-text"], '["yes"]'):
-        assert decide(wrong) == 422, wrong
-    for edited in ([{"task": "unknown"}], {"plan": [{"task": "unknown"}]}, '[{"task": "unknown"}]'):
-        assert decide(edited) == 202
-        assert ended(served.client, run)["plan"]["problem"]
-    assert decide({"decisions": [{"type": "approve"}] * 2}) == 202
-    assert ended(served.client, run)["status"] == "done"
-
-
-@pytest.mark.parametrize("ending", ["rejected", "cancelled"])
-def test_a_plan_that_is_not_approved_is_not_run(served: Served, ending: str) -> None:
-    run = start(served.client, files=[served.uploaded_cat()], approve=True)
-    ended(served.client, run)
-    if ending == "rejected":
-        served.client.post(f"/runs/{run['id']}/approval", json={"decision": False})
-    else:
-        served.client.post(f"/runs/{run['id']}/cancel")
-    info = ended(served.client, run)
-    assert info["status"] == ("done" if ending == "rejected" else "cancelled")
-    assert not served.backend.calls
+    step = "cancel" if decision is None else "approval"
+    served.client.post(f"/runs/{run['id']}/{step}", json={"decision": decision})
+    assert ended(served.client, run)["status"] == status
+    assert len(served.backend.calls) == calls
 
 
 def test_why_a_run_failed_is_told(served: Served) -> None:
