@@ -150,7 +150,7 @@ class Tab:
 def browser_tab(browser: Browser, url: str, *, apart: bool = False, **options: Any) -> Iterator[Tab]:
     """A visitor with the page open; options are those of a browser context.
 
-    Without options, visitors share a context, which keeps only the scripts of the page from one to the next.
+    Without options, visitors share a tab, one after the other. It keeps only the scripts of the page.
     A visitor beside another one is `apart`.
     """
     expect.set_options(timeout=WAIT_MS)
@@ -160,22 +160,27 @@ def browser_tab(browser: Browser, url: str, *, apart: bool = False, **options: A
         given: dict[str, Any] = {"viewport": {"width": 1280, "height": 860}, "locale": "en-US"}
         context = browser.new_context(**given | options)
         context.set_default_timeout(WAIT_MS)
-    tab = Tab(context.new_page(), url)
-    tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
-    tab.page.on(
-        "console",
-        lambda said: tab.errors.append(f"{said.text} {said.location}") if said.type == "error" else None,
-    )
-    tab.page.on(
-        "request",
-        lambda sent: None if sent.url.startswith((url, "data:", "blob:")) else tab.foreign.append(sent.url),
-    )
+        context.new_page()
+    tab = Tab(context.pages[0], url)
+    listeners: dict[Any, Callable[[Any], None]] = {
+        "pageerror": lambda error: tab.errors.append(str(error)),
+        "console": lambda said: (
+            tab.errors.append(f"{said.text} {said.location}") if said.type == "error" else None
+        ),
+        "request": lambda sent: (
+            None if sent.url.startswith((url, "data:", "blob:")) else tab.foreign.append(sent.url)
+        ),
+    }
+    for event, listener in listeners.items():
+        tab.page.on(event, listener)
     tab.page.goto(url)
     expect(tab.page.locator("#head h1")).to_be_visible()
     yield tab
     if is_shared:
-        tab.page.evaluate("localStorage.clear()")
+        for event, listener in listeners.items():
+            tab.page.remove_listener(event, listener)
+        tab.page.evaluate("localStorage.clear(); sessionStorage.clear()")
         context.clear_cookies()
-        tab.page.close()
+        tab.page.goto("about:blank")
     else:
         context.close()
