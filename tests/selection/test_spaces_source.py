@@ -142,7 +142,7 @@ def test_the_message_of_a_chat_takes_the_text_and_the_files(tmp_path: Path, has_
     plan = Plan(tasks=[Task(task="visual-question-answering", id=0, args=args)])
     settings = SETTINGS.model_copy(update={"output_dir": tmp_path / "out", "allowed_dirs": (tmp_path,)})
     app = gradio.mount_gradio_app(FastAPI(), blocks, path="")
-    with listening(app) as url, hub_of(talker=url):
+    with listening(app, grace=1) as url, hub_of(talker=url):  # the client's heartbeat stays open
         sources, backends = [SpacesSource(settings)], [SpacesBackend(settings)]
         with JarvisAgent(llm, sources=sources, backends=backends, settings=settings) as agent:
             (result,) = agent.invoke(plan).results
