@@ -111,23 +111,17 @@ def pick_device(wanted: str) -> Any:
     return device
 
 
-def pick_dtype(wanted: str, device: Any) -> Any:
-    """The torch.dtype for a setting; "auto" is bfloat16 on a GPU that supports it, float32 elsewhere."""
+def pick_dtype(device: Any, *, exact: bool = False) -> Any:
+    """The torch.dtype of a model: bfloat16 on a GPU that supports it, unless it is `exact`; else float32."""
     import torch
 
-    if wanted == "auto":
-        fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        return torch.bfloat16 if fast else torch.float32
-    dtype = getattr(torch, wanted, None)
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        helps = "set JARVIS_DTYPE to auto, float32, bfloat16 or float16"
-        raise ConfigError(f"{wanted!r} is not a dtype", advice=helps)
-    return dtype
+    fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return torch.bfloat16 if fast and not exact else torch.float32
 
 
 def computes_in_half(settings: Settings) -> bool:
     """Whether models compute in 16 bits, so that 16-bit weights suffice."""
-    return bool(pick_dtype(settings.dtype, pick_device(settings.device)).itemsize == 2)
+    return bool(pick_dtype(pick_device(settings.device)).itemsize == 2)
 
 
 @contextmanager

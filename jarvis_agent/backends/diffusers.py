@@ -67,7 +67,7 @@ class DiffusionSpec:
         loads: name of the diffusers class that loads the model; default: its own class. An auto pipeline
             fits models of families for which it knows a pipeline.
         part: the model is a part; this is the base pipeline's argument for it.
-        exact: load in float32 whatever the settings say, because later steps need the precision.
+        exact: load in float32 on every device, because later steps need the precision.
     """
 
     classes: str
@@ -473,7 +473,7 @@ class DiffusersBackend(FileBackend):
             raise UnsupportedError(f"{candidate.id} is a {name}, which cannot do {spec.name}")
         folder, device = model_folder(candidate, settings, DIFFUSERS), choose_device(settings)
         options = {
-            "dtype": pick_dtype("float32" if pipeline.exact else settings.dtype, device),
+            "dtype": pick_dtype(device, exact=pipeline.exact),
             "use_safetensors": None if settings.allow_pickle else True,
             "local_files_only": True,
         }

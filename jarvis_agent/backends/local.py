@@ -73,7 +73,7 @@ class LocalBackend(ABC):
         return (self.name, spec.name, candidate.id, candidate.revision or "")
 
     async def run(self, call: Call) -> Any:
-        """Run the model, loaded once for each folder, device, dtype and trust level, in a worker thread."""
+        """Run the model, loaded once for each folder, device and trust level, in a worker thread."""
         spec, candidate, settings = call.spec, call.candidate, call.settings
         await asyncio.to_thread(check_task_limits, spec.name, call.inputs)
         load = partial(self._load_listed, spec, candidate, settings)
@@ -95,7 +95,6 @@ class LocalBackend(ABC):
             *self.key(spec, candidate),
             str(candidate.path or ""),
             settings.device,
-            settings.dtype,
             f"pickle {settings.allow_pickle}, code {settings.trust_remote_code}",
             json.dumps(metadata, sort_keys=True, default=str),
         )

@@ -106,7 +106,7 @@ class SentenceTransformersBackend(FileBackend):
                 local_files_only=True,
                 model_kwargs={
                     "use_safetensors": None if settings.allow_pickle else True,
-                    "dtype": pick_dtype(settings.dtype, device),
+                    "dtype": pick_dtype(device),
                 },
             )
         if kind == _EMBEDDER:

@@ -224,7 +224,7 @@ class ChronosBackend(FileBackend):
         with LOADING:
             pipeline = BaseChronosPipeline.from_pretrained(
                 str(folder),
-                dtype=pick_dtype(settings.dtype, device),
+                dtype=pick_dtype(device),
                 use_safetensors=None if settings.allow_pickle else True,
             )
             pipeline.inner_model.to(device).eval()

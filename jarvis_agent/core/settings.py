@@ -222,9 +222,6 @@ class Settings(EnvironmentSettings):
     )
     experts_key: Key | None = Field(None, description="API key of the expert server")
     device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
-    dtype: str = Field(
-        "auto", description='data type of local models: "auto", "float32", "bfloat16", "float16"'
-    )
     seed: int = Field(0, description="seed of random numbers; each task and turn of a chat has one after it")
 
     # Files.

@@ -74,7 +74,7 @@ class Bench:
         """The call's model, loaded by the real code at its first use."""
         used = call.settings
         model = (call.spec.models_of or call.spec.name, call.candidate.model_dump_json(exclude={"task"}))
-        key = (*model, used.dtype, used.allow_pickle, used.trust_remote_code)
+        key = (*model, used.allow_pickle, used.trust_remote_code)
         if key not in self.experts:
             backend = self.kind(used, ModelPool(10**9))
             assert backend.unsupported_reason(call.spec, call.candidate) is None

@@ -174,10 +174,11 @@ def test_limits_placement_and_dtype_follow_the_settings() -> None:
     assert gpu_limits(Settings()) == {"cuda:0": 800, "cuda:1": 800}
     assert gpu_limits(Settings(memory_budget=5)) == {"cuda:0": 5, "cuda:1": 5}
     assert [str(choose_device(TWO, size)) for size in (None, 100, 101)] == ["cuda:0", "cuda:0", "cpu"]
-    assert pick_dtype("auto", torch.device("cuda:1")) is torch.bfloat16
-    assert pick_dtype("auto", torch.device("cpu")) is torch.float32
+    assert pick_dtype(torch.device("cuda:1")) is torch.bfloat16
+    assert pick_dtype(torch.device("cuda:1"), exact=True) is torch.float32
+    assert pick_dtype(torch.device("cpu")) is torch.float32
     assert computes_in_half(Settings())
-    assert not computes_in_half(Settings(dtype="float32"))
+    assert not computes_in_half(Settings(device="cpu"))
 
 
 def test_weights_are_counted_once_on_the_device_that_holds_them() -> None:

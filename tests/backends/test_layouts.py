@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from jarvis_agent.backends.hub import snapshot
 from jarvis_agent.backends.hub.snapshot import DIFFUSERS, SENTENCE_TRANSFORMERS, SKOPS, TRANSFORMERS, Layout
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 
-FLOAT = Settings(device="cpu", dtype="float32")
-HALF = Settings(device="cpu", dtype="float16")
+ON_CPU = Settings(device="cpu")
 LAYOUTS = {layout.library: layout for layout in (TRANSFORMERS, DIFFUSERS, SENTENCE_TRANSFORMERS, SKOPS)}
 CASES = yaml.safe_load((Path(__file__).parents[1] / "data" / "file_layouts.yaml").read_text("utf-8"))
 
 
-def chosen(layout: Layout, names: str, index: Any = None, settings: Settings = FLOAT) -> set[str]:
+def chosen(layout: Layout, names: str, index: Any = None, settings: Settings = ON_CPU) -> set[str]:
     return set(layout.choose("org/model", names.split(), index, settings))
 
 
-def test_one_copy_of_what_the_library_needs_is_read(subtests: pytest.Subtests) -> None:
+@pytest.fixture
+def half(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Sets whether models compute in 16 bits."""
+    return lambda half: monkeypatch.setattr(snapshot, "computes_in_half", lambda settings: half)
+
+
+def test_one_copy_of_what_the_library_needs_is_read(
+    subtests: pytest.Subtests, half: Callable[[bool], None]
+) -> None:
     pytest.importorskip("torch")
     for library, layout in LAYOUTS.items():
         for case in CASES[library]:
             with subtests.test(f"{library}: {case}"):
-                given = {key: case[key] for key in ("dtype", "trust_remote_code") if key in case}
-                settings = Settings(**{"device": "cpu", "dtype": "float32", **given})
+                half(case.get("half", False))
+                settings = Settings(device="cpu", trust_remote_code=case.get("trust_remote_code", False))
                 names = f"{case.get('beside', '')} {case['read']}"
                 assert chosen(layout, names, case.get("index"), settings) == {*case["read"].split()}
 
@@ -44,11 +53,14 @@ def test_a_model_without_weights_that_may_be_loaded_is_refused() -> None:
             chosen(layout, "config.json model.onnx")
 
 
-def test_the_variant_for_diffusers_is_read_from_the_file_names(tmp_path: Path) -> None:
+def test_the_variant_for_diffusers_is_read_from_the_file_names(
+    tmp_path: Path, half: Callable[[bool], None]
+) -> None:
     pytest.importorskip("torch")
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "diffusion_pytorch_model.fp16.safetensors").write_bytes(b"")
-    assert DIFFUSERS.variant(tmp_path, FLOAT) == "fp16"
+    assert DIFFUSERS.variant(tmp_path, ON_CPU) == "fp16"
     (tmp_path / "diffusion_pytorch_model.safetensors").write_bytes(b"")
-    assert DIFFUSERS.variant(tmp_path, FLOAT) is None
-    assert DIFFUSERS.variant(tmp_path, HALF) == "fp16"
+    assert DIFFUSERS.variant(tmp_path, ON_CPU) is None
+    half(True)
+    assert DIFFUSERS.variant(tmp_path, ON_CPU) == "fp16"

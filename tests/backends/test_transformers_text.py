@@ -215,7 +215,7 @@ def test_a_model_too_large_for_the_gpu_has_the_numbers_of_the_cpu(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = [torch.bfloat16, torch.float32]  # of the GPU that was expected, and of the CPU
-    monkeypatch.setattr(loading, "pick_dtype", lambda wanted, device: chosen.pop(0))
+    monkeypatch.setattr(loading, "pick_dtype", lambda device, exact: chosen.pop(0))
     model = bench.load(bench.call("summarization", "t5", text=TEXT)).loaded.model
     assert {weights.dtype for weights in model.parameters()} == {torch.float32}
 

@@ -83,7 +83,7 @@ class PipelineSpec:
         pipe: name of the transformers pipeline that `run` uses.
         only: model types that fit; empty means every type the auto class knows.
         prepare: loads further models or data; its result becomes `LoadedModel.extras`.
-        exact: load in float32 whatever the settings say, because later steps need the precision.
+        exact: load in float32 on every device, because later steps need the precision.
         batched: `run` takes a list of calls, which it computes at once.
     """
 
@@ -171,12 +171,11 @@ def load_model(pipeline: PipelineSpec, folder: Path, candidate: Candidate, setti
     code = {"trust_remote_code": settings.trust_remote_code}
     # `prepare` may download, so it runs before the lock is taken.
     extras = pipeline.prepare(candidate, settings) if pipeline.prepare else {}
-    wanted = "float32" if pipeline.exact else settings.dtype
     with LOADING:
         parts = {name: _load_part(name, folder, code) for name in pipeline.parts}
         model, report = pipeline.auto_class.from_pretrained(
             str(folder),
-            dtype=pick_dtype(wanted, choose_device(settings)),
+            dtype=pick_dtype(choose_device(settings), exact=pipeline.exact),
             use_safetensors=None if settings.allow_pickle else True,
             output_loading_info=True,
             **code,
@@ -188,7 +187,7 @@ def load_model(pipeline: PipelineSpec, folder: Path, candidate: Candidate, setti
             lacks = f"it lacks the weights {', '.join(missing[:3])}"
             raise UnsupportedError(f"{candidate.id} is not trained for {candidate.task}: {lacks}")
         device = choose_device(settings, weight_bytes(model))
-        if (dtype := pick_dtype(wanted, device)) != model.dtype:  # it is too large for the GPU
+        if (dtype := pick_dtype(device, exact=pipeline.exact)) != model.dtype:  # it is too large for the GPU
             model = model.to(dtype)
         model = model.to(device).eval()
         pipe = pipeline.pipe and transformers.pipeline(pipeline.pipe, model=model, device=device, **parts)
