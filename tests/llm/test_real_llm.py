@@ -52,7 +52,8 @@ PROMPTS = {
 def run_of(address: str, folder: Path, llm: Any = None) -> Run:
     for stage, text in PROMPTS.items():
         (folder / f"{stage}.md").write_text(text)
-    chosen = {"model": "smollm2", "prompts": folder, "budget": {"seconds": 1500}, "llm_timeout": 600}
+    chosen: dict[str, Any] = {"model": "smollm2", "prompts": folder, "budget": {"seconds": 1500}}
+    chosen |= {"llm_timeout": 600, "context_window": 1024}  # a reply has half of the window at most
     settings, source = Settings(base_url=address, **chosen), FakeSource(map(fake_candidate, EXPERTS))
     with JarvisAgent(llm, sources=[source], backends=[FakeBackend(EXPERTS)], settings=settings) as agent:
         return agent.invoke("Describe a.jpg and say it aloud")
@@ -84,7 +85,7 @@ def test_whatever_it_writes_the_plan_is_valid_and_the_answer_honest(
 ) -> None:
     # One test, so that parallel workers do not each serve the model.
     folder = tmp_path_factory.mktemp("prompts")
-    options = {"profile": {"structured_output": False}, "temperature": 0, "max_tokens": 96}
+    options = {"profile": {"structured_output": False}, "temperature": 0, "max_tokens": 64}
     free = ChatOpenAI(model="smollm2", base_url=address, api_key="k", **options)
     run = run_of(address, folder, free)
     check(run, home)
