@@ -49,7 +49,7 @@ activities: ContextVar[list[Activity]] = ContextVar("jarvis_activities", default
 class Work:
     """What a worker thread does: a job, or the load of a model before its first job.
 
-    `cancelled`: nobody waits for the result any more. `activities` are those of the run that it is for.
+    `cancelled`: no caller waits for the result. `activities` are those of the run that it is for.
     """
 
     cancelled: bool = False
