@@ -2,7 +2,7 @@
 
 `ERROR_POLICIES` (core/errors.py) decides what follows an error, unless `fallback_on` is set. The methods of
 FallbackChain call one another in the order in which they stand. A task is a tool run of LangChain's callbacks
-below the agent's run.
+below the agent's run, and each attempt at it is a chain run below the task.
 
 Time: a candidate may use two thirds of what is left of `task_timeout`, the last one nearly all of it, and
 none more than `attempt_timeout`. Retries start in the first half of that.
@@ -14,7 +14,8 @@ import asyncio
 import errno
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -124,7 +125,7 @@ class HFTaskRunner:
             await run.on_tool_error(error)
             raise
         if result.status == "ok":
-            artifact = {name: getattr(result, name) for name in ("output", "resources", "model", "attempts")}
+            artifact = {"output": result.output, "resources": result.resources, "model": result.model}
             await run.on_tool_end(_to_plain(artifact))
         else:
             await run.on_tool_error(ExpertError(result.error or result.status))
@@ -133,15 +134,11 @@ class HFTaskRunner:
     async def run_candidates(
         self, selection: Selection | None, call: TaskCall, config: RunnableConfig | None
     ) -> TaskResult:
-        """`run` below an open tool run, whose config is given; a chat model that it calls is traced below."""
+        """`run` below an open tool run, whose config is given."""
         selection = selection or await self.select(call.task, call.context)
         registry, spec = self.registry, self._spec_of(selection)
-        chain = FallbackChain(call, spec, selection, registry.backends, registry.fallback_on)
-        token = var_child_runnable_config.set(ensure_config(config))
-        try:
-            return await chain.run()
-        finally:
-            var_child_runnable_config.reset(token)
+        chain = FallbackChain(call, spec, selection, registry.backends, config, registry.fallback_on)
+        return await chain.run()
 
 
 @dataclass(slots=True)
@@ -153,6 +150,7 @@ class FallbackChain:
     spec: TaskSpec
     selection: Selection
     backends: Mapping[str, Backend]
+    config: RunnableConfig | None = None
     fallback_on: FallbackOn | None = None
     """The errors after which the next candidate is tried; None: by ERROR_POLICIES."""
     _outcomes: list[Outcome] = field(default_factory=list)
@@ -234,9 +232,28 @@ class FallbackChain:
         retrying = AsyncRetrying(
             retry=retry_if_exception(_is_retryable), stop=gives_up, wait=_pause, reraise=True
         )
-        return await retrying(self._run_attempt, call, began + seconds)
+        return await retrying(self._trace_attempt, call, began + seconds)
 
-    async def _run_attempt(self, call: Call, ends: float) -> tuple[Any, list[Resource]]:
+    async def _trace_attempt(self, call: Call, ends: float) -> tuple[Any, list[Resource]]:
+        """Run one attempt as a chain run, below which a chat model that it calls is traced and counted."""
+        clock, model, manager = self.task_call.clock, call.candidate, _manager(self.config)
+        if manager is None:
+            with _parent(ensure_config(self.config)):
+                return await self._run_attempt(call, ends - clock())
+        metadata = {"ls_model_name": model.id, "task": self.spec.name, "backend": model.backend}
+        metadata["ls_provider"] = model.backend if model.local or not model.providers else model.providers[0]
+        manager.add_metadata(metadata, inherit=False)
+        run = await manager.on_chain_start(None, _to_plain(dict(call.inputs)), name=model.id)
+        try:
+            with _parent(patch_config(self.config, callbacks=run.get_child())):
+                output, resources = await self._run_attempt(call, ends - clock())
+        except BaseException as error:
+            await run.on_chain_error(error)
+            raise
+        await run.on_chain_end(_to_plain({"output": output, "resources": resources, **call.trace}))
+        return output, resources
+
+    async def _run_attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one attempt. It is recorded however it ends, also if the circuit is open."""
         clock, model, task = self.task_call.clock, call.candidate, self.spec.name
         started = clock()
@@ -251,7 +268,7 @@ class FallbackChain:
             if backend is not None and not runs_here(backend, model):
                 self.task_call.context.reserve_hosted(task, model.id)
             async with circuit_breaker.watched((backend_name, model.id)):
-                result = await self._run_in_time(call, ends - started)
+                result = await self._run_in_time(call, seconds)
         except JarvisError as failure:
             error, error_class = failure.note, failure.kind
             raise
@@ -316,6 +333,16 @@ class FallbackChain:
             return await asyncio.to_thread(adapted, await backend.run(call))
         finally:
             call.cleanup()
+
+
+@contextmanager
+def _parent(config: RunnableConfig | None) -> Iterator[None]:
+    """Within the block, `config` is that of the parent of Runnables that are called without one."""
+    token = var_child_runnable_config.set(config)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
 
 
 def _manager(config: RunnableConfig | None) -> AsyncCallbackManager | None:

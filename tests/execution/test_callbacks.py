@@ -65,7 +65,7 @@ async def test_inputs_and_outputs_are_plain_json() -> None:
     json.dumps([spoken, looked])
 
 
-async def test_the_attempts_are_in_the_output_of_a_task_with_the_servers_that_ran_them() -> None:
+async def test_the_server_that_ran_an_attempt_is_in_its_trace_and_in_the_run() -> None:
     def fail_once(call: Call) -> str:
         call.trace["endpoint"] = f"server {len(backend.calls)}"
         if len(backend.calls) == 1:
@@ -77,10 +77,20 @@ async def test_the_attempts_are_in_the_output_of_a_task_with_the_servers_that_ra
         run = await agent.ainvoke("Describe a.jpg")
     assert [attempt.endpoint for attempt in run.results[0].attempts] == ["server 1", "server 2"]
     (task,) = [child for child in traced.traced_runs[0].child_runs if child.name == "image-to-text"]
-    assert task.outputs is not None
-    failed, done = task.outputs["output"]["attempts"]
-    assert (failed["endpoint"], failed["error"]) == ("server 1", "its server was lost")
-    assert (done["endpoint"], done["model"], done["backend"]) == ("server 2", "image-to-text/only", "fake")
+    failed, done = task.child_runs
+    assert done.inputs["image"]["name"] == "a.jpg"
+    assert done.outputs is not None
+    assert done.outputs["output"] == {"generated_text": CAPTION}
+    assert (done.outputs["endpoint"], done.outputs["resources"][0]["text"]) == ("server 2", CAPTION)
+    assert "its server was lost" in str(failed.error)
+    for attempt in task.child_runs:
+        known = {key: attempt.metadata[key] for key in ("ls_provider", "ls_model_name", "task", "backend")}
+        assert known == {
+            "ls_provider": "fake",
+            "ls_model_name": "image-to-text/only",
+            "task": "image-to-text",
+            "backend": "fake",
+        }
 
 
 class Handler(AsyncCallbackHandler):
@@ -116,7 +126,11 @@ def test_a_run_is_one_tree_in_a_tracer() -> None:
     assert [name for name in below if name in ("plan", "select", "image-to-text", "respond")] == list(below)
     assert below.keys() == {"plan", "select", "image-to-text", "respond"}
     task = below["image-to-text"]
-    assert (task.run_type, task.child_runs) == ("tool", [])
+    assert task.run_type == "tool"
+    assert [(run.name, bool(run.error)) for run in task.child_runs] == [
+        ("image-to-text/first", True),
+        ("image-to-text/second", False),
+    ]
     for name in ("plan", "select", "respond"):
         kinds = [run.run_type for run in _leaves(below[name])]
         assert kinds == ["prompt", "llm", "parser"], name
@@ -168,9 +182,10 @@ def test_opentelemetry_gets_one_trace_through_the_exporter_of_langsmith() -> Non
     client.flush()
     spans = {span.name: span for span in kept.get_finished_spans()}
     tasks = {"image-to-text", "text-to-speech"}
-    assert {"JarvisAgent", "plan", "respond", *tasks} <= spans.keys()
+    assert {"JarvisAgent", "plan", "respond", *tasks, *(f"{task}/only" for task in tasks)} <= spans.keys()
     root = spans["JarvisAgent"]
     assert {span.context.trace_id for span in spans.values()} == {root.context.trace_id}
-    task = spans["image-to-text"]
-    assert task.parent.span_id == root.context.span_id
-    assert CAPTION in task.attributes["gen_ai.completion"]
+    attempt = spans["image-to-text/only"]
+    assert attempt.parent.span_id == spans["image-to-text"].context.span_id
+    assert attempt.attributes["gen_ai.request.model"] == "image-to-text/only"
+    assert CAPTION in attempt.attributes["gen_ai.completion"]

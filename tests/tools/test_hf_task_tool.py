@@ -75,7 +75,7 @@ def test_what_a_tool_does_is_below_it_in_traces(by_agent: bool) -> None:
     source = FakeSource(fake_candidate("image-to-text", name) for name in ("1", "2"))
     experts: dict[str, Any] = {"sources": [source], "backends": [FakeBackend(EXPERTS)]}
     (caption,) = hf_tools(llm, tasks=["image-to-text"], **experts)
-    assert names(traced(caption, {"image": "a.jpg"}, by_agent)) == ["select"]
+    assert names(traced(caption, {"image": "a.jpg"}, by_agent)) == ["select", "2"]
     agent = JarvisAgent(llm, **experts)
     (run,) = traced(agent.as_tool(), {"request": "What is in a.jpg?"}, by_agent).child_runs
     assert run.name == "JarvisAgent"
