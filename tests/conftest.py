@@ -138,7 +138,7 @@ def _closed_circuits() -> Iterator[None]:
     from jarvis_agent.backends import circuit_breaker
 
     yield
-    circuit_breaker.failures.clear()
+    circuit_breaker._failures.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -19,14 +19,14 @@ MAX_FAILURES = 5
 PAUSE_S = 30.0
 _MAX_KEYS = 1024
 
-failures: dict[Key, tuple[int, float]] = {}
+_failures: dict[Key, tuple[int, float]] = {}
 """How often each has failed since its last success, and when it last did; the latest is the last."""
 
 
 @asynccontextmanager
-async def watched(key: Key) -> AsyncIterator[None]:
+async def count_failures(key: Key) -> AsyncIterator[None]:
     """Count how the block ends, unless it is cancelled. CircuitOpenError: the call was refused."""
-    count, last = failures.get(key, (0, 0.0))
+    count, last = _failures.get(key, (0, 0.0))
     left = last + PAUSE_S - monotonic()
     if count >= MAX_FAILURES and left > 0:
         failed = f"it failed {count} times in a row"
@@ -35,10 +35,10 @@ async def watched(key: Key) -> AsyncIterator[None]:
         yield
     except JarvisError as error:
         if policy_for(error).trips_breaker:
-            count, _ = failures.pop(key, (0, 0.0))
-            failures[key] = count + 1, monotonic()
-            if len(failures) > _MAX_KEYS:
-                failures.pop(next(iter(failures)), None)
+            count, _ = _failures.pop(key, (0, 0.0))
+            _failures[key] = count + 1, monotonic()
+            if len(_failures) > _MAX_KEYS:
+                _failures.pop(next(iter(_failures)), None)
         raise
     else:
-        failures.pop(key, None)
+        _failures.pop(key, None)

@@ -267,7 +267,7 @@ class FallbackChain:
         try:
             if backend is not None and not runs_here(backend, model):
                 self.task_call.context.reserve_hosted(task, model.id)
-            async with circuit_breaker.watched((backend_name, model.id)):
+            async with circuit_breaker.count_failures((backend_name, model.id)):
                 result = await self._run_in_time(call, seconds)
         except JarvisError as failure:
             error, error_class = failure.note, failure.kind

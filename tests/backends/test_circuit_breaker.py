@@ -8,7 +8,7 @@ import pytest
 from clock import Clock
 
 from jarvis_agent.backends import circuit_breaker
-from jarvis_agent.backends.circuit_breaker import watched
+from jarvis_agent.backends.circuit_breaker import count_failures
 from jarvis_agent.core.errors import (
     AttemptTimeoutError,
     BadInputError,
@@ -32,18 +32,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 async def fail(times: int, error: BaseException | None = None, key: tuple[str, str] = KEY) -> None:
     for _ in range(times):
         with pytest.raises((JarvisError, asyncio.CancelledError)):
-            async with watched(key):
+            async with count_failures(key):
                 raise error or TransientError("503")
 
 
 async def succeed(key: tuple[str, str] = KEY) -> None:
-    async with watched(key):
+    async with count_failures(key):
         pass
 
 
 async def is_open() -> bool:
     try:
-        async with watched(KEY):
+        async with count_failures(KEY):
             raise UnsupportedError("not counted")
     except CircuitOpenError:
         return True
@@ -71,7 +71,7 @@ async def test_only_temporary_failures_count() -> None:
         (BadInputError("d"), False),
         (asyncio.CancelledError(), False),
     ):
-        circuit_breaker.failures.clear()
+        circuit_breaker._failures.clear()
         await fail(5, error)
         assert await is_open() == opens, error
 
@@ -96,4 +96,4 @@ async def test_the_records_are_bounded() -> None:
     for number in range(2000):
         await fail(1, key=("hosted", f"model-{number}"))
     assert not await is_open()  # the oldest record was dropped
-    assert len(circuit_breaker.failures) < 2000
+    assert len(circuit_breaker._failures) < 2000

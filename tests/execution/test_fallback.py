@@ -150,7 +150,7 @@ CALLER_CASES: list[tuple[Any, JarvisError, str]] = [
 
 async def test_the_error_and_the_caller_decide_on_retries_and_fallbacks() -> None:
     for fallback_on, error, expected in [*((None, *case) for case in POLICY_CASES), *CALLER_CASES]:
-        circuit_breaker.failures.clear()
+        circuit_breaker._failures.clear()
         clock = Clock()
         backend = Scripted(clock, a=[error] * 3, b="ok", small="ok")
         attempts = chain([model("a", 9), model("b", 9), model("small", 3)], backend, clock=clock)
@@ -311,7 +311,7 @@ async def test_a_model_that_keeps_failing_is_skipped(
     done = await run(a="it would work", b="ok")
     assert tried(done) == "a B"
     assert skipped in str(done.attempts[0].error)
-    circuit_breaker.failures.clear()
+    circuit_breaker._failures.clear()
     monkeypatch.setattr(circuit_breaker, "MAX_FAILURES", 1)
     await run(a="hang", b="ok")
     assert "is not called" in str((await run(a="it would work", b="ok")).attempts[0].error)

@@ -99,7 +99,7 @@ class HostedBackend:
         for serving in servings:
             share = (ends - clock()) * (1 if serving is servings[-1] else 2 / 3)
             try:
-                async with circuit_breaker.watched((self.name, serving.provider)):
+                async with circuit_breaker.count_failures((self.name, serving.provider)):
                     return await self._call(serving, call, share)
             except BadInputError:
                 raise

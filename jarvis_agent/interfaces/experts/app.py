@@ -135,7 +135,7 @@ class ExpertRunner:
         }
         model = model.model_copy(update={"metadata": metadata})
         call = Call(spec, model, inputs, store.directory.new_path, settings)
-        async with circuit_breaker.watched((backend.name, model.id)):
+        async with circuit_breaker.count_failures((backend.name, model.id)):
             raw = await backend.run(call)
         # The calls of the models that are loaded are counted.
         key, loaded = backend.pool_key(spec, model, self.settings), self._pool.loaded
