@@ -91,6 +91,22 @@ async def test_after_the_pause_the_next_call_decides(clock: Clock) -> None:
     assert not await is_open()
 
 
+async def test_concurrent_calls_that_fail_together_count_once(clock: Clock) -> None:
+    async def fail_together() -> None:
+        calls = [count_failures(KEY) for _ in range(10)]
+        for call in calls:
+            await call.__aenter__()
+        for call in calls:
+            clock.now += 1
+            assert not await call.__aexit__(TransientError, TransientError("503"), None)
+
+    for _ in range(4):
+        await fail_together()
+    assert not await is_open()
+    await fail_together()
+    assert await is_open()
+
+
 async def test_the_records_are_bounded() -> None:
     await fail(5)
     for number in range(2000):
